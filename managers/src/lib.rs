@@ -1,0 +1,1 @@
+//! The managers' daemons and the command line.

@@ -1,0 +1,1 @@
+//! MPI semantics over the device.

@@ -1,0 +1,1 @@
+//! Deterministic simulator of ranks, links and faults.

@@ -1,0 +1,3 @@
+//! Developer commands: `cargo xtask demo|test|install|bench|check|codegen`.
+
+fn main() {}
