@@ -1,3 +1,45 @@
-//! Developer commands: `cargo xtask demo|test|install|bench|check|codegen`.
+//! Developer commands: `cargo xtask demo|test|install|bench|check|codegen|soak`.
 
-fn main() {}
+use clap::{Parser, Subcommand};
+
+mod bench;
+mod check;
+mod codegen;
+mod demo;
+mod install;
+mod test;
+
+/// Everything a developer does with Rejoin, one command each.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Builds Rejoin, compiles a real MPI program and runs it on 4 ranks.
+    Demo(demo::Args),
+    /// Installs what the tests need and runs all of them.
+    Test(test::Args),
+    /// Installs the library, the launcher and the compiler wrappers.
+    Install(install::Args),
+    /// Measures Rejoin beside other MPIs and raw sockets.
+    Bench(bench::Args),
+    /// Checks the structure: crate dependencies, lengths, unsafe, purity.
+    Check(check::Args),
+    /// Regenerates the C ABI from its tables.
+    Codegen(codegen::Args),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().command {
+        Command::Demo(a) => demo::run(a),
+        Command::Test(a) => test::run(a),
+        Command::Install(a) => install::run(a),
+        Command::Bench(a) => bench::run(a),
+        Command::Check(a) => check::run(a),
+        Command::Codegen(a) => codegen::run(a),
+    }
+}

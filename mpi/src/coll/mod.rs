@@ -1,0 +1,1 @@
+//! Collective algorithms (MPI-5.0 chapter 6).

@@ -1,0 +1,1 @@
+//! Datatypes and the pack engine (MPI-5.0 chapter 5).
