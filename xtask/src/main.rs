@@ -33,6 +33,12 @@ enum Command {
     Codegen(codegen::Args),
 }
 
+/// The repository's root folder.
+pub fn root() -> std::path::PathBuf {
+    let manifest = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().unwrap_or(manifest).to_path_buf()
+}
+
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Demo(a) => demo::run(a),

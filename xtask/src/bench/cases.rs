@@ -1,0 +1,189 @@
+//! What is measured, and what each figure is held to.
+
+/// How a figure is obtained.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The program prints the value.
+    Printed,
+    /// Wall-clock milliseconds of the whole command.
+    Wall,
+}
+
+/// A goal: Rejoin's median against a reference's.
+#[derive(Clone, Copy)]
+pub enum Goal {
+    /// At most this multiple of the best peer's.
+    PeerAtMost(f64),
+    /// At least this multiple of the best peer's.
+    PeerAtLeast(f64),
+    /// At most this multiple of the raw socket's.
+    RawAtMost(f64),
+    /// At least this multiple of the raw socket's.
+    RawAtLeast(f64),
+    /// At most this absolute value, in the case's unit.
+    AbsoluteAtMost(f64),
+}
+
+/// One measurement.
+pub struct Case {
+    /// What the benchmark program is asked to do.
+    pub what: &'static str,
+    /// Message size in bytes.
+    pub bytes: u64,
+    /// Messages per window, for streams.
+    pub window: u64,
+    /// Iterations of a run.
+    pub iters: u64,
+    /// Ranks.
+    pub ranks: u32,
+    /// Unit of the value.
+    pub unit: &'static str,
+    /// Whether a larger value is better.
+    pub higher: bool,
+    /// How the value is obtained.
+    pub kind: Kind,
+    /// What it is held to.
+    pub goals: Vec<Goal>,
+}
+
+impl Case {
+    /// Short unique name.
+    pub fn name(&self) -> String {
+        let size = match self.bytes {
+            0 => String::new(),
+            b if b >= 1 << 20 => format!(" {} MiB", b >> 20),
+            b if b >= 1 << 10 => format!(" {} KiB", b >> 10),
+            b => format!(" {b} B"),
+        };
+        format!("{}{} n={}", self.what, size, self.ranks)
+    }
+
+    /// The benchmark program's arguments.
+    pub fn args(&self, quick: bool) -> Vec<String> {
+        let iters = if quick {
+            (self.iters / 10).max(5)
+        } else {
+            self.iters
+        };
+        let mut args = vec![self.what.to_string(), self.bytes.to_string()];
+        if self.window > 0 {
+            args.push(self.window.to_string());
+        }
+        args.push(iters.to_string());
+        args
+    }
+
+    /// Whether the raw socket program can do this one.
+    pub fn has_raw(&self) -> bool {
+        matches!(self.what, "lat" | "bw")
+    }
+}
+
+fn latency(bytes: u64, iters: u64, goals: Vec<Goal>) -> Case {
+    let what = "lat";
+    Case {
+        what,
+        bytes,
+        window: 0,
+        iters,
+        ranks: 2,
+        unit: "µs",
+        higher: false,
+        kind: Kind::Printed,
+        goals,
+    }
+}
+
+fn stream(what: &'static str, bytes: u64, iters: u64, goals: Vec<Goal>) -> Case {
+    let unit = if what == "bw" { "MB/s" } else { "M/s" };
+    Case {
+        what,
+        bytes,
+        window: 64,
+        iters,
+        ranks: 2,
+        unit,
+        higher: true,
+        kind: Kind::Printed,
+        goals,
+    }
+}
+
+fn collective(what: &'static str, bytes: u64, ranks: u32, iters: u64) -> Case {
+    let goals = vec![Goal::PeerAtMost(1.0)];
+    Case {
+        what,
+        bytes,
+        window: 0,
+        iters,
+        ranks,
+        unit: "µs",
+        higher: false,
+        kind: Kind::Printed,
+        goals,
+    }
+}
+
+fn wall(what: &'static str, bytes: u64, ranks: u32, iters: u64, ratio: f64) -> Case {
+    let goals = vec![Goal::PeerAtMost(ratio)];
+    Case {
+        what,
+        bytes,
+        window: 0,
+        iters,
+        ranks,
+        unit: "ms",
+        higher: false,
+        kind: Kind::Wall,
+        goals,
+    }
+}
+
+/// Every case, in the order of the table.
+pub fn all() -> Vec<Case> {
+    use Goal::{AbsoluteAtMost, PeerAtLeast, PeerAtMost, RawAtLeast, RawAtMost};
+    let mut cases = vec![
+        latency(8, 30_000, vec![PeerAtMost(0.9), RawAtMost(1.25)]),
+        latency(1 << 10, 30_000, vec![RawAtMost(1.25)]),
+        latency(8 << 10, 20_000, vec![RawAtMost(1.25)]),
+        latency(64 << 10, 8_000, vec![RawAtMost(1.25)]),
+        latency(1 << 20, 800, vec![RawAtMost(1.1)]),
+    ];
+    for (bytes, iters) in [(64 << 10, 200), (1 << 20, 20), (4 << 20, 8)] {
+        cases.push(stream(
+            "bw",
+            bytes,
+            iters,
+            vec![PeerAtLeast(1.1), RawAtLeast(0.9)],
+        ));
+    }
+    cases.push(stream("rate", 8, 4_000, vec![PeerAtLeast(3.0)]));
+    for ranks in [2, 4] {
+        cases.push(collective("allreduce", 8, ranks, 8_000));
+        cases.push(collective("allreduce", 1 << 20, ranks, 200));
+    }
+    cases.push(collective("alltoall", 1 << 10, 4, 4_000));
+    cases.push(collective("alltoall", 1 << 10, 16, 300));
+    cases.push(collective("bcast", 64 << 10, 8, 600));
+    for ranks in [2, 8, 32] {
+        cases.push(wall("hello", 0, ranks, 1, 0.5));
+    }
+    for ranks in [8, 32] {
+        cases.push(wall("allreduce", 1 << 10, ranks, 1_000, 1.0));
+        cases.push(wall("alltoall", 4 << 10, ranks, 200, 1.0));
+    }
+    let goals = vec![AbsoluteAtMost(8192.0)];
+    let (what, unit, kind) = ("idle", "KiB", Kind::Printed);
+    cases.push(Case {
+        what,
+        bytes: 0,
+        window: 0,
+        iters: 1,
+        ranks: 4,
+        unit,
+        higher: false,
+        kind,
+        goals,
+    });
+    cases
+}

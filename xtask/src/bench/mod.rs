@@ -1,0 +1,57 @@
+//! `cargo xtask bench`: Rejoin beside other MPIs and raw sockets, interleaved in one run.
+
+mod cases;
+mod contestants;
+mod plot;
+mod report;
+mod run;
+
+use anyhow::{Context, Result};
+use std::path::PathBuf;
+
+/// Options of `cargo xtask bench`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Interleaved rounds of each case; medians are quoted.
+    #[arg(long, default_value_t = 7)]
+    rounds: usize,
+    /// Only cases whose name contains this text.
+    #[arg(long)]
+    filter: Option<String>,
+    /// Fewer iterations per run: a look, not a figure.
+    #[arg(long)]
+    quick: bool,
+    /// Where the table, the plot and the samples are written.
+    #[arg(long, default_value = "docs/bench")]
+    out: PathBuf,
+    /// An installed Rejoin to measure instead of a fresh release build.
+    #[arg(long)]
+    prefix: Option<PathBuf>,
+    /// Seconds after which one run counts as failed.
+    #[arg(long, default_value_t = 120)]
+    timeout: u64,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<()> {
+    let work = crate::root().join("target/bench");
+    std::fs::create_dir_all(&work).with_context(|| format!("creating {}", work.display()))?;
+    let field = contestants::Field::prepare(&work, args.prefix.as_deref())?;
+    let cases: Vec<_> = cases::all()
+        .into_iter()
+        .filter(|c| args.filter.as_deref().is_none_or(|f| c.name().contains(f)))
+        .collect();
+    anyhow::ensure!(!cases.is_empty(), "no case matches the filter");
+    let mut results = Vec::new();
+    for case in &cases {
+        let result = run::case(&field, case, &args);
+        println!("{}", report::line(&result));
+        results.push(result);
+    }
+    let out = crate::root().join(&args.out);
+    std::fs::create_dir_all(&out)?;
+    report::write(&out, &results, &args)?;
+    plot::write(&out.join("tcp.svg"), &results)?;
+    println!("written to {}", out.display());
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! Runs one case in interleaved rounds.
+
+use super::Args;
+use super::cases::{Case, Kind};
+use super::contestants::Field;
+use anyhow::{Context, Result, bail, ensure};
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The samples of one column.
+pub struct Samples {
+    /// Column heading.
+    pub name: &'static str,
+    /// One value per round that worked.
+    pub values: Vec<f64>,
+    /// Why the last failing round failed.
+    pub failure: Option<String>,
+}
+
+impl Samples {
+    /// The median, if any round worked.
+    pub fn median(&self) -> Option<f64> {
+        let mut v = self.values.clone();
+        v.sort_by(f64::total_cmp);
+        match v.len() {
+            0 => None,
+            n if n % 2 == 1 => Some(v[n / 2]),
+            n => Some((v[n / 2 - 1] + v[n / 2]) / 2.0),
+        }
+    }
+}
+
+/// What came of a case: the MPIs' columns in the field's order, the raw socket's last.
+pub struct CaseResult<'a> {
+    /// The case.
+    pub case: &'a Case,
+    /// One column per contestant.
+    pub columns: Vec<Samples>,
+}
+
+/// Runs every contestant in turn, round after round, so that drift meets all alike.
+pub fn case<'a>(field: &Field, case: &'a Case, args: &Args) -> CaseResult<'a> {
+    let names = field
+        .mpis
+        .iter()
+        .map(|m| m.name)
+        .chain(case.has_raw().then_some("raw TCP"));
+    let mut columns: Vec<_> = names
+        .map(|name| Samples {
+            name,
+            values: Vec::new(),
+            failure: None,
+        })
+        .collect();
+    let program = if case.what == "hello" {
+        "hello"
+    } else {
+        "mpibench"
+    };
+    for _ in 0..args.rounds {
+        for (i, column) in columns.iter_mut().enumerate() {
+            let mut command = match field.mpis.get(i) {
+                Some(mpi) => mpi.command(program, case.ranks, &case.args(args.quick)),
+                None => {
+                    let mut raw = Command::new(&field.raw);
+                    raw.args(case.args(args.quick));
+                    raw
+                }
+            };
+            match once(&mut command, case.kind, Duration::from_secs(args.timeout)) {
+                Ok(value) => column.values.push(value),
+                Err(e) => column.failure = Some(format!("{e:#}")),
+            }
+        }
+    }
+    CaseResult { case, columns }
+}
+
+fn once(command: &mut Command, kind: Kind, limit: Duration) -> Result<f64> {
+    let start = Instant::now();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("starting {command:?}"))?;
+    let mut stdout = child.stdout.take().context("stdout")?;
+    let mut stderr = child.stderr.take().context("stderr")?;
+    let out = std::thread::spawn(move || {
+        let mut s = String::new();
+        stdout.read_to_string(&mut s).map(|_| s)
+    });
+    let err = std::thread::spawn(move || {
+        let mut s = String::new();
+        stderr.read_to_string(&mut s).map(|_| s)
+    });
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if start.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            bail!("no end within {} s", limit.as_secs());
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    };
+    let wall = start.elapsed().as_secs_f64() * 1e3;
+    let out = out.join().ok().context("reading stdout")??;
+    let err = err.join().ok().context("reading stderr")??;
+    ensure!(
+        status.success(),
+        "{status}: {}",
+        err.lines().last().unwrap_or("")
+    );
+    match kind {
+        Kind::Wall => Ok(wall),
+        Kind::Printed => {
+            let value = out
+                .lines()
+                .find_map(|l| l.split('\t').nth(2))
+                .context("no figure printed")?;
+            value
+                .parse()
+                .with_context(|| format!("not a figure: {value}"))
+        }
+    }
+}
