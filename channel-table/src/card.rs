@@ -1,0 +1,290 @@
+//! Business cards: where a rank can be reached, and which of its addresses to try first.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+
+/// Most addresses on one card.
+pub const MAX_ADDRESSES: usize = 16;
+/// Longest host name, LAN id or local host id, in bytes (RFC 1035 allows 255 for a name).
+pub const MAX_NAME: usize = 255;
+
+/// Name of the local network that a host is on; equal names mean a direct path.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LanId(pub String);
+
+/// Name of one running operating system; equal names mean that shared memory works.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LocalHostId(pub String);
+
+impl fmt::Display for LanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for LocalHostId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One way to reach a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Address {
+    /// A TCP listener.
+    Tcp(SocketAddr),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(a) => write!(f, "tcp {a}"),
+        }
+    }
+}
+
+/// What is wrong with a card.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CardError {
+    /// More than [`MAX_ADDRESSES`].
+    #[error("a business card has {0} addresses, more than {MAX_ADDRESSES}")]
+    TooManyAddresses(usize),
+    /// A name of more than [`MAX_NAME`] bytes.
+    #[error("the {field} on a business card has {length} bytes, more than {MAX_NAME}")]
+    NameTooLong {
+        /// Which name.
+        field: &'static str,
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// A name with a control character, which could disturb a terminal or a log.
+    #[error("the {0} on a business card holds a control character")]
+    ControlCharacter(&'static str),
+}
+
+/// Where a rank can be reached, as it tells its manager and the manager tells everyone.
+///
+/// Decoding one checks its sizes: see [`BusinessCard::check`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "UncheckedCard")]
+pub struct BusinessCard {
+    /// Every address that the rank listens on.
+    pub addresses: Vec<Address>,
+    /// Host name, for messages to people.
+    pub host: String,
+    /// The local network.
+    pub lan: LanId,
+    /// The running operating system.
+    pub local_host: LocalHostId,
+    /// Process id on that host.
+    pub pid: u32,
+}
+
+#[derive(Deserialize)]
+struct UncheckedCard {
+    addresses: Vec<Address>,
+    host: String,
+    lan: LanId,
+    local_host: LocalHostId,
+    pid: u32,
+}
+
+impl TryFrom<UncheckedCard> for BusinessCard {
+    type Error = CardError;
+
+    fn try_from(raw: UncheckedCard) -> Result<Self, CardError> {
+        let card = BusinessCard {
+            addresses: raw.addresses,
+            host: raw.host,
+            lan: raw.lan,
+            local_host: raw.local_host,
+            pid: raw.pid,
+        };
+        card.check()?;
+        Ok(card)
+    }
+}
+
+/// How far apart two ranks are, as their cards tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Proximity {
+    /// The same running operating system.
+    SameHost,
+    /// The same local network.
+    SameLan,
+    /// Anything else.
+    Remote,
+}
+
+impl BusinessCard {
+    /// Checks the limits of the card, as decoding does.
+    ///
+    /// # Errors
+    /// Too many addresses, a name that is too long or holds a control character.
+    pub fn check(&self) -> Result<(), CardError> {
+        if self.addresses.len() > MAX_ADDRESSES {
+            return Err(CardError::TooManyAddresses(self.addresses.len()));
+        }
+        let names = [
+            ("host name", &self.host),
+            ("LAN id", &self.lan.0),
+            ("local host id", &self.local_host.0),
+        ];
+        for (field, name) in names {
+            if name.len() > MAX_NAME {
+                return Err(CardError::NameTooLong {
+                    field,
+                    length: name.len(),
+                });
+            }
+            if name.chars().any(char::is_control) {
+                return Err(CardError::ControlCharacter(field));
+            }
+        }
+        Ok(())
+    }
+
+    /// How far `peer` is from here. An empty id equals nothing: it means "not known".
+    pub fn proximity(&self, peer: &BusinessCard) -> Proximity {
+        if !self.local_host.0.is_empty() && self.local_host == peer.local_host {
+            Proximity::SameHost
+        } else if !self.lan.0.is_empty() && self.lan == peer.lan {
+            Proximity::SameLan
+        } else {
+            Proximity::Remote
+        }
+    }
+
+    /// The addresses of `peer` in the order to try them from here; those that cannot work (the
+    /// loopback of another host, a link-local address from outside the link) are left out.
+    pub fn order(&self, peer: &BusinessCard) -> Vec<Address> {
+        let proximity = self.proximity(peer);
+        let mut ranked: Vec<(u8, usize, Address)> = Vec::with_capacity(peer.addresses.len());
+        for (position, &address) in peer.addresses.iter().enumerate() {
+            let Address::Tcp(socket) = address;
+            if let Some(preference) = preference(proximity, socket.ip()) {
+                ranked.push((preference, position, address));
+            }
+        }
+        ranked.sort_unstable_by_key(|&(preference, position, _)| (preference, position));
+        ranked.into_iter().map(|(_, _, address)| address).collect()
+    }
+}
+
+/// Reach of an address, from narrow to wide.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    Loopback,
+    Link,
+    Private,
+    Global,
+}
+
+fn scope(ip: IpAddr) -> Scope {
+    let ip = ip.to_canonical();
+    if ip.is_loopback() {
+        return Scope::Loopback;
+    }
+    let (link, private) = match ip {
+        IpAddr::V4(v4) => (v4.is_link_local(), v4.is_private()),
+        IpAddr::V6(v6) => (v6.is_unicast_link_local(), v6.is_unique_local()),
+    };
+    match (link, private) {
+        (true, _) => Scope::Link,
+        (_, true) => Scope::Private,
+        _ => Scope::Global,
+    }
+}
+
+/// Smaller is tried first; `None`: of no use at that distance.
+fn preference(proximity: Proximity, ip: IpAddr) -> Option<u8> {
+    if ip.is_unspecified() || ip.is_multicast() {
+        return None;
+    }
+    match (proximity, scope(ip)) {
+        (Proximity::SameHost, Scope::Loopback) => Some(0),
+        (Proximity::SameHost | Proximity::SameLan, Scope::Private) => Some(1),
+        (Proximity::SameHost | Proximity::SameLan, Scope::Global) => Some(2),
+        (Proximity::SameHost | Proximity::SameLan, Scope::Link) => Some(3),
+        (Proximity::Remote, Scope::Global) => Some(1),
+        (Proximity::Remote, Scope::Private) => Some(2),
+        (Proximity::Remote, Scope::Link) | (_, Scope::Loopback) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn card(addresses: &[&str], lan: &str, local_host: &str) -> BusinessCard {
+        BusinessCard {
+            addresses: addresses
+                .iter()
+                .map(|a| Address::Tcp(a.parse().unwrap()))
+                .collect(),
+            host: "node1".into(),
+            lan: LanId(lan.into()),
+            local_host: LocalHostId(local_host.into()),
+            pid: 7,
+        }
+    }
+
+    fn order(me: &BusinessCard, peer: &BusinessCard) -> Vec<String> {
+        me.order(peer)
+            .iter()
+            .map(|Address::Tcp(a)| a.ip().to_string())
+            .collect()
+    }
+
+    #[test]
+    fn addresses_are_tried_from_near_to_far() {
+        let peer = card(
+            &[
+                "9.9.9.9:1",
+                "[fe80::1]:1",
+                "10.0.0.2:1",
+                "127.0.0.1:1",
+                "[::1]:1",
+                "0.0.0.0:1",
+            ],
+            "lan",
+            "host",
+        );
+        let same_host = order(&card(&[], "lan", "host"), &peer);
+        assert_eq!(
+            same_host,
+            ["127.0.0.1", "::1", "10.0.0.2", "9.9.9.9", "fe80::1"]
+        );
+        let same_lan = order(&card(&[], "lan", "other"), &peer);
+        assert_eq!(same_lan, ["10.0.0.2", "9.9.9.9", "fe80::1"]);
+        let remote = order(&card(&[], "far", "other"), &peer);
+        assert_eq!(remote, ["9.9.9.9", "10.0.0.2"]);
+    }
+
+    #[test]
+    fn unknown_ids_are_not_equal() {
+        let a = card(&[], "", "");
+        assert_eq!(a.proximity(&a), Proximity::Remote);
+    }
+
+    #[test]
+    fn limits_are_checked() {
+        let mut long = card(&[], "l", "h");
+        long.host = "x".repeat(256);
+        assert!(matches!(
+            long.check(),
+            Err(CardError::NameTooLong { length: 256, .. })
+        ));
+        let mut many = card(&[], "l", "h");
+        many.addresses = vec![Address::Tcp("1.2.3.4:5".parse().unwrap()); 17];
+        assert_eq!(many.check(), Err(CardError::TooManyAddresses(17)));
+        let mut escape = card(&[], "l", "h");
+        escape.lan.0 = "\x1b[2J".into();
+        assert_eq!(escape.check(), Err(CardError::ControlCharacter("LAN id")));
+        assert_eq!(card(&["1.2.3.4:5"], "l", "h").check(), Ok(()));
+    }
+}
