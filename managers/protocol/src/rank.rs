@@ -1,0 +1,180 @@
+//! What a rank and its local manager say to each other, over the stream socket that the rank
+//! inherits. [`MANAGER_FD`] names it; frames are those of [`crate::codec`].
+//!
+//! The order of a rank's life: the manager puts [`FromManager::Welcome`] into the socket before the
+//! rank is there, the rank answers with [`ToManager::Register`], all get [`FromManager::Start`]
+//! once every rank has registered; [`ToManager::Finalizing`] is answered by
+//! [`FromManager::AllFinalized`] once every rank has said it, and [`ToManager::Leave`] is the rank's
+//! last word. End of file from the manager means that the job is over: the rank exits at once.
+
+use rejoin_channel_table::{BusinessCard, Identity, Incarnation, JobKey, Rank};
+use serde::{Deserialize, Serialize};
+
+/// Environment variable that holds the number of the inherited descriptor.
+pub const MANAGER_FD: &str = "REJOIN_MANAGER_FD";
+
+/// Version of the messages in this crate; both sides must have the same.
+pub const VERSION: u32 = 1;
+
+/// From a rank to its local manager, at most [`crate::codec::RANK_LIMIT`] bytes each.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ToManager {
+    /// The process that called `MPI_Init` (MPI-5.0 §11.2.1) is there and listens.
+    Register {
+        /// The rank that Welcome named.
+        rank: Rank,
+        /// The incarnation that Welcome named.
+        incarnation: Incarnation,
+        /// Its process id as it sees it itself (informative: the kernel tells the manager).
+        pid: u32,
+        /// Where it listens.
+        card: BusinessCard,
+        /// [`VERSION`] of the library.
+        version: u32,
+    },
+    /// The rank is in `MPI_Finalize` (MPI-5.0 §11.2.2) and has nothing more to send.
+    Finalizing,
+    /// `MPI_Abort` (MPI-5.0 §9.5), or an error whose handler aborts the job.
+    Abort {
+        /// The error code that the program gave.
+        code: i32,
+        /// One line for the user; may be empty.
+        why: String,
+    },
+    /// `MPI_Finalize` is about to return: from here on the process may end as it likes.
+    Leave,
+}
+
+/// From the local manager to a rank, at most [`crate::codec::MANAGER_LIMIT`] bytes each.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FromManager {
+    /// First message; waits in the socket when the process starts.
+    Welcome(Box<Welcome>),
+    /// Every rank has registered: where all of them are, indexed by world rank.
+    Start {
+        /// Incarnation and business card of each rank, in rank order.
+        table: Vec<(Incarnation, BusinessCard)>,
+    },
+    /// A rank has a new incarnation.
+    Update {
+        /// Which rank.
+        rank: Rank,
+        /// Its new incarnation; an older one than known is ignored.
+        incarnation: Incarnation,
+        /// Where it is now.
+        card: BusinessCard,
+    },
+    /// Every rank has said [`ToManager::Finalizing`].
+    AllFinalized,
+    /// The job ends: exit at once.
+    Stop {
+        /// One line for the log.
+        why: String,
+    },
+}
+
+/// What a rank must know before `MPI_Init` can begin.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// [`VERSION`] of the manager.
+    pub version: u32,
+    /// Job, rank, generation and incarnation of the process.
+    pub identity: Identity,
+    /// Number of ranks in the job (size of `MPI_COMM_WORLD`).
+    pub size: u32,
+    /// The job's key; it travels through this socket only.
+    #[serde(with = "rejoin_channel_table::ids::job_key")]
+    pub key: JobKey,
+    /// Number of the program on the command line (`MPI_APPNUM`), when there are several.
+    pub appnum: Option<u32>,
+    /// Settings.
+    pub options: RankOptions,
+}
+
+/// Settings that a rank takes from the command line, through its manager.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RankOptions {
+    /// Name of the host, as messages and `MPI_Get_processor_name` show it.
+    pub host: String,
+    /// Number of this rank among those of its host, from 0.
+    pub local_rank: u32,
+    /// Number of the job's ranks on this host.
+    pub local_size: u32,
+    /// Cores that all ranks of this host may use together.
+    pub cores: u32,
+    /// Interface name or address to listen on (`--interface`); all usable ones when absent.
+    pub interface: Option<String>,
+    /// First and last TCP port to listen on (`--port-range`); any when absent.
+    pub port_range: Option<(u16, u16)>,
+    /// Microseconds to spin before blocking (`--spin`); the device chooses when absent.
+    pub spin: Option<u32>,
+    /// Largest message that is copied and complete at once, in bytes.
+    pub eager_copy: Option<u32>,
+    /// Largest message that is sent eagerly, in bytes.
+    pub eager_max: Option<u32>,
+    /// Window per channel, in bytes.
+    pub window: Option<u32>,
+    /// Print counters at the end (`--stats`).
+    pub stats: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::{CodecError, FrameReader, MANAGER_LIMIT, RANK_LIMIT, encode};
+    use rejoin_channel_table::{Address, Generation, JobId, LanId, LocalHostId};
+
+    fn card() -> BusinessCard {
+        BusinessCard {
+            addresses: vec![Address::Tcp("127.0.0.1:4000".parse().unwrap())],
+            host: "a".into(),
+            lan: LanId("lan".into()),
+            local_host: LocalHostId("id".into()),
+            pid: 7,
+        }
+    }
+
+    #[test]
+    fn a_welcome_crosses_the_socket_with_its_key_and_prints_without() {
+        let sent = FromManager::Welcome(Box::new(Welcome {
+            version: VERSION,
+            identity: Identity {
+                job: JobId(5),
+                rank: Rank(1),
+                generation: Generation(0),
+                incarnation: Incarnation(0),
+            },
+            size: 2,
+            key: JobKey::new([0xab; 32]),
+            appnum: Some(1),
+            options: RankOptions {
+                host: "a".into(),
+                local_size: 2,
+                ..RankOptions::default()
+            },
+        }));
+        let mut bytes = Vec::new();
+        encode(&sent, MANAGER_LIMIT, &mut bytes).unwrap();
+        let mut reader = FrameReader::new(MANAGER_LIMIT);
+        reader.push(&bytes);
+        assert_eq!(reader.next(), Ok(Some(sent.clone())));
+        assert!(!format!("{sent:?}").contains("171"));
+    }
+
+    #[test]
+    fn a_rank_can_not_send_more_than_its_limit() {
+        let mut bytes = Vec::new();
+        let why = "x".repeat(RANK_LIMIT);
+        let abort = ToManager::Abort { code: 1, why };
+        let error = encode(&abort, RANK_LIMIT, &mut bytes).unwrap_err();
+        assert!(matches!(error, CodecError::TooLong { .. }));
+        let register = ToManager::Register {
+            rank: Rank(0),
+            incarnation: Incarnation(0),
+            pid: 7,
+            card: card(),
+            version: VERSION,
+        };
+        encode(&register, RANK_LIMIT, &mut bytes).unwrap();
+    }
+}
