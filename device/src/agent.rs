@@ -1,0 +1,334 @@
+//! The rank's side of the channel to its local manager.
+//!
+//! The descriptor is inherited and named by `REJOIN_MANAGER_FD`. The job's key comes through it and
+//! through nothing else. When the manager is gone the job is over, so the process ends at once.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{AddressFamily, SockType, SockaddrLike, getsockname, getsockopt, sockopt};
+use rejoin_channel_table::{BusinessCard, Generation, Identity, Incarnation, JobId, JobKey, Rank};
+use rejoin_managers_protocol::codec::{self, FrameReader, MANAGER_LIMIT, RANK_LIMIT};
+use rejoin_managers_protocol::rank::{
+    FromManager, MANAGER_FD, RankOptions, ToManager, VERSION, Welcome,
+};
+
+use crate::descriptors;
+use crate::error::{Error, Result};
+
+/// The manager's Welcome waits in the socket before the process starts, so this is generous.
+const WELCOME_LIMIT: Duration = Duration::from_secs(60);
+/// How long the manager may leave a message of ours unread.
+const WRITE_LIMIT: Duration = Duration::from_secs(60);
+
+/// The channel to the local manager.
+pub struct Agent {
+    socket: UnixStream,
+    reader: FrameReader,
+    rank: Rank,
+}
+
+/// Takes the descriptor that the launcher left; `None` for a process started alone.
+///
+/// # Errors
+/// [`Error::Environment`] when the variable names no open stream socket of the local kind.
+pub fn inherited() -> Result<Option<OwnedFd>> {
+    let Some(value) = std::env::var_os(MANAGER_FD) else {
+        return Ok(None);
+    };
+    let value = value.to_string_lossy().into_owned();
+    let refuse = |problem: String| Error::Environment {
+        variable: "REJOIN_MANAGER_FD",
+        value: value.clone(),
+        problem,
+    };
+    let number: i32 = value
+        .parse()
+        .ok()
+        .filter(|number| *number > 2)
+        .ok_or_else(|| refuse("the number of an inherited descriptor is needed".to_owned()))?;
+    // SAFETY: F_GETFD touches no memory and is defined for any number.
+    if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
+        return Err(refuse(
+            "no such descriptor is open; is this a child of a rank?".to_owned(),
+        ));
+    }
+    // SAFETY: the descriptor is open, and the launcher made it for this library alone.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
+    if let Err(problem) = check_local_stream(descriptor.as_fd()) {
+        // It belongs to someone else: leave it open.
+        std::mem::forget(descriptor);
+        return Err(refuse(problem));
+    }
+    Ok(Some(descriptor))
+}
+
+fn check_local_stream(descriptor: BorrowedFd<'_>) -> std::result::Result<(), String> {
+    let kind = getsockopt(&descriptor, sockopt::SockType)
+        .map_err(|errno| format!("it is no socket ({errno})"))?;
+    let raw = std::os::fd::AsRawFd::as_raw_fd(&descriptor);
+    let family = getsockname::<nix::sys::socket::SockaddrStorage>(raw)
+        .ok()
+        .and_then(|address| address.family());
+    if kind != SockType::Stream || family != Some(AddressFamily::Unix) {
+        return Err("it is no stream socket of the local kind".to_owned());
+    }
+    Ok(())
+}
+
+/// Has the kernel kill this process when its parent ends, so that no rank outlives its launcher.
+pub fn die_with_parent() {
+    // A kernel that refuses leaves the manager's end of file as the notice.
+    let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
+}
+
+impl Agent {
+    /// Takes over the manager's socket and waits for its Welcome.
+    ///
+    /// # Errors
+    /// [`Error::Manager`] when it does not speak, or speaks another version.
+    pub fn new(socket: OwnedFd) -> Result<(Self, Welcome)> {
+        let socket = UnixStream::from(descriptors::raise(socket)?);
+        socket
+            .set_nonblocking(true)
+            .map_err(|error| Error::system("prepare the manager's socket", error))?;
+        let reader = FrameReader::new(MANAGER_LIMIT);
+        let mut agent = Self {
+            socket,
+            reader,
+            rank: Rank(0),
+        };
+        let welcome = match agent.wait_for(Some(WELCOME_LIMIT))? {
+            Some(FromManager::Welcome(welcome)) => *welcome,
+            Some(_) => return Err(agent.problem("it did not begin with a welcome")),
+            None => return Err(agent.problem("no welcome within 60 s")),
+        };
+        agent.rank = welcome.identity.rank;
+        if welcome.version != VERSION {
+            return Err(agent.problem(format!(
+                "it speaks version {}, this library version {VERSION}: mpirun and libmpi_abi.so \
+                 are of different installations",
+                welcome.version
+            )));
+        }
+        if welcome.identity.rank.0 >= welcome.size {
+            return Err(agent.problem(format!("a rank beyond the job's size {}", welcome.size)));
+        }
+        Ok((agent, welcome))
+    }
+
+    /// Reports this process, and waits until every rank of the job has done so. There is no bound:
+    /// a rank may begin MPI hours after another, and the manager's end ends the wait.
+    ///
+    /// # Errors
+    /// [`Error::Manager`] when the table does not fit the job.
+    pub fn register(
+        &mut self,
+        identity: &Identity,
+        size: u32,
+        card: &BusinessCard,
+    ) -> Result<Vec<(Incarnation, BusinessCard)>> {
+        self.tell(&ToManager::Register {
+            rank: identity.rank,
+            incarnation: identity.incarnation,
+            pid: std::process::id(),
+            card: card.clone(),
+            version: VERSION,
+        })?;
+        loop {
+            match self.wait_for(None)? {
+                Some(FromManager::Start { table }) if table.len() == size as usize => {
+                    return Ok(table);
+                }
+                Some(FromManager::Start { table }) => {
+                    let count = table.len();
+                    return Err(self.problem(format!("a table of {count} ranks, not {size}")));
+                }
+                Some(FromManager::Stop { .. }) => stop(),
+                Some(_) => return Err(self.problem("it spoke out of turn before the start")),
+                None => {}
+            }
+        }
+    }
+
+    /// Sends a message; waits, within bounds, while the socket is full.
+    ///
+    /// # Errors
+    /// [`Error::Manager`] when the manager does not read.
+    pub fn tell(&mut self, message: &ToManager) -> Result<()> {
+        let mut bytes = Vec::new();
+        codec::encode(message, RANK_LIMIT, &mut bytes)
+            .map_err(|error| self.problem(error.to_string()))?;
+        let start = Instant::now();
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            match self.socket.write(rest) {
+                Ok(count) => rest = &rest[count..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if start.elapsed() > WRITE_LIMIT {
+                        return Err(self.problem("it takes no messages"));
+                    }
+                    self.poll(PollFlags::POLLOUT, Some(Duration::from_millis(100)));
+                }
+                Err(_) => self.gone(),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next message, when one has come. Ends the process when the manager is gone.
+    ///
+    /// # Errors
+    /// [`Error::Manager`] for what cannot be understood.
+    pub fn receive(&mut self) -> Result<Option<FromManager>> {
+        let mut bytes = [0; 4096];
+        loop {
+            match self.reader.next::<FromManager>() {
+                Ok(Some(message)) => return Ok(Some(message)),
+                Ok(None) => {}
+                Err(error) => return Err(self.problem(error.to_string())),
+            }
+            match self.socket.read(&mut bytes) {
+                Ok(0) => self.gone(),
+                Ok(count) => self.reader.push(&bytes[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(_) => self.gone(),
+            }
+        }
+    }
+
+    /// The socket, to be watched.
+    #[must_use]
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn wait_for(&mut self, limit: Option<Duration>) -> Result<Option<FromManager>> {
+        let start = Instant::now();
+        loop {
+            if let Some(message) = self.receive()? {
+                return Ok(Some(message));
+            }
+            let left = limit.map(|limit| limit.saturating_sub(start.elapsed()));
+            if left == Some(Duration::ZERO) {
+                return Ok(None);
+            }
+            self.poll(PollFlags::POLLIN, left);
+        }
+    }
+
+    fn poll(&self, flags: PollFlags, limit: Option<Duration>) {
+        let timeout = limit.map_or(PollTimeout::NONE, |limit| {
+            PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX)
+        });
+        // Interrupted or not, the caller looks again.
+        let _ = poll(&mut [PollFd::new(self.descriptor(), flags)], timeout);
+    }
+
+    fn problem(&self, problem: impl Into<String>) -> Error {
+        Error::Manager {
+            rank: self.rank,
+            problem: problem.into(),
+        }
+    }
+
+    /// The manager is gone, and with it the job.
+    fn gone(&self) -> ! {
+        let line = format!(
+            "rejoin: rank {}: the local manager is gone; ending\n",
+            self.rank.0
+        );
+        let _ = io::stderr().write_all(line.as_bytes());
+        end(1)
+    }
+}
+
+/// Ends the process on the manager's order; the manager has told the user why.
+pub fn stop() -> ! {
+    end(1)
+}
+
+/// Ends the process without running anything of the program's.
+pub fn end(code: i32) -> ! {
+    // SAFETY: _exit is always sound; nothing runs after it.
+    unsafe { libc::_exit(code) }
+}
+
+/// The Welcome that a process started alone gives itself: the only rank of its own job.
+///
+/// # Errors
+/// When the system gives no random bytes.
+pub fn singleton() -> Result<Welcome> {
+    let mut key = [0; 32];
+    random(&mut key)?;
+    let mut job = [0; 8];
+    random(&mut job)?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Ok(Welcome {
+        version: VERSION,
+        identity: Identity {
+            job: JobId(u64::from_le_bytes(job)),
+            rank: Rank(0),
+            generation: Generation(0),
+            incarnation: Incarnation(0),
+        },
+        size: 1,
+        key: JobKey::new(key),
+        appnum: None,
+        options: RankOptions {
+            host: host_name(),
+            local_size: 1,
+            cores: u32::try_from(cores).unwrap_or(1),
+            ..RankOptions::default()
+        },
+    })
+}
+
+/// Fills the bytes from the system's generator.
+///
+/// # Errors
+/// When the system has none.
+pub fn random(bytes: &mut [u8]) -> Result<()> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let rest = &mut bytes[filled..];
+        // SAFETY: the pointer and length describe `rest`.
+        let count = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
+        match usize::try_from(count) {
+            Ok(count) => filled += count,
+            Err(_) => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(Error::system("get random bytes", error));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// This machine's name, `localhost` when it has none.
+#[must_use]
+pub fn host_name() -> String {
+    nix::unistd::gethostname()
+        .ok()
+        .and_then(|name| name.into_string().ok())
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "localhost".to_owned())
+}
+
+/// What tells this running system from others: the boot's id and the network namespace, since two
+/// ranks with different loopbacks cannot reach each other there.
+#[must_use]
+pub fn local_host_id() -> String {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let namespace = std::fs::read_link("/proc/self/ns/net")
+        .map(|link| link.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    format!("{}/{}/{namespace}", host_name(), boot.trim())
+}

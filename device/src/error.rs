@@ -1,0 +1,89 @@
+//! What can go wrong in the device. Every message names the rank, host and operation it is about.
+
+use std::io;
+
+use rejoin_channel_table::ids::Rank;
+
+/// A failure of the device. A lost link is none: it is mended below this level.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An environment variable holds something that cannot be used.
+    #[error("{variable}={value}: {problem}")]
+    Environment {
+        /// The variable's name.
+        variable: &'static str,
+        /// Its value as found.
+        value: String,
+        /// What is wrong with it and what would be right.
+        problem: String,
+    },
+    /// A system call failed where no retry helps.
+    #[error("{operation}: {source}")]
+    System {
+        /// What was being done.
+        operation: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The channel to the local manager is unusable or spoke out of turn.
+    #[error("rank {rank}: the local manager's channel: {problem}")]
+    Manager {
+        /// The rank that speaks.
+        rank: Rank,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A connection could not be made within the time allowed.
+    #[error(
+        "{operation}: no connection to rank {rank} on host {host} ({address}) within {seconds:.0} s: {last}"
+    )]
+    Unreachable {
+        /// The peer.
+        rank: Rank,
+        /// The peer's host name.
+        host: String,
+        /// The address or addresses tried.
+        address: String,
+        /// The operation that needs the connection.
+        operation: &'static str,
+        /// The bound that ran out, in seconds.
+        seconds: f64,
+        /// The last thing that went wrong.
+        last: String,
+    },
+    /// A world rank outside the job.
+    #[error("{operation}: rank {rank} is not in this job of {size}")]
+    NoSuchRank {
+        /// The rank asked for.
+        rank: Rank,
+        /// The job's size.
+        size: u32,
+        /// The operation that named it.
+        operation: &'static str,
+    },
+    /// The engine refused an operation.
+    #[error("{operation} with rank {rank} on host {host}: {problem}")]
+    Refused {
+        /// The peer.
+        rank: Rank,
+        /// The peer's host name.
+        host: String,
+        /// The operation.
+        operation: &'static str,
+        /// The engine's reason.
+        problem: String,
+    },
+}
+
+/// The device's results.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// A failed system call, named by what it was for.
+    pub(crate) fn system(operation: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        Self::System {
+            operation: operation.into(),
+            source: source.into(),
+        }
+    }
+}

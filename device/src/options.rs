@@ -1,0 +1,156 @@
+//! What the user may set, from the environment; what the launcher chose stands where it is silent.
+
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::transport::tcp::interfaces::InterfaceFilter;
+
+/// Settings of one rank's device.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `REJOIN_TCP_INTERFACE`: the interfaces whose addresses go into the business card, by name
+    /// (`eth0`) or network (`10.0.0.0/8`). All usable ones when unset.
+    pub interface: Option<InterfaceFilter>,
+    /// `REJOIN_TCP_PORTS=lo-hi`: the listeners' ports. Any free port when unset.
+    pub ports: Option<(u16, u16)>,
+    /// `REJOIN_SPIN_US`: how long a wait spins before it blocks. Chosen from ranks and cores when
+    /// unset: no spinning with more ranks on the host than cores.
+    pub spin: Option<Duration>,
+    /// `REJOIN_CONNECT_TIMEOUT`: seconds after which a connection that cannot be made is an error
+    /// (default 30).
+    pub connect_timeout: Duration,
+    /// `REJOIN_STALL_REPORT`: seconds after which a wait says on stderr what it waits for.
+    pub stall_report: Option<Duration>,
+    /// `REJOIN_LAN`: the LAN id in the business card. The first usable network when unset.
+    pub lan: Option<String>,
+    /// `REJOIN_TEST_CUT=seed:interval`: a test facility, not for production. Cuts a live link at
+    /// random moments, on average once in `interval` reads and writes, also inside a body.
+    pub cut: Option<(u64, u64)>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            interface: None,
+            ports: None,
+            spin: None,
+            connect_timeout: Duration::from_secs(30),
+            stall_report: None,
+            lan: None,
+            cut: None,
+        }
+    }
+}
+
+impl Options {
+    /// Reads the environment.
+    ///
+    /// # Errors
+    /// [`Error::Environment`] names the variable that cannot be understood.
+    pub fn from_environment() -> Result<Self> {
+        let mut options = Self::default();
+        if let Some(text) = variable("REJOIN_TCP_INTERFACE") {
+            options.interface = Some(
+                InterfaceFilter::parse(&text)
+                    .map_err(|problem| refuse("REJOIN_TCP_INTERFACE", &text, problem))?,
+            );
+        }
+        if let Some(text) = variable("REJOIN_TCP_PORTS") {
+            options.ports = Some(
+                parse_ports(&text).map_err(|problem| refuse("REJOIN_TCP_PORTS", &text, problem))?,
+            );
+        }
+        if let Some(text) = variable("REJOIN_SPIN_US") {
+            let us: u64 = text.parse().map_err(|_| {
+                refuse(
+                    "REJOIN_SPIN_US",
+                    &text,
+                    "a whole number of microseconds is needed",
+                )
+            })?;
+            options.spin = Some(Duration::from_micros(us.min(60_000_000)));
+        }
+        if let Some(limit) = seconds("REJOIN_CONNECT_TIMEOUT")? {
+            options.connect_timeout = limit;
+        }
+        options.stall_report = seconds("REJOIN_STALL_REPORT")?;
+        options.lan = variable("REJOIN_LAN");
+        if let Some(text) = variable("REJOIN_TEST_CUT") {
+            options.cut = Some(
+                parse_cut(&text).map_err(|problem| refuse("REJOIN_TEST_CUT", &text, problem))?,
+            );
+        }
+        Ok(options)
+    }
+}
+
+/// An unset and an empty variable are the same.
+fn variable(name: &str) -> Option<String> {
+    let value = std::env::var_os(name)?.to_string_lossy().into_owned();
+    (!value.is_empty()).then_some(value)
+}
+
+fn refuse(variable: &'static str, value: &str, problem: impl Into<String>) -> Error {
+    Error::Environment {
+        variable,
+        value: value.to_owned(),
+        problem: problem.into(),
+    }
+}
+
+fn seconds(name: &'static str) -> Result<Option<Duration>> {
+    let Some(text) = variable(name) else {
+        return Ok(None);
+    };
+    match text.parse::<f64>() {
+        Ok(value) if value > 0.0 && value <= 1e9 => Ok(Some(Duration::from_secs_f64(value))),
+        _ => Err(refuse(
+            name,
+            &text,
+            "a positive number of seconds is needed",
+        )),
+    }
+}
+
+/// `lo-hi` or one port.
+///
+/// # Errors
+/// Says what a range must look like.
+pub fn parse_ports(text: &str) -> std::result::Result<(u16, u16), String> {
+    let (low, high) = text.split_once('-').unwrap_or((text, text));
+    match (low.trim().parse::<u16>(), high.trim().parse::<u16>()) {
+        (Ok(low), Ok(high)) if low > 0 && low <= high => Ok((low, high)),
+        _ => Err("a range lo-hi of ports from 1 to 65535 is needed".to_owned()),
+    }
+}
+
+fn parse_cut(text: &str) -> std::result::Result<(u64, u64), String> {
+    let wanted = || "seed:interval, two whole numbers, interval at least 1, is needed".to_owned();
+    let (seed, interval) = text.split_once(':').ok_or_else(wanted)?;
+    match (seed.parse(), interval.parse()) {
+        (Ok(seed), Ok(interval)) if interval >= 1 => Ok((seed, interval)),
+        _ => Err(wanted()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_of_ports() {
+        assert_eq!(parse_ports("5000-5010"), Ok((5000, 5010)));
+        assert_eq!(parse_ports("5000"), Ok((5000, 5000)));
+        for bad in ["", "0-5", "9-5", "1-70000", "a-b", "1-2-3"] {
+            assert!(parse_ports(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn cuts() {
+        assert_eq!(parse_cut("7:100"), Ok((7, 100)));
+        for bad in ["7", "7:0", ":1", "x:1", "1:"] {
+            assert!(parse_cut(bad).is_err(), "{bad}");
+        }
+    }
+}

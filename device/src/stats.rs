@@ -1,0 +1,34 @@
+//! Cheap counters of what the device did, so that tests can hold it to its word.
+
+/// Counts since the device was made. Reading them costs nothing; they are never reset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Writes to links, those that found no room included.
+    pub writes: u64,
+    /// Writes that the link took nothing of.
+    pub writes_blocked: u64,
+    /// Reads from links, those that found nothing included.
+    pub reads: u64,
+    /// Reads that found nothing.
+    pub reads_empty: u64,
+    /// Looks at epoll without blocking.
+    pub looks: u64,
+    /// Waits in epoll that may block.
+    pub blocks: u64,
+    /// Bytes written to links.
+    pub bytes_out: u64,
+    /// Bytes read from links.
+    pub bytes_in: u64,
+    /// Body bytes that passed through a staging buffer.
+    pub bytes_staged: u64,
+    /// Frames taken in.
+    pub frames_in: u64,
+    /// Links that reached agreement in a handshake.
+    pub links_made: u64,
+    /// Live links that were lost.
+    pub links_lost: u64,
+    /// Attempts to dial.
+    pub dials: u64,
+    /// Incoming connections dropped: strangers, forged or late handshakes, too many at once.
+    pub strangers: u64,
+}

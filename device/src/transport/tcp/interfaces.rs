@@ -1,0 +1,221 @@
+//! Which of this machine's addresses go into the business card.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
+use nix::sys::socket::SockaddrStorage;
+
+use crate::error::{Error, Result};
+
+/// The user's choice of interfaces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InterfaceFilter {
+    /// An interface's name, such as `eth0`.
+    Name(String),
+    /// A network, such as `10.0.0.0/8` or `fd00::/64`.
+    Network {
+        /// The network's address.
+        address: IpAddr,
+        /// The prefix's length in bits.
+        prefix: u8,
+    },
+}
+
+impl InterfaceFilter {
+    /// Reads a name or a network in CIDR form.
+    ///
+    /// # Errors
+    /// Says what is wrong with the text.
+    pub fn parse(text: &str) -> std::result::Result<Self, String> {
+        let Some((address, prefix)) = text.split_once('/') else {
+            // IFNAMSIZ counts the terminating zero.
+            return if text.is_empty() || text.len() > 15 {
+                Err("an interface's name has 1 to 15 characters".to_owned())
+            } else {
+                Ok(Self::Name(text.to_owned()))
+            };
+        };
+        let address: IpAddr = address
+            .parse()
+            .map_err(|_| "a network is written address/prefix, such as 10.0.0.0/8".to_owned())?;
+        let longest = if address.is_ipv4() { 32 } else { 128 };
+        match prefix.parse::<u8>() {
+            Ok(prefix) if prefix <= longest => Ok(Self::Network { address, prefix }),
+            _ => Err(format!("the prefix's length is between 0 and {longest}")),
+        }
+    }
+
+    fn admits(&self, interface: &Interface) -> bool {
+        match self {
+            Self::Name(name) => *name == interface.name,
+            Self::Network { address, prefix } => {
+                network_of(*address, *prefix) == network_of(interface.address.ip(), *prefix)
+            }
+        }
+    }
+}
+
+/// One address of one interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// The interface's name.
+    pub name: String,
+    /// The address, port 0; a link-local IPv6 one has its scope.
+    pub address: SocketAddr,
+    /// Length of the network's prefix in bits.
+    pub prefix: u8,
+}
+
+impl Interface {
+    /// The network that the address is in, as text: what tells one LAN from another.
+    #[must_use]
+    pub fn network(&self) -> String {
+        format!(
+            "{}/{}",
+            network_of(self.address.ip(), self.prefix),
+            self.prefix
+        )
+    }
+}
+
+/// The address with everything behind the prefix cleared.
+fn network_of(address: IpAddr, prefix: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(v4) => {
+            let mask = u32::MAX
+                .checked_shl(32 - u32::from(prefix.min(32)))
+                .unwrap_or(0);
+            IpAddr::V4(Ipv4Addr::from_bits(v4.to_bits() & mask))
+        }
+        IpAddr::V6(v6) => {
+            let mask = u128::MAX
+                .checked_shl(128 - u32::from(prefix.min(128)))
+                .unwrap_or(0);
+            IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & mask))
+        }
+    }
+}
+
+/// The addresses that other hosts may use, in the system's order; IPv4 first. Link-local IPv6
+/// addresses mean nothing on another host (the scope is local), so they are left out. With no
+/// filter, loopback is left out too. Empty on a machine without a network.
+///
+/// # Errors
+/// When the system does not list its interfaces, or a filter admits none of them.
+pub fn usable(filter: Option<&InterfaceFilter>) -> Result<Vec<Interface>> {
+    let mut found = Vec::new();
+    let all = getifaddrs().map_err(|errno| Error::system("list the network interfaces", errno))?;
+    for entry in all {
+        let up = InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING;
+        if !entry.flags.contains(up) {
+            continue;
+        }
+        let Some(address) = entry.address.as_ref().and_then(to_std) else {
+            continue;
+        };
+        let loopback = address.ip().is_loopback();
+        let link_local = matches!(address.ip(), IpAddr::V6(v6) if v6.is_unicast_link_local());
+        if link_local || (loopback && filter.is_none()) {
+            continue;
+        }
+        let prefix = entry
+            .netmask
+            .as_ref()
+            .and_then(to_std)
+            .map_or(0, |mask| ones(mask.ip()));
+        let interface = Interface {
+            name: entry.interface_name,
+            address,
+            prefix,
+        };
+        if filter.is_none_or(|filter| filter.admits(&interface)) {
+            found.push(interface);
+        }
+    }
+    if let (Some(filter), true) = (filter, found.is_empty()) {
+        return Err(Error::Environment {
+            variable: "REJOIN_TCP_INTERFACE",
+            value: format!("{filter:?}"),
+            problem: "no interface that is up has such a name or network".to_owned(),
+        });
+    }
+    found.sort_by_key(|interface| interface.address.is_ipv6());
+    Ok(found)
+}
+
+fn to_std(address: &SockaddrStorage) -> Option<SocketAddr> {
+    if let Some(v4) = address.as_sockaddr_in() {
+        return Some(SocketAddr::new(IpAddr::V4(v4.ip()), 0));
+    }
+    address
+        .as_sockaddr_in6()
+        .map(|v6| SocketAddr::new(IpAddr::V6(v6.ip()), 0))
+}
+
+fn ones(mask: IpAddr) -> u8 {
+    let count = match mask {
+        IpAddr::V4(v4) => v4.to_bits().count_ones(),
+        IpAddr::V6(v6) => v6.to_bits().count_ones(),
+    };
+    u8::try_from(count).unwrap_or(128)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_are_names_or_networks() {
+        assert_eq!(
+            InterfaceFilter::parse("lo"),
+            Ok(InterfaceFilter::Name("lo".to_owned()))
+        );
+        assert!(InterfaceFilter::parse("10.0.0.0/8").is_ok());
+        assert!(InterfaceFilter::parse("fd00::/64").is_ok());
+        for bad in [
+            "",
+            "10.0.0.0/33",
+            "x/8",
+            "fd00::/129",
+            "a-very-long-interface-name",
+        ] {
+            assert!(InterfaceFilter::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_network_admits_its_addresses_only() {
+        let filter = InterfaceFilter::parse("10.1.0.0/16").expect("valid");
+        let at = |text: &str| Interface {
+            name: "x".to_owned(),
+            address: SocketAddr::new(text.parse().expect("address"), 0),
+            prefix: 24,
+        };
+        assert!(filter.admits(&at("10.1.2.3")));
+        assert!(!filter.admits(&at("10.2.2.3")));
+        assert!(!filter.admits(&at("fd00::1")));
+        assert_eq!(at("10.1.2.3").network(), "10.1.2.0/24");
+        assert!(
+            InterfaceFilter::parse("0.0.0.0/0")
+                .expect("valid")
+                .admits(&at("9.9.9.9"))
+        );
+    }
+
+    #[test]
+    fn loopback_only_on_request() {
+        let lo = usable(Some(&InterfaceFilter::Name("lo".to_owned()))).expect("lo is up");
+        assert!(
+            lo.iter()
+                .all(|interface| interface.address.ip().is_loopback())
+        );
+        let rest = usable(None).expect("listed");
+        assert!(
+            rest.iter()
+                .all(|interface| !interface.address.ip().is_loopback())
+        );
+        let none = InterfaceFilter::Name("nosuchdev0".to_owned());
+        assert!(usable(Some(&none)).is_err());
+    }
+}

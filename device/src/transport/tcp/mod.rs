@@ -1,0 +1,84 @@
+//! Links over TCP, for IPv4 and IPv6.
+
+pub mod interfaces;
+mod listen;
+mod socket;
+
+pub use listen::{Accepted, Listeners};
+pub use socket::{Dialing, connect};
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use super::{Lost, Piece, Stream};
+
+/// A connected socket, non-blocking, in the library's block of descriptors.
+pub struct TcpLink {
+    socket: OwnedFd,
+}
+
+impl TcpLink {
+    /// Takes over a connected, non-blocking socket.
+    #[must_use]
+    pub fn new(socket: OwnedFd) -> Self {
+        Self { socket }
+    }
+}
+
+/// What a system call that moves bytes said.
+#[inline]
+fn moved(count: isize) -> Result<usize, Lost> {
+    if let Ok(count) = usize::try_from(count) {
+        return Ok(count);
+    }
+    let error = io::Error::last_os_error();
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
+        _ => Err(error.into()),
+    }
+}
+
+impl Stream for TcpLink {
+    #[inline]
+    unsafe fn write(&mut self, pieces: &[Piece]) -> Result<usize, Lost> {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        let socket = self.socket.as_raw_fd();
+        if let [one] = pieces {
+            // `send` spares the kernel a copy of the message header.
+            // SAFETY: the caller promises readable memory.
+            return moved(unsafe { libc::send(socket, one.iov_base, one.iov_len, flags) });
+        }
+        // SAFETY: all zeroes is a valid msghdr; sendmsg only reads through it.
+        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+        header.msg_iov = pieces.as_ptr().cast_mut();
+        header.msg_iovlen = pieces.len();
+        // SAFETY: the caller promises readable memory; the header lives through the call.
+        moved(unsafe { libc::sendmsg(socket, &raw const header, flags) })
+    }
+
+    #[inline]
+    unsafe fn read(&mut self, pieces: &[Piece]) -> Result<usize, Lost> {
+        let socket = self.socket.as_raw_fd();
+        let count = if let [one] = pieces {
+            // SAFETY: the caller promises writable memory.
+            unsafe { libc::recv(socket, one.iov_base, one.iov_len, libc::MSG_DONTWAIT) }
+        } else {
+            let pieces_count = i32::try_from(pieces.len()).unwrap_or(1);
+            // SAFETY: the caller promises writable memory; the socket does not block.
+            unsafe { libc::readv(socket, pieces.as_ptr(), pieces_count) }
+        };
+        if count == 0 {
+            return Err(Lost("the peer closed the connection".to_owned()));
+        }
+        moved(count)
+    }
+
+    fn cut(&mut self) {
+        // SAFETY: the descriptor is open; shutdown touches no memory.
+        let _ = unsafe { libc::shutdown(self.socket.as_raw_fd(), libc::SHUT_RDWR) };
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

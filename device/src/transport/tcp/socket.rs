@@ -1,0 +1,96 @@
+//! Making connections and setting what a link needs on a socket.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use crate::descriptors;
+use crate::error::Result as DeviceResult;
+
+/// How long the kernel keeps on sending what nobody acknowledges before it gives the link up.
+const USER_TIMEOUT: Duration = Duration::from_secs(20);
+/// Idle time before the kernel probes a silent peer, and the time between probes.
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
+
+/// A connection on its way.
+#[derive(Debug)]
+pub struct Dialing {
+    /// The socket: becomes writable when the outcome is there.
+    pub socket: Socket,
+    /// Where to.
+    pub address: SocketAddr,
+}
+
+impl Dialing {
+    /// Whether the connection stands: `None` while undecided.
+    pub fn outcome(&self) -> Option<io::Result<()>> {
+        match self.socket.take_error() {
+            Ok(Some(error)) | Err(error) => return Some(Err(error)),
+            Ok(None) => {}
+        }
+        match self.socket.peer_addr() {
+            Ok(_) => Some(Ok(())),
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+/// Starts a connection without waiting for it.
+///
+/// # Errors
+/// When the system refuses at once: no such network, no descriptors left.
+pub fn connect(address: SocketAddr) -> io::Result<Dialing> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    let socket = raise(socket)?;
+    prepare(&socket, address.ip().is_loopback())?;
+    match socket.connect(&SockAddr::from(address)) {
+        Ok(()) => {}
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+        Err(error) => return Err(error),
+    }
+    // A port of our own range that the kernel picks as the source port too makes a socket talk to
+    // itself; such a connection has nobody at the other end.
+    if let (Ok(local), Ok(peer)) = (socket.local_addr(), socket.peer_addr())
+        && local.as_socket() == peer.as_socket()
+    {
+        return Err(io::Error::other("the socket connected to itself"));
+    }
+    Ok(Dialing { socket, address })
+}
+
+/// Sets what every link's socket needs.
+///
+/// The buffers are left to the kernel's own tuning: fixed sizes gained nothing over loopback, and
+/// from 4 MiB on they cost several times the latency at 64 KiB. A connection within the host is
+/// never congested, and a pacing congestion control (BBR) would halve its throughput from 1 MiB on.
+pub(super) fn prepare(socket: &Socket, same_host: bool) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
+    socket.set_tcp_keepalive(
+        &socket2::TcpKeepalive::new()
+            .with_time(KEEP_ALIVE)
+            .with_interval(KEEP_ALIVE),
+    )?;
+    if same_host {
+        // One that does not pace; which ones are there and allowed depends on the machine.
+        let _ = socket
+            .set_tcp_congestion(b"cubic")
+            .or_else(|_| socket.set_tcp_congestion(b"reno"));
+    }
+    Ok(())
+}
+
+/// The socket under a number in the library's block.
+pub(super) fn raise(socket: Socket) -> io::Result<Socket> {
+    let raised: DeviceResult<OwnedFd> = descriptors::raise(socket.into());
+    raised.map(Socket::from).map_err(io::Error::other)
+}
