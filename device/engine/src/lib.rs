@@ -1,1 +1,75 @@
 //! The recovery state of a rank, sans-IO: envelopes, matching, bodies, eager and rendezvous.
+//!
+//! An [`Engine`] holds everything that a rank must remember to send, match, receive, resend and
+//! resume messages. It never touches user memory, a socket or a clock: memory of the application
+//! is an opaque [`Segment`], and a *device* moves the bytes. One engine serves one rank.
+//!
+//! # How a device drives it
+//!
+//! **Application calls.** [`Engine::send`] takes the segment and, when [`Engine::copies`] says
+//! that the message is small, its bytes too: they are copied into the retention and the send is
+//! complete at once ([`Sent::Done`]). Everything else is a [`ReqId`] that [`Engine::poll`]
+//! answers. After `send`, `recv`, `mrecv` and `rx_done` the device drains [`Engine::next_copy`]:
+//! each item is a body that is already in memory and goes into a user segment, now.
+//! A blocking send of a medium message calls [`Engine::detach`] after its write, copies what it is
+//! given, and is complete.
+//!
+//! **Writing.** After any call, [`Engine::next_ready`] names peers that have something to send
+//! (each once per change). While [`Engine::tx_pending`]: [`Engine::tx_gather`] lists pieces in
+//! order, each bytes of the engine or a user segment; the device makes one `writev` of them and
+//! reports the bytes taken with [`Engine::tx_advance`]. A partial write is normal. A peer without
+//! a link has nothing pending but may have [`Engine::tx_waiting`]: then the device dials it.
+//!
+//! **Reading.** The device parses a [`Header`] ([`Header::decode`]) out of its staging buffer and
+//! calls [`Engine::rx_header`]; the answer ([`RxBody`]) says where the body goes: nowhere, into a
+//! user segment (and how much after it is thrown away), into the engine's buffer
+//! ([`Engine::rx_buffer`]), or away. When the last byte of the body is placed, it calls
+//! [`Engine::rx_done`]. With [`RxBody::None`] nothing follows and `rx_done` is not called. How far
+//! a body has come is the device's business; a body cut by a lost link is sent again from its
+//! start. An error means that the peer broke the protocol: close the link.
+//! Before all that: when `header.epoch` is later than [`Engine::epoch`], the rank's image is taken
+//! and [`Engine::set_epoch`] called first; `rx_header` refuses such a frame untouched.
+//!
+//! **Links.** When a handshake needs it, [`Engine::resume`] says what this rank has of the peer.
+//! When it succeeded, [`Engine::link_up`] takes the peer's answer and queues what the peer lacks.
+//! [`Engine::link_down`] at a lost link. A resume must be taken when the old link is no longer
+//! read; frames that tell of later changes are queued by themselves.
+//!
+//! **Before blocking.** [`Engine::flush_all_acks`] when the rank is about to sleep for long, and
+//! [`Engine::grant_if_starved`] (also after a failed probe or a pass in which nothing moved while
+//! a receive is pending): it lets a peer whose window is full of unexpected messages send the
+//! envelopes of what comes after them. Both may make peers ready to write.
+//!
+//! **Finalize.** [`Engine::flush_all_acks`], then progress until [`Engine::quiescent`];
+//! [`Engine::unfinished`] names the peers that are missing, for the error text.
+//!
+//! # Methods at a glance
+//!
+//! ```text
+//! new(Config, me: Rank, size: u32) -> Engine        config() -> &Config   epoch() / set_epoch(Epoch)
+//! copies(len) -> bool                               // pass the bytes to `send`
+//! send(to: Rank, Envelope, Segment, bytes: Option<&[u8]>, Mode) -> Result<Sent, Error>
+//! recv(Pattern, Segment) -> Result<ReqId, Error>    mrecv(MsgId, Segment) -> Result<ReqId, Error>
+//! probe(&Pattern) -> Option<Probe>                  mprobe(&Pattern) -> Option<(MsgId, Probe)>
+//! poll(ReqId) -> Option<Completion>                 is_complete(ReqId) -> bool
+//! cancel(ReqId)   free(ReqId)   detach(ReqId) -> Detach<'_>   next_copy() -> Option<Copy<'_>>
+//! next_ready() -> Option<Rank>   tx_pending(Rank) -> bool   tx_waiting(Rank) -> bool
+//! tx_gather(Rank) -> Gather<'_>  tx_advance(Rank, bytes: usize)
+//! rx_header(Rank, &Header) -> Result<RxBody, ProtocolError>
+//! rx_buffer(Rank) -> &mut [u8]   rx_done(Rank) -> Result<(), ProtocolError>
+//! resume(Rank) -> Resume   link_up(Rank, &Resume) -> Result<(), ProtocolError>   link_down(Rank)
+//! flush_acks(Rank)   flush_all_acks()   grant_if_starved(probing: Option<&Pattern>) -> bool
+//! quiescent() -> bool   unfinished() -> Vec<Rank>   moved() -> u64 // counts completions
+//! ```
+#![forbid(unsafe_code)]
+
+mod error;
+mod frame;
+mod types;
+
+pub use error::{Error, ProtocolError};
+pub use frame::{Flags, HEADER_LEN, Header, HeaderError, Kind};
+pub use types::{
+    Completion, Config, Copy, Detach, Envelope, GATHER_PIECES, Gather, Mode, MsgId, Pattern, Piece,
+    Probe, ReqId, RxBody, Segment, Sent, Source,
+};

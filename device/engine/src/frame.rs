@@ -1,0 +1,285 @@
+//! The frame header: 64 bytes, little endian, encoded by hand and checked when read.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 0 | magic and version |
+//! | 2 | kind |
+//! | 3 | flags |
+//! | 4 | epoch in which the SSN or the ack was fixed |
+//! | 8 | context id |
+//! | 12 | source: rank in the communicator |
+//! | 16 | tag |
+//! | 20 | zero |
+//! | 24 | length: of the message's body; of a data frame's own body |
+//! | 32 | SSN |
+//! | 40 | ack: all envelopes below are in memory with their eager bodies |
+//! | 48 | credit: bytes of window ever given back |
+//! | 56 | aux: data: offset; ack: envelopes ever granted; cancel: see `cancel.rs` |
+
+use rejoin_channel_table::ids::{Epoch, Ssn};
+use thiserror::Error;
+
+use crate::types::Envelope;
+
+/// Length of a header in bytes.
+pub const HEADER_LEN: usize = 64;
+/// Magic and version, the first two bytes.
+const MAGIC: u16 = 0x5231;
+/// Longest body of an eager message that any configuration allows.
+pub(crate) const EAGER_LIMIT: u64 = 4 << 20;
+/// Longest body of one data frame.
+const DATA_LIMIT: u64 = 64 << 20;
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// An envelope with its whole body behind it.
+    Eager = 1,
+    /// An envelope whose body follows when the receiver is clear to take it (ready to send).
+    Rts = 2,
+    /// The receiver has matched a rendezvous message: send its body (clear to send).
+    Cts = 3,
+    /// A part of a body.
+    Data = 4,
+    /// The receiver has the whole body of a rendezvous message.
+    Finish = 5,
+    /// A synchronous eager message was matched.
+    Matched = 6,
+    /// The sender wants a message back.
+    CancelRequest = 7,
+    /// The answer: aux is 1 when the message was removed.
+    CancelReply = 8,
+    /// Ack, credit and grants alone.
+    Ack = 9,
+    /// The sender closes the link in order (after finalize).
+    Close = 10,
+}
+
+impl Kind {
+    fn from_byte(byte: u8) -> Option<Kind> {
+        Some(match byte {
+            1 => Kind::Eager,
+            2 => Kind::Rts,
+            3 => Kind::Cts,
+            4 => Kind::Data,
+            5 => Kind::Finish,
+            6 => Kind::Matched,
+            7 => Kind::CancelRequest,
+            8 => Kind::CancelReply,
+            9 => Kind::Ack,
+            10 => Kind::Close,
+            _ => return None,
+        })
+    }
+}
+
+/// Flag bits of a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Flags(u8);
+
+impl Flags {
+    /// None.
+    pub const NONE: Flags = Flags(0);
+    /// Synchronous mode: the sender waits for the match.
+    pub const SYNC: Flags = Flags(1);
+    /// The sender waits for the ack.
+    pub const WANT_ACK: Flags = Flags(2);
+    /// An envelope beyond the window, on a grant.
+    pub const GRANTED: Flags = Flags(4);
+    const KNOWN: u8 = 7;
+
+    /// Whether all bits of `other` are set.
+    pub fn has(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn with(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+}
+
+/// A decoded header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Header {
+    /// What the frame is.
+    pub kind: Kind,
+    /// Flags.
+    pub flags: Flags,
+    /// Epoch in which the SSN or ack was fixed.
+    pub epoch: Epoch,
+    /// Matching information of an envelope.
+    pub envelope: Envelope,
+    /// Length of the message's body; of a data frame, of the body behind this header.
+    pub length: u64,
+    /// The message.
+    pub ssn: Ssn,
+    /// Cumulative acknowledgement of the other direction.
+    pub ack: Ssn,
+    /// Bytes of window ever given back, of the other direction.
+    pub credit: u64,
+    /// Depends on the kind.
+    pub aux: u64,
+}
+
+/// What is wrong with a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum HeaderError {
+    /// Other magic or version.
+    #[error("a frame begins with {0:#06x}, which is not this protocol's version")]
+    Magic(u16),
+    /// Unknown kind.
+    #[error("a frame of unknown kind {0}")]
+    Kind(u8),
+    /// Unknown flags, or flags that the kind does not have.
+    #[error("a frame with flags {0:#04x}, which it cannot have")]
+    Flags(u8),
+    /// The reserved bytes are not zero.
+    #[error("a frame with reserved bytes in use")]
+    Reserved,
+    /// A length beyond the limits of its kind.
+    #[error("a frame with a length of {0} bytes")]
+    Length(u64),
+}
+
+impl Header {
+    /// Bytes of body that follow this header on the link.
+    pub fn body_len(&self) -> u64 {
+        match self.kind {
+            Kind::Eager | Kind::Data => self.length,
+            _ => 0,
+        }
+    }
+
+    /// The 64 bytes.
+    pub fn encode(&self) -> [u8; HEADER_LEN] {
+        let mut out = [0; HEADER_LEN];
+        out[0..2].copy_from_slice(&MAGIC.to_le_bytes());
+        out[2] = self.kind as u8;
+        out[3] = self.flags.0;
+        out[4..8].copy_from_slice(&self.epoch.0.to_le_bytes());
+        out[8..12].copy_from_slice(&self.envelope.context.to_le_bytes());
+        out[12..16].copy_from_slice(&self.envelope.source.to_le_bytes());
+        out[16..20].copy_from_slice(&self.envelope.tag.to_le_bytes());
+        out[24..32].copy_from_slice(&self.length.to_le_bytes());
+        out[32..40].copy_from_slice(&self.ssn.0.to_le_bytes());
+        out[40..48].copy_from_slice(&self.ack.0.to_le_bytes());
+        out[48..56].copy_from_slice(&self.credit.to_le_bytes());
+        out[56..64].copy_from_slice(&self.aux.to_le_bytes());
+        out
+    }
+
+    /// Reads and checks 64 bytes.
+    ///
+    /// # Errors
+    /// Whatever is wrong with them; no length is believed beyond the limit of its kind.
+    pub fn decode(bytes: &[u8; HEADER_LEN]) -> Result<Header, HeaderError> {
+        let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
+        let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
+        let magic = u16::from_le_bytes([bytes[0], bytes[1]]);
+        if magic != MAGIC {
+            return Err(HeaderError::Magic(magic));
+        }
+        let kind = Kind::from_byte(bytes[2]).ok_or(HeaderError::Kind(bytes[2]))?;
+        let allowed = match kind {
+            Kind::Eager | Kind::Rts => Flags::KNOWN,
+            _ => 0,
+        };
+        if bytes[3] & !allowed != 0 {
+            return Err(HeaderError::Flags(bytes[3]));
+        }
+        if word(20) != 0 {
+            return Err(HeaderError::Reserved);
+        }
+        let length = long(24);
+        let limit = match kind {
+            Kind::Eager => EAGER_LIMIT,
+            Kind::Data => DATA_LIMIT,
+            Kind::Rts => i64::MAX as u64,
+            _ => u64::MAX,
+        };
+        if length > limit {
+            return Err(HeaderError::Length(length));
+        }
+        Ok(Header {
+            kind,
+            flags: Flags(bytes[3]),
+            epoch: Epoch(word(4)),
+            envelope: Envelope {
+                context: word(8),
+                source: word(12).cast_signed(),
+                tag: word(16).cast_signed(),
+            },
+            length,
+            ssn: Ssn(long(32)),
+            ack: Ssn(long(40)),
+            credit: long(48),
+            aux: long(56),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn header() -> Header {
+        Header {
+            kind: Kind::Eager,
+            flags: Flags::SYNC.with(Flags::WANT_ACK),
+            epoch: Epoch(3),
+            envelope: Envelope {
+                context: 0xdead_beef,
+                source: -2,
+                tag: i32::MIN,
+            },
+            length: 99,
+            ssn: Ssn(1 << 40),
+            ack: Ssn(u64::MAX),
+            credit: 7,
+            aux: 1 << 63,
+        }
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        assert_eq!(Header::decode(&header().encode()), Ok(header()));
+        assert_eq!(header().encode()[..3], [0x31, 0x52, 1]);
+    }
+
+    #[test]
+    fn damage_is_refused() {
+        let with = |at: usize, byte: u8| {
+            let mut bytes = header().encode();
+            bytes[at] = byte;
+            Header::decode(&bytes)
+        };
+        assert_eq!(with(1, 0), Err(HeaderError::Magic(0x31)));
+        assert_eq!(with(2, 0), Err(HeaderError::Kind(0)));
+        assert_eq!(with(2, 11), Err(HeaderError::Kind(11)));
+        assert_eq!(with(3, 8), Err(HeaderError::Flags(8)));
+        assert_eq!(with(2, Kind::Ack as u8), Err(HeaderError::Flags(3)));
+        assert_eq!(with(20, 1), Err(HeaderError::Reserved));
+        assert!(matches!(with(31, 1), Err(HeaderError::Length(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_decode_without_panic(mut bytes in prop::array::uniform32(any::<u8>()), kind in 0u8..12) {
+            bytes[..2].copy_from_slice(&MAGIC.to_le_bytes());
+            bytes[2] = kind;
+            bytes[3] &= 7;
+            bytes[20..24].fill(0);
+            let mut all = [0; HEADER_LEN];
+            all[..32].copy_from_slice(&bytes);
+            all[32..].copy_from_slice(&bytes);
+            if let Ok(header) = Header::decode(&all) {
+                prop_assert_eq!(header.encode(), all);
+                prop_assert!(header.body_len() <= DATA_LIMIT);
+            }
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! What crosses the engine's border: segments, envelopes, requests, completions, pieces.
+
+use rejoin_channel_table::ids::Rank;
+
+/// A piece of the application's memory. The engine never looks into it; the device does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Segment {
+    /// Address of the first byte.
+    pub addr: usize,
+    /// Length in bytes.
+    pub len: usize,
+}
+
+impl Segment {
+    /// The part of `len` bytes that starts `offset` bytes into the segment, cut at its end.
+    #[must_use]
+    pub fn part(self, offset: usize, len: usize) -> Segment {
+        let offset = offset.min(self.len);
+        Segment {
+            addr: self.addr.wrapping_add(offset),
+            len: len.min(self.len - offset),
+        }
+    }
+}
+
+/// What a message is matched by (MPI-5.0 §3.2.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Envelope {
+    /// Context id of the communicator.
+    pub context: u32,
+    /// Sender's rank in that communicator.
+    pub source: i32,
+    /// Tag.
+    pub tag: i32,
+}
+
+/// What a receive or a probe matches (MPI-5.0 §3.2.4); `None` is the wildcard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Pattern {
+    /// Context id of the communicator.
+    pub context: u32,
+    /// Sender's rank in the communicator, or any.
+    pub source: Option<i32>,
+    /// Tag, or any.
+    pub tag: Option<i32>,
+    /// World rank of the sender when `source` is given: whose window matters.
+    pub from: Option<Rank>,
+}
+
+/// Send mode (MPI-5.0 §3.4). Buffered and ready sends are standard ones to the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Completes when the buffer may be used again.
+    Standard,
+    /// Like `Standard`; and the caller will [`detach`](crate::Engine::detach) it after its write,
+    /// so that the receiver need not hurry to acknowledge it.
+    Blocking,
+    /// Completes not before the message is matched.
+    Synchronous,
+}
+
+/// A request: generational, so that a stale copy answers nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReqId(pub u64);
+
+impl ReqId {
+    /// Stands for a send that was complete at once: `poll` answers it again and again.
+    pub const DONE: ReqId = ReqId(u64::MAX);
+}
+
+/// A message taken out of matching by a matched probe (MPI-5.0 §3.8.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MsgId(pub u64);
+
+/// What became of a send call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sent {
+    /// Complete: the memory may be used again.
+    Done,
+    /// Poll the request; until then the memory stays as it is.
+    Pending(ReqId),
+}
+
+/// The end of a request. Of a send only `cancelled` says something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Completion {
+    /// Sender's rank in the communicator.
+    pub source: i32,
+    /// Tag of the message.
+    pub tag: i32,
+    /// Bytes delivered, at most the length of the buffer.
+    pub len: u64,
+    /// The message's length when it was longer than the buffer.
+    pub truncated: Option<u64>,
+    /// The request was cancelled and nothing was delivered.
+    pub cancelled: bool,
+}
+
+/// What a probe found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Probe {
+    /// Sender's rank in the communicator.
+    pub source: i32,
+    /// Tag of the message.
+    pub tag: i32,
+    /// Length of the message in bytes.
+    pub len: u64,
+}
+
+/// Where the body after a header goes; every byte of it is read from the link in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RxBody {
+    /// No body follows, and the frame is done with.
+    None,
+    /// `into.len` bytes into user memory, then `discard` bytes away; then `rx_done`.
+    Into {
+        /// Target in user memory.
+        into: Segment,
+        /// Bytes after it that do not fit.
+        discard: u64,
+    },
+    /// The whole body goes into [`Engine::rx_buffer`](crate::Engine::rx_buffer), which has its
+    /// length; then `rx_done`.
+    Buffer,
+    /// So many bytes are thrown away; then `rx_done`.
+    Discard(u64),
+}
+
+/// A piece of what is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// Bytes of the engine.
+    Bytes(&'a [u8]),
+    /// User memory.
+    Memory(Segment),
+}
+
+impl Piece<'_> {
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Piece::Bytes(bytes) => bytes.len(),
+            Piece::Memory(segment) => segment.len,
+        }
+    }
+
+    /// Whether the piece has no bytes; the engine makes none such.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Most pieces of one [`Gather`].
+pub const GATHER_PIECES: usize = 16;
+
+/// What to write next, in order, for one vectored write.
+#[derive(Clone, Copy, Debug)]
+pub struct Gather<'a> {
+    pieces: [Piece<'a>; GATHER_PIECES],
+    count: usize,
+    bytes: usize,
+}
+
+impl<'a> Gather<'a> {
+    pub(crate) const fn new() -> Self {
+        Gather {
+            pieces: [Piece::Bytes(&[]); GATHER_PIECES],
+            count: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Appends a piece unless it is empty; false when there is no room.
+    pub(crate) fn push(&mut self, piece: Piece<'a>) -> bool {
+        if piece.is_empty() {
+            return true;
+        }
+        let Some(slot) = self.pieces.get_mut(self.count) else {
+            return false;
+        };
+        *slot = piece;
+        self.count += 1;
+        self.bytes += piece.len();
+        true
+    }
+
+    /// The pieces in order, none of them empty.
+    pub fn pieces(&self) -> &[Piece<'a>] {
+        &self.pieces[..self.count]
+    }
+
+    /// Bytes of all pieces.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// Where a body that is copied into user memory comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source<'a> {
+    /// The engine's memory.
+    Bytes(&'a [u8]),
+    /// User memory (a rank that sends to itself).
+    Memory(Segment),
+}
+
+/// A copy for the device to make before it calls the engine again. Both lengths are equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copy<'a> {
+    /// From here.
+    pub from: Source<'a>,
+    /// To here.
+    pub to: Segment,
+}
+
+/// The answer of [`Engine::detach`](crate::Engine::detach).
+#[derive(Debug, PartialEq, Eq)]
+pub enum Detach<'a> {
+    /// Complete: poll the request.
+    Done,
+    /// Not yet: the body is in the middle of being written, or the message must wait for the
+    /// receiver. Make progress, then ask again.
+    Wait,
+    /// The device copies the segment into the bytes now (equal lengths); the request is complete.
+    Copy {
+        /// The user's body.
+        from: Segment,
+        /// Retained memory.
+        into: &'a mut [u8],
+    },
+}
+
+/// Sizes in bytes that all ranks of a job must share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Config {
+    /// Messages up to this are copied into the retention and complete at once.
+    pub eager_copy: usize,
+    /// Messages up to this are sent eagerly out of the user's memory; longer ones by rendezvous.
+    pub eager_max: usize,
+    /// What a sender may have under way to one receiver that has not consumed it: headers and
+    /// eager bodies.
+    pub window: u64,
+    /// Body bytes in one data frame: a small message never waits for more of a large one.
+    pub chunk: usize,
+    /// Bytes of unexpected envelopes beyond the windows that a starved receiver may ask for.
+    pub beyond: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            eager_copy: 8 << 10,
+            eager_max: 128 << 10,
+            window: 4 << 20,
+            chunk: 512 << 10,
+            beyond: 64 << 20,
+        }
+    }
+}
+
+impl Config {
+    /// The default for a job of `size` ranks: with many ranks each channel gets a smaller window,
+    /// so that what all peers together may put into one rank stays within 256 MiB or so.
+    #[must_use]
+    pub fn for_size(size: u32) -> Config {
+        let base = Config::default();
+        let share = (256u64 << 20) / u64::from(size.max(1));
+        Config {
+            window: share.clamp(256 << 10, base.window),
+            ..base
+        }
+        .consistent()
+    }
+
+    /// The same with every bound that the others imply: an eager message takes a quarter of the
+    /// window at most, or acks on every quarter could leave a sender waiting.
+    #[must_use]
+    pub fn consistent(mut self) -> Config {
+        self.window = self.window.max(16 << 10);
+        let quarter = usize::try_from(self.window / 4).unwrap_or(usize::MAX);
+        let largest = (quarter - crate::HEADER_LEN).min(crate::frame::EAGER_LIMIT as usize);
+        self.eager_max = self.eager_max.min(largest);
+        self.eager_copy = self.eager_copy.min(self.eager_max);
+        self.chunk = self.chunk.clamp(4 << 10, 64 << 20);
+        self.beyond = self.beyond.max(64 << 10);
+        self
+    }
+}
