@@ -108,6 +108,7 @@ impl FrameReader {
     /// # Errors
     /// A length above the limit or a body that is no `T`. The stream can't be read further then:
     /// the caller drops the link.
+    #[expect(clippy::should_implement_trait, reason = "it is generic and can fail")]
     pub fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, CodecError> {
         let unread = &self.buffer[self.taken..];
         let Some((prefix, rest)) = unread.split_first_chunk::<PREFIX>() else {

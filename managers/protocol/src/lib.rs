@@ -1,8 +1,17 @@
 //! The managers' protocol cores, sans-IO, and the messages that managers and ranks exchange.
 //!
 //! - [`rank`]: what a rank and its local manager say to each other; [`codec`]: their frames.
+//! - [`control`]: what local managers and the central manager say to each other.
+//! - [`local`]: one host's ranks; [`central`]: the job; [`verdict`]: how it ended.
+//!
+//! A core is a value with `step(now, input, effects)`: it reads no clock and touches no socket. The
+//! same code runs in the daemons, in the simulator and under the model checker.
 
 #![forbid(unsafe_code)]
 
+pub mod central;
 pub mod codec;
+pub mod control;
+pub mod local;
 pub mod rank;
+pub mod verdict;

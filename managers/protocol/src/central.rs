@@ -1,0 +1,387 @@
+//! The central manager's core: the job as a whole.
+//!
+//! It gathers the ranks' cards and lets them start together, lets them leave `MPI_Finalize` together,
+//! and gives exactly one [`Verdict`]: the first failure wins.
+
+use crate::control::{Cause, End, Life, Stage, Time, ToCentral, ToLocal};
+use crate::verdict::Verdict;
+use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
+
+/// Number of a host in the order in which the driver named them.
+pub type HostIndex = usize;
+
+/// Milliseconds that local managers have to end everything before central lets go of them.
+pub const END_BOUND: u64 = 2000;
+
+/// What the driver tells the core.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Input {
+    /// Start the job.
+    Begin,
+    /// A local manager said this.
+    Local(HostIndex, ToCentral),
+    /// The link to a local manager is gone.
+    HostLost(HostIndex),
+    /// The launcher got this signal.
+    Signal(i32),
+    /// The deadline may have come.
+    Tick,
+}
+
+/// What the core tells the driver to do, in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Tell a local manager.
+    Send(HostIndex, ToLocal),
+    /// Let go of a local manager that does not answer: close its link, kill what is reachable.
+    Drop(HostIndex),
+    /// The job is decided: nothing later changes the verdict.
+    Decided(Verdict),
+    /// The job is over and every host has been heard of or dropped.
+    Over(Verdict),
+}
+
+/// What central is given to start with.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Job {
+    /// Names of the hosts.
+    pub hosts: Vec<String>,
+    /// For each rank its host.
+    pub placement: Vec<HostIndex>,
+    /// Time limit in milliseconds.
+    pub limit: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct RankState {
+    host: HostIndex,
+    incarnation: Incarnation,
+    stage: Stage,
+    pid: u32,
+    card: Option<BusinessCard>,
+    ended: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct HostState {
+    name: String,
+    /// No more is expected from it.
+    done: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Phase {
+    /// Not begun, or some ranks have not registered.
+    Starting,
+    /// All ranks have registered and have each other's cards.
+    Running,
+    /// All ranks may leave `MPI_Finalize`; from here on each ends for itself.
+    Finalized,
+    /// Everything is being ended.
+    Ending,
+    /// Nothing more happens.
+    Over,
+}
+
+/// State of the job's central manager.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Central {
+    generation: Generation,
+    phase: Phase,
+    hosts: Vec<HostState>,
+    ranks: Vec<RankState>,
+    limit: Option<u64>,
+    limit_at: Option<Time>,
+    end_at: Option<Time>,
+    interrupted: Option<i32>,
+    verdict: Option<Verdict>,
+}
+
+impl Central {
+    /// Central of a job that has not begun.
+    #[must_use]
+    pub fn new(job: Job) -> Self {
+        let rank = |&host: &HostIndex| RankState {
+            host,
+            incarnation: Incarnation(0),
+            stage: Stage::Spawned,
+            pid: 0,
+            card: None,
+            ended: false,
+        };
+        Central {
+            generation: Generation(0),
+            phase: Phase::Starting,
+            hosts: job
+                .hosts
+                .into_iter()
+                .map(|name| HostState { name, done: false })
+                .collect(),
+            ranks: job.placement.iter().map(rank).collect(),
+            limit: job.limit,
+            limit_at: None,
+            end_at: None,
+            interrupted: None,
+            verdict: None,
+        }
+    }
+
+    /// When the driver must send [`Input::Tick`] at the latest.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        match self.phase {
+            Phase::Over => None,
+            Phase::Ending => self.end_at,
+            _ => self.limit_at,
+        }
+    }
+
+    /// The verdict, once it is given.
+    #[must_use]
+    pub fn verdict(&self) -> Option<&Verdict> {
+        self.verdict.as_ref()
+    }
+
+    /// One step.
+    pub fn step(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
+        if self.phase == Phase::Over {
+            return;
+        }
+        match input {
+            Input::Begin => self.begin(now, effects),
+            Input::Local(host, message) => self.heard(now, host, message, effects),
+            Input::HostLost(host) => {
+                let Some(state) = self.hosts.get_mut(host) else {
+                    return;
+                };
+                if !state.done {
+                    state.done = true;
+                    let host = state.name.clone();
+                    self.decide(now, Verdict::HostLost { host }, effects);
+                }
+            }
+            Input::Signal(signal) => self.signal(now, signal, effects),
+            Input::Tick => self.tick(now, effects),
+        }
+        self.close(effects);
+    }
+
+    fn begin(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        self.limit_at = self.limit.map(|limit| now.plus_millis(limit));
+        for host in 0..self.hosts.len() {
+            let ranks: Vec<_> = self
+                .ranks
+                .iter()
+                .zip(0u32..)
+                .filter(|(r, _)| r.host == host)
+                .map(|(r, n)| (Rank(n), r.incarnation))
+                .collect();
+            if ranks.is_empty() {
+                self.hosts[host].done = true;
+            } else {
+                let order = ToLocal::Spawn {
+                    generation: self.generation,
+                    ranks,
+                };
+                effects.push(Effect::Send(host, order));
+            }
+        }
+    }
+
+    fn heard(&mut self, now: Time, host: HostIndex, message: ToCentral, effects: &mut Vec<Effect>) {
+        match message {
+            ToCentral::Spawned { life, pid } => {
+                if let Some(rank) = self.find(host, life) {
+                    rank.pid = pid;
+                }
+            }
+            ToCentral::Registered { life, pid, card } => {
+                if let Some(rank) = self.find(host, life) {
+                    rank.pid = pid;
+                    rank.card = Some(card);
+                    rank.stage = rank.stage.max(Stage::Registered);
+                    self.start_when_complete(now, effects);
+                }
+            }
+            ToCentral::Finalizing { life } => {
+                if let Some(rank) = self.find(host, life) {
+                    rank.stage = rank.stage.max(Stage::Finalizing);
+                    self.finalize_when_complete(effects);
+                }
+            }
+            ToCentral::Ended { life, stage } => {
+                if let Some(rank) = self.find(host, life) {
+                    rank.ended = true;
+                    rank.stage = rank.stage.max(stage);
+                    self.start_when_complete(now, effects);
+                }
+            }
+            ToCentral::Failed { life, pid, cause } => {
+                if let Some(rank) = self.find(host, life) {
+                    rank.ended = true;
+                    self.failed(now, life.rank, host, pid, cause, effects);
+                }
+            }
+            ToCentral::Done => {
+                if let Some(state) = self.hosts.get_mut(host) {
+                    state.done = true;
+                }
+            }
+        }
+    }
+
+    /// Lets the ranks start once all have registered. A rank that ended without registering can't
+    /// come any more, so whoever waits for it would wait for ever.
+    fn start_when_complete(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        if self.phase != Phase::Starting {
+            return;
+        }
+        let numbered = || (0u32..).map(Rank).zip(self.ranks.iter());
+        let absent = numbered().find(|(_, r)| r.ended && r.stage == Stage::Spawned);
+        let waiting = numbered().find(|(_, r)| r.stage >= Stage::Registered);
+        if let (Some((rank, _)), Some((waiting, _))) = (absent, waiting) {
+            return self.decide(now, Verdict::NeverRegistered { rank, waiting }, effects);
+        }
+        let cards = self
+            .ranks
+            .iter()
+            .map(|r| Some((r.incarnation, r.card.clone()?)));
+        if let Some(table) = cards.collect::<Option<Vec<_>>>() {
+            self.phase = Phase::Running;
+            let generation = self.generation;
+            self.send_all(
+                || ToLocal::Start {
+                    generation,
+                    table: table.clone(),
+                },
+                effects,
+            );
+        }
+    }
+
+    fn finalize_when_complete(&mut self, effects: &mut Vec<Effect>) {
+        if self.phase == Phase::Running && self.ranks.iter().all(|r| r.stage >= Stage::Finalizing) {
+            self.phase = Phase::Finalized;
+            let generation = self.generation;
+            self.send_all(|| ToLocal::AllFinalized { generation }, effects);
+        }
+    }
+
+    fn failed(
+        &mut self,
+        now: Time,
+        rank: Rank,
+        host: HostIndex,
+        pid: u32,
+        cause: Cause,
+        effects: &mut Vec<Effect>,
+    ) {
+        let by_signal = match (&cause, self.interrupted) {
+            (
+                Cause::Ended {
+                    end: End::Signaled(signal),
+                    ..
+                },
+                Some(sent),
+            ) => *signal == sent,
+            _ => false,
+        };
+        let verdict = match self.interrupted {
+            Some(signal) if by_signal => Verdict::Interrupted { signal },
+            _ => Verdict::Failed {
+                rank,
+                host: self.hosts[host].name.clone(),
+                pid,
+                cause,
+            },
+        };
+        if self.phase != Phase::Finalized {
+            return self.decide(now, verdict, effects);
+        }
+        // After MPI_Finalize the others may still have output to write: they end by themselves.
+        if self.verdict.is_none() {
+            effects.push(Effect::Decided(verdict.clone()));
+            self.verdict = Some(verdict);
+        }
+    }
+
+    fn signal(&mut self, now: Time, signal: i32, effects: &mut Vec<Effect>) {
+        let ends = matches!(signal, HUP | INT | QUIT | TERM);
+        if ends && (self.interrupted.is_some() || self.phase == Phase::Ending) {
+            // The second one means it.
+            self.decide(now, Verdict::Interrupted { signal }, effects);
+            return self.send_all(|| ToLocal::Kill, effects);
+        }
+        if ends {
+            self.interrupted = Some(signal);
+        }
+        if self.phase != Phase::Ending {
+            self.send_all(|| ToLocal::Signal { signal }, effects);
+        }
+    }
+
+    fn tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        if self.phase == Phase::Ending {
+            if self.end_at.is_some_and(|at| at <= now) {
+                self.end_at = None;
+                for (index, host) in self.hosts.iter_mut().enumerate() {
+                    if !host.done {
+                        host.done = true;
+                        effects.push(Effect::Drop(index));
+                    }
+                }
+            }
+        } else if self.limit_at.is_some_and(|at| at <= now) {
+            let limit = self.limit.unwrap_or_default();
+            self.decide(now, Verdict::TimedOut { limit }, effects);
+        }
+    }
+
+    /// Gives the verdict, unless there is one, and ends everything.
+    fn decide(&mut self, now: Time, verdict: Verdict, effects: &mut Vec<Effect>) {
+        let why = format!(
+            "the job ends: {}",
+            self.verdict.as_ref().unwrap_or(&verdict)
+        );
+        if self.verdict.is_none() {
+            effects.push(Effect::Decided(verdict.clone()));
+            self.verdict = Some(verdict);
+        }
+        if self.phase != Phase::Ending {
+            self.phase = Phase::Ending;
+            self.end_at = Some(now.plus_millis(END_BOUND));
+            self.send_all(|| ToLocal::End { why: why.clone() }, effects);
+        }
+    }
+
+    fn close(&mut self, effects: &mut Vec<Effect>) {
+        if self.phase != Phase::Over && self.hosts.iter().all(|h| h.done) {
+            self.phase = Phase::Over;
+            let verdict = self.verdict.get_or_insert(Verdict::Success).clone();
+            effects.push(Effect::Over(verdict));
+        }
+    }
+
+    fn send_all(&self, message: impl Fn() -> ToLocal, effects: &mut Vec<Effect>) {
+        for (host, state) in self.hosts.iter().enumerate() {
+            if !state.done {
+                effects.push(Effect::Send(host, message()));
+            }
+        }
+    }
+
+    /// The rank of this life, unless the news is of an older life or from the wrong host.
+    fn find(&mut self, host: HostIndex, life: Life) -> Option<&mut RankState> {
+        let rank = self.ranks.get_mut(life.rank.0 as usize)?;
+        let same = life.generation == self.generation
+            && life.incarnation == rank.incarnation
+            && rank.host == host
+            && !rank.ended;
+        same.then_some(rank)
+    }
+}
+
+const HUP: i32 = 1;
+const INT: i32 = 2;
+const QUIT: i32 = 3;
+const TERM: i32 = 15;

@@ -1,0 +1,167 @@
+//! What the central manager and the local managers say to each other about ranks.
+//!
+//! Everything carries the generation, and what concerns one process its incarnation, so that news of
+//! a process that was replaced is never taken for news of its successor.
+
+use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
+use serde::{Deserialize, Serialize};
+
+/// A moment, in nanoseconds since the driver's own start. Cores only compare and add.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// This moment and some milliseconds.
+    #[must_use]
+    pub fn plus_millis(self, millis: u64) -> Time {
+        Time(self.0.saturating_add(millis.saturating_mul(1_000_000)))
+    }
+}
+
+/// One process of the job: a rank in one of its lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Life {
+    /// The job's generation.
+    pub generation: Generation,
+    /// The rank.
+    pub rank: Rank,
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+}
+
+/// How far a rank has come in its use of MPI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Stage {
+    /// Its process was started and has not called `MPI_Init`.
+    Spawned,
+    /// It registered: it waits in `MPI_Init` or computes.
+    Registered,
+    /// It waits in `MPI_Finalize` for the others.
+    Finalizing,
+    /// It was told that all are there.
+    Finalized,
+    /// It left `MPI_Finalize`.
+    Left,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum End {
+    /// It exited with this code.
+    Exited(i32),
+    /// This signal killed it.
+    Signaled(i32),
+    /// It is gone; its parent, which is not ours, knows how.
+    Unknown,
+}
+
+/// Why a rank counts as failed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Cause {
+    /// Its process ended when or how it should not have.
+    Ended {
+        /// How.
+        end: End,
+        /// How far it had come.
+        stage: Stage,
+    },
+    /// It called `MPI_Abort`.
+    Aborted {
+        /// The program's error code.
+        code: i32,
+        /// One line, may be empty.
+        why: String,
+    },
+    /// It could not be started.
+    NotStarted {
+        /// The system's reason.
+        why: String,
+    },
+    /// It broke the rules of the manager's socket.
+    Misbehaved {
+        /// Which one.
+        why: String,
+    },
+}
+
+/// From central to a local manager.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ToLocal {
+    /// Start these ranks.
+    Spawn {
+        /// The job's generation.
+        generation: Generation,
+        /// Which ranks, in which incarnation.
+        ranks: Vec<(Rank, Incarnation)>,
+    },
+    /// Every rank has registered.
+    Start {
+        /// The job's generation.
+        generation: Generation,
+        /// Incarnation and card of each rank, in rank order.
+        table: Vec<(Incarnation, BusinessCard)>,
+    },
+    /// Every rank is in `MPI_Finalize`.
+    AllFinalized {
+        /// The job's generation.
+        generation: Generation,
+    },
+    /// Send this signal to the ranks' process groups.
+    Signal {
+        /// Its number.
+        signal: i32,
+    },
+    /// The job is over: end every process of it, politely first.
+    End {
+        /// One line for the ranks' logs.
+        why: String,
+    },
+    /// The job is over: kill every process of it at once.
+    Kill,
+}
+
+/// From a local manager to central.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ToCentral {
+    /// A rank's process is there.
+    Spawned {
+        /// Which.
+        life: Life,
+        /// Its process id on its host.
+        pid: u32,
+    },
+    /// A rank called `MPI_Init`.
+    Registered {
+        /// Which.
+        life: Life,
+        /// Process id of the caller on its host.
+        pid: u32,
+        /// Where it listens.
+        card: BusinessCard,
+    },
+    /// A rank is in `MPI_Finalize`.
+    Finalizing {
+        /// Which.
+        life: Life,
+    },
+    /// A rank ended as it should.
+    Ended {
+        /// Which.
+        life: Life,
+        /// How far it had come: [`Stage::Spawned`] for a program that never used MPI.
+        stage: Stage,
+    },
+    /// A rank failed.
+    Failed {
+        /// Which.
+        life: Life,
+        /// Its process id, 0 when it never had one.
+        pid: u32,
+        /// Why.
+        cause: Cause,
+    },
+    /// No process of the job is left on this host.
+    Done,
+}

@@ -1,0 +1,480 @@
+//! The local manager's core: the life of one host's ranks.
+//!
+//! The driver starts processes, moves bytes and knows clocks; everything that is decided is decided
+//! here. A rank is at its end when the process that the driver started has ended and so has the one
+//! that called `MPI_Init`, which differ under a wrapper.
+
+use crate::control::{Cause, End, Life, Stage, Time, ToCentral, ToLocal};
+use crate::rank::{FromManager, ToManager, VERSION};
+use rejoin_channel_table::{Generation, Incarnation, Rank};
+
+/// Milliseconds between the polite signal and SIGKILL.
+pub const GRACE: u64 = 200;
+
+/// Milliseconds that a wrapper has to pass on how its rank ended.
+pub const WRAPPER_GRACE: u64 = 100;
+
+/// Milliseconds that a rank has to end after it closed its socket.
+pub const CLOSED_GRACE: u64 = 1000;
+
+/// What the driver tells the core.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Input {
+    /// Central said this.
+    Central(ToLocal),
+    /// The link to central is gone: the job is over.
+    CentralLost,
+    /// A process was started.
+    Spawned(Rank, Incarnation, u32),
+    /// A process could not be started.
+    NotStarted(Rank, Incarnation, String),
+    /// A rank said this; the kernel says that this process did.
+    Said(Rank, Incarnation, u32, ToManager),
+    /// What came from a rank was no message.
+    Malformed(Rank, Incarnation, String),
+    /// A rank closed its socket (or all that held it ended).
+    Closed(Rank, Incarnation),
+    /// The process that the driver started ended.
+    ChildEnded(Rank, Incarnation, End),
+    /// The process that registered, another one, ended.
+    CallerEnded(Rank, Incarnation, End),
+    /// The deadline may have come.
+    Tick,
+    /// The sweep is over: no process is left.
+    Swept,
+}
+
+/// What the core tells the driver to do, in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Start a process for this rank; answer with `Spawned` or `NotStarted`.
+    Spawn(Rank, Incarnation),
+    /// Tell central.
+    Central(ToCentral),
+    /// Tell these ranks.
+    Ranks(Vec<Rank>, FromManager),
+    /// Watch this process, which registered and is not the one that was started.
+    Watch(Rank, Incarnation, u32),
+    /// Send this signal to the process group of this rank.
+    SignalGroup(Rank, i32),
+    /// Send this signal to every process below this one.
+    SignalAll(i32),
+    /// End what is left below this process, answer with `Swept`.
+    Sweep,
+    /// Nothing is left to do.
+    Exit,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Process {
+    rank: Rank,
+    incarnation: Incarnation,
+    stage: Stage,
+    /// The process that was started.
+    child: Option<u32>,
+    child_end: Option<End>,
+    /// The process that registered, when it is another one.
+    caller: Option<u32>,
+    caller_end: Option<End>,
+    /// The socket is closed.
+    closed: bool,
+    /// Central knows how this rank ended.
+    reported: bool,
+    /// When to report a caller's end or a closed socket without waiting further.
+    suspect: Option<Time>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Phase {
+    Idle,
+    Running,
+    /// Told to end; SIGKILL follows at the deadline.
+    Ending(Option<Time>),
+    Sweeping,
+    Over,
+}
+
+/// State of one host's local manager.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Local {
+    generation: Generation,
+    phase: Phase,
+    /// In rank order.
+    ranks: Vec<Process>,
+    central: bool,
+}
+
+impl Default for Local {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Local {
+    /// A local manager with no ranks yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Local {
+            generation: Generation(0),
+            phase: Phase::Idle,
+            ranks: Vec::new(),
+            central: true,
+        }
+    }
+
+    /// When the driver must send [`Input::Tick`] at the latest.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        let grace = match self.phase {
+            Phase::Ending(at) => at,
+            _ => None,
+        };
+        self.ranks
+            .iter()
+            .filter_map(|r| r.suspect)
+            .chain(grace)
+            .min()
+    }
+
+    /// Every process of the job on this host has ended and central knows it.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.phase == Phase::Over
+    }
+
+    /// One step.
+    pub fn step(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
+        match input {
+            Input::Central(order) => self.order(now, order, effects),
+            Input::CentralLost => {
+                self.central = false;
+                self.kill(effects);
+            }
+            Input::Spawned(rank, incarnation, pid) => {
+                if let Some(process) = self.find(rank, incarnation) {
+                    process.child = Some(pid);
+                    let life = self.life(rank, incarnation);
+                    self.tell(ToCentral::Spawned { life, pid }, effects);
+                }
+            }
+            Input::NotStarted(rank, incarnation, why) => {
+                if let Some(process) = self.find(rank, incarnation) {
+                    process.child_end = Some(End::Unknown);
+                    self.fail(rank, incarnation, Cause::NotStarted { why }, effects);
+                }
+            }
+            Input::Said(rank, incarnation, pid, message) => {
+                self.said(rank, incarnation, pid, message, effects);
+            }
+            Input::Malformed(rank, incarnation, why) => {
+                self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
+            }
+            Input::Closed(rank, incarnation) => {
+                if let Some(process) = self.find(rank, incarnation) {
+                    process.closed = true;
+                    let waits = matches!(process.stage, Stage::Registered | Stage::Finalizing);
+                    if waits && process.suspect.is_none() {
+                        process.suspect = Some(now.plus_millis(CLOSED_GRACE));
+                    }
+                }
+            }
+            Input::ChildEnded(rank, incarnation, end) => {
+                if let Some(process) = self.find(rank, incarnation) {
+                    process.child_end = Some(end);
+                    self.judge(rank, incarnation, effects);
+                }
+            }
+            Input::CallerEnded(rank, incarnation, end) => {
+                if let Some(process) = self.find(rank, incarnation) {
+                    process.caller_end = Some(end);
+                    if end == End::Unknown && process.child_end.is_none() {
+                        process.suspect = Some(now.plus_millis(WRAPPER_GRACE));
+                    } else {
+                        self.judge(rank, incarnation, effects);
+                    }
+                }
+            }
+            Input::Tick => self.tick(now, effects),
+            Input::Swept => {
+                if self.phase == Phase::Sweeping {
+                    self.phase = Phase::Over;
+                    self.tell(ToCentral::Done, effects);
+                    effects.push(Effect::Exit);
+                }
+            }
+        }
+        self.sweep_when_empty(effects);
+    }
+
+    fn order(&mut self, now: Time, order: ToLocal, effects: &mut Vec<Effect>) {
+        match order {
+            ToLocal::Spawn { generation, ranks } if self.phase == Phase::Idle => {
+                self.phase = Phase::Running;
+                self.generation = generation;
+                for (rank, incarnation) in ranks {
+                    self.ranks.push(Process::new(rank, incarnation));
+                    effects.push(Effect::Spawn(rank, incarnation));
+                }
+                self.ranks.sort_by_key(|r| r.rank);
+            }
+            ToLocal::Start { generation, table } if generation == self.generation => {
+                let to = self.listening(&[Stage::Registered, Stage::Finalizing]);
+                effects.push(Effect::Ranks(to, FromManager::Start { table }));
+            }
+            ToLocal::AllFinalized { generation } if generation == self.generation => {
+                for process in &mut self.ranks {
+                    if process.stage == Stage::Finalizing {
+                        process.stage = Stage::Finalized;
+                    }
+                }
+                let to = self.listening(&[Stage::Finalized]);
+                effects.push(Effect::Ranks(to, FromManager::AllFinalized));
+            }
+            ToLocal::Signal { signal } => {
+                for process in self.ranks.iter().filter(|r| r.child_end.is_none()) {
+                    effects.push(Effect::SignalGroup(process.rank, signal));
+                }
+            }
+            ToLocal::End { why } if matches!(self.phase, Phase::Idle | Phase::Running) => {
+                let to = self.listening(&[Stage::Registered, Stage::Finalizing]);
+                effects.push(Effect::Ranks(to, FromManager::Stop { why }));
+                effects.push(Effect::SignalAll(TERM));
+                // A stopped process takes no other signal but SIGKILL.
+                effects.push(Effect::SignalAll(CONT));
+                self.phase = Phase::Ending(Some(now.plus_millis(GRACE)));
+            }
+            ToLocal::Kill => self.kill(effects),
+            // Stale news of an older generation, or an order that came twice.
+            ToLocal::Spawn { .. }
+            | ToLocal::Start { .. }
+            | ToLocal::AllFinalized { .. }
+            | ToLocal::End { .. } => {}
+        }
+    }
+
+    fn said(
+        &mut self,
+        rank: Rank,
+        incarnation: Incarnation,
+        pid: u32,
+        message: ToManager,
+        effects: &mut Vec<Effect>,
+    ) {
+        let life = self.life(rank, incarnation);
+        let Some(process) = self.find(rank, incarnation) else {
+            return;
+        };
+        let stage = process.stage;
+        match message {
+            ToManager::Register {
+                rank: said,
+                incarnation: also,
+                card,
+                version,
+                ..
+            } if stage == Stage::Spawned => {
+                if let Some(why) = unfit(said, also, version, life) {
+                    return self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
+                }
+                process.stage = Stage::Registered;
+                if process.child != Some(pid) {
+                    process.caller = Some(pid);
+                    effects.push(Effect::Watch(rank, incarnation, pid));
+                }
+                self.tell(ToCentral::Registered { life, pid, card }, effects);
+            }
+            ToManager::Finalizing if stage == Stage::Registered => {
+                process.stage = Stage::Finalizing;
+                self.tell(ToCentral::Finalizing { life }, effects);
+            }
+            ToManager::Leave if stage == Stage::Finalized => {
+                process.stage = Stage::Left;
+                process.suspect = None;
+            }
+            ToManager::Abort { code, why } => {
+                let why = one_line(&why);
+                self.fail(rank, incarnation, Cause::Aborted { code, why }, effects);
+            }
+            ToManager::Register { .. } => {
+                let why = "a second process of this rank called MPI_Init".to_string();
+                self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
+            }
+            ToManager::Finalizing | ToManager::Leave => {
+                let why = format!("it said {message:?} when it was {stage:?}");
+                self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
+            }
+        }
+    }
+
+    /// Decides about a rank of which a process ended.
+    fn judge(&mut self, rank: Rank, incarnation: Incarnation, effects: &mut Vec<Effect>) {
+        let life = self.life(rank, incarnation);
+        let Some(process) = self.find(rank, incarnation) else {
+            return;
+        };
+        let stage = process.stage;
+        if let Some(end) = process.failure() {
+            return self.fail(rank, incarnation, Cause::Ended { end, stage }, effects);
+        }
+        if process.ended() && !process.reported {
+            process.reported = true;
+            process.suspect = None;
+            self.tell(ToCentral::Ended { life, stage }, effects);
+        }
+    }
+
+    fn fail(
+        &mut self,
+        rank: Rank,
+        incarnation: Incarnation,
+        cause: Cause,
+        effects: &mut Vec<Effect>,
+    ) {
+        let life = self.life(rank, incarnation);
+        let Some(process) = self.find(rank, incarnation) else {
+            return;
+        };
+        process.suspect = None;
+        if process.reported {
+            return;
+        }
+        process.reported = true;
+        let pid = process.caller.or(process.child).unwrap_or(0);
+        self.tell(ToCentral::Failed { life, pid, cause }, effects);
+    }
+
+    fn tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        if let Phase::Ending(Some(at)) = self.phase
+            && at <= now
+        {
+            self.kill(effects);
+        }
+        let due: Vec<_> = self
+            .ranks
+            .iter()
+            .filter(|r| r.suspect.is_some_and(|at| at <= now))
+            .map(|r| (r.rank, r.incarnation, r.caller_end, r.stage))
+            .collect();
+        for (rank, incarnation, caller_end, stage) in due {
+            if let Some(process) = self.find(rank, incarnation) {
+                process.suspect = None;
+            }
+            if caller_end.is_some() {
+                self.judge(rank, incarnation, effects);
+            } else if stage < Stage::Finalized {
+                let why = "it closed its socket to the manager before MPI_Finalize".to_string();
+                self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
+            }
+        }
+    }
+
+    fn kill(&mut self, effects: &mut Vec<Effect>) {
+        if !matches!(self.phase, Phase::Sweeping | Phase::Over) {
+            self.phase = Phase::Ending(None);
+            effects.push(Effect::SignalAll(KILL));
+        }
+    }
+
+    fn sweep_when_empty(&mut self, effects: &mut Vec<Effect>) {
+        let ending = matches!(self.phase, Phase::Ending(_));
+        // What failed holds the host until central has said how to go on.
+        let settled = |r: &Process| r.ended() && (ending || r.reported);
+        let busy = ending || (self.phase == Phase::Running && !self.ranks.is_empty());
+        if busy && self.ranks.iter().all(settled) {
+            for process in &mut self.ranks {
+                process.suspect = None;
+            }
+            self.phase = Phase::Sweeping;
+            effects.push(Effect::Sweep);
+        }
+    }
+
+    fn listening(&self, stages: &[Stage]) -> Vec<Rank> {
+        let open = |r: &&Process| !r.closed && stages.contains(&r.stage);
+        self.ranks.iter().filter(open).map(|r| r.rank).collect()
+    }
+
+    fn tell(&self, message: ToCentral, effects: &mut Vec<Effect>) {
+        if self.central {
+            effects.push(Effect::Central(message));
+        }
+    }
+
+    fn life(&self, rank: Rank, incarnation: Incarnation) -> Life {
+        Life {
+            generation: self.generation,
+            rank,
+            incarnation,
+        }
+    }
+
+    fn find(&mut self, rank: Rank, incarnation: Incarnation) -> Option<&mut Process> {
+        let index = self.ranks.binary_search_by_key(&rank, |r| r.rank).ok()?;
+        self.ranks
+            .get_mut(index)
+            .filter(|r| r.incarnation == incarnation)
+    }
+}
+
+impl Process {
+    fn new(rank: Rank, incarnation: Incarnation) -> Self {
+        Process {
+            rank,
+            incarnation,
+            stage: Stage::Spawned,
+            child: None,
+            child_end: None,
+            caller: None,
+            caller_end: None,
+            closed: false,
+            reported: false,
+            suspect: None,
+        }
+    }
+
+    /// The end that makes this rank a failed one, if there is such.
+    fn failure(&self) -> Option<End> {
+        let bad = |end: &End| !matches!(end, End::Exited(0) | End::Unknown);
+        // How the rank ended tells more than how its wrapper did; after MPI_Finalize the rank's
+        // own end is its wrapper's business.
+        let caller = self
+            .caller_end
+            .filter(|end| self.stage < Stage::Finalized && bad(end));
+        if let Some(end) = caller.or(self.child_end.filter(bad)) {
+            return Some(end);
+        }
+        let unfinished = matches!(self.stage, Stage::Registered | Stage::Finalizing);
+        let gone = self.caller.is_none() || self.caller_end.is_some();
+        if unfinished && gone {
+            self.caller_end.or(self.child_end)
+        } else {
+            None
+        }
+    }
+
+    fn ended(&self) -> bool {
+        self.child_end.is_some() && (self.caller.is_none() || self.caller_end.is_some())
+    }
+}
+
+const KILL: i32 = 9;
+const TERM: i32 = 15;
+const CONT: i32 = 18;
+
+fn unfit(rank: Rank, incarnation: Incarnation, version: u32, life: Life) -> Option<String> {
+    if version != VERSION {
+        return Some(format!(
+            "its library speaks version {version} of the managers' protocol, mpirun {VERSION}"
+        ));
+    }
+    (rank != life.rank || incarnation != life.incarnation)
+        .then(|| format!("it registered as rank {}", rank.0))
+}
+
+/// Keeps the last line on the terminal one line, whatever a program says.
+fn one_line(text: &str) -> String {
+    text.chars()
+        .take(400)
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}

@@ -1,0 +1,241 @@
+//! The job's one verdict: its exit code and the last line that the user reads.
+
+use crate::control::{Cause, End, Stage};
+use rejoin_channel_table::Rank;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Exit code of a job that ran into its time limit (as `timeout(1)` has it).
+pub const TIMED_OUT: i32 = 124;
+
+/// How the job ended.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Verdict {
+    /// Every rank ended well.
+    Success,
+    /// A rank failed first.
+    Failed {
+        /// Which rank.
+        rank: Rank,
+        /// Name of its host.
+        host: String,
+        /// Its process id, 0 when it never had one.
+        pid: u32,
+        /// Why.
+        cause: Cause,
+    },
+    /// The time limit was reached.
+    TimedOut {
+        /// The limit in milliseconds.
+        limit: u64,
+    },
+    /// A signal to the launcher ended it.
+    Interrupted {
+        /// Its number.
+        signal: i32,
+    },
+    /// A local manager ended, and its ranks with it.
+    HostLost {
+        /// Name of the host.
+        host: String,
+    },
+    /// Ranks wait in `MPI_Init` for one that ended without calling it.
+    NeverRegistered {
+        /// A rank that ended without `MPI_Init`.
+        rank: Rank,
+        /// A rank that called it.
+        waiting: Rank,
+    },
+}
+
+impl Verdict {
+    /// The launcher's exit code: 0, the failing rank's own code, 128 + signal, or 1.
+    #[must_use]
+    pub fn exit_code(&self) -> i32 {
+        match self {
+            Verdict::Success => 0,
+            Verdict::Failed { cause, .. } => cause_code(cause),
+            Verdict::TimedOut { .. } => TIMED_OUT,
+            Verdict::Interrupted { signal } => 128 + signal,
+            Verdict::HostLost { .. } | Verdict::NeverRegistered { .. } => 1,
+        }
+    }
+}
+
+fn cause_code(cause: &Cause) -> i32 {
+    match cause {
+        Cause::Ended {
+            end: End::Exited(code),
+            ..
+        } if code & 0xff != 0 => code & 0xff,
+        Cause::Ended {
+            end: End::Signaled(signal),
+            ..
+        } => 128 + signal,
+        Cause::Aborted { code, .. } if code & 0xff != 0 => code & 0xff,
+        // Exit codes have eight bits; a failure must never look like success.
+        _ => 1,
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Success => write!(f, "every rank ended well"),
+            Verdict::Failed {
+                rank,
+                host,
+                pid,
+                cause,
+            } => {
+                write!(f, "rank {} on host {host}", rank.0)?;
+                if *pid != 0 {
+                    write!(f, " (pid {pid})")?;
+                }
+                write!(f, " {}", Described(cause))
+            }
+            Verdict::TimedOut { limit } => {
+                write!(
+                    f,
+                    "the time limit of {} s was reached",
+                    *limit as f64 / 1000.0
+                )
+            }
+            Verdict::Interrupted { signal } => {
+                write!(
+                    f,
+                    "ended by {}, which was sent to mpirun",
+                    SignalName(*signal)
+                )
+            }
+            Verdict::HostLost { host } => {
+                write!(
+                    f,
+                    "the local manager of host {host} ended, and its ranks with it"
+                )
+            }
+            Verdict::NeverRegistered { rank, waiting } => write!(
+                f,
+                "rank {} ended without calling MPI_Init while rank {} called it",
+                rank.0, waiting.0
+            ),
+        }
+    }
+}
+
+struct Described<'a>(&'a Cause);
+
+impl fmt::Display for Described<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Cause::Ended { end, stage } => {
+                match end {
+                    End::Exited(code) => write!(f, "exited with code {code}")?,
+                    End::Signaled(signal) => write!(f, "was killed by {}", SignalName(*signal))?,
+                    End::Unknown => write!(f, "ended (its wrapper knows how)")?,
+                }
+                match stage {
+                    Stage::Spawned | Stage::Left | Stage::Finalized => Ok(()),
+                    Stage::Registered if !matches!(end, End::Signaled(_)) => {
+                        write!(f, " after MPI_Init without MPI_Finalize")
+                    }
+                    Stage::Registered => Ok(()),
+                    Stage::Finalizing => write!(f, " in MPI_Finalize"),
+                }
+            }
+            Cause::Aborted { code, why } if why.is_empty() => {
+                write!(f, "called MPI_Abort with code {code}")
+            }
+            Cause::Aborted { code, why } => {
+                write!(f, "called MPI_Abort with code {code}: {why}")
+            }
+            Cause::NotStarted { why } => write!(f, "could not be started: {why}"),
+            Cause::Misbehaved { why } => write!(f, "was ended: {why}"),
+        }
+    }
+}
+
+/// A signal as people know it: `signal 9 (SIGKILL)`. Linux numbers, as on x86-64 and Arm.
+#[derive(Debug, Clone, Copy)]
+pub struct SignalName(pub i32);
+
+impl fmt::Display for SignalName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const NAMES: [&str; 31] = [
+            "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV",
+            "USR2", "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN",
+            "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+        ];
+        write!(f, "signal {}", self.0)?;
+        let index = usize::try_from(self.0).unwrap_or(0).wrapping_sub(1);
+        match NAMES.get(index) {
+            Some(name) => write!(f, " (SIG{name})"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(cause: Cause) -> Verdict {
+        Verdict::Failed {
+            rank: Rank(2),
+            host: "a".into(),
+            pid: 77,
+            cause,
+        }
+    }
+
+    #[test]
+    fn codes_and_lines_tell_what_happened() {
+        let killed = failed(Cause::Ended {
+            end: End::Signaled(9),
+            stage: Stage::Registered,
+        });
+        assert_eq!(killed.exit_code(), 137);
+        let line = "rank 2 on host a (pid 77) was killed by signal 9 (SIGKILL)";
+        assert_eq!(killed.to_string(), line);
+
+        let quiet = failed(Cause::Ended {
+            end: End::Exited(0),
+            stage: Stage::Registered,
+        });
+        assert_eq!(quiet.exit_code(), 1);
+        assert!(
+            quiet
+                .to_string()
+                .ends_with("code 0 after MPI_Init without MPI_Finalize")
+        );
+
+        let abort = failed(Cause::Aborted {
+            code: 7,
+            why: "no input".into(),
+        });
+        assert_eq!(abort.exit_code(), 7);
+        assert!(
+            abort
+                .to_string()
+                .ends_with("called MPI_Abort with code 7: no input")
+        );
+
+        let round = failed(Cause::Aborted {
+            code: 256,
+            why: String::new(),
+        });
+        assert_eq!(round.exit_code(), 1);
+        assert_eq!(Verdict::Interrupted { signal: 2 }.exit_code(), 130);
+        assert_eq!(
+            Verdict::TimedOut { limit: 1500 }.to_string(),
+            "the time limit of 1.5 s was reached"
+        );
+    }
+
+    #[test]
+    fn unknown_signals_have_numbers_only() {
+        assert_eq!(SignalName(34).to_string(), "signal 34");
+        assert_eq!(SignalName(-1).to_string(), "signal -1");
+        assert_eq!(SignalName(31).to_string(), "signal 31 (SIGSYS)");
+    }
+}
