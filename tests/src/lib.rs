@@ -1,1 +1,184 @@
-//! End-to-end tests with real programs.
+//! End-to-end tests with real programs: compiled with the installed `mpicc`, run with the
+//! installed `mpirun`, always bounded in time.
+//!
+//! The installation under test is `REJOIN_PREFIX`, or `target/prefix` as `cargo xtask test` makes it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// The repository's root folder.
+pub fn root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().unwrap_or(manifest).to_path_buf()
+}
+
+/// The installation under test.
+///
+/// # Panics
+/// When there is none: the message says how to make it.
+pub fn prefix() -> PathBuf {
+    let prefix = std::env::var_os("REJOIN_PREFIX").map_or_else(|| root().join("target/prefix"), PathBuf::from);
+    assert!(
+        prefix.join("bin/mpicc").exists(),
+        "no installation under {}: run `cargo xtask install --prefix target/prefix` first",
+        prefix.display()
+    );
+    prefix
+}
+
+static COMPILING: Mutex<()> = Mutex::new(());
+
+/// Compiles `tests/programs/NAME.c` with the installed `mpicc` and warnings as errors, once per run of a test binary.
+pub fn program(name: &str) -> PathBuf {
+    let source = root().join("tests/programs").join(name).with_extension("c");
+    let folder = std::env::temp_dir().join(format!("rejoin-programs-{}", std::process::id()));
+    let binary = folder.join(name);
+    let _one_at_a_time = COMPILING.lock().unwrap_or_else(|e| e.into_inner());
+    if !binary.exists() {
+        std::fs::create_dir_all(&folder).expect("a folder for compiled programs");
+        let out = Command::new(prefix().join("bin/mpicc"))
+            .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
+            .arg(&binary)
+            .arg(&source)
+            .arg("-lm")
+            .output()
+            .expect("starting mpicc");
+        assert!(out.status.success(), "{}: {}", source.display(), String::from_utf8_lossy(&out.stderr));
+    }
+    binary
+}
+
+/// One run of `mpirun`.
+pub struct Run {
+    command: Command,
+    limit: Duration,
+}
+
+impl Run {
+    /// `mpirun -n RANKS PROGRAM`, with at most a minute to end.
+    pub fn new(ranks: u32, program: impl AsRef<std::ffi::OsStr>) -> Self {
+        Self::raw(["-n", &ranks.to_string()]).arg(program)
+    }
+
+    /// `mpirun` with arguments of the test's own.
+    pub fn raw<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Self {
+        let mut command = Command::new(prefix().join("bin/mpirun"));
+        command.args(args).stdin(Stdio::null());
+        Self { command, limit: Duration::from_secs(60) }
+    }
+
+    /// Adds an argument.
+    pub fn arg(mut self, arg: impl AsRef<std::ffi::OsStr>) -> Self {
+        self.command.arg(arg);
+        self
+    }
+
+    /// Sets an environment variable for mpirun and what it starts.
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Another limit than a minute.
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Starts it, with both streams piped, for tests that do something to it meanwhile.
+    pub fn start(mut self) -> Child {
+        self.command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starting mpirun")
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Panics
+    /// When it does not end within the limit; it is killed first.
+    pub fn output(self) -> Finished {
+        let limit = self.limit;
+        let shown = format!("{:?}", self.command);
+        finish(self.start(), limit, &shown)
+    }
+
+    /// Runs it to its end, which must be a good one.
+    pub fn ok(self) -> Finished {
+        let shown = format!("{:?}", self.command);
+        let done = self.output();
+        assert!(done.output.status.success(), "{shown} ended with {}\n{}", done.output.status, done.text());
+        done
+    }
+}
+
+/// Waits for a started run within a limit.
+///
+/// # Panics
+/// When it does not end in time; it is killed first.
+pub fn finish(mut child: Child, limit: Duration, shown: &str) -> Finished {
+    let start = Instant::now();
+    let readers = (drain(child.stdout.take()), drain(child.stderr.take()));
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("waiting for mpirun") {
+            break Some(status);
+        }
+        if start.elapsed() > limit {
+            child.kill().expect("killing mpirun");
+            child.wait().expect("reaping mpirun");
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    let stdout = readers.0.join().expect("stdout");
+    let stderr = readers.1.join().expect("stderr");
+    let took = start.elapsed();
+    match status {
+        Some(status) => Finished { output: Output { status, stdout, stderr }, took },
+        None => panic!(
+            "{shown} did not end within {limit:?}\n{}{}",
+            String::from_utf8_lossy(&stdout),
+            String::from_utf8_lossy(&stderr)
+        ),
+    }
+}
+
+fn drain(stream: Option<impl std::io::Read + Send + 'static>) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut s) = stream {
+            // A stream that breaks off still shows what came before.
+            let _ = s.read_to_end(&mut bytes);
+        }
+        bytes
+    })
+}
+
+/// What a run left.
+pub struct Finished {
+    /// Status and streams.
+    pub output: Output,
+    /// Wall time.
+    pub took: Duration,
+}
+
+impl Finished {
+    /// Standard output as text.
+    pub fn stdout(&self) -> String {
+        String::from_utf8_lossy(&self.output.stdout).into_owned()
+    }
+
+    /// Standard error as text.
+    pub fn stderr(&self) -> String {
+        String::from_utf8_lossy(&self.output.stderr).into_owned()
+    }
+
+    /// Both streams, for a failing test's message.
+    pub fn text(&self) -> String {
+        format!("--- stdout\n{}--- stderr\n{}", self.stdout(), self.stderr())
+    }
+
+    /// The last line of standard error.
+    pub fn last_line(&self) -> String {
+        self.stderr().lines().last().unwrap_or("").to_string()
+    }
+}

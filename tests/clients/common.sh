@@ -1,0 +1,56 @@
+# Shared by the client scripts: where things are, and how sources are fetched.
+# Each client script is run as: NAME.sh PREFIX WORK
+#   PREFIX  an installed Rejoin (cargo xtask install --prefix PREFIX)
+#   WORK    a folder for sources, builds and logs; kept between runs
+
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+prefix=$(cd "$1" && pwd)
+mkdir -p "$2"
+work=$(cd "$2" && pwd)
+mpicc=$prefix/bin/mpicc
+mpirun=$prefix/bin/mpirun
+client=$(basename "$0" .sh)
+
+say() { echo "$client: $*"; }
+fail() {
+    echo "$client: FAILED: $*" >&2
+    exit 1
+}
+
+# Runs a command with its output in a log, which is shown when the command fails.
+logged() {
+    local log=$work/$1.log
+    shift
+    if ! "$@" >"$log" 2>&1; then
+        tail -n 40 "$log" >&2
+        fail "$* (log: $log)"
+    fi
+}
+
+# debian_source NAME: the upstream tarball of a Debian source package, into $work/src.
+# The package lists are the script's own: nothing of the machine's is changed.
+debian_source() {
+    local name=$1 apt=$work/apt
+    mkdir -p "$work/src" "$apt/parts" "$apt/lists/partial"
+    compgen -G "$work/src/${name}_*.orig.tar.*" >/dev/null && return
+    {
+        sed 's/^Types:.*/Types: deb-src/' /etc/apt/sources.list.d/debian.sources 2>/dev/null || true
+    } >"$apt/parts/source.sources"
+    sed -n 's/^deb /deb-src /p' /etc/apt/sources.list 2>/dev/null >"$apt/parts/source.list" || true
+    local options=(-q -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$apt/parts"
+        -o "Dir::State::lists=$apt/lists" -o APT::Sandbox::User=root)
+    logged "fetch-lists" apt-get "${options[@]}" update
+    (cd "$work/src" && logged "fetch-$name" apt-get "${options[@]}" source --download-only --tar-only "$name")
+}
+
+# needs_package PACKAGE FILE: installs a Debian package when FILE is not there yet.
+needs_package() {
+    [ -e "$2" ] && return
+    say "installing Debian package $1"
+    logged "apt-update" apt-get -q update
+    logged "apt-$1" apt-get -q install -y "$1"
+}
+
+# Bounded run: no client may hang the tests.
+bounded() { timeout --kill-after=10 "$@"; }

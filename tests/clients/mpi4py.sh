@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# mpi4py built from its PyPI source package with our mpicc: its benches, and its own test suite
+# at 1, 2 and 4 ranks except what mpi4py.skip lists with reasons.
+source "$(dirname "$0")/common.sh"
+
+version=4.1.2
+export LD_LIBRARY_PATH=$prefix/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+python=$work/mpi4py-venv/bin/python
+mkdir -p "$work/src"
+if [ ! -e "$work/src/mpi4py-$version.tar.gz" ]; then
+    logged mpi4py-fetch python3 -m pip download -q --no-deps --no-binary :all: "mpi4py==$version" -d "$work/src"
+fi
+# The build takes minutes, so it is kept as long as our header is the one it was made with.
+stamp=$work/mpi4py-venv/stamp
+want=$(sha256sum "$prefix/include/mpi.h" | cut -d' ' -f1)-$version
+if [ "$(cat "$stamp" 2>/dev/null)" != "$want" ]; then
+    rm -rf "$work/mpi4py-venv"
+    python3 -m venv "$work/mpi4py-venv"
+    say "building mpi4py $version from source with $mpicc"
+    CFLAGS="-O0 -g0" MPICC=$mpicc logged mpi4py-build \
+        "$work/mpi4py-venv/bin/pip" install -q --no-cache-dir --no-binary mpi4py numpy "$work/src/mpi4py-$version.tar.gz"
+    echo "$want" >"$stamp"
+fi
+rm -rf "$work/mpi4py" && mkdir "$work/mpi4py"
+tar -xf "$work/src/mpi4py-$version.tar.gz" -C "$work/mpi4py" --strip-components=1
+
+for n in 1 2 4; do
+    hello=$(bounded 60 "$mpirun" -n $n "$python" -m mpi4py.bench helloworld) || fail "helloworld on $n ranks"
+    [ "$(grep -c "of $n on" <<<"$hello")" = $n ] || fail "helloworld on $n ranks printed: $hello"
+    bounded 60 "$mpirun" -n $n "$python" -m mpi4py.bench ringtest -n 4096 -l 10 >"$work/mpi4py-ring-$n.log" || fail "ringtest on $n ranks"
+done
+say "helloworld and ringtest passed on 1, 2 and 4 ranks"
+
+skip=$work/mpi4py-skip.patterns
+sed -e 's/[[:space:]]*#.*//' -e '/^$/d' "$here/mpi4py.skip" >"$skip"
+cd "$work/mpi4py/test"
+failed=0
+for n in ${MPI4PY_RANKS:-1 2 4}; do
+    log=$work/mpi4py-suite-$n.log
+    if bounded 240 "$mpirun" -n $n "$python" -B runtests.py --no-builddir --xfile "$skip" -q >"$log" 2>&1; then
+        say "test suite on $n ranks passed: $(grep -m1 '^Ran ' "$log"), $(grep -m1 '^OK' "$log")"
+    else
+        grep -E '^(ERROR|FAIL):' "$log" | sort | uniq -c | head -n 60 >&2 || true
+        tail -n 15 "$log" >&2
+        echo "$client: test suite on $n ranks FAILED (log: $log)" >&2
+        failed=1
+    fi
+done
+exit $failed

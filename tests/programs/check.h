@@ -1,0 +1,33 @@
+/* What the test programs share: a check that says where it failed and ends the job. */
+#ifndef CHECK_H
+#define CHECK_H
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK(what)                                                                       \
+    do {                                                                                  \
+        if (!(what)) {                                                                    \
+            int check_rank_ = -1;                                                         \
+            MPI_Comm_rank(MPI_COMM_WORLD, &check_rank_);                                  \
+            fprintf(stderr, "%s:%d: rank %d: %s is false\n", __FILE__, __LINE__, check_rank_, #what); \
+            MPI_Abort(MPI_COMM_WORLD, 3);                                                 \
+        }                                                                                 \
+    } while (0)
+
+/* The error class of a call's result. */
+static inline int class_of(int code)
+{
+    int c = -1;
+    MPI_Error_class(code, &c);
+    return c;
+}
+
+/* A small generator with a printed seed, the same on every rank. */
+static inline unsigned next_random(unsigned *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+#endif
