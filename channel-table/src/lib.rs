@@ -2,11 +2,17 @@
 //! that opens or resumes one.
 #![forbid(unsafe_code)]
 
+pub mod book;
 pub mod card;
+pub mod handshake;
 pub mod ids;
 pub mod resume;
+pub mod table;
 mod wire;
 
+pub use book::AddressBook;
 pub use card::{Address, BusinessCard, LanId, LocalHostId, Proximity};
+pub use handshake::{Acceptor, AcceptorStep, Dialer, DialerStep, Established, Proved, Refusal};
 pub use ids::{Attempt, Epoch, Generation, Identity, Incarnation, JobId, JobKey, Rank, Ssn};
 pub use resume::Resume;
+pub use table::{Admission, Link, LinkState, Table};

@@ -1,0 +1,263 @@
+//! The side that dials.
+
+use super::inbox::Inbox;
+use super::message::{
+    Challenge, Hello, Kind, Nonce, Proof, Role, Transcript, parse_reject, put_hello,
+};
+use super::{Established, Refusal, View};
+use crate::ids::{Attempt, Identity, Incarnation, JobKey, Rank};
+use crate::resume::{Resume, ResumeError};
+
+/// What the device does next for a dialer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DialerStep {
+    /// Wait for more bytes.
+    More,
+    /// The peer is genuine and agrees: call [`crate::table::Table::prove`], take the resume, and
+    /// hand both to [`Dialer::prove`].
+    Prove,
+    /// Call [`crate::table::Table::established`]; further bytes of the link are frames.
+    Established(Box<Established>),
+    /// Send what is in `out`, then close.
+    Refused(Refusal),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum State {
+    AwaitChallenge,
+    MustProve(Transcript),
+    AwaitAccept(Transcript),
+    AwaitResume(Proof),
+    Done,
+}
+
+/// One attempt to open a link, by the side that dials. Holds no key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Dialer {
+    me: Identity,
+    hello: Hello,
+    inbox: Inbox,
+    state: State,
+}
+
+impl Dialer {
+    /// Starts an attempt of `me` to reach `peer`, which the address book has at incarnation
+    /// `yours`, and appends the first message to `out`. `nonce` must be fresh random bytes.
+    pub fn new(
+        me: Identity,
+        peer: Rank,
+        yours: Incarnation,
+        attempt: Attempt,
+        nonce: Nonce,
+        out: &mut Vec<u8>,
+    ) -> Dialer {
+        let hello = Hello {
+            job: me.job,
+            generation: me.generation,
+            from: me.rank,
+            from_incarnation: me.incarnation,
+            to: peer,
+            to_incarnation: yours,
+            attempt,
+            nonce,
+        };
+        put_hello(&hello, out);
+        Dialer {
+            me,
+            hello,
+            inbox: Inbox::default(),
+            state: State::AwaitChallenge,
+        }
+    }
+
+    /// Whom it dials.
+    pub fn peer(&self) -> Rank {
+        self.hello.to
+    }
+
+    /// The number of this attempt.
+    pub fn attempt(&self) -> Attempt {
+        self.hello.attempt
+    }
+
+    /// What is missing for the link, for messages to people.
+    pub fn waiting_for(&self) -> &'static str {
+        match self.state {
+            State::AwaitChallenge => "the peer's challenge",
+            State::MustProve(_) => "this side's proof",
+            State::AwaitAccept(_) => "the peer's acceptance",
+            State::AwaitResume(_) => "the peer's resume",
+            State::Done => "nothing",
+        }
+    }
+
+    /// Takes bytes that the link delivered; says how many it took and what to do next. Bytes to
+    /// send are appended to `out`.
+    pub fn feed(&mut self, key: &JobKey, input: &[u8], out: &mut Vec<u8>) -> (usize, DialerStep) {
+        let mut rest = input;
+        let step = loop {
+            match self.step(key, &mut rest, out) {
+                Ok(Some(step)) => break step,
+                Ok(None) if rest.is_empty() => break DialerStep::More,
+                Ok(None) => {}
+                Err(refusal) => {
+                    self.state = State::Done;
+                    break DialerStep::Refused(refusal);
+                }
+            }
+        };
+        (input.len() - rest.len(), step)
+    }
+
+    /// Answers the challenge. `seen` comes from [`crate::table::Table::prove`]; `resume` was taken
+    /// after that call, and nothing of an older link is processed from then on.
+    ///
+    /// # Errors
+    /// A resume that breaks a limit; the attempt must then be dropped.
+    pub fn prove(
+        &mut self,
+        key: &JobKey,
+        seen: Attempt,
+        resume: &Resume,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ResumeError> {
+        let State::MustProve(transcript) = self.state else {
+            return Ok(());
+        };
+        let mut bytes = Vec::new();
+        resume.encode(&mut bytes)?;
+        transcript.put_proof(key, Role::Proof, &Proof::of(seen, &bytes), &bytes, out);
+        self.state = State::AwaitAccept(transcript);
+        Ok(())
+    }
+
+    fn view(&self) -> View {
+        View {
+            generation: self.hello.generation,
+            mine: self.hello.from_incarnation,
+            yours: self.hello.to_incarnation,
+        }
+    }
+
+    fn step(
+        &mut self,
+        key: &JobKey,
+        input: &mut &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<DialerStep>, Refusal> {
+        match self.state {
+            State::AwaitChallenge => {
+                let Some((kind, body, length)) = self.inbox.message(input)? else {
+                    return Ok(Some(DialerStep::More));
+                };
+                match kind {
+                    Kind::Challenge => self.challenged(key, &body[..length], out).map(Some),
+                    Kind::Reject => Err(bare_reason(parse_reject(&body[..length])?.0)),
+                    _ => Err(Refusal::Malformed),
+                }
+            }
+            State::AwaitAccept(transcript) => {
+                let Some((kind, body, length)) = self.inbox.message(input)? else {
+                    return Ok(Some(DialerStep::More));
+                };
+                match kind {
+                    Kind::Accept => self.accepted(key, &transcript, &body[..length]),
+                    Kind::Reject => Err(refused(key, &transcript, &body[..length])),
+                    _ => Err(Refusal::Malformed),
+                }
+            }
+            State::AwaitResume(accept) => match self.inbox.raw(input, accept.resume_len as usize) {
+                Some(bytes) => self.resumed(&accept, &bytes).map(Some),
+                None => Ok(Some(DialerStep::More)),
+            },
+            // Whatever comes now is not for the handshake to read.
+            State::MustProve(_) | State::Done => Ok(Some(DialerStep::More)),
+        }
+    }
+
+    fn challenged(
+        &mut self,
+        key: &JobKey,
+        body: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<DialerStep, Refusal> {
+        let (challenge, mac) = Challenge::parse(body)?;
+        let transcript = Transcript {
+            hello: self.hello,
+            challenge,
+        };
+        if !transcript.challenge_is_genuine(key, mac) {
+            return Err(Refusal::BadProof);
+        }
+        let theirs = View {
+            generation: challenge.generation,
+            mine: challenge.mine,
+            yours: challenge.yours,
+        };
+        if let Some(refusal) = self.view().judge(self.hello.to, &theirs) {
+            transcript.put_reject(key, Role::DialerRejects, refusal.code(), out);
+            return Err(refusal);
+        }
+        self.state = State::MustProve(transcript);
+        Ok(DialerStep::Prove)
+    }
+
+    fn accepted(
+        &mut self,
+        key: &JobKey,
+        transcript: &Transcript,
+        body: &[u8],
+    ) -> Result<Option<DialerStep>, Refusal> {
+        let (accept, mac) = Proof::parse(body)?;
+        if !transcript.proof_is_genuine(key, Role::Accept, &accept, mac) {
+            return Err(Refusal::BadProof);
+        }
+        if !accept.length_is_legal() {
+            return Err(Refusal::Malformed);
+        }
+        self.state = State::AwaitResume(accept);
+        Ok(None)
+    }
+
+    fn resumed(&mut self, accept: &Proof, bytes: &[u8]) -> Result<DialerStep, Refusal> {
+        if !accept.covers(bytes) {
+            return Err(Refusal::BadProof);
+        }
+        let resume = Resume::decode(bytes).map_err(|_| Refusal::Malformed)?;
+        self.state = State::Done;
+        Ok(DialerStep::Established(Box::new(Established {
+            me: self.me,
+            peer: Identity {
+                job: self.hello.job,
+                rank: self.hello.to,
+                generation: self.hello.generation,
+                incarnation: self.hello.to_incarnation,
+            },
+            attempt: self.hello.attempt,
+            renounced: accept.known,
+            resume,
+        })))
+    }
+}
+
+/// A refusal before the challenge: a hint that nothing vouches for.
+fn bare_reason(code: u8) -> Refusal {
+    [Refusal::WrongJob, Refusal::WrongRank, Refusal::UnknownRank]
+        .into_iter()
+        .find(|r| r.code() == code)
+        .unwrap_or(Refusal::Malformed)
+}
+
+fn refused(key: &JobKey, transcript: &Transcript, body: &[u8]) -> Refusal {
+    let (code, mac) = match parse_reject(body) {
+        Ok(parts) => parts,
+        Err(refusal) => return refusal,
+    };
+    if !transcript.reject_is_genuine(key, Role::AcceptorRejects, code, mac) {
+        return Refusal::BadProof;
+    }
+    [Refusal::Yield, Refusal::Superseded]
+        .into_iter()
+        .find(|r| r.code() == code)
+        .unwrap_or(Refusal::Malformed)
+}

@@ -1,0 +1,151 @@
+//! The handshake that opens or reopens a channel, without sockets, clocks or randomness.
+//!
+//! ```text
+//! dialer                                   acceptor
+//!   Hello(view, attempt, nonce)        ->
+//!                                      <-  Challenge(view, nonce, keyed hash)
+//!   Proof(seen, keyed hash) + resume   ->
+//!                                      <-  Accept(renounced, keyed hash) + resume
+//! ```
+//!
+//! Every keyed hash covers role, version, job, both views of generation and incarnations, both
+//! ranks, the attempt and both nonces. A *view* is what a side holds for true about the pair. When
+//! the views differ, the dialer says so under a keyed hash, and both sides learn from a peer that
+//! knows the key which of them is behind: that one asks its manager, the other waits.
+//!
+//! The resume is taken when a side commits itself: the dialer after the challenge (it has no live
+//! link then), the acceptor after [`crate::table::Table::admit`] closed what was live. From that
+//! moment on nothing of an older link is processed, so what a resume says is never undone by
+//! frames. Before the peer has proved that it knows the key, nothing in the table moves.
+
+mod acceptor;
+mod dialer;
+mod inbox;
+mod message;
+
+#[cfg(test)]
+mod tests;
+
+use crate::ids::{Attempt, Generation, Identity, Incarnation, Rank};
+use crate::resume::Resume;
+
+pub use acceptor::{Acceptor, AcceptorStep, Proved};
+pub use dialer::{Dialer, DialerStep};
+pub use message::{LONGEST, Nonce, VERSION};
+
+/// What one side holds for true about a pair of ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct View {
+    /// The job's generation.
+    pub generation: Generation,
+    /// The side's own incarnation.
+    pub mine: Incarnation,
+    /// The other side's incarnation.
+    pub yours: Incarnation,
+}
+
+impl View {
+    /// Compares what is held here with what the peer holds; `None` if both agree.
+    fn judge(&self, peer: Rank, theirs: &View) -> Option<Refusal> {
+        let agree = self.generation == theirs.generation
+            && self.mine == theirs.yours
+            && self.yours == theirs.mine;
+        if agree {
+            return None;
+        }
+        let behind = self.generation < theirs.generation
+            || (self.generation == theirs.generation
+                && (self.yours < theirs.mine || self.mine < theirs.yours));
+        let theirs = *theirs;
+        Some(if behind {
+            Refusal::PeerIsNewer { peer, theirs }
+        } else {
+            Refusal::PeerIsOlder { peer, theirs }
+        })
+    }
+}
+
+/// A link that a dialer opened: what it knows then.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Established {
+    /// Who dialed: this process, as it was when it dialed.
+    pub me: Identity,
+    /// Who accepted.
+    pub peer: Identity,
+    /// The dialer's attempt.
+    pub attempt: Attempt,
+    /// The highest attempt that the acceptor had proved itself and gave up by accepting.
+    pub renounced: Attempt,
+    /// What the acceptor has received.
+    pub resume: Resume,
+}
+
+/// Why a handshake ended without a link. All but the first two are tried again after a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Refusal {
+    /// Authenticated: this side is behind, and must ask its manager for news.
+    #[error(
+        "rank {peer} is ahead (generation {}, incarnation {}, and holds ours for {})",
+        theirs.generation, theirs.mine, theirs.yours
+    )]
+    PeerIsNewer {
+        /// Who.
+        peer: Rank,
+        /// Its view; `theirs.yours` above our incarnation means that we have been replaced.
+        theirs: View,
+    },
+    /// Authenticated: the peer is behind and will ask its manager; wait for it.
+    #[error(
+        "rank {peer} is behind (generation {}, incarnation {}, and holds ours for {})",
+        theirs.generation, theirs.mine, theirs.yours
+    )]
+    PeerIsOlder {
+        /// Who.
+        peer: Rank,
+        /// Its view.
+        theirs: View,
+    },
+    /// The other side belongs to another job.
+    #[error("the process there belongs to another job")]
+    WrongJob,
+    /// The other side speaks another version.
+    #[error("the process there speaks version {theirs} of the handshake, not {VERSION}")]
+    WrongVersion {
+        /// Its version.
+        theirs: u16,
+    },
+    /// Another rank listens at that address, or a rank dialed itself.
+    #[error("another rank listens there")]
+    WrongRank,
+    /// The dialer's rank is not in the job.
+    #[error("the rank that dialed is not in the job")]
+    UnknownRank,
+    /// A keyed hash is wrong: the peer does not know the key, or bytes were changed.
+    #[error("the peer did not prove that it knows the job's key")]
+    BadProof,
+    /// Not a message of the handshake, or not the one that was due.
+    #[error("the peer does not speak Rejoin's handshake")]
+    Malformed,
+    /// Simultaneous connect: the attempt of the larger rank survives, and this was the other.
+    #[error("the other side's own attempt is under way")]
+    Yield,
+    /// A newer attempt, incarnation or link has taken this one's place.
+    #[error("a newer attempt took this one's place")]
+    Superseded,
+}
+
+impl Refusal {
+    /// What the other side is told; 0 for a refusal that it is not told.
+    fn code(&self) -> u8 {
+        match self {
+            Refusal::PeerIsNewer { .. } | Refusal::PeerIsOlder { .. } => 1,
+            Refusal::WrongJob => 2,
+            Refusal::WrongVersion { .. } => 3,
+            Refusal::WrongRank => 4,
+            Refusal::UnknownRank => 5,
+            Refusal::Yield => 6,
+            Refusal::Superseded => 7,
+            Refusal::BadProof | Refusal::Malformed => 0,
+        }
+    }
+}

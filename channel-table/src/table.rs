@@ -1,0 +1,436 @@
+//! The table of channels: to whom there is a link, who dials, and which attempt survives.
+//!
+//! The rules, on both sides alike:
+//! - Only a channel without a link dials, so a dialer's resume is taken with no link being read.
+//! - A dialer that has proved itself (same generation and incarnations) is admitted even where a
+//!   link is live: it has none, so the live one is dead. That one is closed first; the acceptor's
+//!   resume is taken after it.
+//! - Simultaneous connect: once the larger rank has proved itself in its own attempt, it refuses
+//!   the smaller one's, and the smaller one gives its own up when the larger one's proof arrives.
+//!   A dial that nobody has answered is no rival: where only one direction works, that one is used.
+//! - Attempts of one dialer are admitted in ascending order only. By accepting, a side *renounces*
+//!   whatever it had proved itself, and says up to which attempt: a proof that comes late from a
+//!   closed connection can neither displace a newer link nor bring back an old resume.
+//! - A dialer says which attempt of the other side it has *seen* the end of, so that a larger rank
+//!   that still waits for an answer on a dead connection does not insist on it.
+
+use crate::book::{AddressBook, BookError};
+use crate::card::BusinessCard;
+use crate::handshake::{Established, Proved, Refusal};
+use crate::ids::{Attempt, Identity, Incarnation, Rank};
+
+/// Names one link of one channel. A copy that outlives its link finds nothing in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Link {
+    peer: Rank,
+    serial: u64,
+}
+
+impl Link {
+    /// The rank at the other end.
+    pub fn peer(self) -> Rank {
+        self.peer
+    }
+}
+
+/// What the table holds about one channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LinkState<H> {
+    /// No link and no attempt: the next use dials.
+    #[default]
+    Null,
+    /// This side dials.
+    Dialing {
+        /// Its attempt.
+        attempt: Attempt,
+        /// The proof, and the resume with it, has been sent.
+        proved: bool,
+    },
+    /// A link is open.
+    Live {
+        /// Its name.
+        link: Link,
+        /// Whatever the device keeps per link.
+        handle: H,
+    },
+}
+
+/// What a caller has to do before an admitted link is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Admission<H> {
+    /// The new link.
+    pub link: Link,
+    /// The handle of the link that it replaces: no frame of it is processed any more; close it,
+    /// then take the resume.
+    pub closes: Option<H>,
+    /// The own attempt that it puts an end to: close that connection.
+    pub abandons: Option<Attempt>,
+    /// For [`crate::handshake::Acceptor::accept`].
+    pub renounced: Attempt,
+}
+
+/// Why the table refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TableError {
+    /// The job has no such rank.
+    #[error("rank {rank} is not in a job of {size} ranks")]
+    NotInJob {
+        /// The rank asked for.
+        rank: Rank,
+        /// Ranks in the job.
+        size: u32,
+    },
+    /// A rank has no channel to itself.
+    #[error("a rank does not dial itself")]
+    Oneself,
+    /// An attempt is under way.
+    #[error("rank {0} is being dialed")]
+    AlreadyDialing(Rank),
+    /// There is a link.
+    #[error("the channel to rank {0} is open")]
+    AlreadyLive(Rank),
+    /// The attempt is no longer the current one: close its connection.
+    #[error("attempt {attempt} to reach rank {peer} has been superseded")]
+    Superseded {
+        /// Whom it dialed.
+        peer: Rank,
+        /// Its number.
+        attempt: Attempt,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Channel<H> {
+    state: LinkState<H>,
+    /// Highest attempt given out here; never given out again, whatever happens.
+    dialed: Attempt,
+    /// Highest attempt proved here.
+    proved: Attempt,
+    /// Highest attempt of the peer that was admitted here or renounced there.
+    done: Attempt,
+}
+
+/// The channels of one rank. `H` is whatever the device keeps per link (an index, a token).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Table<H> {
+    me: Identity,
+    book: AddressBook,
+    /// Rank to position in `channels`, plus one; 0: not spoken to yet.
+    positions: Vec<u32>,
+    channels: Vec<Channel<H>>,
+    serial: u64,
+}
+
+impl<H: Copy> Table<H> {
+    /// A table without channels.
+    pub fn new(me: Identity, book: AddressBook) -> Self {
+        let positions = vec![0; book.size() as usize];
+        Table {
+            me,
+            book,
+            positions,
+            channels: Vec::new(),
+            serial: 0,
+        }
+    }
+
+    /// Who this process is.
+    pub fn me(&self) -> Identity {
+        self.me
+    }
+
+    /// Everyone's incarnation and card.
+    pub fn book(&self) -> &AddressBook {
+        &self.book
+    }
+
+    /// What is known about the channel to `peer`.
+    pub fn state(&self, peer: Rank) -> LinkState<H> {
+        self.channel(peer)
+            .map_or(LinkState::Null, |channel| channel.state)
+    }
+
+    /// The open link to `peer`, if there is one.
+    pub fn live(&self, peer: Rank) -> Option<(Link, H)> {
+        match self.channel(peer)?.state {
+            LinkState::Live { link, handle } => Some((link, handle)),
+            LinkState::Null | LinkState::Dialing { .. } => None,
+        }
+    }
+
+    /// The handle of `link`, unless it was lost, replaced or nulled since.
+    pub fn get(&self, link: Link) -> Option<H> {
+        self.live(link.peer)
+            .filter(|(current, _)| *current == link)
+            .map(|(_, handle)| handle)
+    }
+
+    /// Every open link, in the order in which the channels were first spoken to.
+    pub fn links(&self) -> impl Iterator<Item = (Link, H)> + '_ {
+        self.channels
+            .iter()
+            .filter_map(|channel| match channel.state {
+                LinkState::Live { link, handle } => Some((link, handle)),
+                LinkState::Null | LinkState::Dialing { .. } => None,
+            })
+    }
+
+    /// Begins an attempt to reach `peer`: the number for [`crate::handshake::Dialer::new`], and the
+    /// incarnation that it dials.
+    ///
+    /// # Errors
+    /// The channel is open or being dialed, or there is no such peer.
+    pub fn dial(&mut self, peer: Rank) -> Result<(Attempt, Incarnation), TableError> {
+        let incarnation = self.check_peer(peer)?;
+        let channel = self.channel_mut(peer);
+        match channel.state {
+            LinkState::Dialing { .. } => return Err(TableError::AlreadyDialing(peer)),
+            LinkState::Live { .. } => return Err(TableError::AlreadyLive(peer)),
+            LinkState::Null => {}
+        }
+        let attempt = channel.dialed.next();
+        channel.dialed = attempt;
+        channel.state = LinkState::Dialing {
+            attempt,
+            proved: false,
+        };
+        Ok((attempt, incarnation))
+    }
+
+    /// The challenge of `attempt` was answered right, and the proof is to be sent: commits this
+    /// side. Returns the highest attempt of the peer that is done with, for
+    /// [`crate::handshake::Dialer::prove`]. The resume is taken after this call.
+    ///
+    /// # Errors
+    /// The attempt is no longer the current one.
+    pub fn prove(&mut self, peer: Rank, attempt: Attempt) -> Result<Attempt, TableError> {
+        let superseded = TableError::Superseded { peer, attempt };
+        let channel = self.existing(peer).ok_or(superseded)?;
+        match &mut channel.state {
+            LinkState::Dialing {
+                attempt: current,
+                proved,
+            } if *current == attempt => {
+                *proved = true;
+                channel.proved = attempt;
+                Ok(channel.done)
+            }
+            _ => Err(superseded),
+        }
+    }
+
+    /// A dialer's handshake is complete: opens the link.
+    ///
+    /// # Errors
+    /// The attempt is no longer the current one, or generation or incarnations have changed since
+    /// it began: close the connection.
+    pub fn established(&mut self, opened: &Established, handle: H) -> Result<Link, TableError> {
+        let Established {
+            me,
+            peer,
+            attempt,
+            renounced,
+            ..
+        } = *opened;
+        let superseded = TableError::Superseded {
+            peer: peer.rank,
+            attempt,
+        };
+        if !self.agrees(me, peer) {
+            return Err(superseded);
+        }
+        let link = Link {
+            peer: peer.rank,
+            serial: self.serial + 1,
+        };
+        let channel = self.existing(peer.rank).ok_or(superseded)?;
+        match channel.state {
+            LinkState::Dialing {
+                attempt: current,
+                proved: true,
+            } if current == attempt => {}
+            _ => return Err(superseded),
+        }
+        channel.done = channel.done.max(renounced);
+        channel.state = LinkState::Live { link, handle };
+        self.serial += 1;
+        Ok(link)
+    }
+
+    /// A dialer has proved itself: opens the link, or says why not.
+    ///
+    /// # Errors
+    /// [`Refusal::Yield`] in a simultaneous connect that this side wins; [`Refusal::Superseded`]
+    /// for an attempt that is over, or whose view of the pair is no longer the current one.
+    pub fn admit(&mut self, proved: &Proved, handle: H) -> Result<Admission<H>, Refusal> {
+        let Proved {
+            me,
+            peer,
+            attempt,
+            seen,
+            ..
+        } = *proved;
+        if peer.rank == self.me.rank || !self.agrees(me, peer) {
+            return Err(Refusal::Superseded);
+        }
+        let larger = self.me.rank > peer.rank;
+        let link = Link {
+            peer: peer.rank,
+            serial: self.serial + 1,
+        };
+        let channel = self.channel_mut(peer.rank);
+        if attempt <= channel.done {
+            return Err(Refusal::Superseded);
+        }
+        let (closes, abandons) = match channel.state {
+            LinkState::Null => (None, None),
+            LinkState::Live { handle, .. } => (Some(handle), None),
+            LinkState::Dialing {
+                attempt: mine,
+                proved,
+            } => {
+                if proved && larger && mine > seen {
+                    return Err(Refusal::Yield);
+                }
+                (None, Some(mine))
+            }
+        };
+        channel.done = attempt;
+        channel.state = LinkState::Live { link, handle };
+        let renounced = channel.proved;
+        self.serial += 1;
+        Ok(Admission {
+            link,
+            closes,
+            abandons,
+            renounced,
+        })
+    }
+
+    /// An attempt came to nothing; true if it was the current one, which may then be followed by
+    /// another [`Table::dial`].
+    pub fn failed(&mut self, peer: Rank, attempt: Attempt) -> bool {
+        let Some(channel) = self.existing(peer) else {
+            return false;
+        };
+        let current = matches!(
+            channel.state,
+            LinkState::Dialing { attempt: current, .. } if current == attempt
+        );
+        if current {
+            channel.state = LinkState::Null;
+        }
+        current
+    }
+
+    /// A link broke: nulls the channel. `None` if it was no longer the current link, and nothing
+    /// is to be done.
+    pub fn lost(&mut self, link: Link) -> Option<H> {
+        let handle = self.get(link)?;
+        self.null(link.peer);
+        Some(handle)
+    }
+
+    /// Nulls the channel to `peer` whatever its state: the next use dials. Returns the handle of
+    /// the link to close; the connection of an attempt under way fails by itself.
+    pub fn null(&mut self, peer: Rank) -> Option<H> {
+        let channel = self.existing(peer)?;
+        match std::mem::take(&mut channel.state) {
+            LinkState::Live { handle, .. } => Some(handle),
+            LinkState::Null | LinkState::Dialing { .. } => None,
+        }
+    }
+
+    /// News of `peer` from the manager. A newer incarnation nulls its channel and forgets its
+    /// attempts; returns the handle of the link to close.
+    ///
+    /// # Errors
+    /// As [`AddressBook::update`].
+    pub fn update(
+        &mut self,
+        peer: Rank,
+        incarnation: Incarnation,
+        card: BusinessCard,
+    ) -> Result<Option<H>, BookError> {
+        if !self.book.update(peer, incarnation, card)? {
+            return Ok(None);
+        }
+        let handle = self.null(peer);
+        if let Some(channel) = self.existing(peer) {
+            channel.forget();
+        }
+        Ok(handle)
+    }
+
+    /// This process is now `me`, in a job that `book` describes (it was restored, or the whole job
+    /// was rolled back): nulls every channel. Returns the handles of the links to close.
+    pub fn rejoin(&mut self, me: Identity, book: AddressBook) -> Vec<H> {
+        let handles = self.links().map(|(_, handle)| handle).collect();
+        for channel in &mut self.channels {
+            channel.state = LinkState::Null;
+            channel.forget();
+        }
+        self.positions.resize(book.size() as usize, 0);
+        self.me = me;
+        self.book = book;
+        handles
+    }
+
+    /// True if a handshake's idea of both ends is the current one.
+    fn agrees(&self, me: Identity, peer: Identity) -> bool {
+        me == self.me
+            && peer.job == self.me.job
+            && peer.generation == self.me.generation
+            && self.book.incarnation(peer.rank) == Some(peer.incarnation)
+    }
+
+    fn check_peer(&self, peer: Rank) -> Result<Incarnation, TableError> {
+        if peer == self.me.rank {
+            return Err(TableError::Oneself);
+        }
+        let size = self.book.size();
+        self.book
+            .incarnation(peer)
+            .ok_or(TableError::NotInJob { rank: peer, size })
+    }
+
+    fn position(&self, peer: Rank) -> Option<usize> {
+        (*self.positions.get(peer.index())? as usize).checked_sub(1)
+    }
+
+    fn channel(&self, peer: Rank) -> Option<&Channel<H>> {
+        self.channels.get(self.position(peer)?)
+    }
+
+    fn existing(&mut self, peer: Rank) -> Option<&mut Channel<H>> {
+        let position = self.position(peer)?;
+        self.channels.get_mut(position)
+    }
+
+    /// `peer` must be in the book.
+    fn channel_mut(&mut self, peer: Rank) -> &mut Channel<H> {
+        let position = self.position(peer).unwrap_or_else(|| {
+            self.channels.push(Channel {
+                state: LinkState::Null,
+                dialed: Attempt(0),
+                proved: Attempt(0),
+                done: Attempt(0),
+            });
+            self.positions[peer.index()] = self.channels.len() as u32;
+            self.channels.len() - 1
+        });
+        &mut self.channels[position]
+    }
+}
+
+impl<H> Channel<H> {
+    /// The peer is a new incarnation, or this side is: both count anew. What was given out here
+    /// is still never given out again, so that an attempt of old times is not taken for a new one.
+    fn forget(&mut self) {
+        self.proved = Attempt(0);
+        self.done = Attempt(0);
+    }
+}
+
+#[cfg(test)]
+mod tests;
