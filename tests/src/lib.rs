@@ -19,7 +19,8 @@ pub fn root() -> PathBuf {
 /// # Panics
 /// When there is none: the message says how to make it.
 pub fn prefix() -> PathBuf {
-    let prefix = std::env::var_os("REJOIN_PREFIX").map_or_else(|| root().join("target/prefix"), PathBuf::from);
+    let prefix = std::env::var_os("REJOIN_PREFIX")
+        .map_or_else(|| root().join("target/prefix"), PathBuf::from);
     assert!(
         prefix.join("bin/mpicc").exists(),
         "no installation under {}: run `cargo xtask install --prefix target/prefix` first",
@@ -45,7 +46,12 @@ pub fn program(name: &str) -> PathBuf {
             .arg("-lm")
             .output()
             .expect("starting mpicc");
-        assert!(out.status.success(), "{}: {}", source.display(), String::from_utf8_lossy(&out.stderr));
+        assert!(
+            out.status.success(),
+            "{}: {}",
+            source.display(),
+            String::from_utf8_lossy(&out.stderr)
+        );
     }
     binary
 }
@@ -66,7 +72,10 @@ impl Run {
     pub fn raw<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Self {
         let mut command = Command::new(prefix().join("bin/mpirun"));
         command.args(args).stdin(Stdio::null());
-        Self { command, limit: Duration::from_secs(60) }
+        Self {
+            command,
+            limit: Duration::from_secs(60),
+        }
     }
 
     /// Adds an argument.
@@ -89,7 +98,11 @@ impl Run {
 
     /// Starts it, with both streams piped, for tests that do something to it meanwhile.
     pub fn start(mut self) -> Child {
-        self.command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starting mpirun")
+        self.command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starting mpirun")
     }
 
     /// Runs it to its end.
@@ -106,7 +119,12 @@ impl Run {
     pub fn ok(self) -> Finished {
         let shown = format!("{:?}", self.command);
         let done = self.output();
-        assert!(done.output.status.success(), "{shown} ended with {}\n{}", done.output.status, done.text());
+        assert!(
+            done.output.status.success(),
+            "{shown} ended with {}\n{}",
+            done.output.status,
+            done.text()
+        );
         done
     }
 }
@@ -133,7 +151,14 @@ pub fn finish(mut child: Child, limit: Duration, shown: &str) -> Finished {
     let stderr = readers.1.join().expect("stderr");
     let took = start.elapsed();
     match status {
-        Some(status) => Finished { output: Output { status, stdout, stderr }, took },
+        Some(status) => Finished {
+            output: Output {
+                status,
+                stdout,
+                stderr,
+            },
+            took,
+        },
         None => panic!(
             "{shown} did not end within {limit:?}\n{}{}",
             String::from_utf8_lossy(&stdout),

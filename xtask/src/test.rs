@@ -1,10 +1,300 @@
-//! `cargo xtask test`.
+//! `cargo xtask test`: installs what the tests need, says so, and runs all of them as named claims.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// Options of `cargo xtask test`.
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Only the claims whose name contains this text (see --list).
+    #[arg(long)]
+    only: Option<String>,
+    /// Names the claims and ends.
+    #[arg(long)]
+    list: bool,
+    /// Goes on after a claim that failed.
+    #[arg(long)]
+    keep_going: bool,
+    /// Installs nothing; what is missing fails.
+    #[arg(long)]
+    no_install: bool,
+}
+
+/// One thing that the tests claim, and the command that shows it.
+struct Claim {
+    name: &'static str,
+    what: &'static str,
+    run: fn(&Setting) -> Result<()>,
+}
+
+struct Setting {
+    root: PathBuf,
+    install: bool,
+}
+
+const CLAIMS: &[Claim] = &[
+    Claim {
+        name: "format",
+        what: "the code is formatted",
+        run: format,
+    },
+    Claim {
+        name: "structure",
+        what: "crates depend one way, files and functions are short, cores are pure",
+        run: structure,
+    },
+    Claim {
+        name: "generated",
+        what: "the C ABI is what its tables say",
+        run: generated,
+    },
+    Claim {
+        name: "clippy",
+        what: "no warning",
+        run: clippy,
+    },
+    Claim {
+        name: "units",
+        what: "unit and property tests, models and simulator seeds pass",
+        run: units,
+    },
+    Claim {
+        name: "fuzz",
+        what: "decoders survive hostile input",
+        run: fuzz,
+    },
+    Claim {
+        name: "install",
+        what: "an installation is complete",
+        run: install,
+    },
+    Claim {
+        name: "programs",
+        what: "real programs run, and end cleanly when killed",
+        run: programs,
+    },
+    Claim {
+        name: "clients-netpipe",
+        what: "NetPIPE runs",
+        run: |c| client(c, "netpipe"),
+    },
+    Claim {
+        name: "clients-hpcc",
+        what: "HPC Challenge runs and its residuals hold",
+        run: |c| client(c, "hpcc"),
+    },
+    Claim {
+        name: "clients-mpi4py",
+        what: "mpi4py builds, and its own tests pass",
+        run: |c| client(c, "mpi4py"),
+    },
+];
 
 /// Runs the command.
-pub fn run(_: Args) -> anyhow::Result<()> {
-    anyhow::bail!("`cargo xtask test` is not there yet")
+pub fn run(args: Args) -> Result<()> {
+    let chosen: Vec<_> = CLAIMS
+        .iter()
+        .filter(|c| args.only.as_deref().is_none_or(|o| c.name.contains(o)))
+        .collect();
+    if args.list {
+        chosen
+            .iter()
+            .for_each(|c| println!("{:18} {}", c.name, c.what));
+        return Ok(());
+    }
+    ensure!(
+        !chosen.is_empty(),
+        "no claim's name contains that; see --list"
+    );
+    let context = Setting {
+        root: crate::root(),
+        install: !args.no_install,
+    };
+    prepare(&context)?;
+    let mut results: Vec<(&str, Duration, Result<()>)> = Vec::new();
+    for claim in chosen {
+        println!("\n=== {}: {}", claim.name, claim.what);
+        let start = Instant::now();
+        let result = (claim.run)(&context);
+        let failed = result.is_err();
+        if let Err(e) = &result {
+            println!("=== {} FAILED: {e:#}", claim.name);
+        }
+        results.push((claim.name, start.elapsed(), result));
+        if failed && !args.keep_going {
+            break;
+        }
+    }
+    summary(&results)
+}
+
+fn summary(results: &[(&str, Duration, Result<()>)]) -> Result<()> {
+    println!();
+    for (name, took, result) in results {
+        let word = if result.is_ok() { "ok" } else { "FAILED" };
+        println!("{name:18} {word:6} {:6.1} s", took.as_secs_f64());
+    }
+    let failed = results.iter().filter(|r| r.2.is_err()).count();
+    println!("{} passed, {failed} failed", results.len() - failed);
+    if failed > 0 {
+        bail!("{failed} claims failed");
+    }
+    Ok(())
+}
+
+/// Debian packages that the tests use, each with a file that shows it is there.
+const PACKAGES: &[(&str, &str)] = &[
+    ("gcc", "/usr/bin/gcc"),
+    ("g++", "/usr/bin/g++"),
+    ("make", "/usr/bin/make"),
+    ("python3", "/usr/bin/python3"),
+    ("gdb", "/usr/bin/gdb"),
+    ("valgrind", "/usr/bin/valgrind"),
+    ("pkg-config", "/usr/bin/pkg-config"),
+];
+
+fn prepare(context: &Setting) -> Result<()> {
+    let missing: Vec<_> = PACKAGES
+        .iter()
+        .filter(|(_, file)| !Path::new(file).exists())
+        .map(|(name, _)| *name)
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    ensure!(
+        context.install,
+        "missing Debian packages: {}",
+        missing.join(" ")
+    );
+    println!("installing Debian packages: {}", missing.join(" "));
+    checked(Command::new("apt-get").args(["-q", "update"]))?;
+    checked(
+        Command::new("apt-get")
+            .args(["-q", "install", "-y"])
+            .args(missing),
+    )
+}
+
+fn cargo(context: &Setting, args: &[&str]) -> Command {
+    let mut command = Command::new("cargo");
+    command.current_dir(&context.root).args(args);
+    command
+}
+
+fn checked(command: &mut Command) -> Result<()> {
+    let status = command
+        .status()
+        .with_context(|| format!("starting {command:?}"))?;
+    ensure!(status.success(), "{command:?} ended with {status}");
+    Ok(())
+}
+
+fn format(c: &Setting) -> Result<()> {
+    checked(&mut cargo(c, &["fmt", "--all", "--check"]))
+}
+
+fn structure(c: &Setting) -> Result<()> {
+    checked(&mut cargo(c, &["xtask", "check"]))
+}
+
+fn generated(c: &Setting) -> Result<()> {
+    checked(&mut cargo(c, &["xtask", "codegen", "--check"]))
+}
+
+fn clippy(c: &Setting) -> Result<()> {
+    checked(&mut cargo(
+        c,
+        &[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ],
+    ))
+}
+
+fn units(c: &Setting) -> Result<()> {
+    checked(&mut cargo(
+        c,
+        &["test", "--workspace", "--exclude", "rejoin-tests"],
+    ))
+}
+
+/// A short run of each fuzz target, where cargo-fuzz and a nightly toolchain can be had.
+fn fuzz(c: &Setting) -> Result<()> {
+    let has = |args: &[&str]| {
+        Command::new("cargo")
+            .args(args)
+            .output()
+            .is_ok_and(|o| o.status.success())
+    };
+    if !has(&["+nightly", "--version"]) {
+        println!(
+            "no nightly toolchain here: the decoders' property tests in `units` stand in for the fuzzer"
+        );
+        return Ok(());
+    }
+    if !has(&["fuzz", "--version"]) {
+        ensure!(c.install, "cargo-fuzz is missing");
+        println!("installing cargo-fuzz");
+        checked(&mut cargo(c, &["install", "--locked", "cargo-fuzz"]))?;
+    }
+    let listed = Command::new("cargo")
+        .current_dir(&c.root)
+        .args(["+nightly", "fuzz", "list"])
+        .output()?;
+    ensure!(
+        listed.status.success(),
+        "cargo fuzz list ended with {}",
+        listed.status
+    );
+    for target in String::from_utf8_lossy(&listed.stdout).lines() {
+        println!("--- fuzzing {target}");
+        let args = [
+            "+nightly",
+            "fuzz",
+            "run",
+            target,
+            "--",
+            "-max_total_time=15",
+            "-rss_limit_mb=2048",
+            "-verbosity=0",
+        ];
+        checked(&mut cargo(c, &args))?;
+    }
+    Ok(())
+}
+
+fn install(c: &Setting) -> Result<()> {
+    let mut command = cargo(c, &["xtask", "install", "--prefix"]);
+    checked(command.arg(c.root.join("target/prefix")))
+}
+
+fn programs(c: &Setting) -> Result<()> {
+    // One test at a time: each starts more ranks than there are cores.
+    let mut command = cargo(
+        c,
+        &[
+            "test",
+            "--package",
+            "rejoin-tests",
+            "--",
+            "--test-threads=1",
+        ],
+    );
+    checked(command.env("REJOIN_PREFIX", c.root.join("target/prefix")))
+}
+
+fn client(c: &Setting, name: &str) -> Result<()> {
+    let script = c.root.join("tests/clients").join(name).with_extension("sh");
+    checked(
+        Command::new(script)
+            .arg(c.root.join("target/prefix"))
+            .arg(c.root.join("target/clients")),
+    )
 }

@@ -1,0 +1,93 @@
+/* Heat in a plate: a Jacobi iteration on a square grid, cut into bands of rows, one band per
+ * rank, with halo exchange and a residual over all ranks.  Prints the residual now and then and
+ * a checksum of the plate at the end; both are the same for any run with as many ranks.
+ *
+ *   jacobi [SIDE [STEPS]] */
+#include "check.h"
+#include <math.h>
+
+static int rank, size, side, rows, steps;
+
+static double *row(double *grid, int i)
+{
+    return grid + (size_t)i * side;
+}
+
+/* Rows 1..rows are mine; row 0 and rows + 1 are the neighbours' edges or the plate's rim. */
+static void exchange(double *grid)
+{
+    int up = rank > 0 ? rank - 1 : MPI_PROC_NULL;
+    int down = rank + 1 < size ? rank + 1 : MPI_PROC_NULL;
+    MPI_Request r[4];
+    MPI_Irecv(row(grid, 0), side, MPI_DOUBLE, up, 1, MPI_COMM_WORLD, &r[0]);
+    MPI_Irecv(row(grid, rows + 1), side, MPI_DOUBLE, down, 2, MPI_COMM_WORLD, &r[1]);
+    MPI_Isend(row(grid, 1), side, MPI_DOUBLE, up, 2, MPI_COMM_WORLD, &r[2]);
+    MPI_Isend(row(grid, rows), side, MPI_DOUBLE, down, 1, MPI_COMM_WORLD, &r[3]);
+    MPI_Waitall(4, r, MPI_STATUSES_IGNORE);
+}
+
+static double relax(double *from, double *to)
+{
+    double change = 0;
+    for (int i = 1; i <= rows; i++) {
+        double *above = row(from, i - 1), *here = row(from, i), *below = row(from, i + 1);
+        double *out = row(to, i);
+        out[0] = here[0];
+        out[side - 1] = here[side - 1];
+        for (int j = 1; j < side - 1; j++) {
+            out[j] = 0.25 * (above[j] + below[j] + here[j - 1] + here[j + 1]);
+            change += (out[j] - here[j]) * (out[j] - here[j]);
+        }
+    }
+    return change;
+}
+
+static double checksum(double *grid)
+{
+    double mine = 0, all = 0;
+    for (int i = 1; i <= rows; i++)
+        for (int j = 0; j < side; j++)
+            mine += row(grid, i)[j] * (1 + j % 7);
+    MPI_Reduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+    return all;
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    side = argc > 1 ? atoi(argv[1]) : 512;
+    steps = argc > 2 ? atoi(argv[2]) : 400;
+    CHECK(side >= size && steps > 0);
+    rows = side / size + (rank < side % size);
+    double *now = calloc((size_t)(rows + 2) * side, sizeof *now);
+    double *next = calloc((size_t)(rows + 2) * side, sizeof *next);
+    CHECK(now && next);
+    /* One hot edge. */
+    for (int i = 0; i < rows + 2; i++)
+        row(now, i)[0] = row(next, i)[0] = 100.0;
+
+    char host[MPI_MAX_PROCESSOR_NAME];
+    int len;
+    MPI_Get_processor_name(host, &len);
+    printf("rank %d of %d on %s: rows %d\n", rank, size, host, rows);
+
+    for (int step = 1; step <= steps; step++) {
+        exchange(now);
+        double mine = relax(now, next), all = 0;
+        MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+        double *swap = now;
+        now = next;
+        next = swap;
+        if (rank == 0 && (step % (steps / 4 > 0 ? steps / 4 : 1) == 0))
+            printf("step %d: residual %.12e\n", step, sqrt(all));
+    }
+    double sum = checksum(now);
+    if (rank == 0)
+        printf("checksum %.12e\n", sum);
+    free(now);
+    free(next);
+    MPI_Finalize();
+    return 0;
+}
