@@ -1,0 +1,247 @@
+//! The launcher with MPI programs: ends of every kind, wrappers, debuggers, other programs' ABI.
+
+use rejoin_tests::{Run, finish, prefix, program, root};
+use std::io::{BufRead, BufReader};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+fn alive(pid: i32) -> bool {
+    // SAFETY: signal 0 only asks whether the process exists.
+    let there = unsafe { libc::kill(pid, 0) } == 0;
+    let zombie = std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|s| {
+        s.rsplit(')')
+            .next()
+            .is_some_and(|rest| rest.trim_start().starts_with('Z'))
+    });
+    there && !zombie
+}
+
+/// Starts `ends WAY RANK` on four ranks and reads the ranks' pids.
+fn started(way: &str, rank: u32) -> (Child, Vec<i32>) {
+    let mut child = Run::new(4, program("ends"))
+        .arg(way)
+        .arg(rank.to_string())
+        .start();
+    let out = child.stdout.take().expect("stdout");
+    let mut pids = vec![0; 4];
+    let mut lines = BufReader::new(out).lines();
+    for _ in 0..4 {
+        let line = lines.next().expect("a line per rank").expect("text");
+        let words: Vec<_> = line.split_whitespace().collect();
+        pids[words[1].parse::<usize>().expect("rank")] = words[3].parse().expect("pid");
+    }
+    (child, pids)
+}
+
+fn signal(pid: i32, signal: i32) {
+    // SAFETY: sends a signal to a process that this test started.
+    assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "kill {pid}");
+}
+
+fn gone_within(pids: &[i32], limit: Duration) {
+    let start = Instant::now();
+    while pids.iter().any(|&p| alive(p)) {
+        assert!(
+            start.elapsed() < limit,
+            "still there after {limit:?}: {:?}",
+            pids.iter().filter(|&&p| alive(p))
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn the_first_failing_rank_gives_the_exit_code_and_the_last_line() {
+    for (way, code, words) in [
+        ("exit", 5, vec!["rank 2", "exit code 5"]),
+        ("abort", 5, vec!["rank 2", "MPI_Abort", "5"]),
+        ("segv", 128 + libc::SIGSEGV, vec!["rank 2", "signal 11"]),
+        ("kill", 128 + libc::SIGKILL, vec!["rank 2", "signal 9"]),
+        ("quit", 1, vec!["rank 2", "MPI_Finalize"]),
+    ] {
+        let done = Run::new(4, program("ends"))
+            .arg(way)
+            .arg("2")
+            .arg("5")
+            .output();
+        assert_eq!(
+            done.output.status.code(),
+            Some(code),
+            "{way}: {}",
+            done.text()
+        );
+        for word in words {
+            assert!(
+                done.last_line().contains(word),
+                "{way}: {:?} lacks {word:?}",
+                done.last_line()
+            );
+        }
+        assert!(
+            done.took < Duration::from_secs(3),
+            "{way} took {:?}",
+            done.took
+        );
+    }
+}
+
+#[test]
+fn a_killed_rank_ends_the_job_within_a_second() {
+    for victim in 0..4 {
+        let (child, pids) = started("hang", 9);
+        let at = Instant::now();
+        signal(pids[victim], libc::SIGKILL);
+        let done = finish(child, Duration::from_secs(5), "ends hang");
+        assert!(
+            at.elapsed() < Duration::from_secs(1),
+            "rank {victim}: {:?}",
+            at.elapsed()
+        );
+        assert_eq!(
+            done.output.status.code(),
+            Some(128 + libc::SIGKILL),
+            "{}",
+            done.text()
+        );
+        assert!(
+            done.last_line().contains(&format!("rank {victim}")),
+            "{}",
+            done.text()
+        );
+        gone_within(&pids, Duration::from_millis(500));
+    }
+}
+
+#[test]
+fn a_killed_mpirun_leaves_no_rank_behind() {
+    let (child, pids) = started("hang", 9);
+    signal(child.id() as i32, libc::SIGKILL);
+    gone_within(&pids, Duration::from_secs(1));
+    finish(child, Duration::from_secs(1), "ends hang");
+}
+
+#[test]
+fn an_interrupt_ends_everything() {
+    let (child, pids) = started("hang", 9);
+    signal(child.id() as i32, libc::SIGINT);
+    let done = finish(child, Duration::from_secs(5), "ends hang");
+    assert_eq!(
+        done.output.status.code(),
+        Some(128 + libc::SIGINT),
+        "{}",
+        done.text()
+    );
+    gone_within(&pids, Duration::from_millis(500));
+}
+
+#[test]
+fn many_more_ranks_than_cores_work() {
+    let done = Run::new(128, program("ends"))
+        .arg("finish")
+        .arg("0")
+        .limit(Duration::from_secs(50))
+        .ok();
+    assert_eq!(done.stdout().lines().count(), 128);
+}
+
+#[test]
+fn several_programs_make_one_world() {
+    let hello = program("world");
+    let hello = hello.to_str().expect("path");
+    let done = Run::raw(["-n", "1", hello, "a", ":", "-n", "2", hello, "b"]).ok();
+    let mut lines: Vec<_> = done.stdout().lines().map(str::to_owned).collect();
+    lines.sort();
+    assert_eq!(
+        lines,
+        [
+            "0 of 3 appnum 0 a",
+            "1 of 3 appnum 1 b",
+            "2 of 3 appnum 1 b"
+        ],
+        "{}",
+        done.text()
+    );
+}
+
+#[test]
+fn wrappers_and_debuggers_stand_before_the_program() {
+    let world = program("world");
+    let world = world.to_str().expect("path");
+    let shell = Run::raw(["-n", "2", "sh", "-c", &format!("{world} w; echo after")]).ok();
+    assert_eq!(
+        shell.stdout().lines().filter(|l| *l == "after").count(),
+        2,
+        "{}",
+        shell.text()
+    );
+    assert!(shell.stdout().contains("1 of 2"), "{}", shell.text());
+    let gdb = [
+        "-n", "2", "gdb", "-q", "-batch", "-ex", "run", "--args", world, "g",
+    ];
+    let gdb = Run::raw(gdb).ok();
+    assert!(gdb.stdout().contains("1 of 2 appnum 0 g"), "{}", gdb.text());
+    let valgrind = Run::raw([
+        "-n",
+        "2",
+        "valgrind",
+        "-q",
+        "--error-exitcode=9",
+        world,
+        "v",
+    ])
+    .ok();
+    assert!(
+        valgrind.stdout().contains("0 of 2 appnum 0 v"),
+        "{}",
+        valgrind.text()
+    );
+}
+
+#[test]
+fn a_program_alone_is_a_world_of_one() {
+    let out = std::process::Command::new(program("world"))
+        .arg("alone")
+        .output()
+        .expect("running it");
+    assert!(out.status.success(), "{out:?}");
+    assert_eq!(
+        String::from_utf8_lossy(&out.stdout),
+        "0 of 1 appnum none alone\n"
+    );
+}
+
+#[test]
+fn the_library_is_small_and_complete() {
+    let library = prefix().join("lib/libmpi_abi.so.1");
+    let stripped = std::env::temp_dir().join(format!("rejoin-stripped-{}", std::process::id()));
+    let status = std::process::Command::new("strip")
+        .arg("-o")
+        .arg(&stripped)
+        .arg(&library)
+        .status();
+    assert!(status.expect("strip").success());
+    let size = std::fs::metadata(&stripped)
+        .expect("stripped library")
+        .len();
+    std::fs::remove_file(&stripped).expect("removing it");
+    assert!(size < 3 << 20, "the stripped library has {size} bytes");
+    let nm = std::process::Command::new("nm")
+        .args(["-D", "--defined-only"])
+        .arg(&library)
+        .output()
+        .expect("nm");
+    let symbols = String::from_utf8_lossy(&nm.stdout).into_owned();
+    let defined: std::collections::HashSet<_> = symbols
+        .lines()
+        .filter_map(|l| l.split_whitespace().nth(2))
+        .collect();
+    let table = std::fs::read_to_string(root().join("c-abi/abi/functions.tsv")).expect("the table");
+    let missing: Vec<_> = table
+        .lines()
+        .skip(1)
+        .filter_map(|l| l.split('\t').next())
+        .flat_map(|name| [name.to_string(), format!("P{name}")])
+        .filter(|name| !defined.contains(name.as_str()))
+        .collect();
+    assert!(missing.is_empty(), "not exported: {missing:?}");
+}

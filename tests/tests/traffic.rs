@@ -1,0 +1,87 @@
+//! Messages: all sizes and modes, cut connections, floods, bad arguments.
+
+use rejoin_tests::{Run, program};
+
+fn storm(ranks: u32, seed: u32, rounds: u32) -> Run {
+    Run::new(ranks, program("storm"))
+        .arg(seed.to_string())
+        .arg(rounds.to_string())
+}
+
+#[test]
+fn every_size_and_mode_arrives_once_and_in_order() {
+    for ranks in [1, 2, 3, 4] {
+        storm(ranks, 100 + ranks, 40).ok();
+    }
+}
+
+#[test]
+fn cut_connections_lose_double_and_reorder_nothing() {
+    for seed in 1..=6u32 {
+        let ranks = 2 + seed % 3;
+        let undisturbed = storm(ranks, seed, 30).ok();
+        // Cuts come at random moments, some milliseconds apart, in the middle of messages too.
+        let cut = storm(ranks, seed, 30)
+            .env("REJOIN_TEST_CUT", &format!("{seed}:3ms"))
+            .ok();
+        assert_eq!(
+            cut.stdout(),
+            undisturbed.stdout(),
+            "seed {seed}: {}",
+            cut.text()
+        );
+    }
+}
+
+fn growth(args: [&str; 2], wild: bool) -> f64 {
+    let mut run = Run::new(2, program("flood")).arg(args[0]).arg(args[1]);
+    if wild {
+        run = run.arg("wild");
+    }
+    let out = run.ok().stdout();
+    let words: Vec<_> = out.split_whitespace().collect();
+    words
+        .get(1)
+        .and_then(|w| w.parse().ok())
+        .unwrap_or_else(|| panic!("no growth in {out:?}"))
+}
+
+#[test]
+fn a_flood_of_unexpected_messages_keeps_memory_bounded() {
+    // 100 MB of payload and a million empty messages against a window of a few MB.
+    assert!(growth(["100000", "1000"], false) < 40.0);
+    assert!(growth(["1000000", "0"], false) < 40.0);
+}
+
+#[test]
+fn a_message_behind_a_flood_is_still_reached() {
+    assert!(growth(["20000", "1000"], true) < 60.0);
+    assert!(growth(["20000", "0"], true) < 60.0);
+}
+
+#[test]
+fn bad_arguments_give_the_standards_error_class() {
+    for ranks in [1, 2] {
+        Run::new(ranks, program("errors")).ok();
+    }
+}
+
+#[test]
+fn answers_do_not_depend_on_the_number_of_cuts() {
+    let plain = Run::new(4, program("jacobi"))
+        .arg("200")
+        .arg("300")
+        .ok()
+        .stdout();
+    let cut = Run::new(4, program("jacobi"))
+        .arg("200")
+        .arg("300")
+        .env("REJOIN_TEST_CUT", "7:5ms")
+        .ok();
+    let sorted = |s: &str| {
+        let mut lines: Vec<_> = s.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&plain), sorted(&cut.stdout()));
+}
