@@ -76,6 +76,11 @@ const CLAIMS: &[Claim] = &[
         run: programs,
     },
     Claim {
+        name: "clients-foreign",
+        what: "programs built for another MPI's standard ABI run",
+        run: |c| client(c, "foreign"),
+    },
+    Claim {
         name: "clients-netpipe",
         what: "NetPIPE runs",
         run: |c| client(c, "netpipe"),
