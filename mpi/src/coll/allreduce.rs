@@ -1,0 +1,132 @@
+//! `MPI_Allreduce` (MPI-5.0 §6.9.6).
+
+use super::ctx::{Ctx, Sends};
+use super::halving::{Halves, Part, Survivors};
+use super::mem::{Mem, Split};
+use super::p2p::P2p;
+use super::reducer::{Pair, Reducer, combine_into, send_value};
+use super::select::Allreduce;
+use super::{allgather, reduce::stride};
+use crate::error::Result;
+
+/// Combines `send` of all ranks into `recv` on all ranks, the same bits everywhere. `None`: the value is in `recv`
+/// (`MPI_IN_PLACE`).
+///
+/// # Errors
+/// When a message fails, the lengths differ among ranks, or the operation fails.
+pub async fn allreduce<P: P2p>(
+    ctx: &Ctx<P>,
+    op: &dyn Reducer,
+    send: Option<Mem>,
+    recv: Mem,
+) -> Result<()> {
+    let mine = send.unwrap_or(recv);
+    super::check_equal(mine.len(), recv.len())?;
+    if recv.is_empty() {
+        return Ok(());
+    }
+    if ctx.size() == 1 {
+        recv.copy_from(mine);
+        return Ok(());
+    }
+    match ctx
+        .choice
+        .allreduce(ctx.size(), recv.len(), op.commutative())
+    {
+        Allreduce::Doubling => doubling(ctx, op, mine, recv).await,
+        Allreduce::Rabenseifner => rabenseifner(ctx, op, mine, recv).await,
+        Allreduce::Ring => ring(ctx, op, mine, recv).await,
+    }
+}
+
+/// In each step both partners combine the lower group's value with the upper's, in this order.
+async fn doubling<P: P2p>(ctx: &Ctx<P>, op: &dyn Reducer, mine: Mem, recv: Mem) -> Result<()> {
+    let rank = ctx.rank();
+    let survivors = Survivors::new(ctx.size(), false);
+    let (number, neighbour) = match survivors.part(rank) {
+        Part::Leaves(to) => {
+            send_value(ctx, op, to, mine).await?;
+            return ctx.recv(to, recv).await;
+        }
+        Part::Stays(number, neighbour) => (number, neighbour),
+    };
+    let temp = ctx.temp(stride(recv.len()))?;
+    recv.copy_from(mine);
+    let mut pair = Pair {
+        acc: recv,
+        other: temp.mem().head(recv.len()),
+    };
+    if let Some(neighbour) = neighbour {
+        pair.receive(ctx, op, neighbour, true).await?;
+    }
+    let mut mask = 1;
+    while mask < survivors.count {
+        let partner = number ^ mask;
+        let lower = partner < number;
+        pair.exchange(ctx, op, survivors.place(partner), lower)
+            .await?;
+        mask *= 2;
+    }
+    recv.copy_from(pair.acc);
+    match neighbour {
+        Some(neighbour) => ctx.send(neighbour, recv).await,
+        None => Ok(()),
+    }
+}
+
+async fn rabenseifner<P: P2p>(ctx: &Ctx<P>, op: &dyn Reducer, mine: Mem, recv: Mem) -> Result<()> {
+    let survivors = Survivors::new(ctx.size(), false);
+    let (number, neighbour) = match survivors.part(ctx.rank()) {
+        Part::Leaves(to) => {
+            send_value(ctx, op, to, mine).await?;
+            return ctx.recv(to, recv).await;
+        }
+        Part::Stays(number, neighbour) => (number, neighbour),
+    };
+    let mut current = mine;
+    if let Some(from) = neighbour {
+        let mut none = Sends::new();
+        combine_into(ctx, op, (from, Mem::EMPTY), from, current, recv, &mut none).await?;
+        current = recv;
+    }
+    let split = Split::Even {
+        elements: recv.len() / op.element(),
+        parts: survivors.count,
+    };
+    let halves = Halves {
+        ctx,
+        survivors,
+        number,
+        start: |i| split.start(i) * op.element(),
+        rank: |place| place,
+    };
+    halves.reduce_scatter(op, current, recv).await?;
+    halves.allgather(recv).await?;
+    match neighbour {
+        Some(neighbour) => ctx.send(neighbour, recv).await,
+        None => Ok(()),
+    }
+}
+
+/// Every block travels once round the ring, growing by each rank's value, then the results travel round it.
+async fn ring<P: P2p>(ctx: &Ctx<P>, op: &dyn Reducer, mine: Mem, recv: Mem) -> Result<()> {
+    let (rank, size) = (ctx.rank(), ctx.size());
+    let (after, before) = ((rank + 1) % size, (rank + size - 1) % size);
+    let split = Split::Even {
+        elements: recv.len() / op.element(),
+        parts: size,
+    };
+    let block =
+        |whole: Mem, step: usize| split.part(whole, op.element(), (rank + 2 * size - step) % size);
+    let mut sends = Sends::new();
+    for step in 1..size {
+        let out = if step == 1 { mine } else { recv };
+        let out = (after, block(out, step - 1));
+        let (value, result) = (block(mine, step), block(recv, step));
+        combine_into(ctx, op, out, before, value, result, &mut sends).await?;
+    }
+    sends.finish(ctx).await?;
+    let table = ctx.table(size, |i| split.part(recv, op.element(), i))?;
+    // This rank has the result of its successor's block.
+    allgather::ring(ctx, table.blocks(), (rank + 1) % size).await
+}

@@ -1,0 +1,122 @@
+//! `MPI_Gather` and `MPI_Gatherv` (MPI-5.0 §6.5).
+
+use super::ctx::{Ctx, Receives};
+use super::mem::{Blocks, Mem};
+use super::p2p::P2p;
+use super::select::Gather;
+use crate::error::Result;
+
+/// `send` of rank i goes to the i-th of the equal blocks of `recv` on `root`; `recv` means nothing elsewhere.
+/// `None` on the root: its block is there already (`MPI_IN_PLACE`).
+///
+/// # Errors
+/// When a message fails or the blocks' lengths differ among ranks.
+pub async fn gather<P: P2p>(ctx: &Ctx<P>, send: Option<Mem>, recv: Mem, root: usize) -> Result<()> {
+    let (rank, size) = (ctx.rank(), ctx.size());
+    let each = if rank == root {
+        recv.len() / size
+    } else {
+        send.map_or(0, Mem::len)
+    };
+    let blocks = Blocks::Uniform { all: recv, each };
+    match ctx.choice.gather(each) {
+        Gather::Linear => gatherv(ctx, send, blocks, root).await,
+        Gather::Binomial if each == 0 => Ok(()),
+        Gather::Binomial if rank == root => {
+            own_block(send, blocks, root)?;
+            binomial_root(ctx, recv, each).await
+        }
+        Gather::Binomial => binomial(ctx, send.unwrap_or(Mem::EMPTY), root).await,
+    }
+}
+
+/// The same with blocks of any length: every rank sends straight to the root.
+///
+/// # Errors
+/// As [`gather`].
+pub async fn gatherv<P: P2p>(
+    ctx: &Ctx<P>,
+    send: Option<Mem>,
+    recv: Blocks<'_>,
+    root: usize,
+) -> Result<()> {
+    let (rank, size) = (ctx.rank(), ctx.size());
+    if rank != root {
+        return match send {
+            Some(data) if !data.is_empty() => ctx.send(root, data).await,
+            _ => Ok(()),
+        };
+    }
+    own_block(send, recv, root)?;
+    let mut receives = Receives::new();
+    for from in (0..size).filter(|&r| r != root) {
+        if !recv.get(from).is_empty() {
+            receives.push_or_wait(ctx, from, recv.get(from)).await?;
+        }
+    }
+    receives.finish(ctx).await
+}
+
+fn own_block(send: Option<Mem>, recv: Blocks<'_>, root: usize) -> Result<()> {
+    if let Some(send) = send {
+        super::check_equal(send.len(), recv.get(root).len())?;
+        recv.get(root).copy_from(send);
+    }
+    Ok(())
+}
+
+/// The part of a rank that is not the root: collects its subtree's blocks and passes them on. Places count
+/// ranks from the root; the subtree below a place is the run of places that share its leading bits.
+async fn binomial<P: P2p>(ctx: &Ctx<P>, send: Mem, root: usize) -> Result<()> {
+    let (size, each) = (ctx.size(), send.len());
+    let place = (ctx.rank() + size - root) % size;
+    let reach = 1 << place.trailing_zeros();
+    let parent = (place - reach + root) % size;
+    let below = reach.min(size - place);
+    if below == 1 {
+        return ctx.send(parent, send).await;
+    }
+    let temp = ctx.temp(below * each)?;
+    temp.mem().copy_from(send);
+    let mut receives = Receives::new();
+    let mut mask = 1;
+    while mask < below {
+        let n = mask.min(below - mask);
+        let into = temp.mem().part(mask * each, n * each);
+        receives
+            .push_or_wait(ctx, (place + mask + root) % size, into)
+            .await?;
+        mask *= 2;
+    }
+    receives.finish(ctx).await?;
+    ctx.send(parent, temp.mem()).await
+}
+
+async fn binomial_root<P: P2p>(ctx: &Ctx<P>, recv: Mem, each: usize) -> Result<()> {
+    let (root, size) = (ctx.rank(), ctx.size());
+    let mut receives = Receives::new();
+    let mut wrapped = None;
+    let mut mask = 1;
+    while mask < size {
+        let n = mask.min(size - mask);
+        let child = (mask + root) % size;
+        let into = if child + n <= size {
+            recv.part(child * each, n * each)
+        } else {
+            let temp = ctx.temp(n * each)?;
+            let into = temp.mem();
+            wrapped = Some((temp, child));
+            into
+        };
+        receives.push_or_wait(ctx, child, into).await?;
+        mask *= 2;
+    }
+    receives.finish(ctx).await?;
+    if let Some((temp, child)) = wrapped {
+        let (whole, straight) = (temp.mem(), (size - child) * each);
+        recv.part(child * each, straight)
+            .copy_from(whole.head(straight));
+        recv.copy_from(whole.range(straight, whole.len()));
+    }
+    Ok(())
+}

@@ -1,0 +1,160 @@
+//! Recursive halving and doubling over a power of two of the ranks, as several reductions share it.
+
+use super::ctx::{Ctx, Sends};
+use super::mem::Mem;
+use super::p2p::P2p;
+use super::reducer::{Reducer, combine_into};
+use crate::error::Result;
+
+/// Which ranks stay when their number is brought down to a power of two: of the first `2 * extra` places, one
+/// of each pair of neighbours leaves after handing its value to the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Survivors {
+    /// Number that stay, a power of two.
+    pub(super) count: usize,
+    /// Number that leave.
+    pub(super) extra: usize,
+    /// Whether the even one of each pair stays (else the odd one).
+    pub(super) even: bool,
+}
+
+/// A place's part while the number is brought down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Hands its value to this place and waits for the result.
+    Leaves(usize),
+    /// Stays under a new number; takes the value of that place first, if any.
+    Stays(usize, Option<usize>),
+}
+
+impl Survivors {
+    pub(super) fn new(size: usize, even: bool) -> Self {
+        let count = if size.is_power_of_two() {
+            size
+        } else {
+            size.next_power_of_two() / 2
+        };
+        Self {
+            count,
+            extra: size - count,
+            even,
+        }
+    }
+
+    pub(super) fn part(&self, place: usize) -> Part {
+        if place >= 2 * self.extra {
+            return Part::Stays(place - self.extra, None);
+        }
+        let neighbour = place ^ 1;
+        if place.is_multiple_of(2) == self.even {
+            Part::Stays(place / 2, Some(neighbour))
+        } else {
+            Part::Leaves(neighbour)
+        }
+    }
+
+    /// The place of survivor `number`.
+    pub(super) fn place(&self, number: usize) -> usize {
+        if number < self.extra {
+            2 * number + usize::from(!self.even)
+        } else {
+            number + self.extra
+        }
+    }
+
+    /// The first place that survivor `number` stands for: itself and the neighbour that left.
+    pub(super) fn first(&self, number: usize) -> usize {
+        if number < self.extra {
+            2 * number
+        } else {
+            number + self.extra
+        }
+    }
+}
+
+/// A vector cut into one block for each survivor, on one of them.
+pub(super) struct Halves<'a, P, S, R> {
+    pub(super) ctx: &'a Ctx<P>,
+    pub(super) survivors: Survivors,
+    /// This process's number among the survivors.
+    pub(super) number: usize,
+    /// Where block i starts, in bytes.
+    pub(super) start: S,
+    /// The rank at a place.
+    pub(super) rank: R,
+}
+
+impl<P: P2p, S: Fn(usize) -> usize, R: Fn(usize) -> usize> Halves<'_, P, S, R> {
+    fn blocks(&self, vector: Mem, from: usize, to: usize) -> Mem {
+        vector.range((self.start)(from), (self.start)(to))
+    }
+
+    fn peer(&self, number: usize) -> usize {
+        (self.rank)(self.survivors.place(number))
+    }
+
+    /// Leaves the fully reduced block of this survivor in its place in `work`. `mine` is the vector to be
+    /// reduced, `work` itself or another one that stays as it is.
+    pub(super) async fn reduce_scatter(
+        &self,
+        op: &dyn Reducer,
+        mine: Mem,
+        work: Mem,
+    ) -> Result<()> {
+        let mut current = mine;
+        let (mut low, mut high) = (0, self.survivors.count);
+        let mut mask = self.survivors.count / 2;
+        let mut sends = Sends::new();
+        while mask > 0 {
+            let middle = low + mask;
+            let (keep, give) = if self.number & mask == 0 {
+                ((low, middle), (middle, high))
+            } else {
+                ((middle, high), (low, middle))
+            };
+            let peer = self.peer(self.number ^ mask);
+            let out = (peer, self.blocks(current, give.0, give.1));
+            let kept = self.blocks(current, keep.0, keep.1);
+            let result = self.blocks(work, keep.0, keep.1);
+            combine_into(self.ctx, op, out, peer, kept, result, &mut sends).await?;
+            current = work;
+            (low, high) = keep;
+            mask /= 2;
+        }
+        sends.finish(self.ctx).await
+    }
+
+    /// The way back: every survivor gets all blocks of `work`.
+    pub(super) async fn allgather(&self, work: Mem) -> Result<()> {
+        let mut mask = 1;
+        while mask < self.survivors.count {
+            let partner = self.number ^ mask;
+            let group = |n: usize| {
+                let first = n & !(mask - 1);
+                self.blocks(work, first, first + mask)
+            };
+            let peer = self.peer(partner);
+            self.ctx
+                .exchange(peer, group(self.number), peer, group(partner))
+                .await?;
+            mask *= 2;
+        }
+        Ok(())
+    }
+
+    /// Survivor 0 gets all blocks of `work`, along a binomial tree.
+    pub(super) async fn gather(&self, work: Mem) -> Result<()> {
+        let mut mask = 1;
+        while mask < self.survivors.count {
+            let first = self.number & !(mask - 1);
+            if self.number & mask != 0 {
+                let mine = self.blocks(work, first, first + mask);
+                return self.ctx.send(self.peer(self.number ^ mask), mine).await;
+            }
+            let theirs = self.blocks(work, first + mask, first + 2 * mask);
+            self.ctx.recv(self.peer(self.number ^ mask), theirs).await?;
+            mask *= 2;
+        }
+        Ok(())
+    }
+}

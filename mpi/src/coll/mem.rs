@@ -1,0 +1,186 @@
+//! Byte regions of user or scratch memory, as the algorithms pass them around.
+
+/// A region of memory: an address and a length in bytes. `Copy`, without a lifetime, because the futures
+/// of nonblocking collectives outlive the call that made them (MPI-5.0 §6.12: the user's buffers stay
+/// valid until the request completes).
+///
+/// The promise of validity is made once, at [`Mem::new`]; everything after that stays in bounds.
+#[derive(Clone, Copy, Debug)]
+pub struct Mem {
+    ptr: *mut u8,
+    len: usize,
+}
+
+impl Mem {
+    /// No memory at all.
+    pub const EMPTY: Mem = Mem {
+        ptr: std::ptr::null_mut(),
+        len: 0,
+    };
+
+    /// The region of `len` bytes at `ptr`.
+    ///
+    /// # Safety
+    /// As long as a collective that was given the region is not complete, the region is valid for reads, and for
+    /// writes where the collective writes to it, and nobody else writes to it (nor reads it if it is written).
+    pub const unsafe fn new(ptr: *mut u8, len: usize) -> Self {
+        Self { ptr, len }
+    }
+
+    /// First byte.
+    pub const fn ptr(self) -> *mut u8 {
+        self.ptr
+    }
+
+    /// Length in bytes.
+    pub const fn len(self) -> usize {
+        self.len
+    }
+
+    /// Whether there is nothing in it.
+    pub const fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// The part of `len` bytes from `offset`.
+    ///
+    /// # Panics
+    /// When it reaches beyond the end (a mistake in an algorithm, never a user's).
+    #[inline]
+    pub fn part(self, offset: usize, len: usize) -> Mem {
+        assert!(
+            offset <= self.len && len <= self.len - offset,
+            "part {offset}+{len} of a region of {} bytes",
+            self.len
+        );
+        Mem {
+            ptr: self.ptr.wrapping_add(offset),
+            len,
+        }
+    }
+
+    /// The first `len` bytes.
+    #[inline]
+    pub fn head(self, len: usize) -> Mem {
+        self.part(0, len)
+    }
+
+    /// The bytes between two offsets.
+    #[inline]
+    pub fn range(self, start: usize, end: usize) -> Mem {
+        self.part(start, end - start)
+    }
+
+    /// Copies all of `from` to the start of this region; they may be the same region or overlap.
+    ///
+    /// # Panics
+    /// When `from` is longer.
+    #[inline]
+    pub fn copy_from(self, from: Mem) {
+        assert!(
+            from.len <= self.len,
+            "copy of {} bytes into {}",
+            from.len,
+            self.len
+        );
+        if from.len != 0 && from.ptr != self.ptr {
+            // SAFETY: both regions are valid by the promise made at `Mem::new`, the length fits in both.
+            unsafe { std::ptr::copy(from.ptr, self.ptr, from.len) }
+        }
+    }
+}
+
+/// One region for each rank: the blocks of a gather, scatter, allgather or alltoall.
+#[derive(Clone, Copy, Debug)]
+pub enum Blocks<'a> {
+    /// Equal blocks, one after the other.
+    Uniform {
+        /// All of them.
+        all: Mem,
+        /// Bytes in each.
+        each: usize,
+    },
+    /// Any regions (the v and w forms).
+    Table(&'a [Mem]),
+}
+
+impl Blocks<'_> {
+    /// The block of rank `i`.
+    #[inline]
+    pub fn get(&self, i: usize) -> Mem {
+        match *self {
+            Blocks::Uniform { all, each } => all.part(i * each, each),
+            Blocks::Table(table) => table[i],
+        }
+    }
+
+    /// Bytes in all blocks of the ranks `start..start + n`, counted round the end of `size` ranks.
+    pub fn total(&self, start: usize, n: usize, size: usize) -> usize {
+        match *self {
+            Blocks::Uniform { each, .. } => n * each,
+            Blocks::Table(table) => (start..start + n).map(|i| table[i % size].len()).sum(),
+        }
+    }
+
+    /// The longest block of `size` ranks, in bytes.
+    pub fn longest(&self, size: usize) -> usize {
+        match *self {
+            Blocks::Uniform { each, .. } => each,
+            Blocks::Table(table) => table[..size].iter().map(|m| m.len()).max().unwrap_or(0),
+        }
+    }
+}
+
+/// How a vector of elements is divided among ranks: boundaries in elements.
+#[derive(Clone, Copy, Debug)]
+pub enum Split<'a> {
+    /// Every rank has the same number of elements (`MPI_Reduce_scatter_block`).
+    Uniform(usize),
+    /// `size + 1` offsets, ascending (`MPI_Reduce_scatter`).
+    Offsets(&'a [usize]),
+    /// As even as whole elements allow: `elements` divided among `parts`.
+    Even {
+        /// Elements of the whole vector.
+        elements: usize,
+        /// Number of parts.
+        parts: usize,
+    },
+}
+
+impl Split<'_> {
+    /// Where part `i` starts, in elements; `i` may be one past the last part.
+    #[inline]
+    pub fn start(&self, i: usize) -> usize {
+        match *self {
+            Split::Uniform(n) => i * n,
+            Split::Offsets(offsets) => offsets[i],
+            Split::Even { elements, parts } => {
+                let (each, rest) = (elements / parts, elements % parts);
+                i * each + i.min(rest)
+            }
+        }
+    }
+
+    /// Elements of part `i`.
+    #[inline]
+    pub fn count(&self, i: usize) -> usize {
+        self.start(i + 1) - self.start(i)
+    }
+
+    /// Parts `from..to` of `vector`, whose elements have `element` bytes.
+    #[inline]
+    pub fn parts(&self, vector: Mem, element: usize, from: usize, to: usize) -> Mem {
+        vector.range(self.start(from) * element, self.start(to) * element)
+    }
+
+    /// Part `i` of `vector`.
+    #[inline]
+    pub fn part(&self, vector: Mem, element: usize, i: usize) -> Mem {
+        self.parts(vector, element, i, i + 1)
+    }
+
+    /// The longest of `parts` parts, in elements.
+    pub fn longest(&self, parts: usize) -> usize {
+        (0..parts).map(|i| self.count(i)).max().unwrap_or(0)
+    }
+}

@@ -1,0 +1,106 @@
+//! What a collective needs from the layer below: ordered messages between the ranks of one communicator.
+
+use std::task::Poll;
+
+use crate::error::Result;
+
+/// A send or receive in flight. Small and `Copy`: whoever implements [`P2p`] packs its request id in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pending(u64);
+
+impl Pending {
+    /// A send that was complete when it was posted: nothing to poll, nothing to free.
+    pub const DONE: Pending = Pending(u64::MAX);
+
+    /// Wraps a request id; any value but `u64::MAX`.
+    pub const fn new(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// The id given to [`Pending::new`].
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+}
+
+/// One communicator's channel for collectives, in ranks of that communicator.
+///
+/// Messages between one pair of ranks with the same tag must not overtake each other. Tags are given out
+/// by the caller of a collective, one for each call, so that calls in flight at the same time never mix.
+pub trait P2p {
+    /// This process's rank in the communicator.
+    fn rank(&self) -> usize;
+
+    /// The number of ranks in the communicator.
+    fn size(&self) -> usize;
+
+    /// Starts a standard send of `len` bytes.
+    ///
+    /// # Safety
+    /// `buf` stays valid and unmodified until the returned request is done.
+    ///
+    /// # Errors
+    /// When the message cannot be sent.
+    unsafe fn isend(&self, to: usize, tag: i32, buf: *const u8, len: usize) -> Result<Pending>;
+
+    /// Starts a receive of at most `len` bytes.
+    ///
+    /// # Safety
+    /// `buf` stays valid, and nobody reads or writes it, until the returned request is done.
+    ///
+    /// # Errors
+    /// When the receive cannot be posted.
+    unsafe fn irecv(&self, from: usize, tag: i32, buf: *mut u8, len: usize) -> Result<Pending>;
+
+    /// `Ready` with the message's length in bytes once the request is done, which frees it. Never
+    /// called with [`Pending::DONE`], nor again after `Ready`. Must be cheap when nothing has happened.
+    fn poll(&self, pending: &mut Pending) -> Poll<Result<usize>>;
+}
+
+impl<T: P2p + ?Sized> P2p for &T {
+    fn rank(&self) -> usize {
+        (**self).rank()
+    }
+
+    fn size(&self) -> usize {
+        (**self).size()
+    }
+
+    unsafe fn isend(&self, to: usize, tag: i32, buf: *const u8, len: usize) -> Result<Pending> {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { (**self).isend(to, tag, buf, len) }
+    }
+
+    unsafe fn irecv(&self, from: usize, tag: i32, buf: *mut u8, len: usize) -> Result<Pending> {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { (**self).irecv(from, tag, buf, len) }
+    }
+
+    fn poll(&self, pending: &mut Pending) -> Poll<Result<usize>> {
+        (**self).poll(pending)
+    }
+}
+
+impl<T: P2p + ?Sized> P2p for std::rc::Rc<T> {
+    fn rank(&self) -> usize {
+        (**self).rank()
+    }
+
+    fn size(&self) -> usize {
+        (**self).size()
+    }
+
+    unsafe fn isend(&self, to: usize, tag: i32, buf: *const u8, len: usize) -> Result<Pending> {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { (**self).isend(to, tag, buf, len) }
+    }
+
+    unsafe fn irecv(&self, from: usize, tag: i32, buf: *mut u8, len: usize) -> Result<Pending> {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { (**self).irecv(from, tag, buf, len) }
+    }
+
+    fn poll(&self, pending: &mut Pending) -> Poll<Result<usize>> {
+        (**self).poll(pending)
+    }
+}

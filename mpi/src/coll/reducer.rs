@@ -1,0 +1,207 @@
+//! Applying an operation to blocks of elements, and exchanging blocks while doing so.
+
+use super::ctx::{Ctx, Receives, Sends, WINDOW};
+use super::mem::Mem;
+use super::p2p::{P2p, Pending};
+use super::select;
+use crate::error::Result;
+
+/// A reduction operation together with a datatype (MPI-5.0 §6.9), on packed elements.
+pub trait Reducer {
+    /// Bytes of one packed element.
+    fn element(&self) -> usize;
+
+    /// Whether operands may change places. If not, results are `x0 op x1 op … ` in the order of ranks.
+    fn commutative(&self) -> bool;
+
+    /// `inout[i] = input[i] op inout[i]` for `count` elements.
+    ///
+    /// # Safety
+    /// Both point to `count` packed elements (aligned as the datatype's elements are when they lie one after the
+    /// other in memory aligned for it) and do not overlap.
+    ///
+    /// # Errors
+    /// When the operation cannot be applied.
+    unsafe fn apply(&self, input: *const u8, inout: *mut u8, count: usize) -> Result<()>;
+}
+
+/// `upper = lower op upper`, where `lower` belongs to the lower ranks.
+pub(crate) fn fold(op: &dyn Reducer, lower: Mem, upper: Mem) -> Result<()> {
+    assert_eq!(
+        lower.len(),
+        upper.len(),
+        "operands of a reduction differ in length"
+    );
+    if upper.is_empty() {
+        return Ok(());
+    }
+    let count = upper.len() / op.element();
+    // SAFETY: both regions are valid (`Mem::new`), hold `count` elements, and are different buffers.
+    unsafe { op.apply(lower.ptr(), upper.ptr(), count) }
+}
+
+/// The value so far and the buffer for what is received. An operation leaves its result in its second
+/// operand, so the two change places when the received operand is the upper one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pair {
+    pub(crate) acc: Mem,
+    pub(crate) other: Mem,
+}
+
+impl Pair {
+    /// Combines `acc` with what was received into `other`; `lower` says that it came from lower ranks.
+    pub(crate) fn combine(&mut self, op: &dyn Reducer, lower: bool) -> Result<()> {
+        if lower {
+            fold(op, self.other, self.acc)
+        } else {
+            fold(op, self.acc, self.other)?;
+            std::mem::swap(&mut self.acc, &mut self.other);
+            Ok(())
+        }
+    }
+
+    /// Sends `out` (`acc` or nothing) to `partner`, receives its value and combines it with `acc`;
+    /// `lower` says that the partner's value belongs to lower ranks.
+    async fn meet<P: P2p>(
+        &mut self,
+        ctx: &Ctx<P>,
+        op: &dyn Reducer,
+        (partner, out): (usize, Mem),
+        lower: bool,
+    ) -> Result<()> {
+        let mut sends = Sends::new();
+        let into = (partner, self.other);
+        exchange_fold(ctx, op, (partner, out), into, self.acc, lower, &mut sends).await?;
+        sends.finish(ctx).await?;
+        if !lower {
+            std::mem::swap(&mut self.acc, &mut self.other);
+        }
+        Ok(())
+    }
+
+    /// Sends the whole of `acc` to `partner`, receives its value and combines the two.
+    pub(crate) async fn exchange<P: P2p>(
+        &mut self,
+        ctx: &Ctx<P>,
+        op: &dyn Reducer,
+        partner: usize,
+        lower: bool,
+    ) -> Result<()> {
+        self.meet(ctx, op, (partner, self.acc), lower).await
+    }
+
+    /// Receives a value from `from` and combines it.
+    pub(crate) async fn receive<P: P2p>(
+        &mut self,
+        ctx: &Ctx<P>,
+        op: &dyn Reducer,
+        from: usize,
+        lower: bool,
+    ) -> Result<()> {
+        self.meet(ctx, op, (from, Mem::EMPTY), lower).await
+    }
+}
+
+/// Most pieces that one exchange is cut into.
+const PIECES: usize = WINDOW;
+
+/// Bytes of each piece of a message of `len` bytes: a function of the length alone, so that both sides agree.
+fn piece(len: usize, element: usize) -> usize {
+    if len < 2 * select::PIECE {
+        return len;
+    }
+    let bytes = select::PIECE.max(len.div_ceil(PIECES));
+    bytes.div_ceil(element.max(1)) * element.max(1)
+}
+
+fn pieces(whole: Mem, element: usize) -> impl Iterator<Item = Mem> {
+    let step = piece(whole.len(), element).max(1);
+    (0..whole.len())
+        .step_by(step)
+        .map(move |at| whole.part(at, step.min(whole.len() - at)))
+}
+
+fn overlap(a: Mem, b: Mem) -> bool {
+    let (a0, b0) = (a.ptr() as usize, b.ptr() as usize);
+    a0 < b0 + b.len() && b0 < a0 + a.len()
+}
+
+/// Sends `out`, receives into `into` and combines it with `acc`, in pieces, so that the operation works on one
+/// piece while the next ones are on their way. Empty messages are not sent. The sends that `sends` holds
+/// at the end are still reading `out`.
+///
+/// With `lower` the result is `acc = into op acc`, without it `into = acc op into`.
+pub(crate) async fn exchange_fold<P: P2p>(
+    ctx: &Ctx<P>,
+    op: &dyn Reducer,
+    (to, out): (usize, Mem),
+    (from, into): (usize, Mem),
+    acc: Mem,
+    lower: bool,
+    sends: &mut Sends,
+) -> Result<()> {
+    let element = op.element();
+    // When the value being sent is also the one that changes, each piece must be gone first.
+    let send_first = lower && overlap(out, acc);
+    let mut receives = Receives::new();
+    let mut going = [Pending::DONE; PIECES];
+    for part in pieces(into, element) {
+        receives.push(ctx.irecv(from, part)?);
+    }
+    for (slot, part) in going.iter_mut().zip(pieces(out, element)) {
+        let send = ctx.isend(to, part)?;
+        if send_first {
+            *slot = send;
+        } else {
+            sends.push(ctx, send).await?;
+        }
+    }
+    for ((theirs, mine), send) in pieces(into, element).zip(pieces(acc, element)).zip(going) {
+        receives.pop(ctx).await?;
+        if send_first {
+            ctx.sent(send).await?;
+        }
+        if lower {
+            fold(op, theirs, mine)?;
+        } else {
+            fold(op, mine, theirs)?;
+        }
+    }
+    Ok(())
+}
+
+/// Sends a value to a rank that takes it with [`exchange_fold`], so in the same pieces.
+pub(crate) async fn send_value<P: P2p>(
+    ctx: &Ctx<P>,
+    op: &dyn Reducer,
+    to: usize,
+    value: Mem,
+) -> Result<()> {
+    let mut sends = Sends::new();
+    for part in pieces(value, op.element()) {
+        let send = ctx.isend(to, part)?;
+        sends.push(ctx, send).await?;
+    }
+    sends.finish(ctx).await
+}
+
+/// Sends `out`, receives a value and leaves its combination with `mine` in `result`, which is either the same
+/// memory as `mine` or does not overlap it: then no temporary memory is needed. Commutative operations only.
+pub(crate) async fn combine_into<P: P2p>(
+    ctx: &Ctx<P>,
+    op: &dyn Reducer,
+    out: (usize, Mem),
+    from: usize,
+    mine: Mem,
+    result: Mem,
+    sends: &mut Sends,
+) -> Result<()> {
+    if mine.ptr() != result.ptr() {
+        return exchange_fold(ctx, op, out, (from, result), mine, false, sends).await;
+    }
+    let temp = ctx.temp(result.len())?;
+    exchange_fold(ctx, op, out, (from, temp.mem()), result, true, sends).await?;
+    // Sends that are still on their way would keep the memory from going back to its pool.
+    ctx.give_back(temp);
+    Ok(())
+}

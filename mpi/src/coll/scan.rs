@@ -1,0 +1,128 @@
+//! `MPI_Scan` and `MPI_Exscan` (MPI-5.0 §6.11).
+
+use super::ctx::{Ctx, Receives, Sends};
+use super::mem::Mem;
+use super::p2p::P2p;
+use super::reduce::stride;
+use super::reducer::{Pair, Reducer, fold};
+use super::select::{SEGMENT, Scan};
+use crate::error::Result;
+
+/// Combines the values of ranks 0 to i (without i for `exclusive`, where `recv` of rank 0 stays untouched) into `recv`
+/// of rank i, in the order of ranks. `None`: the value is in `recv` (`MPI_IN_PLACE`).
+///
+/// # Errors
+/// When a message fails, the lengths differ among ranks, or the operation fails.
+pub async fn scan<P: P2p>(
+    ctx: &Ctx<P>,
+    op: &dyn Reducer,
+    send: Option<Mem>,
+    recv: Mem,
+    exclusive: bool,
+) -> Result<()> {
+    let mine = send.unwrap_or(recv);
+    super::check_equal(mine.len(), recv.len())?;
+    if recv.is_empty() {
+        return Ok(());
+    }
+    if ctx.size() == 1 {
+        if !exclusive {
+            recv.copy_from(mine);
+        }
+        return Ok(());
+    }
+    match ctx.choice.scan(recv.len()) {
+        Scan::Doubling => doubling(ctx, op, mine, recv, exclusive).await,
+        Scan::Chain => chain(ctx, op, mine, recv, exclusive).await,
+    }
+}
+
+/// Hillis and Steele (1986) on groups of 1, 2, 4 … ranks: what comes from a lower group goes in front of both the
+/// group's value and the result.
+async fn doubling<P: P2p>(
+    ctx: &Ctx<P>,
+    op: &dyn Reducer,
+    mine: Mem,
+    recv: Mem,
+    exclusive: bool,
+) -> Result<()> {
+    let (rank, size, len) = (ctx.rank(), ctx.size(), recv.len());
+    let temp = ctx.temp(2 * stride(len))?;
+    let mut group = Pair {
+        acc: temp.mem().head(len),
+        other: temp.mem().part(stride(len), len),
+    };
+    group.acc.copy_from(mine);
+    let mut started = !exclusive;
+    if started {
+        recv.copy_from(mine);
+    }
+    let mut mask = 1;
+    while mask < size {
+        let partner = rank ^ mask;
+        mask *= 2;
+        if partner >= size {
+            continue;
+        }
+        ctx.exchange(partner, group.acc, partner, group.other)
+            .await?;
+        let lower = partner < rank;
+        if lower && started {
+            fold(op, group.other, recv)?;
+        } else if lower {
+            recv.copy_from(group.other);
+            started = true;
+        }
+        // The last step's group value is nobody's.
+        if mask < size {
+            group.combine(op, lower)?;
+        }
+    }
+    Ok(())
+}
+
+/// Segments travel from rank to rank, each adding its own value at the end.
+async fn chain<P: P2p>(
+    ctx: &Ctx<P>,
+    op: &dyn Reducer,
+    mine: Mem,
+    recv: Mem,
+    exclusive: bool,
+) -> Result<()> {
+    let (rank, size, len) = (ctx.rank(), ctx.size(), recv.len());
+    let step = SEGMENT.div_ceil(op.element()) * op.element();
+    let segment = |whole: Mem, at: usize| whole.part(at, step.min(len - at));
+    let temp = ctx.temp(if rank == 0 { 0 } else { 2 * stride(len) })?;
+    // What is received, and what goes on: own buffers, because `recv` may be the value.
+    let (before, total) = if rank == 0 {
+        (Mem::EMPTY, mine)
+    } else {
+        (temp.mem().head(len), temp.mem().part(stride(len), len))
+    };
+    let mut ahead = (0..len).step_by(step);
+    let mut receives = Receives::new();
+    let mut sends = Sends::new();
+    for at in (0..len).step_by(step) {
+        if rank > 0 {
+            while !receives.is_full()
+                && let Some(next) = ahead.next()
+            {
+                receives.push(ctx.irecv(rank - 1, segment(before, next))?);
+            }
+            receives.pop(ctx).await?;
+            segment(total, at).copy_from(segment(mine, at));
+            fold(op, segment(before, at), segment(total, at))?;
+        }
+        if rank + 1 < size {
+            let send = ctx.isend(rank + 1, segment(total, at))?;
+            sends.push(ctx, send).await?;
+        }
+    }
+    sends.finish(ctx).await?;
+    match (exclusive, rank) {
+        (false, _) => recv.copy_from(total),
+        (true, 0) => {}
+        (true, _) => recv.copy_from(before),
+    }
+    Ok(())
+}

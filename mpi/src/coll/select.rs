@@ -1,0 +1,271 @@
+//! Which algorithm a collective uses: decided here alone, from the number of ranks, the bytes and the
+//! operation, which all ranks know alike; never from timing or from where ranks run, so results repeat.
+//!
+//! Limits are in bytes. They were set for TCP: below them a message costs its start, above them its bytes.
+
+/// From twice this on a message that is reduced on arrival is cut into pieces.
+pub(super) const PIECE: usize = 64 << 10;
+/// One step of a pipelined chain.
+pub(super) const SEGMENT: usize = 64 << 10;
+
+/// Longest broadcast that goes whole along a binomial tree.
+pub const BCAST_BINOMIAL: usize = 128 << 10;
+/// Broadcasts from here on are pipelined along a chain when there are few ranks.
+pub const BCAST_CHAIN: usize = 512 << 10;
+/// Most ranks in a chain.
+pub const BCAST_CHAIN_RANKS: usize = 8;
+/// Longest reduction that goes whole along a binomial tree.
+pub const REDUCE_BINOMIAL: usize = 32 << 10;
+/// Longest allreduce by recursive doubling.
+pub const ALLREDUCE_DOUBLING: usize = 16 << 10;
+/// Shortest share of one rank for the allreduce on a ring.
+pub const ALLREDUCE_RING_SHARE: usize = 64 << 10;
+/// Longest block that is gathered or scattered along a binomial tree.
+pub const GATHER_BINOMIAL: usize = 4 << 10;
+/// Longest result (all blocks) of an allgather in logarithmically many steps.
+pub const ALLGATHER_LOGARITHMIC: usize = 64 << 10;
+/// Longest block of an all-to-all by Bruck's algorithm.
+pub const ALLTOALL_BRUCK: usize = 256;
+/// Fewest ranks for it.
+pub const ALLTOALL_BRUCK_RANKS: usize = 8;
+/// Longest block of an all-to-all with many messages in flight; above it one partner after the other.
+pub const ALLTOALL_WINDOWED: usize = 32 << 10;
+/// Longest vector (all blocks) of a reduce-scatter by recursive halving.
+pub const REDUCE_SCATTER_HALVING: usize = 256 << 10;
+/// Longest scan in logarithmically many steps.
+pub const SCAN_DOUBLING: usize = 256 << 10;
+
+/// Barrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Barrier {
+    /// Dissemination (Hensgen, Finkel, Manber 1988): log2 n rounds.
+    Dissemination,
+    /// Up and down a binomial tree: 2 (n - 1) messages in all, for ranks that share cores.
+    Tree,
+}
+
+/// Broadcast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bcast {
+    /// Binomial tree.
+    Binomial,
+    /// Scatter along a binomial tree, then allgather by recursive doubling (a ring unless n is a power of two).
+    ScatterDoubling,
+    /// Scatter along a binomial tree, then allgather on a ring.
+    ScatterRing,
+    /// Pipelined chain.
+    Chain,
+}
+
+/// Reduction to one rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reduce {
+    /// Binomial tree; in the order of ranks when the operation demands it.
+    Binomial,
+    /// Reduce-scatter by recursive halving, then gather (Rabenseifner 2004). Commutative only.
+    Rabenseifner,
+}
+
+/// Reduction to all ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allreduce {
+    /// Recursive doubling; keeps the order of ranks.
+    Doubling,
+    /// Reduce-scatter by recursive halving, then allgather by recursive doubling. Commutative only.
+    Rabenseifner,
+    /// Reduce-scatter and allgather on a ring (Patarasuk, Yuan 2009). Commutative only.
+    Ring,
+}
+
+/// Gather and scatter of equal blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gather {
+    /// Binomial tree.
+    Binomial,
+    /// Between the root and each rank.
+    Linear,
+}
+
+/// Allgather.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allgather {
+    /// Recursive doubling (powers of two and equal blocks; else Bruck).
+    Doubling,
+    /// Bruck and others 1997: ceil(log2 n) steps for any n.
+    Bruck,
+    /// Ring.
+    Ring,
+}
+
+/// All-to-all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alltoall {
+    /// Bruck and others 1997 (equal blocks; else windowed).
+    Bruck,
+    /// One partner after the other.
+    Pairwise,
+    /// Many messages in flight.
+    Windowed,
+}
+
+/// Reduce-scatter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReduceScatter {
+    /// Recursive halving. Commutative only.
+    Halving,
+    /// One partner after the other. Commutative only.
+    Pairwise,
+    /// All operands of a block are collected, then combined in the order of ranks.
+    Ordered,
+}
+
+/// Scan and exscan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scan {
+    /// Recursive doubling.
+    Doubling,
+    /// Pipelined along the ranks.
+    Chain,
+}
+
+/// Algorithms demanded instead of the usual choice; what an algorithm cannot do (a non-commutative
+/// operation, blocks of different lengths) still falls back to one that can.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// Barrier.
+    pub barrier: Option<Barrier>,
+    /// Broadcast.
+    pub bcast: Option<Bcast>,
+    /// Reduction to one rank.
+    pub reduce: Option<Reduce>,
+    /// Reduction to all ranks.
+    pub allreduce: Option<Allreduce>,
+    /// Gather.
+    pub gather: Option<Gather>,
+    /// Scatter.
+    pub scatter: Option<Gather>,
+    /// Allgather.
+    pub allgather: Option<Allgather>,
+    /// All-to-all.
+    pub alltoall: Option<Alltoall>,
+    /// Reduce-scatter.
+    pub reduce_scatter: Option<ReduceScatter>,
+    /// Scan and exscan.
+    pub scan: Option<Scan>,
+}
+
+impl Choice {
+    pub(super) fn barrier(&self) -> Barrier {
+        self.barrier.unwrap_or(Barrier::Dissemination)
+    }
+
+    pub(super) fn bcast(&self, ranks: usize, bytes: usize) -> Bcast {
+        let usual = if bytes <= BCAST_BINOMIAL || ranks <= 2 {
+            Bcast::Binomial
+        } else if bytes >= BCAST_CHAIN && ranks <= BCAST_CHAIN_RANKS {
+            Bcast::Chain
+        } else if ranks.is_power_of_two() && bytes < BCAST_CHAIN {
+            Bcast::ScatterDoubling
+        } else {
+            Bcast::ScatterRing
+        };
+        match self.bcast.unwrap_or(usual) {
+            Bcast::ScatterDoubling if !ranks.is_power_of_two() => Bcast::ScatterRing,
+            choice => choice,
+        }
+    }
+
+    pub(super) fn reduce(&self, ranks: usize, bytes: usize, commutative: bool) -> Reduce {
+        let usual = if bytes <= REDUCE_BINOMIAL || ranks <= 2 {
+            Reduce::Binomial
+        } else {
+            Reduce::Rabenseifner
+        };
+        if commutative {
+            self.reduce.unwrap_or(usual)
+        } else {
+            Reduce::Binomial
+        }
+    }
+
+    pub(super) fn allreduce(&self, ranks: usize, bytes: usize, commutative: bool) -> Allreduce {
+        let usual = if bytes <= ALLREDUCE_DOUBLING {
+            Allreduce::Doubling
+        } else if ranks > 2 && bytes / ranks >= ALLREDUCE_RING_SHARE {
+            Allreduce::Ring
+        } else {
+            Allreduce::Rabenseifner
+        };
+        if commutative {
+            self.allreduce.unwrap_or(usual)
+        } else {
+            Allreduce::Doubling
+        }
+    }
+
+    pub(super) fn gather(&self, block: usize) -> Gather {
+        self.gather.unwrap_or(binomial_up_to(block))
+    }
+
+    pub(super) fn scatter(&self, block: usize) -> Gather {
+        self.scatter.unwrap_or(binomial_up_to(block))
+    }
+
+    pub(super) fn allgather(&self, ranks: usize, total: usize, equal: bool) -> Allgather {
+        let usual = if total > ALLGATHER_LOGARITHMIC {
+            Allgather::Ring
+        } else {
+            Allgather::Doubling
+        };
+        match self.allgather.unwrap_or(usual) {
+            Allgather::Doubling if !equal || !ranks.is_power_of_two() => Allgather::Bruck,
+            choice => choice,
+        }
+    }
+
+    pub(super) fn alltoall(&self, ranks: usize, block: usize, equal: bool) -> Alltoall {
+        let usual = if !equal {
+            Alltoall::Windowed
+        } else if block <= ALLTOALL_BRUCK && ranks >= ALLTOALL_BRUCK_RANKS {
+            Alltoall::Bruck
+        } else if block <= ALLTOALL_WINDOWED {
+            Alltoall::Windowed
+        } else {
+            Alltoall::Pairwise
+        };
+        match self.alltoall.unwrap_or(usual) {
+            Alltoall::Bruck if !equal => Alltoall::Windowed,
+            choice => choice,
+        }
+    }
+
+    pub(super) fn reduce_scatter(&self, total: usize, commutative: bool) -> ReduceScatter {
+        let usual = if total <= REDUCE_SCATTER_HALVING {
+            ReduceScatter::Halving
+        } else {
+            ReduceScatter::Pairwise
+        };
+        if commutative {
+            self.reduce_scatter.unwrap_or(usual)
+        } else {
+            ReduceScatter::Ordered
+        }
+    }
+
+    pub(super) fn scan(&self, bytes: usize) -> Scan {
+        let usual = if bytes <= SCAN_DOUBLING {
+            Scan::Doubling
+        } else {
+            Scan::Chain
+        };
+        self.scan.unwrap_or(usual)
+    }
+}
+
+fn binomial_up_to(block: usize) -> Gather {
+    if block <= GATHER_BINOMIAL {
+        Gather::Binomial
+    } else {
+        Gather::Linear
+    }
+}
