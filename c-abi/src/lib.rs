@@ -1,1 +1,26 @@
 //! The MPI-5.0 standard ABI as a shared library.
+//!
+//! `generated` holds the entry points (`cargo xtask codegen` writes them), `functions` the
+//! implementations, one per pair of an int form and a large-count form. Between them, [`enter`] checks
+//! the library's state, takes the lock when threads need it and sends errors to the error handler.
+
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("the library is for 64-bit machines: handles and counts rely on it");
+
+pub mod callback;
+pub mod counts;
+pub mod enter;
+pub mod errors;
+pub mod functions;
+pub mod gate;
+pub mod generated;
+pub mod handles;
+pub mod lock;
+pub mod state;
+pub mod support;
+
+pub use generated::{constants, types};
+
+/// The library's own arena over `mmap`, so that the C library's heap stays the program's alone.
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;

@@ -49,3 +49,9 @@ fn main() -> anyhow::Result<()> {
         Command::Codegen(a) => codegen::run(a),
     }
 }
+
+/// The workspace's root folder.
+pub fn workspace_root() -> std::path::PathBuf {
+    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}

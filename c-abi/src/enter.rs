@@ -1,0 +1,111 @@
+//! The way into the library, around every implementation.
+
+use std::ffi::c_int;
+
+use rejoin_mpi::{Error, ErrorClass, Result};
+
+use crate::constants::{MPI_SUCCESS, MPI_T_ERR_NOT_SUPPORTED};
+use crate::errors::{self, Owner};
+use crate::state::{Mpi, mpi};
+use crate::{gate, lock};
+
+/// When a function may be called (MPI-5.0 §11.4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Always.
+    Any,
+    /// Between initialisation and finalisation.
+    Running,
+}
+
+/// What the entry knows of a function.
+#[derive(Debug)]
+pub struct Call {
+    /// Such as `MPI_Send`.
+    pub name: &'static str,
+    /// When it may be called.
+    pub phase: Phase,
+    /// Takes the lock at every thread level: it, or what it touches, is thread-safe at any level.
+    pub lock_always: bool,
+}
+
+impl Call {
+    /// What the generated entry points say of a function.
+    pub const fn new(name: &'static str, phase: Phase, lock_always: bool) -> Self {
+        Self {
+            name,
+            phase,
+            lock_always,
+        }
+    }
+}
+
+/// Runs an implementation: checks the library's state, takes the lock when threads need it, sends an
+/// error to the handler of `owner`. On the fast path, one relaxed load and a test of the result.
+#[inline(always)]
+pub fn enter(call: &'static Call, owner: Owner, run: impl FnOnce(&Mpi) -> Result<()>) -> c_int {
+    let locked = if gate::is_open() && !call.lock_always {
+        false
+    } else {
+        match admit(call) {
+            Ok(locked) => locked,
+            Err(code) => return code,
+        }
+    };
+    // SAFETY: the gate is open (one thread at a time, by the program's promise) or the lock is held.
+    let mpi = unsafe { mpi() };
+    let code = match run(mpi) {
+        Ok(()) => MPI_SUCCESS,
+        Err(error) => errors::raise(mpi, call, owner, error),
+    };
+    if locked {
+        lock::release();
+    }
+    code
+}
+
+/// The slow part of the check: whether the lock was taken, or the code of the error.
+#[cold]
+#[inline(never)]
+fn admit(call: &'static Call) -> Result<bool, c_int> {
+    let locked = call.lock_always || gate::is_locked();
+    if locked {
+        lock::acquire();
+    }
+    if call.phase == Phase::Any || gate::is_running() {
+        return Ok(locked);
+    }
+    if !locked {
+        lock::acquire();
+    }
+    let when = if gate::is_finalized() {
+        "called after MPI_Finalize"
+    } else {
+        "called before MPI_Init"
+    };
+    let error = Error::new(ErrorClass::Other, when);
+    // SAFETY: the lock is held.
+    let code = errors::raise(unsafe { mpi() }, call, Owner::None, error);
+    lock::release();
+    Err(code)
+}
+
+/// A function that is not there yet.
+#[cold]
+#[inline(never)]
+pub fn missing(call: &'static Call, owner: Owner) -> c_int {
+    enter(call, owner, |_| {
+        Err(Error::new(
+            ErrorClass::UnsupportedOperation,
+            format!("{} is not implemented yet in Rejoin", call.name),
+        ))
+    })
+}
+
+/// A function of the tools' interface that is not there yet; these call no error handler
+/// (MPI-5.0 §15.3.9).
+#[cold]
+#[inline(never)]
+pub fn missing_tool(_name: &'static str) -> c_int {
+    MPI_T_ERR_NOT_SUPPORTED
+}

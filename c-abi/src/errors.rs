@@ -1,0 +1,227 @@
+//! Errors on their way to the program (MPI-5.0 chapter 9): which handler, which code, which text.
+//!
+//! Handlers are kept here, by handle value of the object that has one, so that the fast path carries
+//! nothing of them. A returned code is the number of the error class; the sentence that says what was
+//! wrong is kept for `MPI_Error_string` until the next error.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+
+use rejoin_mpi::Error;
+
+use crate::constants::*;
+use crate::enter::Call;
+use crate::handles::{Handle, Kind, Table};
+use crate::state::Mpi;
+use crate::types::*;
+
+mod codes;
+mod strings;
+
+pub use codes::Codes;
+pub use strings::{class_name, class_text};
+
+/// Whose error handler an error goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Nobody's: the handler of `MPI_COMM_SELF` (MPI-5.0 §9.1).
+    None,
+    /// The object of this kind and handle value.
+    Object(Kind, usize),
+    /// The same, read from where the program keeps the handle (`MPI_Comm_free`).
+    At(Kind, *const usize),
+    /// A function of the tools' interface: the code is returned, no handler runs.
+    Tool,
+}
+
+impl Owner {
+    /// The object of a handle.
+    #[inline(always)]
+    pub fn of<H: Handle>(handle: H) -> Self {
+        Self::Object(H::KIND, handle.raw())
+    }
+
+    /// The object of a handle in the program's memory; the pointer may be null.
+    #[inline(always)]
+    pub fn at<H: Handle>(handle: *const H) -> Self {
+        const { assert!(size_of::<H>() == size_of::<usize>()) };
+        Self::At(H::KIND, handle.cast())
+    }
+}
+
+/// What an error handler does.
+#[derive(Clone, Copy, Debug)]
+pub enum Handler {
+    /// `MPI_ERRORS_ARE_FATAL`.
+    AreFatal,
+    /// `MPI_ERRORS_ABORT`.
+    Abort,
+    /// `MPI_ERRORS_RETURN`.
+    Return,
+    /// A function of the program for communicators.
+    Comm(MPI_Comm_errhandler_function),
+    /// A function of the program for windows.
+    Win(MPI_Win_errhandler_function),
+    /// A function of the program for files.
+    File(MPI_File_errhandler_function),
+    /// A function of the program for sessions.
+    Session(MPI_Session_errhandler_function),
+}
+
+/// The part of the library's state that errors need.
+pub struct Errors {
+    /// Error handlers that the program made.
+    pub handlers: Table<MPI_Errhandler, Handler>,
+    /// Error classes and codes that the program added.
+    pub codes: Codes,
+    /// Handlers of objects that do not have the default one.
+    set: RefCell<BTreeMap<(Kind, usize), Handler>>,
+    /// The latest error: its code and sentence.
+    last: RefCell<Option<(c_int, String)>>,
+    /// A better owner than the call's arguments tell, see [`Errors::blame`].
+    blamed: Cell<Option<Owner>>,
+}
+
+impl Errors {
+    /// The state before `MPI_Init`.
+    pub const fn new() -> Self {
+        Self {
+            handlers: Table::new(),
+            codes: Codes::new(),
+            set: RefCell::new(BTreeMap::new()),
+            last: RefCell::new(None),
+            blamed: Cell::new(None),
+        }
+    }
+
+    /// The error that the running call is about to return belongs to this object. For calls whose
+    /// arguments do not name it, such as `MPI_Wait`.
+    pub fn blame<H: Handle>(&self, handle: H) {
+        self.blamed.set(Some(Owner::of(handle)));
+    }
+
+    /// The handler of an object; without one of its own, the default of its kind.
+    pub fn handler<H: Handle>(&self, object: H) -> Handler {
+        self.lookup(H::KIND, object.raw())
+    }
+
+    /// Gives an object its handler.
+    pub fn set_handler<H: Handle>(&self, object: H, handler: Handler) {
+        let key = (H::KIND, object.raw());
+        self.set.borrow_mut().insert(key, handler);
+    }
+
+    /// A new object takes over the handler of the one it was made from (MPI-5.0 §9.3.1).
+    pub fn inherit<H: Handle, P: Handle>(&self, new: H, from: P) {
+        let found = self.set.borrow().get(&(P::KIND, from.raw())).copied();
+        if let Some(handler) = found {
+            self.set_handler(new, handler);
+        }
+    }
+
+    /// An object was freed.
+    pub fn forget<H: Handle>(&self, object: H) {
+        self.set.borrow_mut().remove(&(H::KIND, object.raw()));
+    }
+
+    /// Handler of an object: its own, or for files the one of `MPI_FILE_NULL` (return, §14.7), for
+    /// others fatal.
+    fn lookup(&self, kind: Kind, raw: usize) -> Handler {
+        let set = self.set.borrow();
+        if let Some(handler) = set.get(&(kind, raw)) {
+            return *handler;
+        }
+        if kind == Kind::File {
+            let default = set.get(&(kind, MPI_FILE_NULL.0)).copied();
+            return default.unwrap_or(Handler::Return);
+        }
+        Handler::AreFatal
+    }
+
+    /// The handler that an error of `owner` goes to and the object it is told about. Null handles have
+    /// no handler of their own (except `MPI_FILE_NULL`): their errors go to `MPI_COMM_SELF`'s.
+    fn resolve(&self, owner: Owner) -> (Handler, Kind, usize) {
+        let (kind, raw) = match owner {
+            Owner::Object(kind, raw) => (kind, raw),
+            // SAFETY: not null; the program passed it as a pointer to its handle.
+            Owner::At(kind, at) if !at.is_null() => (kind, unsafe { at.read() }),
+            _ => (Kind::Comm, MPI_COMM_SELF.0),
+        };
+        let null = [MPI_COMM_NULL.0, MPI_WIN_NULL.0, MPI_SESSION_NULL.0];
+        if null.contains(&raw) {
+            let own = self.lookup(Kind::Comm, MPI_COMM_SELF.0);
+            return (own, Kind::Comm, MPI_COMM_SELF.0);
+        }
+        (self.lookup(kind, raw), kind, raw)
+    }
+
+    /// The text of a code: of the latest error when it has this code, of an added code, of a class.
+    pub fn text(&self, code: c_int) -> Option<String> {
+        let known = match self.codes.text(code) {
+            Some(text) => text,
+            None => format!("{}: {}", class_name(code)?, class_text(code)),
+        };
+        match &*self.last.borrow() {
+            Some((last, detail)) if *last == code => Some(format!("{known} ({detail})")),
+            _ => Some(known),
+        }
+    }
+}
+
+impl Default for Errors {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The number of an error for the program.
+pub fn code(error: &Error) -> c_int {
+    error.code.unwrap_or_else(|| class_number(error.class))
+}
+
+/// Sends an error to the handler of `owner`; what comes back is the call's return value.
+#[cold]
+#[inline(never)]
+pub fn raise(mpi: &Mpi, call: &Call, owner: Owner, error: Error) -> c_int {
+    let code = code(&error);
+    let owner = mpi.errors.blamed.take().unwrap_or(owner);
+    let detail = format!("{}: {}", call.name, error.message);
+    if owner == Owner::Tool {
+        return code;
+    }
+    mpi.errors.last.replace(Some((code, detail)));
+    invoke(mpi, owner, code)
+}
+
+/// Runs the handler of `owner` with `code`; gives the code as the handler left it.
+pub fn invoke(mpi: &Mpi, owner: Owner, mut code: c_int) -> c_int {
+    let (handler, kind, raw) = mpi.errors.resolve(owner);
+    let code_at = &raw mut code;
+    // The handlers' functions get the handle of the object, which they may read through the pointer.
+    let (mut comm, mut win) = (MPI_Comm(raw), MPI_Win(raw));
+    let (mut file, mut session) = (MPI_File(raw), MPI_Session(raw));
+    match handler {
+        Handler::Return => {}
+        Handler::AreFatal | Handler::Abort => {
+            let text = mpi.errors.text(code);
+            let object = crate::handles::name(raw).unwrap_or(match kind {
+                Kind::Win => "a window",
+                Kind::File => "a file",
+                Kind::Session => "a session",
+                _ => "a communicator",
+            });
+            let text = text.unwrap_or_else(|| format!("error {code}"));
+            mpi.abort(code, &format!("fatal error on {object}: {text}"));
+        }
+        // SAFETY: (all four) the program gave this function for this use; both pointers live.
+        Handler::Comm(f) => unsafe { f(&raw mut comm, code_at) },
+        // SAFETY: see above.
+        Handler::Win(f) => unsafe { f(&raw mut win, code_at) },
+        // SAFETY: see above.
+        Handler::File(f) => unsafe { f(&raw mut file, code_at) },
+        // SAFETY: see above.
+        Handler::Session(f) => unsafe { f(&raw mut session, code_at) },
+    }
+    code
+}

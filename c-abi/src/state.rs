@@ -1,0 +1,56 @@
+//! Everything that the library of one process holds.
+
+use crate::constants::{MPI_COMM_SELF, MPI_COMM_WORLD, MPI_FILE_NULL};
+use crate::errors::Errors;
+use crate::handles::Kind;
+
+/// The library's objects. One per process; reached through [`crate::enter::enter`] only, so that one
+/// thread at a time sees it.
+pub struct Mpi {
+    /// Error handlers, error codes of the program, the last error.
+    pub errors: Errors,
+}
+
+/// The one instance.
+struct Shared(Mpi);
+
+// SAFETY: `mpi()` is called by entry points that passed the gate. At MPI_THREAD_MULTIPLE they hold the
+// lock; below it the program promises one thread at a time (MPI-5.0 §11.6.2), and functions that are
+// thread-safe at any level always take the lock.
+unsafe impl Sync for Shared {}
+
+static SHARED: Shared = Shared(Mpi {
+    errors: Errors::new(),
+});
+
+/// The library's objects.
+///
+/// # Safety
+/// No other thread uses them during the call: see [`crate::enter::enter`].
+#[inline(always)]
+pub unsafe fn mpi() -> &'static Mpi {
+    &SHARED.0
+}
+
+impl Mpi {
+    /// Whether a handle of this kind stands for an object that can have an error handler. Files: also
+    /// `MPI_FILE_NULL`, whose handler is the default of all files (MPI-5.0 §14.7).
+    pub fn exists(&self, kind: Kind, raw: usize) -> bool {
+        match kind {
+            Kind::Comm => raw == MPI_COMM_WORLD.0 || raw == MPI_COMM_SELF.0,
+            Kind::File => raw == MPI_FILE_NULL.0,
+            _ => false,
+        }
+    }
+
+    /// Ends the whole job (MPI-5.0 §9.3, §9.4 `MPI_Abort`): `why` is one line for the user.
+    pub fn abort(&self, code: i32, why: &str) -> ! {
+        use std::io::Write as _;
+        // Nobody is left to tell when standard error is gone.
+        let _ = writeln!(std::io::stderr(), "rejoin: {why}");
+        // What the parent sees is the low byte, and it must not look like success.
+        let status = if code & 0xff == 0 { 1 } else { code & 0xff };
+        // SAFETY: ends the process without running the program's exit handlers, which may call MPI.
+        unsafe { libc::_exit(status) }
+    }
+}

@@ -1,0 +1,330 @@
+//! `generated/entry_*.rs`: the exported functions.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use anyhow::{Result, bail};
+
+use super::ctype::{CType, rust_base};
+use super::header::declaration;
+use super::model::{Function, Model, Param};
+use super::scan::Found;
+
+/// The file that a function's entry point goes to.
+pub fn group(f: &Function) -> &'static str {
+    let name = &f.name["MPI_".len()..];
+    let has = |list: &[&str]| list.iter().any(|p| name.starts_with(p));
+    let request = name.contains("send") || name.contains("recv") || name.contains("probe");
+    if has(&["T_"]) {
+        "tools"
+    } else if has(&["File_", "Register_datarep"]) {
+        "file"
+    } else if has(&[
+        "Win_",
+        "Put",
+        "Get_accumulate",
+        "Accumulate",
+        "Fetch_and",
+        "Compare_and",
+    ]) || has(&["Rput", "Rget", "Raccumulate"])
+        || matches!(name, "Get" | "Get_c")
+    {
+        "rma"
+    } else if has(&[
+        "Type_",
+        "Pack",
+        "Unpack",
+        "Get_address",
+        "Get_elements",
+        "Get_count",
+    ]) || has(&["Aint_"])
+    {
+        "datatype"
+    } else if is_collective(name) {
+        "coll"
+    } else if has(&[
+        "Comm_",
+        "Group_",
+        "Intercomm_",
+        "Cart",
+        "Graph",
+        "Dist_graph",
+        "Dims_",
+    ]) || has(&["Topo_", "Attr_", "Keyval_"])
+    {
+        "comm"
+    } else if has(&[
+        "Wait", "Test", "Request_", "Start", "Cancel", "Buffer_", "Status_",
+    ]) || has(&["Grequest_", "Parrived", "Pready", "Message_"])
+        || request
+    {
+        "p2p"
+    } else {
+        "env"
+    }
+}
+
+fn is_collective(name: &str) -> bool {
+    let stem = name.trim_start_matches("Neighbor_").to_lowercase();
+    let stem = stem.strip_prefix("ineighbor_").unwrap_or(&stem);
+    let plain = |s: &str| {
+        [
+            "barrier",
+            "bcast",
+            "gather",
+            "scatter",
+            "allgather",
+            "alltoall",
+            "reduce",
+            "allreduce",
+        ]
+        .iter()
+        .chain(&["scan", "exscan", "op_"])
+        .any(|p| s.starts_with(p))
+    };
+    plain(stem) || stem.strip_prefix('i').is_some_and(plain)
+}
+
+/// The function's implementation, when somebody wrote it: its own or the one of the pair.
+pub fn implementation<'a>(model: &Model, f: &Function, found: &'a Found) -> Option<&'a String> {
+    found.get(&f.rust_name()).or_else(|| {
+        let base = model.base_form(f)?;
+        found.get(&base.rust_name())
+    })
+}
+
+/// `generated/mod.rs`.
+pub fn module<'a>(files: impl Iterator<Item = &'a str>) -> String {
+    let mut out = format!("//! {}: do not edit.\n\npub mod constants;\n", super::MARK);
+    for file in files {
+        let _ = writeln!(out, "mod entry_{file};");
+    }
+    out.push_str("pub mod types;\n");
+    out
+}
+
+/// All entry files: name and text.
+pub fn render(model: &Model, found: &Found) -> Result<Vec<(String, String)>> {
+    let mut files: BTreeMap<&str, String> = BTreeMap::new();
+    for f in &model.functions {
+        let text = files.entry(group(f)).or_insert_with(|| {
+            format!(
+                "//! Entry points. {}: do not edit.\n\n\
+                 #![allow(non_snake_case, unused_variables, unused_unsafe, unused_imports)]\n\
+                 #![allow(clippy::missing_safety_doc, clippy::too_many_arguments)]\n\n\
+                 use std::ffi::{{c_char, c_double, c_int, c_void}};\n\n\
+                 use super::types::*;\nuse crate::callback::*;\nuse crate::counts::*;\n\
+                 use crate::enter::{{Call, Phase, enter, missing, missing_tool}};\n\
+                 use crate::errors::Owner;\nuse crate::functions;\n\n",
+                super::MARK
+            )
+        });
+        text.push_str(&function(model, f, found)?);
+    }
+    Ok(files
+        .into_iter()
+        .map(|(name, text)| (name.to_owned(), text))
+        .collect())
+}
+
+/// The exported pair `MPI_X` and `PMPI_X`, and before the first of an int and `_c` pair what they share.
+fn function(model: &Model, f: &Function, found: &Found) -> Result<String> {
+    let rust = f.rust_name();
+    if f.returns_value() {
+        let Some(path) = found.get(&rust) else {
+            bail!("{} returns a value and must be implemented", f.name);
+        };
+        return Ok(export(f, &format!("crate::{path}({})", names(f))));
+    }
+    let own = found.get(&rust);
+    let base = model.base_form(f).filter(|_| own.is_none());
+    let body = match (own, base.and_then(|b| found.get(&b.rust_name()))) {
+        (None, None) => missing(f),
+        (None, Some(_)) => {
+            let base = base.unwrap_or(f);
+            format!("shared_{}({})", base.rust_name(), converted(f, base)?)
+        }
+        (Some(path), _) => {
+            let large = model
+                .large_form(f)
+                .filter(|l| !found.contains_key(&l.rust_name()));
+            return own_entry(f, large, path);
+        }
+    };
+    Ok(export(f, &body))
+}
+
+/// The shared part of an implemented pair, and the exports of its int form.
+fn own_entry(f: &Function, large: Option<&Function>, path: &str) -> Result<String> {
+    let mut declared = Vec::new();
+    for (i, p) in real(f).enumerate() {
+        let own = ctype(p)?;
+        let shared = match large {
+            Some(l) => own.shared(ctype(&l.params[i])?)?,
+            None => own.rust(),
+        };
+        declared.push(format!("{}: {shared}", safe(&p.name)));
+    }
+    let all = names(f);
+    let comma = if all.is_empty() { "" } else { ", " };
+    let shared = format!(
+        "#[inline]\nunsafe fn shared_{rust}({}) -> c_int {{\n\
+         // SAFETY: the program keeps MPI's rules for the arguments.\n\
+         enter(&const {{ {} }}, {}, |mpi| unsafe {{ crate::{path}(mpi{comma}{all}) }})\n}}\n\n",
+        declared.join(", "),
+        call(f),
+        owner(f),
+        rust = f.rust_name(),
+    );
+    let arguments = match large {
+        Some(l) => converted(f, l)?,
+        None => all,
+    };
+    let body = format!("shared_{}({arguments})", f.rust_name());
+    Ok(shared + &export(f, &body))
+}
+
+fn export(f: &Function, body: &str) -> String {
+    let params: Vec<String> = real(f)
+        .map(|p| {
+            let rust = p.ctype.as_ref().map(CType::rust).unwrap_or_default();
+            format!("{}: {rust}", safe(&p.name))
+        })
+        .collect();
+    let params = params.join(", ");
+    let returns = rust_base(&f.returns);
+    let mut out = String::new();
+    for (prefix, doc) in [
+        ("", declaration(f)),
+        ("P", format!("`{}` under its profiling name", f.name)),
+    ] {
+        let doc = if prefix.is_empty() {
+            format!("`{}`", doc.trim_end_matches(';'))
+        } else {
+            doc
+        };
+        let _ = write!(
+            out,
+            "/// {doc}.\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {prefix}{}({params}) -> \
+             {returns} {{\n// SAFETY: the program keeps MPI's rules for the arguments.\n\
+             unsafe {{ {body} }}\n}}\n\n",
+            f.name
+        );
+    }
+    out
+}
+
+fn missing(f: &Function) -> String {
+    if f.is_tool() {
+        return format!("missing_tool(\"{}\")", f.name);
+    }
+    format!("missing(&const {{ {} }}, {})", call(f), owner(f))
+}
+
+fn call(f: &Function) -> String {
+    let phase = if any_phase(&f.name) { "Any" } else { "Running" };
+    let always = any_phase(&f.name)
+        || real(f).any(|p| {
+            p.ctype.as_ref().is_some_and(|t| {
+                matches!(
+                    t.base.as_str(),
+                    "MPI_Info" | "MPI_Errhandler" | "MPI_Session"
+                )
+            })
+        });
+    format!("Call::new(\"{}\", Phase::{phase}, {always})", f.name)
+}
+
+/// Functions that may be called before initialisation and after finalisation (MPI-5.0 §11.4.1), and
+/// those that check the state themselves.
+fn any_phase(name: &str) -> bool {
+    let name = &name["MPI_".len()..];
+    let prefixes = [
+        "T_",
+        "Abi_",
+        "Info_",
+        "Session_",
+        "Error_",
+        "Add_error_",
+        "Remove_error_",
+    ];
+    prefixes.iter().any(|p| name.starts_with(p))
+        || name.ends_with("_create_errhandler")
+        || matches!(
+            name,
+            "Init" | "Init_thread" | "Initialized" | "Finalized" | "Get_version"
+        )
+        || matches!(name, "Get_library_version" | "Errhandler_free" | "Pcontrol")
+        || name.starts_with("Status_get_")
+        || matches!(
+            name,
+            "Status_set_source" | "Status_set_tag" | "Status_set_error"
+        )
+}
+
+/// Whose error handler a failing call goes to: the first communicator, window, file or session.
+fn owner(f: &Function) -> String {
+    if f.is_tool() {
+        return "Owner::Tool".to_owned();
+    }
+    let kinds = ["MPI_Win", "MPI_File", "MPI_Comm", "MPI_Session"];
+    for kind in kinds {
+        for p in real(f) {
+            let Some(t) = p.ctype.as_ref().filter(|t| t.base == kind) else {
+                continue;
+            };
+            let freed = ["_free", "_close", "_disconnect", "_finalize"];
+            if t.is_scalar() {
+                return format!("Owner::of({})", safe(&p.name));
+            }
+            if t.pointers == 1 && freed.iter().any(|s| f.name.ends_with(s)) {
+                return format!("Owner::at({})", safe(&p.name));
+            }
+        }
+    }
+    "Owner::None".to_owned()
+}
+
+/// The arguments of `f` as its pair's shared function takes them.
+fn converted(f: &Function, twin: &Function) -> Result<String> {
+    let mut list = Vec::new();
+    for (p, q) in real(f).zip(real(twin)) {
+        let (own, other) = (ctype(p)?, ctype(q)?);
+        let shared = own.shared(other).or_else(|_| other.shared(own))?;
+        let name = safe(&p.name);
+        list.push(if own == other || own.rust() == shared {
+            name
+        } else if own.is_scalar() && own.base == "MPI_Aint" {
+            format!("{name} as MPI_Count")
+        } else {
+            format!("{name}.into()")
+        });
+    }
+    Ok(list.join(", "))
+}
+
+fn real(f: &Function) -> impl Iterator<Item = &Param> {
+    f.params.iter().filter(|p| p.ctype.is_some())
+}
+
+fn names(f: &Function) -> String {
+    real(f)
+        .map(|p| safe(&p.name))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn ctype(p: &Param) -> Result<&CType> {
+    match &p.ctype {
+        Some(t) => Ok(t),
+        None => bail!("a variadic parameter has no type"),
+    }
+}
+
+/// The parameter's name, made legal in Rust.
+fn safe(name: &str) -> String {
+    match name {
+        "type" | "fn" | "in" | "ref" | "move" => format!("{name}_"),
+        other => other.to_owned(),
+    }
+}

@@ -1,0 +1,178 @@
+//! The tables of `c-abi/abi` in memory.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::ctype::CType;
+
+/// One parameter of a function or callback.
+#[derive(Clone, Debug)]
+pub struct Param {
+    /// The C declaration as the table has it, such as `const void *buf`.
+    pub decl: String,
+    /// The type; `None` for `...`.
+    pub ctype: Option<CType>,
+    /// The parameter's name.
+    pub name: String,
+}
+
+/// One MPI function.
+#[derive(Clone, Debug)]
+pub struct Function {
+    /// Such as `MPI_Send_c`.
+    pub name: String,
+    /// The C return type.
+    pub returns: String,
+    /// In order.
+    pub params: Vec<Param>,
+}
+
+/// One constant.
+#[derive(Clone, Debug)]
+pub struct Constant {
+    /// Such as `MPI_COMM_WORLD`.
+    pub name: String,
+    /// The C type, or `alias`.
+    pub ctype: String,
+    /// The value as C text, or the constant that an alias stands for.
+    pub value: String,
+}
+
+/// One function-pointer type.
+#[derive(Clone, Debug)]
+pub struct Callback {
+    /// Such as `MPI_User_function`.
+    pub name: String,
+    /// The C return type, or `alias`.
+    pub returns: String,
+    /// Parameters; of an alias, none.
+    pub params: Vec<Param>,
+    /// What an alias stands for.
+    pub alias: Option<String>,
+}
+
+/// All tables.
+pub struct Model {
+    /// Functions in the table's order.
+    pub functions: Vec<Function>,
+    /// Constants in the table's order.
+    pub constants: Vec<Constant>,
+    /// Callbacks in the table's order.
+    pub callbacks: Vec<Callback>,
+}
+
+impl Function {
+    /// The name of the hand-written implementation: `MPI_Type_size_x` is `type_size_x`.
+    pub fn rust_name(&self) -> String {
+        self.name["MPI_".len()..].to_lowercase()
+    }
+
+    /// The functions that return a value and have no way to report an error.
+    pub fn returns_value(&self) -> bool {
+        self.returns != "int" || self.name.ends_with("_toint")
+    }
+
+    /// Part of the tools' interface (MPI-5.0 chapter 15), which calls no error handler.
+    pub fn is_tool(&self) -> bool {
+        self.name.starts_with("MPI_T_")
+    }
+}
+
+impl Model {
+    /// Reads the three tables in `folder`.
+    pub fn load(folder: &Path) -> Result<Self> {
+        let read = |name: &str| -> Result<Vec<Vec<String>>> {
+            let path = folder.join(name);
+            let text =
+                fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+            Ok(rows(&text))
+        };
+        let mut functions = Vec::new();
+        for row in read("functions.tsv")? {
+            ensure!(row.len() >= 3, "functions.tsv: short row {row:?}");
+            functions.push(Function {
+                name: row[0].clone(),
+                returns: row[1].clone(),
+                params: params(
+                    row[2]
+                        .split(" | ")
+                        .map(|p| p.split(" : ").next().unwrap_or_default()),
+                )?,
+            });
+        }
+        let mut constants = Vec::new();
+        for row in read("constants.tsv")? {
+            ensure!(row.len() == 3, "constants.tsv: row {row:?}");
+            constants.push(Constant {
+                name: row[0].clone(),
+                ctype: row[1].clone(),
+                value: row[2].clone(),
+            });
+        }
+        let mut callbacks = Vec::new();
+        for row in read("callbacks.tsv")? {
+            ensure!(row.len() == 3, "callbacks.tsv: row {row:?}");
+            let alias = (row[1] == "alias").then(|| row[2].clone());
+            let list = if alias.is_some() { "" } else { &row[2] };
+            callbacks.push(Callback {
+                name: row[0].clone(),
+                returns: row[1].clone(),
+                params: params(list.split(", "))?,
+                alias,
+            });
+        }
+        Ok(Self {
+            functions,
+            constants,
+            callbacks,
+        })
+    }
+
+    /// The large-count form of `function`, when both have the same number of parameters, so that one
+    /// implementation can serve both (MPI-5.0 §2.5.6).
+    pub fn large_form(&self, function: &Function) -> Option<&Function> {
+        let name = format!("{}_c", function.name);
+        self.functions
+            .iter()
+            .find(|f| f.name == name && f.params.len() == function.params.len())
+    }
+
+    /// The base form of a `_c` function that shares its implementation.
+    pub fn base_form(&self, function: &Function) -> Option<&Function> {
+        let base = function.name.strip_suffix("_c")?;
+        self.functions
+            .iter()
+            .find(|f| f.name == base && f.params.len() == function.params.len())
+    }
+}
+
+fn rows(text: &str) -> Vec<Vec<String>> {
+    text.lines()
+        .skip(1)
+        .filter(|l| !l.trim().is_empty())
+        .map(|l| l.split('\t').map(|c| c.trim().to_owned()).collect())
+        .collect()
+}
+
+fn params<'a>(decls: impl Iterator<Item = &'a str>) -> Result<Vec<Param>> {
+    let mut list = Vec::new();
+    for decl in decls.map(str::trim).filter(|d| !d.is_empty()) {
+        if decl == "..." {
+            list.push(Param {
+                decl: decl.to_owned(),
+                ctype: None,
+                name: String::new(),
+            });
+            continue;
+        }
+        let (ctype, name) = CType::parse(decl)?;
+        list.push(Param {
+            decl: decl.to_owned(),
+            ctype: Some(ctype),
+            name,
+        });
+    }
+    Ok(list)
+}
