@@ -1,1 +1,242 @@
 //! Reduction operations (MPI-5.0 §6.9).
+//!
+//! An operation computes `inout[i] = in[i] op inout[i]`: `in` is the left operand, which matters
+//! for operations that do not commute.
+
+mod arith;
+mod complex;
+mod half;
+mod kernels;
+#[cfg(target_arch = "x86_64")]
+mod long_double;
+mod pairs;
+mod quad;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::rc::Rc;
+
+use crate::datatype::{Class, Datatype, transfer};
+use crate::error::{Error, ErrorClass, Result};
+
+/// A predefined operation (MPI-5.0 §6.9.2, §6.9.4, §12.3.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Builtin {
+    /// `MPI_SUM`.
+    Sum,
+    /// `MPI_MIN`.
+    Min,
+    /// `MPI_MAX`.
+    Max,
+    /// `MPI_PROD`.
+    Prod,
+    /// `MPI_BAND`.
+    Band,
+    /// `MPI_BOR`.
+    Bor,
+    /// `MPI_BXOR`.
+    Bxor,
+    /// `MPI_LAND`.
+    Land,
+    /// `MPI_LOR`.
+    Lor,
+    /// `MPI_LXOR`.
+    Lxor,
+    /// `MPI_MINLOC`.
+    Minloc,
+    /// `MPI_MAXLOC`.
+    Maxloc,
+    /// `MPI_REPLACE`: the left operand. The standard has it for one-sided communication.
+    Replace,
+    /// `MPI_NO_OP`: the right operand. The standard has it for one-sided communication.
+    NoOp,
+}
+
+impl Builtin {
+    /// All predefined operations.
+    pub const ALL: [Builtin; 14] = [
+        Builtin::Sum,
+        Builtin::Min,
+        Builtin::Max,
+        Builtin::Prod,
+        Builtin::Band,
+        Builtin::Bor,
+        Builtin::Bxor,
+        Builtin::Land,
+        Builtin::Lor,
+        Builtin::Lxor,
+        Builtin::Minloc,
+        Builtin::Maxloc,
+        Builtin::Replace,
+        Builtin::NoOp,
+    ];
+
+    /// The name in C.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Builtin::Sum => "MPI_SUM",
+            Builtin::Min => "MPI_MIN",
+            Builtin::Max => "MPI_MAX",
+            Builtin::Prod => "MPI_PROD",
+            Builtin::Band => "MPI_BAND",
+            Builtin::Bor => "MPI_BOR",
+            Builtin::Bxor => "MPI_BXOR",
+            Builtin::Land => "MPI_LAND",
+            Builtin::Lor => "MPI_LOR",
+            Builtin::Lxor => "MPI_LXOR",
+            Builtin::Minloc => "MPI_MINLOC",
+            Builtin::Maxloc => "MPI_MAXLOC",
+            Builtin::Replace => "MPI_REPLACE",
+            Builtin::NoOp => "MPI_NO_OP",
+        }
+    }
+
+    /// Whether the standard allows the operation on types of this group (MPI-5.0 §6.9.2).
+    pub const fn allows(self, class: Class) -> bool {
+        use Class::*;
+        match self {
+            Builtin::Min | Builtin::Max => {
+                matches!(class, CInteger | FortranInteger | Floating | MultiLanguage)
+            }
+            Builtin::Sum | Builtin::Prod => matches!(
+                class,
+                CInteger | FortranInteger | Floating | Complex | MultiLanguage
+            ),
+            Builtin::Land | Builtin::Lor | Builtin::Lxor => matches!(class, CInteger | Logical),
+            Builtin::Band | Builtin::Bor | Builtin::Bxor => {
+                matches!(class, CInteger | FortranInteger | Byte | MultiLanguage)
+            }
+            Builtin::Minloc | Builtin::Maxloc => matches!(class, Pair),
+            Builtin::Replace | Builtin::NoOp => true,
+        }
+    }
+}
+
+/// A user's operation: `(in, inout, count, datatype)`.
+///
+/// C functions of the `int` form take `int *len`: whoever wraps them cuts counts above 2^31 - 1
+/// into calls of at most that many elements, `extent` bytes apart.
+pub type UserFunction = dyn Fn(*const u8, *mut u8, i64, &Rc<Datatype>);
+
+enum Kind {
+    Builtin(Builtin),
+    User(Rc<UserFunction>),
+}
+
+/// A reduction operation, shared as `Rc<Op>`.
+pub struct Op {
+    kind: Kind,
+    commutative: bool,
+}
+
+impl fmt::Debug for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            Kind::Builtin(b) => f.write_str(b.name()),
+            Kind::User(_) => write!(f, "user operation (commutative: {})", self.commutative),
+        }
+    }
+}
+
+impl Op {
+    /// A predefined operation. Each call makes a new object, equal in all but identity.
+    pub fn builtin(builtin: Builtin) -> Rc<Self> {
+        Rc::new(Self {
+            kind: Kind::Builtin(builtin),
+            commutative: !matches!(builtin, Builtin::Replace | Builtin::NoOp),
+        })
+    }
+
+    /// A user's operation (`MPI_OP_CREATE`), which is taken to be associative.
+    pub fn user(function: Rc<UserFunction>, commutative: bool) -> Rc<Self> {
+        Rc::new(Self {
+            kind: Kind::User(function),
+            commutative,
+        })
+    }
+
+    /// Whether operands may be exchanged (`MPI_OP_COMMUTATIVE`).
+    pub fn is_commutative(&self) -> bool {
+        self.commutative
+    }
+
+    /// Which predefined operation this is; `None` for a user's.
+    pub fn as_builtin(&self) -> Option<Builtin> {
+        match self.kind {
+            Kind::Builtin(b) => Some(b),
+            Kind::User(_) => None,
+        }
+    }
+
+    /// Whether the operation takes elements of this type.
+    ///
+    /// # Errors
+    /// `Op` if it is a predefined one and the standard does not allow the type.
+    pub fn check(&self, datatype: &Datatype) -> Result<()> {
+        match self.kind {
+            Kind::User(_) | Kind::Builtin(Builtin::Replace | Builtin::NoOp) => Ok(()),
+            Kind::Builtin(b) => kernel_of(b, datatype).map(drop),
+        }
+    }
+
+    /// Computes `inout[i] = in[i] op inout[i]` for `count` elements. A user's function runs in here:
+    /// nothing may be borrowed that it could want.
+    ///
+    /// # Errors
+    /// `Op` as for `check`; nothing is changed then.
+    ///
+    /// # Safety
+    /// `count` elements are readable at `input`, and readable and writable at `inout`; they are
+    /// initialised and do not overlap.
+    pub unsafe fn apply(
+        &self,
+        input: *const u8,
+        inout: *mut u8,
+        count: i64,
+        datatype: &Rc<Datatype>,
+    ) -> Result<()> {
+        if count <= 0 {
+            return self.check(datatype);
+        }
+        match &self.kind {
+            Kind::User(function) => function(input, inout, count, datatype),
+            Kind::Builtin(Builtin::NoOp) => {}
+            Kind::Builtin(Builtin::Replace) => {
+                // SAFETY: the caller vouches for the elements.
+                unsafe { transfer((input, count, datatype), (inout, count, datatype)) };
+            }
+            Kind::Builtin(b) => {
+                let kernel = kernel_of(*b, datatype)?;
+                // SAFETY: the caller vouches for the elements; the kernel was chosen by their type.
+                unsafe { kernel.run(input, inout, count as usize) }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The loop for a predefined operation on a type.
+fn kernel_of(builtin: Builtin, datatype: &Datatype) -> Result<kernels::Kernel> {
+    let (class, element) = datatype.reduction_element().ok_or_else(|| {
+        Error::new(
+            ErrorClass::Op,
+            format!(
+                "{} takes predefined datatypes only, not derived ones",
+                builtin.name()
+            ),
+        )
+    })?;
+    let kernel = if builtin.allows(class) {
+        kernels::select(builtin, element)
+    } else {
+        None
+    };
+    kernel.ok_or_else(|| {
+        let name = datatype.name();
+        Error::new(
+            ErrorClass::Op,
+            format!("{} is not defined on {name} ({class:?})", builtin.name()),
+        )
+    })
+}

@@ -1,0 +1,179 @@
+//! The arithmetic of basic values and the loop over them.
+
+/// A value with sum, difference and product.
+pub(super) trait Arithmetic: Copy {
+    fn plus(self, other: Self) -> Self;
+    fn minus(self, other: Self) -> Self;
+    fn times(self, other: Self) -> Self;
+}
+
+/// A value with an order; numbers that are not comparable are not less.
+pub(super) trait Ordered: Copy {
+    fn less(self, other: Self) -> bool;
+}
+
+macro_rules! integers {
+    ($($t:ty)*) => {$(
+        impl Arithmetic for $t {
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+            #[inline(always)]
+            fn minus(self, other: Self) -> Self {
+                self.wrapping_sub(other)
+            }
+            #[inline(always)]
+            fn times(self, other: Self) -> Self {
+                self.wrapping_mul(other)
+            }
+        }
+    )*};
+}
+
+macro_rules! floats {
+    ($($t:ty)*) => {$(
+        impl Arithmetic for $t {
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self + other
+            }
+            #[inline(always)]
+            fn minus(self, other: Self) -> Self {
+                self - other
+            }
+            #[inline(always)]
+            fn times(self, other: Self) -> Self {
+                self * other
+            }
+        }
+    )*};
+}
+
+macro_rules! ordered {
+    ($($t:ty)*) => {$(
+        impl Ordered for $t {
+            #[inline(always)]
+            fn less(self, other: Self) -> bool {
+                self < other
+            }
+        }
+    )*};
+}
+
+integers!(u8 u16 u32 u64 u128);
+floats!(f32 f64);
+ordered!(i8 u8 i16 u16 i32 u32 i64 u64 i128 f32 f64);
+
+/// An operation on two values of a type: `left op right`.
+pub(super) trait Combine<T> {
+    fn combine(left: T, right: T) -> T;
+}
+
+/// `left + right`.
+pub(super) struct Sum;
+/// `left * right`.
+pub(super) struct Prod;
+/// The smaller one.
+pub(super) struct Min;
+/// The larger one.
+pub(super) struct Max;
+/// Bits set in both.
+pub(super) struct Band;
+/// Bits set in one or both.
+pub(super) struct Bor;
+/// Bits set in one.
+pub(super) struct Bxor;
+/// Both not zero.
+pub(super) struct Land;
+/// One or both not zero.
+pub(super) struct Lor;
+/// One not zero.
+pub(super) struct Lxor;
+
+impl<T: Arithmetic> Combine<T> for Sum {
+    #[inline(always)]
+    fn combine(left: T, right: T) -> T {
+        left.plus(right)
+    }
+}
+
+impl<T: Arithmetic> Combine<T> for Prod {
+    #[inline(always)]
+    fn combine(left: T, right: T) -> T {
+        left.times(right)
+    }
+}
+
+impl<T: Ordered> Combine<T> for Min {
+    #[inline(always)]
+    fn combine(left: T, right: T) -> T {
+        if left.less(right) { left } else { right }
+    }
+}
+
+impl<T: Ordered> Combine<T> for Max {
+    #[inline(always)]
+    fn combine(left: T, right: T) -> T {
+        if right.less(left) { left } else { right }
+    }
+}
+
+macro_rules! bit_operations {
+    ($($t:ty)*) => {$(
+        impl Combine<$t> for Band {
+            #[inline(always)]
+            fn combine(left: $t, right: $t) -> $t {
+                left & right
+            }
+        }
+        impl Combine<$t> for Bor {
+            #[inline(always)]
+            fn combine(left: $t, right: $t) -> $t {
+                left | right
+            }
+        }
+        impl Combine<$t> for Bxor {
+            #[inline(always)]
+            fn combine(left: $t, right: $t) -> $t {
+                left ^ right
+            }
+        }
+        impl Combine<$t> for Land {
+            #[inline(always)]
+            fn combine(left: $t, right: $t) -> $t {
+                ((left != 0) & (right != 0)) as $t
+            }
+        }
+        impl Combine<$t> for Lor {
+            #[inline(always)]
+            fn combine(left: $t, right: $t) -> $t {
+                ((left != 0) | (right != 0)) as $t
+            }
+        }
+        impl Combine<$t> for Lxor {
+            #[inline(always)]
+            fn combine(left: $t, right: $t) -> $t {
+                ((left != 0) ^ (right != 0)) as $t
+            }
+        }
+    )*};
+}
+
+bit_operations!(u8 u16 u32 u64 u128);
+
+/// `inout[i] = input[i] op inout[i]`; the loop vectorises where the operation does.
+///
+/// # Safety
+/// `count` values of `T` are readable at `input`, and readable and writable at `inout`, at any
+/// alignment; they do not overlap.
+pub(super) unsafe fn each<T: Copy, O: Combine<T>>(input: *const u8, inout: *mut u8, count: usize) {
+    let (input, inout) = (input.cast::<T>(), inout.cast::<T>());
+    for i in 0..count {
+        // SAFETY: `i` is below `count`; unaligned accesses.
+        unsafe {
+            let (left, right) = (input.add(i).read_unaligned(), inout.add(i));
+            right.write_unaligned(O::combine(left, right.read_unaligned()));
+        }
+    }
+}
