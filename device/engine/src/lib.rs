@@ -63,10 +63,25 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod bins;
+mod cancel;
+mod channel;
+mod control;
+mod engine;
 mod error;
+mod flow;
 mod frame;
+mod link;
+mod local;
+mod matching;
+mod pool;
+mod requests;
+mod rx;
+mod slab;
+mod tx;
 mod types;
 
+pub use engine::Engine;
 pub use error::{Error, ProtocolError};
 pub use frame::{Flags, HEADER_LEN, Header, HeaderError, Kind};
 pub use types::{

@@ -1,0 +1,135 @@
+//! Cancelling sends (MPI-5.0 §3.8.4): the receiver decides whether it came in time.
+//!
+//! A request carries its number on this channel (`length`) and the lowest number without an answer
+//! (`aux`). The receiver remembers what it removed until its number falls below that, so that a
+//! request that comes again after a lost link gets the same answer.
+
+use rejoin_channel_table::ids::Ssn;
+
+use crate::control::pointless;
+use crate::engine::Engine;
+use crate::error::ProtocolError;
+use crate::frame::{Header, Kind};
+use crate::requests::{Body, Request, Send};
+use crate::rx;
+use crate::tx::{Context, ENVELOPE_COST};
+
+impl Engine {
+    /// Cancels a send that is not complete.
+    pub(crate) fn cancel_send(&mut self, at: u32) {
+        let Request::Send(Send {
+            peer, ssn, blocked, ..
+        }) = self.core.requests[at]
+        else {
+            return;
+        };
+        if peer == self.me {
+            self.cancel_own(at);
+            return;
+        }
+        let (epoch, config) = (self.epoch, self.config);
+        let Some(mut tx) = rx::context(&mut self.channels, &mut self.core, &config, epoch, peer)
+        else {
+            return;
+        };
+        if blocked {
+            tx.channel.tx.blocked.retain(|&waiting| waiting != at);
+            tx.core.update_send(at, |send| {
+                send.blocked = false;
+                send.cancelled = true;
+            });
+            tx.pump();
+            return;
+        }
+        tx.channel.tx.last_cancel += 1;
+        let number = tx.channel.tx.last_cancel;
+        tx.core.update_send(at, |send| send.cancel = Some(number));
+        tx.channel.open(ssn, at);
+        tx.channel.tx.cancels.push((number, ssn));
+        // Without a link the resume asks, behind the envelope.
+        if tx.channel.up {
+            tx.request_cancel(number, ssn);
+        }
+    }
+}
+
+impl Context<'_> {
+    pub(crate) fn request_cancel(&mut self, number: u64, ssn: Ssn) {
+        let mut header = self.channel.header(self.epoch, Kind::CancelRequest, ssn);
+        header.length = number;
+        let lowest = self.channel.tx.cancels.iter().map(|(n, _)| *n).min();
+        header.aux = lowest.unwrap_or(number);
+        self.channel.control(self.core, &header);
+    }
+
+    pub(crate) fn cancel_requested(&mut self, header: &Header) -> Result<(), ProtocolError> {
+        if header.ssn >= self.channel.rx.order.next() {
+            return Err(pointless(header));
+        }
+        let number = header.length;
+        let remembered = &mut self.channel.rx.cancelled;
+        remembered.retain(|(n, _)| *n >= header.aux);
+        let removed = remembered.contains(&(number, header.ssn)) || self.remove(number, header.ssn);
+        let mut reply = self
+            .channel
+            .header(self.epoch, Kind::CancelReply, header.ssn);
+        reply.length = number;
+        reply.aux = u64::from(removed);
+        self.channel.control(self.core, &reply);
+        Ok(())
+    }
+
+    /// Removes an unexpected message if nothing has taken it and its body is not on its way.
+    fn remove(&mut self, number: u64, ssn: Ssn) -> bool {
+        let peer = self.channel.peer;
+        let found = self.core.messages.iter().find(|(_, message)| {
+            message.peer == peer
+                && message.ssn == ssn
+                && message.links[0].listed()
+                && !matches!(message.body, Body::Arriving(_))
+        });
+        let Some((at, _)) = found else {
+            return false;
+        };
+        let core = &mut *self.core;
+        core.matching.remove(&mut core.messages, at);
+        let Some(message) = core.messages.remove(at) else {
+            return false;
+        };
+        let mut cost = ENVELOPE_COST;
+        if let Body::Ready(buf) = message.body {
+            cost += buf.len() as u64;
+            core.pool.put(buf);
+        }
+        self.consumed(message.granted, cost);
+        self.channel.rx.cancelled.push((number, ssn));
+        true
+    }
+
+    pub(crate) fn cancel_replied(&mut self, header: &Header) -> Result<(), ProtocolError> {
+        let number = header.length;
+        let tx = &mut self.channel.tx;
+        let Some(at) = tx.cancels.iter().position(|c| *c == (number, header.ssn)) else {
+            // The answer came twice, or there was no such question.
+            return if number <= tx.last_cancel {
+                Ok(())
+            } else {
+                Err(pointless(header))
+            };
+        };
+        tx.cancels.swap_remove(at);
+        let Some(open) = self.channel.open_at(header.ssn) else {
+            return Ok(());
+        };
+        let request = self.channel.tx.open[open].1;
+        self.settle(request, header.ssn, |send| {
+            send.cancel = None;
+            if header.aux == 1 {
+                send.cancelled = true;
+                send.needs_match = false;
+                send.needs_finish = false;
+            }
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,264 @@
+//! One channel: the state of both directions between this rank and a peer.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
+use rejoin_logging::{Order, ReceiveWindow, Retention, SendWindow};
+
+use crate::frame::{Flags, HEADER_LEN, Header, Kind};
+use crate::pool::Buf;
+use crate::requests::Core;
+use crate::types::{Config, Envelope, Segment};
+
+/// A body that lies outside of the ring.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum SentBody {
+    /// In user memory, of that request.
+    User(Segment, u32),
+    /// Copied out of it.
+    Kept(Buf),
+}
+
+/// A part of what is written next. Parts of one frame are neighbours.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Plan {
+    /// Whole frames in the ring, or the last of them up to its body.
+    Ring(Range<u64>),
+    /// The body behind a header in the ring, from `at` on.
+    Body { ssn: Ssn, at: usize, len: usize },
+    /// A control frame, or the header of a data frame, from `at` on.
+    Control { bytes: [u8; HEADER_LEN], at: usize },
+    /// The body of a data frame.
+    Chunk {
+        ssn: Ssn,
+        eager: bool,
+        range: Range<usize>,
+    },
+}
+
+/// A body that is sent as data frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Bulk {
+    pub ssn: Ssn,
+    pub eager: bool,
+    pub offset: usize,
+    pub len: usize,
+}
+
+/// The direction to the peer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Tx {
+    pub kept: Retention<SentBody>,
+    /// Bytes of bodies that were copied out of user memory.
+    pub detached: usize,
+    pub window: SendWindow,
+    /// What the device is writing, in order. Without a link: control frames for the next one.
+    pub plan: VecDeque<Plan>,
+    /// Whether a data frame is planned: there is one at a time.
+    pub chunk_planned: bool,
+    /// Bodies that the peer is clear to take, or lacks after a resume.
+    pub bulk: VecDeque<Bulk>,
+    /// Sends that wait for a word about their message, ascending.
+    pub open: VecDeque<(Ssn, u32)>,
+    /// Sends that wait for the window, in order.
+    pub blocked: VecDeque<u32>,
+    /// Cancel requests without an answer: number and message.
+    pub cancels: Vec<(u64, Ssn)>,
+    pub last_cancel: u64,
+}
+
+/// Where a body goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Target {
+    Request(u32),
+    Message(u32),
+    Nowhere,
+}
+
+/// A body whose envelope was received, and that comes, or comes again, as data frames.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Partial {
+    pub ssn: Ssn,
+    pub eager: bool,
+    pub want_ack: bool,
+    pub target: Target,
+    pub received: u64,
+    pub len: u64,
+}
+
+/// The frame whose body is being read.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Current {
+    pub kind: Kind,
+    pub ssn: Ssn,
+    pub target: Target,
+    pub want_ack: bool,
+    /// Offset in the body of the message, and length of this part.
+    pub offset: usize,
+    pub len: usize,
+}
+
+/// The direction from the peer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Rx {
+    pub order: Order,
+    pub window: ReceiveWindow,
+    pub current: Option<Current>,
+    /// Ascending.
+    pub partial: Vec<Partial>,
+    /// Eager ones among them.
+    pub partial_eager: usize,
+    /// Bytes received since an ack was fixed.
+    pub unacked: u64,
+    /// Messages that were removed at the sender's wish: number of the wish, message.
+    pub cancelled: Vec<(u64, Ssn)>,
+    /// Envelopes that the next grant allows.
+    pub step: u64,
+}
+
+/// Both directions and the link.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Channel {
+    pub peer: Rank,
+    pub tx: Tx,
+    pub rx: Rx,
+    pub up: bool,
+    /// In the list of ready peers.
+    pub ready: bool,
+    /// An ack is due that no frame carries yet.
+    pub ack_now: bool,
+}
+
+/// First number of envelopes granted beyond the window.
+pub(crate) const FIRST_STEP: u64 = 16;
+
+impl Channel {
+    pub(crate) fn new(peer: Rank, config: &Config) -> Self {
+        Channel {
+            peer,
+            tx: Tx {
+                kept: Retention::default(),
+                detached: 0,
+                window: SendWindow::new(config.window),
+                plan: VecDeque::new(),
+                chunk_planned: false,
+                bulk: VecDeque::new(),
+                open: VecDeque::new(),
+                blocked: VecDeque::new(),
+                cancels: Vec::new(),
+                last_cancel: 0,
+            },
+            rx: Rx {
+                order: Order::default(),
+                window: ReceiveWindow::new(config.window),
+                current: None,
+                partial: Vec::new(),
+                partial_eager: 0,
+                unacked: 0,
+                cancelled: Vec::new(),
+                step: FIRST_STEP,
+            },
+            up: false,
+            ready: false,
+            ack_now: false,
+        }
+    }
+
+    /// Everything below is in memory with its eager bodies.
+    #[inline]
+    pub(crate) fn ack(&self) -> Ssn {
+        let mut ack = self.rx.order.next();
+        if self.rx.partial_eager > 0
+            && let Some(first) = self.rx.partial.iter().find(|partial| partial.eager)
+        {
+            ack = ack.min(first.ssn);
+        }
+        match &self.rx.current {
+            Some(current) if current.kind == Kind::Eager && current.target != Target::Nowhere => {
+                ack.min(current.ssn)
+            }
+            _ => ack,
+        }
+    }
+
+    /// A header with ack and credit as they are now; they count as told.
+    #[inline]
+    pub(crate) fn header(&mut self, epoch: Epoch, kind: Kind, ssn: Ssn) -> Header {
+        self.ack_now = false;
+        self.rx.unacked = 0;
+        Header {
+            kind,
+            flags: Flags::NONE,
+            epoch,
+            envelope: Envelope::default(),
+            length: 0,
+            ssn,
+            ack: self.ack(),
+            credit: self.rx.window.tell(),
+            aux: 0,
+        }
+    }
+
+    /// Plans a control frame.
+    pub(crate) fn control(&mut self, core: &mut Core, header: &Header) {
+        self.tx.plan.push_back(Plan::Control {
+            bytes: header.encode(),
+            at: 0,
+        });
+        self.mark_ready(core);
+    }
+
+    /// Plans a control frame about a message of the peer.
+    pub(crate) fn tell(&mut self, core: &mut Core, epoch: Epoch, kind: Kind, ssn: Ssn) {
+        let header = self.header(epoch, kind, ssn);
+        self.control(core, &header);
+    }
+
+    /// Puts the peer on the list of those with something to write.
+    #[inline]
+    pub(crate) fn mark_ready(&mut self, core: &mut Core) {
+        if !self.ready {
+            self.ready = true;
+            core.ready.push_back(self.peer);
+        }
+    }
+
+    /// An ack must go out even if no message carries it.
+    #[inline]
+    pub(crate) fn ack_soon(&mut self, core: &mut Core) {
+        self.ack_now = true;
+        self.mark_ready(core);
+    }
+
+    /// Notes that the credit or the ack has grown; past a quarter of the window it is told.
+    #[inline]
+    pub(crate) fn owed(&mut self, core: &mut Core, config: &Config) {
+        if self.rx.window.untold().max(self.rx.unacked) > config.window / 4 {
+            self.ack_soon(core);
+        }
+    }
+
+    /// The request of a message that waits for a word.
+    pub(crate) fn open_at(&self, ssn: Ssn) -> Option<usize> {
+        self.tx.open.binary_search_by_key(&ssn, |(s, _)| *s).ok()
+    }
+
+    /// Notes that a send waits for a word about its message.
+    pub(crate) fn open(&mut self, ssn: Ssn, request: u32) {
+        if let Err(at) = self.tx.open.binary_search_by_key(&ssn, |(s, _)| *s) {
+            self.tx.open.insert(at, (ssn, request));
+        }
+    }
+
+    pub(crate) fn partial_at(&self, ssn: Ssn) -> Option<usize> {
+        self.rx.partial.binary_search_by_key(&ssn, |p| p.ssn).ok()
+    }
+
+    /// Expects a body as data frames.
+    pub(crate) fn expect(&mut self, partial: Partial) {
+        let at = self.rx.partial.partition_point(|p| p.ssn < partial.ssn);
+        self.rx.partial_eager += usize::from(partial.eager);
+        self.rx.partial.insert(at, partial);
+    }
+}

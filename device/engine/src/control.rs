@@ -1,0 +1,177 @@
+//! Words about messages: acknowledged, credited, clear to send, finished, matched.
+
+use rejoin_channel_table::ids::Ssn;
+
+use crate::channel::{Bulk, Plan, SentBody};
+use crate::error::ProtocolError;
+use crate::frame::{Header, Kind};
+use crate::requests::Send;
+use crate::tx::Context;
+
+impl Context<'_> {
+    /// The peer has all envelopes below `ack` with their eager bodies.
+    #[inline]
+    pub(crate) fn acknowledged(&mut self, ack: Ssn) -> Result<(), ProtocolError> {
+        if ack <= self.channel.tx.kept.first() {
+            return Ok(());
+        }
+        if !self.can_be_acknowledged(ack) {
+            return Err(ProtocolError::FalseAck(ack));
+        }
+        let core = &mut *self.core;
+        let tx = &mut self.channel.tx;
+        let detached = &mut tx.detached;
+        tx.kept.release(ack, |_, body| match body {
+            SentBody::User(_, request) => core.update_send(request, |send| send.needs_ack = false),
+            SentBody::Kept(buf) => {
+                *detached -= buf.len();
+                core.pool.put(buf);
+            }
+        });
+        // Room in the retention may be what a message waits for.
+        if !self.channel.tx.blocked.is_empty() {
+            self.pump();
+        }
+        Ok(())
+    }
+
+    /// Nothing that is still to be written can have been received.
+    fn can_be_acknowledged(&self, ack: Ssn) -> bool {
+        let tx = &self.channel.tx;
+        let Some(last) = ack
+            .0
+            .checked_sub(1)
+            .and_then(|last| tx.kept.frame(Ssn(last)))
+        else {
+            return false;
+        };
+        let unwritten = |part: &Plan| match part {
+            Plan::Ring(range) => range.start < last.end,
+            Plan::Body { ssn, .. } => *ssn < ack,
+            Plan::Chunk { ssn, eager, .. } => *eager && *ssn < ack,
+            Plan::Control { .. } => false,
+        };
+        let resent = |bulk: &Bulk| bulk.eager && bulk.ssn < ack;
+        // Bodies that are sent again stand before the others.
+        let resends = tx.bulk.iter().take_while(|bulk| bulk.eager);
+        !tx.plan.iter().any(unwritten) && !resends.into_iter().any(resent)
+    }
+
+    /// The peer has given back so much of the window in all.
+    #[inline]
+    pub(crate) fn credited(&mut self, total: u64) -> Result<(), ProtocolError> {
+        let more = self.channel.tx.window.credit(total);
+        let more = more.map_err(|_| ProtocolError::FalseCredit)?;
+        if more && !self.channel.tx.blocked.is_empty() {
+            self.pump();
+        }
+        Ok(())
+    }
+
+    /// A frame without a body.
+    pub(crate) fn control(&mut self, header: &Header) -> Result<(), ProtocolError> {
+        match header.kind {
+            Kind::Ack => {
+                if self.channel.tx.window.grant(header.aux) {
+                    self.pump();
+                }
+                Ok(())
+            }
+            Kind::Cts => self.cleared(header),
+            Kind::Finish => self.finished(header),
+            Kind::Matched => self.matched(header),
+            Kind::CancelRequest => self.cancel_requested(header),
+            Kind::CancelReply => self.cancel_replied(header),
+            Kind::Close => Ok(()),
+            Kind::Eager | Kind::Rts | Kind::Data => Ok(()),
+        }
+    }
+
+    /// The request of the message that a control frame is about; `None` for one that is over,
+    /// about which a word may come twice.
+    fn subject(&self, header: &Header) -> Result<Option<(u32, &Send)>, ProtocolError> {
+        if header.ssn >= self.channel.tx.kept.next() {
+            return Err(pointless(header));
+        }
+        let open = self.channel.open_at(header.ssn);
+        let request = open.map(|at| self.channel.tx.open[at].1);
+        Ok(request.and_then(|request| Some((request, self.core.send_of(request)?))))
+    }
+
+    fn cleared(&mut self, header: &Header) -> Result<(), ProtocolError> {
+        let Some((request, send)) = self.subject(header)? else {
+            return Ok(());
+        };
+        if !send.rendezvous {
+            return Err(pointless(header));
+        }
+        if send.needs_finish && !send.clear {
+            self.start_body(request, header.ssn);
+        }
+        Ok(())
+    }
+
+    /// Queues the body of a rendezvous message.
+    pub(crate) fn start_body(&mut self, request: u32, ssn: Ssn) {
+        let mut len = 0;
+        self.core.update_send(request, |send| {
+            send.clear = true;
+            len = send.seg.len;
+        });
+        if len > 0 {
+            self.channel.tx.bulk.push_back(Bulk {
+                ssn,
+                eager: false,
+                offset: 0,
+                len,
+            });
+            self.channel.mark_ready(self.core);
+        }
+    }
+
+    fn finished(&mut self, header: &Header) -> Result<(), ProtocolError> {
+        let Some((request, send)) = self.subject(header)? else {
+            return Ok(());
+        };
+        let planned = |part: &Plan| matches!(part, Plan::Chunk { ssn, eager: false, .. } if *ssn == header.ssn);
+        let tx = &self.channel.tx;
+        let written = (send.clear || send.seg.len == 0)
+            && !tx.plan.iter().any(planned)
+            && !tx.bulk.iter().any(|bulk| bulk.ssn == header.ssn);
+        if !send.rendezvous || (send.needs_finish && !written) {
+            return Err(pointless(header));
+        }
+        self.settle(request, header.ssn, |send| send.needs_finish = false);
+        Ok(())
+    }
+
+    fn matched(&mut self, header: &Header) -> Result<(), ProtocolError> {
+        let Some((request, send)) = self.subject(header)? else {
+            return Ok(());
+        };
+        if !send.sync {
+            return Err(pointless(header));
+        }
+        self.settle(request, header.ssn, |send| send.needs_match = false);
+        Ok(())
+    }
+
+    /// Changes what an open send waits for; it is closed when no word about it can come.
+    pub(crate) fn settle(&mut self, request: u32, ssn: Ssn, change: impl FnOnce(&mut Send)) {
+        let mut open = true;
+        self.core.update_send(request, |send| {
+            change(send);
+            open = send.needs_finish || send.needs_match || send.cancel.is_some();
+        });
+        if !open && let Some(at) = self.channel.open_at(ssn) {
+            self.channel.tx.open.remove(at);
+        }
+    }
+}
+
+pub(crate) fn pointless(header: &Header) -> ProtocolError {
+    ProtocolError::Pointless {
+        kind: header.kind,
+        ssn: header.ssn,
+    }
+}

@@ -1,0 +1,268 @@
+//! The engine and the calls of the application.
+
+use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
+
+use crate::channel::Channel;
+use crate::error::Error;
+use crate::requests::{Body, Core, RecvState, Request, Send};
+use crate::tx;
+use crate::types::{
+    Completion, Config, Detach, Envelope, Mode, MsgId, Pattern, Probe, ReqId, Segment, Sent,
+};
+
+/// The recovery state of one rank: see the crate's page for how a device drives it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Engine {
+    pub(crate) config: Config,
+    pub(crate) me: Rank,
+    pub(crate) epoch: Epoch,
+    pub(crate) channels: Vec<Option<Box<Channel>>>,
+    pub(crate) core: Core,
+}
+
+impl Engine {
+    /// An engine for rank `me` of `size` ranks; the configuration is made consistent.
+    pub fn new(config: Config, me: Rank, size: u32) -> Engine {
+        Engine {
+            config: config.consistent(),
+            me,
+            epoch: Epoch(0),
+            channels: (0..size).map(|_| None).collect(),
+            core: Core::new(size),
+        }
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The epoch that frames made now carry.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Enters a later epoch; the image of this rank at its start must have been taken.
+    pub fn set_epoch(&mut self, epoch: Epoch) {
+        self.epoch = self.epoch.max(epoch);
+    }
+
+    /// Whether a message of `len` bytes is copied when sent: then `send` wants its bytes.
+    pub fn copies(&self, len: usize) -> bool {
+        len <= self.config.eager_copy
+    }
+
+    /// Counts completions and arrivals: when it stands still, nothing happened for the caller.
+    pub fn moved(&self) -> u64 {
+        self.core.moved
+    }
+
+    /// The channel to a peer, made at its first use.
+    #[inline]
+    pub(crate) fn channel(&mut self, peer: Rank) -> Result<(&mut Channel, &mut Core), Error> {
+        let size = self.channels.len() as u32;
+        let slot = self.channels.get_mut(peer.index());
+        let slot = slot.ok_or(Error::NoSuchRank { rank: peer, size })?;
+        let channel = slot.get_or_insert_with(|| Box::new(Channel::new(peer, &self.config)));
+        Ok((channel, &mut self.core))
+    }
+
+    /// Sends a message. `bytes` is what lies in `seg`, given when [`Engine::copies`] its length;
+    /// without it a small message is sent out of the user's memory like a medium one.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`].
+    #[inline]
+    pub fn send(
+        &mut self,
+        to: Rank,
+        env: Envelope,
+        seg: Segment,
+        bytes: Option<&[u8]>,
+        mode: Mode,
+    ) -> Result<Sent, Error> {
+        debug_assert!(bytes.is_none_or(|b| b.len() == seg.len));
+        if to == self.me {
+            return Ok(self.send_to_self(env, seg, bytes, mode));
+        }
+        let (epoch, config) = (self.epoch, self.config);
+        let (channel, core) = self.channel(to)?;
+        let mut tx = tx::Context {
+            channel,
+            core,
+            config: &config,
+            epoch,
+        };
+        if let Some(bytes) = bytes
+            && mode != Mode::Synchronous
+            && tx.send_copied(&env, bytes)
+        {
+            return Ok(Sent::Done);
+        }
+        let request = tx.core.requests.insert(Request::Send(Send {
+            peer: to,
+            ssn: Ssn(0),
+            seg,
+            envelope: env,
+            sync: mode == Mode::Synchronous,
+            blocking: mode == Mode::Blocking,
+            blocked: true,
+            needs_ack: false,
+            needs_match: false,
+            rendezvous: false,
+            needs_finish: false,
+            clear: false,
+            cancel: None,
+            cancelled: false,
+            freed: false,
+        }));
+        if !tx.channel.tx.blocked.is_empty() || !tx.launch(request, bytes) {
+            tx.channel.tx.blocked.push_back(request);
+        }
+        Ok(Sent::Pending(ReqId(self.core.requests.id(request))))
+    }
+
+    /// Posts a receive, or takes an unexpected message that matches.
+    ///
+    /// # Errors
+    /// None today; the pattern needs no peer to exist.
+    #[inline]
+    pub fn recv(&mut self, pattern: Pattern, seg: Segment) -> Result<ReqId, Error> {
+        let core = &mut self.core;
+        if let Some(message) = core.matching.find(&mut core.messages, &pattern) {
+            core.matching.remove(&mut core.messages, message);
+            return Ok(self.claim(message, seg));
+        }
+        let at = self.core.post(pattern, seg);
+        Ok(ReqId(self.core.requests.id(at)))
+    }
+
+    /// Looks for an unexpected message (MPI-5.0 §3.8.1).
+    pub fn probe(&mut self, pattern: &Pattern) -> Option<Probe> {
+        let core = &mut self.core;
+        let at = core.matching.find(&mut core.messages, pattern)?;
+        Some(core.describe(at))
+    }
+
+    /// Takes an unexpected message out of matching (MPI-5.0 §3.8.2).
+    pub fn mprobe(&mut self, pattern: &Pattern) -> Option<(MsgId, Probe)> {
+        let core = &mut self.core;
+        let at = core.matching.find(&mut core.messages, pattern)?;
+        core.matching.remove(&mut core.messages, at);
+        Some((MsgId(core.messages.id(at)), core.describe(at)))
+    }
+
+    /// Receives a message that `mprobe` took.
+    ///
+    /// # Errors
+    /// [`Error::StaleMessage`].
+    pub fn mrecv(&mut self, message: MsgId, seg: Segment) -> Result<ReqId, Error> {
+        let at = self.core.messages.find(message.0);
+        let at = at.ok_or(Error::StaleMessage)?;
+        let taken = &self.core.messages[at];
+        if taken.links[0].listed() || taken.bound.is_some() {
+            return Err(Error::StaleMessage);
+        }
+        Ok(self.claim(at, seg))
+    }
+
+    /// The end of a request; then its id is stale. A stale id is complete with nothing to say.
+    #[inline]
+    pub fn poll(&mut self, id: ReqId) -> Option<Completion> {
+        let Some(at) = self.core.requests.find(id.0) else {
+            return Some(Completion::default());
+        };
+        let outcome = self.core.outcome(at)?;
+        self.core.requests.remove(at);
+        Some(outcome)
+    }
+
+    /// Whether `poll` would answer.
+    #[inline]
+    pub fn is_complete(&self, id: ReqId) -> bool {
+        let at = self.core.requests.find(id.0);
+        at.is_none_or(|at| self.core.outcome(at).is_some())
+    }
+
+    /// Lets a request end by itself (MPI-5.0 §3.7.3, `MPI_Request_free`).
+    pub fn free(&mut self, id: ReqId) {
+        let Some(at) = self.core.requests.find(id.0) else {
+            return;
+        };
+        if self.core.outcome(at).is_some() {
+            self.core.requests.remove(at);
+            return;
+        }
+        match &mut self.core.requests[at] {
+            Request::Recv(recv) => recv.freed = true,
+            Request::Send(send) => send.freed = true,
+        }
+    }
+
+    /// Asks for the end of a request (MPI-5.0 §3.8.4): its completion says whether it came too
+    /// late.
+    pub fn cancel(&mut self, id: ReqId) {
+        let Some(at) = self.core.requests.find(id.0) else {
+            return;
+        };
+        match &mut self.core.requests[at] {
+            Request::Recv(recv) if recv.state == RecvState::Posted => {
+                recv.state = RecvState::Bound;
+                recv.completion.cancelled = true;
+                let pattern = recv.pattern;
+                self.core.unpost(at, &pattern);
+                self.core.recv_done(at);
+            }
+            Request::Recv(_) => (),
+            Request::Send(send) if send.done() || send.cancel.is_some() => (),
+            Request::Send(_) => self.cancel_send(at),
+        }
+    }
+
+    /// Completes a blocking send of medium size: the device copies the body into the retention.
+    /// Best after the write; while the body is still being written the answer is `Wait`.
+    pub fn detach(&mut self, id: ReqId) -> Detach<'_> {
+        let Some(at) = self.core.requests.find(id.0) else {
+            return Detach::Done;
+        };
+        let Request::Send(send) = &self.core.requests[at] else {
+            return Detach::Wait;
+        };
+        if send.done() {
+            return Detach::Done;
+        }
+        if send.peer == self.me {
+            // A synchronous send must wait for its match; a receive may have the message already.
+            return if send.sync {
+                Detach::Wait
+            } else {
+                self.detach_own(at)
+            };
+        }
+        if send.blocked || !send.needs_ack || send.needs_match || send.cancel.is_some() {
+            return Detach::Wait;
+        }
+        let (peer, ssn) = (send.peer, send.ssn);
+        match self.channels.get_mut(peer.index()) {
+            Some(Some(channel)) => tx::detach(channel, &mut self.core, &self.config, at, ssn),
+            _ => Detach::Wait,
+        }
+    }
+}
+
+impl Core {
+    fn describe(&self, at: u32) -> Probe {
+        let message = &self.messages[at];
+        Probe {
+            source: message.envelope.source,
+            tag: message.envelope.tag,
+            len: message.len,
+        }
+    }
+
+    /// Marks a bound message whose body is complete for the device's next copy.
+    pub(crate) fn copy_soon(&mut self, at: u32) {
+        debug_assert!(!matches!(self.messages[at].body, Body::Remote));
+        self.copies.push_back(at);
+    }
+}

@@ -1,0 +1,108 @@
+//! Acks and credit that no message carries, and grants beyond a window.
+//!
+//! Why nothing deadlocks: control frames and data frames need no window, so acks, credits and
+//! matched rendezvous always flow. A sender waits only for the window. The receiver tells credit
+//! when a quarter of the window is untold, and one eager message takes a quarter at most; so while
+//! a sender waits, more than half of the window holds messages that the receiver has not consumed.
+//! Either the program receives them, and credit follows; or it waits for something else, which may
+//! be behind them: then the receiver grants envelopes beyond the window, in steps that double
+//! while they are used up, until the one it waits for has come. Envelopes beyond the window have
+//! no bodies; what they cost is bounded for the whole rank by `Config::beyond`.
+
+use rejoin_channel_table::ids::Rank;
+
+use crate::channel::{Channel, FIRST_STEP};
+use crate::engine::Engine;
+use crate::tx::ENVELOPE_COST;
+use crate::types::{Config, Pattern};
+
+/// Memory that an unexpected envelope takes, in bytes, rounded up.
+const ENVELOPE_MEMORY: u64 = 256;
+/// Most envelopes granted at once.
+const LAST_STEP: u64 = 4096;
+
+impl Engine {
+    /// Makes an ack due for the peer if any is owed.
+    pub fn flush_acks(&mut self, peer: Rank) {
+        if let Some(Some(channel)) = self.channels.get_mut(peer.index())
+            && channel.owes()
+        {
+            channel.ack_soon(&mut self.core);
+        }
+    }
+
+    /// Makes acks due for all peers that are owed any.
+    pub fn flush_all_acks(&mut self) {
+        for channel in self.channels.iter_mut().flatten() {
+            if channel.owes() {
+                channel.ack_soon(&mut self.core);
+            }
+        }
+    }
+
+    /// Grants envelopes to peers that may hold what this rank waits for (its posted receives, and
+    /// the pattern it probes for) behind a window full of unexpected messages. True if any frame
+    /// became due. Call it before blocking, after a failed probe, and now and then while polling.
+    pub fn grant_if_starved(&mut self, probing: Option<&Pattern>) -> bool {
+        if self.core.matching.unexpected() == 0 {
+            return false;
+        }
+        let any = self.core.posted_any > 0 || probing.is_some_and(|p| p.from.is_none());
+        let mut granted = false;
+        for channel in self.channels.iter_mut().flatten() {
+            let named = self.core.posted_from[channel.peer.index()] > 0
+                || probing.is_some_and(|p| p.from == Some(channel.peer));
+            if !any && !named {
+                continue;
+            }
+            let room = (self.config.beyond / ENVELOPE_MEMORY).saturating_sub(self.core.beyond);
+            let given = channel.grant(&self.config, room);
+            self.core.beyond += given;
+            if given > 0 || (channel.tight(&self.config) && channel.rx.window.untold() > 0) {
+                channel.ack_soon(&mut self.core);
+                granted = true;
+            }
+        }
+        granted
+    }
+
+    /// Whether all that was sent is acknowledged and finished, and nothing is queued or owed.
+    pub fn quiescent(&self) -> bool {
+        self.core.copies.is_empty() && self.channels.iter().flatten().all(|c| c.quiet())
+    }
+
+    /// The peers that keep `quiescent` from being true.
+    pub fn unfinished(&self) -> Vec<Rank> {
+        let busy = self.channels.iter().flatten().filter(|c| !c.quiet());
+        busy.map(|channel| channel.peer).collect()
+    }
+}
+
+impl Channel {
+    fn owes(&self) -> bool {
+        self.rx.unacked > 0 || self.rx.window.untold() > 0
+    }
+
+    /// Whether the peer may be waiting for the window.
+    fn tight(&self, config: &Config) -> bool {
+        let largest = ENVELOPE_COST + config.eager_max as u64;
+        self.rx.window.held() + self.rx.window.untold() + largest > config.window
+    }
+
+    /// Grants the next step if the last is used up and the window, all credit told, is still full.
+    fn grant(&mut self, config: &Config, room: u64) -> u64 {
+        let largest = ENVELOPE_COST + config.eager_max as u64;
+        let window = &mut self.rx.window;
+        if window.held() + largest <= config.window {
+            self.rx.step = FIRST_STEP;
+            return 0;
+        }
+        if window.open_grants() > 0 {
+            return 0;
+        }
+        let given = self.rx.step.min(room);
+        window.grant(given);
+        self.rx.step = (self.rx.step * 2).min(LAST_STEP);
+        given
+    }
+}

@@ -1,0 +1,209 @@
+//! Links that come and go: what a resume says, and what is sent again.
+
+use rejoin_channel_table::ids::{Rank, Ssn};
+use rejoin_channel_table::resume::Resume;
+
+use crate::channel::{Bulk, Channel, Plan, SentBody};
+use crate::engine::Engine;
+use crate::error::ProtocolError;
+use crate::frame::Kind;
+use crate::requests::Body;
+use crate::tx::{Context, ENVELOPE_COST};
+
+impl Engine {
+    /// What this rank has of the peer's messages, for a handshake. The peer's old link, if any,
+    /// must be down.
+    pub fn resume(&self, peer: Rank) -> Resume {
+        let Some(channel) = self.peer(peer) else {
+            return Resume::default();
+        };
+        let mut resume = Resume {
+            next_envelope: channel.rx.order.next(),
+            credit: channel.rx.window.returned(),
+            ..Resume::default()
+        };
+        for partial in &channel.rx.partial {
+            let list = if partial.eager {
+                &mut resume.incomplete_eager
+            } else {
+                &mut resume.clear
+            };
+            list.push(partial.ssn);
+        }
+        for (_, message) in self.core.messages.iter() {
+            if message.peer != peer || message.bound.is_some() {
+                continue;
+            }
+            if matches!(message.body, Body::Remote) {
+                resume.pending_rts.push(message.ssn);
+            } else if message.sync {
+                resume.unmatched_sync.push(message.ssn);
+            }
+        }
+        resume.pending_rts.sort_unstable();
+        resume.unmatched_sync.sort_unstable();
+        resume
+    }
+
+    /// A link to the peer is open, and the peer said what it has: what it lacks is queued.
+    ///
+    /// # Errors
+    /// What the peer says cannot be: close the link.
+    pub fn link_up(&mut self, peer: Rank, resume: &Resume) -> Result<(), ProtocolError> {
+        if peer == self.me {
+            return Err(ProtocolError::NotAPeer(peer));
+        }
+        if self.is_up(peer) {
+            self.link_down(peer);
+        }
+        let (epoch, config) = (self.epoch, self.config);
+        let (channel, core) = self
+            .channel(peer)
+            .map_err(|_| ProtocolError::NotAPeer(peer))?;
+        let mut link = Context {
+            channel,
+            core,
+            config: &config,
+            epoch,
+        };
+        let done = link.resumed(resume);
+        if done.is_err() {
+            self.link_down(peer);
+        }
+        done
+    }
+
+    /// The link to the peer is lost; what was half way is sent again on the next one.
+    pub fn link_down(&mut self, peer: Rank) {
+        if let Some(Some(channel)) = self.channels.get_mut(peer.index()) {
+            let open: Vec<u32> = channel
+                .tx
+                .open
+                .iter()
+                .map(|(_, request)| *request)
+                .collect();
+            channel.lose_link();
+            for request in open {
+                self.core.update_send(request, |send| send.clear = false);
+            }
+            // Whatever is still to be sent asks for a new link.
+            channel.mark_ready(&mut self.core);
+        }
+    }
+
+    /// Whether the peer has a link.
+    pub fn is_up(&self, peer: Rank) -> bool {
+        self.peer(peer).is_some_and(|channel| channel.up)
+    }
+}
+
+impl Channel {
+    fn lose_link(&mut self) {
+        self.up = false;
+        self.tx.plan.clear();
+        self.tx.bulk.clear();
+        self.tx.chunk_planned = false;
+        self.interrupt();
+    }
+}
+
+impl Context<'_> {
+    fn resumed(&mut self, resume: &Resume) -> Result<(), ProtocolError> {
+        let kept = &self.channel.tx.kept;
+        if resume.next_envelope > kept.next() || resume.next_envelope < kept.first() {
+            return Err(ProtocolError::FalseAck(resume.next_envelope));
+        }
+        let first_lacking = resume.incomplete_eager.first();
+        let ack = first_lacking.map_or(resume.next_envelope, |ssn| resume.next_envelope.min(*ssn));
+        if ack < kept.first() {
+            return Err(ProtocolError::FalseAck(ack));
+        }
+        // What is planned while there is no link are control frames: they stay.
+        self.acknowledged(ack)?;
+        self.credited(resume.credit)?;
+        self.resend_bodies(&resume.incomplete_eager)?;
+        self.settle_open(resume)?;
+        self.channel.plan_ack(self.core, self.epoch);
+        for ssn in resume.next_envelope.0..self.channel.tx.kept.next().0 {
+            self.plan_again(Ssn(ssn));
+        }
+        self.channel.up = true;
+        for (number, ssn) in self.channel.tx.cancels.clone() {
+            self.request_cancel(number, ssn);
+        }
+        self.channel.mark_ready(self.core);
+        Ok(())
+    }
+
+    /// Eager bodies that were cut go again as data frames, before any other.
+    fn resend_bodies(&mut self, lacking: &[Ssn]) -> Result<(), ProtocolError> {
+        for &ssn in lacking {
+            let tx = &mut self.channel.tx;
+            let in_ring = tx.kept.frame(ssn).map(|f| f.end - f.start - ENVELOPE_COST);
+            let len = match (tx.kept.body(ssn), in_ring) {
+                (Some(SentBody::User(seg, _)), _) => seg.len,
+                (Some(SentBody::Kept(buf)), _) => buf.len(),
+                (None, Some(len)) if len > 0 => len as usize,
+                _ => {
+                    return Err(ProtocolError::Pointless {
+                        kind: Kind::Data,
+                        ssn,
+                    });
+                }
+            };
+            tx.bulk.push_back(Bulk {
+                ssn,
+                eager: true,
+                offset: 0,
+                len,
+            });
+        }
+        Ok(())
+    }
+
+    /// Finishes, matches and clears what the resume says of open sends.
+    fn settle_open(&mut self, resume: &Resume) -> Result<(), ProtocolError> {
+        let known = |list: &[Ssn], ssn: Ssn| list.binary_search(&ssn).is_ok();
+        let open: Vec<(Ssn, u32)> = self.channel.tx.open.iter().copied().collect();
+        let mut cleared = 0;
+        for (ssn, request) in open {
+            if ssn >= resume.next_envelope {
+                continue;
+            }
+            let Some(send) = self.core.send_of(request) else {
+                continue;
+            };
+            if send.needs_finish {
+                if known(&resume.clear, ssn) {
+                    cleared += 1;
+                    self.start_body(request, ssn);
+                } else if !known(&resume.pending_rts, ssn) {
+                    self.settle(request, ssn, |send| send.needs_finish = false);
+                }
+            } else if send.needs_match && !known(&resume.unmatched_sync, ssn) {
+                self.settle(request, ssn, |send| send.needs_match = false);
+            }
+        }
+        match resume.clear.last() {
+            Some(&ssn) if cleared < resume.clear.len() => Err(ProtocolError::Pointless {
+                kind: Kind::Cts,
+                ssn,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn plan_again(&mut self, ssn: Ssn) {
+        let tx = &mut self.channel.tx;
+        let Some(frame) = tx.kept.frame(ssn) else {
+            return;
+        };
+        tx.plan_frames(frame);
+        let len = match tx.kept.body(ssn) {
+            Some(SentBody::User(seg, _)) => seg.len,
+            Some(SentBody::Kept(buf)) => buf.len(),
+            None => return,
+        };
+        tx.plan.push_back(Plan::Body { ssn, at: 0, len });
+    }
+}

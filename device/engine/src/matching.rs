@@ -1,0 +1,169 @@
+//! Matching of messages and receives (MPI-5.0 §3.5), O(1) with wildcards.
+//!
+//! A posted receive is in the one list of its own pattern; an arriving message looks at the heads
+//! of the four lists that can match it and takes the oldest. An unexpected message is in the lists
+//! of all four patterns that can match it; a receive looks at the head of one. The lists of a
+//! wildcard class are kept only once some receive or probe used the class.
+
+use crate::bins::{Bins, CLASSES, Key, Link};
+use crate::requests::{Message, Request};
+use crate::slab::{NIL, Slab};
+use crate::types::{Envelope, Pattern};
+
+/// Posted receives and unexpected messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Matching {
+    posted: Bins,
+    posted_count: [u32; CLASSES],
+    unexpected: Bins,
+    unexpected_count: usize,
+    /// Whether the lists of a wildcard class are kept; those of class 0 always are.
+    kept: [bool; CLASSES],
+    order: u64,
+}
+
+fn class_of(pattern: &Pattern) -> usize {
+    usize::from(pattern.source.is_none()) | usize::from(pattern.tag.is_none()) << 1
+}
+
+fn pattern_key(class: usize, pattern: &Pattern) -> Key {
+    let (source, tag) = (pattern.source.unwrap_or(0), pattern.tag.unwrap_or(0));
+    Key::new(class, pattern.context, source, tag)
+}
+
+fn envelope_key(class: usize, env: &Envelope) -> Key {
+    Key::new(class, env.context, env.source, env.tag)
+}
+
+impl Matching {
+    /// Messages that wait for a receive.
+    pub(crate) fn unexpected(&self) -> usize {
+        self.unexpected_count
+    }
+
+    fn next_order(&mut self) -> u64 {
+        self.order += 1;
+        self.order
+    }
+
+    /// Posts a receive.
+    #[inline]
+    pub(crate) fn post(&mut self, requests: &mut Slab<Request>, at: u32) {
+        let order = self.next_order();
+        let Request::Recv(recv) = &mut requests[at] else {
+            return;
+        };
+        recv.order = order;
+        let class = class_of(&recv.pattern);
+        let key = pattern_key(class, &recv.pattern);
+        self.posted_count[class] += 1;
+        self.posted.push(requests, 0, key, at);
+    }
+
+    /// Takes a posted receive back.
+    #[inline]
+    pub(crate) fn unpost(&mut self, requests: &mut Slab<Request>, at: u32) {
+        let Request::Recv(recv) = &requests[at] else {
+            return;
+        };
+        self.posted_count[class_of(&recv.pattern)] -= 1;
+        self.posted.unlink(requests, 0, at);
+    }
+
+    /// Takes the oldest posted receive that matches an arriving message.
+    #[inline]
+    pub(crate) fn take_posted(
+        &mut self,
+        requests: &mut Slab<Request>,
+        env: &Envelope,
+    ) -> Option<u32> {
+        let mut best = (u64::MAX, NIL);
+        for class in 0..CLASSES {
+            if self.posted_count[class] == 0 {
+                continue;
+            }
+            if let Some(at) = self.posted.head(envelope_key(class, env))
+                && let Request::Recv(recv) = &requests[at]
+                && recv.order < best.0
+            {
+                best = (recv.order, at);
+            }
+        }
+        (best.1 != NIL).then(|| {
+            self.unpost(requests, best.1);
+            best.1
+        })
+    }
+
+    /// Lists a message as unexpected.
+    pub(crate) fn add(&mut self, messages: &mut Slab<Message>, at: u32) {
+        let order = self.next_order();
+        messages[at].order = order;
+        let env = messages[at].envelope;
+        self.unexpected_count += 1;
+        for class in 0..CLASSES {
+            if class == 0 || self.kept[class] {
+                self.unexpected
+                    .push(messages, class, envelope_key(class, &env), at);
+            }
+        }
+    }
+
+    /// The oldest unexpected message that a pattern matches.
+    #[inline]
+    pub(crate) fn find(&mut self, messages: &mut Slab<Message>, pattern: &Pattern) -> Option<u32> {
+        if self.unexpected_count == 0 {
+            return None;
+        }
+        let class = class_of(pattern);
+        if class != 0 && !self.kept[class] {
+            self.keep(messages, class);
+        }
+        self.unexpected.head(pattern_key(class, pattern))
+    }
+
+    /// Takes a message out of the lists.
+    pub(crate) fn remove(&mut self, messages: &mut Slab<Message>, at: u32) {
+        self.unexpected_count -= 1;
+        for class in 0..CLASSES {
+            if class == 0 || self.kept[class] {
+                self.unexpected.unlink(messages, class, at);
+            }
+        }
+    }
+
+    /// From now on the lists of a class are kept: all listed messages enter them in order.
+    fn keep(&mut self, messages: &mut Slab<Message>, class: usize) {
+        self.kept[class] = true;
+        let mut listed: Vec<(u64, u32)> = messages
+            .iter()
+            .filter(|(_, message)| message.links[0].listed())
+            .map(|(at, message)| (message.order, at))
+            .collect();
+        listed.sort_unstable();
+        for (_, at) in listed {
+            let key = envelope_key(class, &messages[at].envelope);
+            self.unexpected.push(messages, class, key, at);
+        }
+    }
+}
+
+impl crate::bins::Linked for Message {
+    fn link(&mut self, class: usize) -> &mut Link {
+        &mut self.links[class]
+    }
+}
+
+impl crate::bins::Linked for Request {
+    fn link(&mut self, _: usize) -> &mut Link {
+        match self {
+            Request::Recv(recv) => &mut recv.link,
+            // Only receives are posted.
+            Request::Send(_) => unreachable!("a send is in no matching list"),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "matching_tests.rs"]
+mod tests;

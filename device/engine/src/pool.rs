@@ -1,0 +1,127 @@
+//! Buffers for bodies that the engine holds: unexpected messages, and detached sends.
+
+use std::hash::{Hash, Hasher};
+
+/// Smallest size class, as a power of two.
+const SMALLEST: u32 = 6;
+/// Number of size classes: 64 bytes to 4 MiB.
+const CLASSES: usize = 17;
+/// Bytes of unused buffers that are kept.
+const SPARE: usize = 8 << 20;
+
+/// A body: the first `len` bytes of `data`, whose length is that of its size class.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Buf {
+    data: Vec<u8>,
+    len: usize,
+}
+
+impl Buf {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.data[..self.len]
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.data[..self.len]
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl PartialEq for Buf {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for Buf {}
+
+impl Hash for Buf {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.bytes().hash(state);
+    }
+}
+
+/// Unused buffers by size class. They are no part of the rank's state: all pools are equal.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pool {
+    classes: [Vec<Vec<u8>>; CLASSES],
+    spare: usize,
+}
+
+impl PartialEq for Pool {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Pool {}
+
+impl Hash for Pool {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+fn class_of(len: usize) -> usize {
+    let bits = len.max(1).next_power_of_two().trailing_zeros();
+    bits.saturating_sub(SMALLEST) as usize
+}
+
+impl Pool {
+    /// A buffer of `len` bytes with any content.
+    pub(crate) fn take(&mut self, len: usize) -> Buf {
+        if len == 0 {
+            return Buf::default();
+        }
+        let class = class_of(len);
+        if let Some(data) = self.classes.get_mut(class).and_then(Vec::pop) {
+            self.spare -= data.len();
+            return Buf { data, len };
+        }
+        let size = if class < CLASSES {
+            1 << (class + SMALLEST as usize)
+        } else {
+            len
+        };
+        Buf {
+            data: vec![0; size],
+            len,
+        }
+    }
+
+    /// Takes a buffer back.
+    pub(crate) fn put(&mut self, buf: Buf) {
+        let size = buf.data.len();
+        if size == 0 || self.spare + size > SPARE {
+            return;
+        }
+        if let Some(class) = self.classes.get_mut(class_of(size)) {
+            self.spare += size;
+            class.push(buf.data);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_used_again_and_bounded() {
+        let mut pool = Pool::default();
+        let mut buf = pool.take(100);
+        buf.bytes_mut().fill(7);
+        let address = buf.bytes().as_ptr();
+        pool.put(buf);
+        let again = pool.take(128);
+        assert_eq!((again.bytes().as_ptr(), again.len()), (address, 128));
+        for _ in 0..10 {
+            let large: Vec<Buf> = (0..10).map(|_| pool.take(4 << 20)).collect();
+            large.into_iter().for_each(|buf| pool.put(buf));
+        }
+        assert!(pool.spare <= SPARE);
+        assert_eq!(pool.take(0).len(), 0);
+        assert_eq!(pool.take(5 << 20).len(), 5 << 20);
+    }
+}

@@ -1,0 +1,355 @@
+//! The receiving side: headers, where their bodies go, and the end of bodies.
+
+use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
+use rejoin_logging::Arrival;
+
+use crate::bins::{CLASSES, Link};
+use crate::channel::{Channel, Current, Partial, Target};
+use crate::engine::Engine;
+use crate::error::ProtocolError;
+use crate::frame::{Flags, Header, Kind};
+use crate::requests::{Body, Core, Message};
+use crate::tx::{Context, ENVELOPE_COST};
+use crate::types::{RxBody, Segment};
+
+impl Engine {
+    /// Takes a header of the peer and says where its body goes.
+    ///
+    /// # Errors
+    /// The peer broke the protocol: close the link, nothing of this frame was taken but its ack.
+    /// [`ProtocolError::LaterEpoch`] leaves everything untouched and is no fault of the peer.
+    #[inline]
+    pub fn rx_header(&mut self, peer: Rank, header: &Header) -> Result<RxBody, ProtocolError> {
+        if peer == self.me {
+            return Err(ProtocolError::NotAPeer(peer));
+        }
+        if header.epoch > self.epoch {
+            return Err(ProtocolError::LaterEpoch(header.epoch));
+        }
+        let (epoch, config) = (self.epoch, self.config);
+        let (channel, core) = self
+            .channel(peer)
+            .map_err(|_| ProtocolError::NotAPeer(peer))?;
+        if channel.rx.current.is_some() {
+            return Err(ProtocolError::WithinBody);
+        }
+        let mut rx = Context {
+            channel,
+            core,
+            config: &config,
+            epoch,
+        };
+        rx.acknowledged(header.ack)?;
+        rx.credited(header.credit)?;
+        match header.kind {
+            Kind::Eager => rx.eager(header),
+            Kind::Rts => rx.ready_to_send(header),
+            Kind::Data => rx.data(header),
+            _ => rx.control(header).map(|()| RxBody::None),
+        }
+    }
+
+    /// The engine's buffer for the body being read: after [`RxBody::Buffer`], until `rx_done`.
+    /// It has the body's length; at any other time it is empty.
+    #[inline]
+    pub fn rx_buffer(&mut self, peer: Rank) -> &mut [u8] {
+        let Some(Some(channel)) = self.channels.get_mut(peer.index()) else {
+            return &mut [];
+        };
+        let Some(current) = &channel.rx.current else {
+            return &mut [];
+        };
+        let Target::Message(at) = current.target else {
+            return &mut [];
+        };
+        match &mut self.core.messages[at].body {
+            Body::Arriving(buf) => {
+                &mut buf.bytes_mut()[current.offset..current.offset + current.len]
+            }
+            _ => &mut [],
+        }
+    }
+
+    /// The body that the last header announced is in its place.
+    ///
+    /// # Errors
+    /// [`ProtocolError::NoBody`] when no body was announced.
+    #[inline]
+    pub fn rx_done(&mut self, peer: Rank) -> Result<(), ProtocolError> {
+        let (epoch, config) = (self.epoch, self.config);
+        let (channel, core) = self
+            .channel(peer)
+            .map_err(|_| ProtocolError::NotAPeer(peer))?;
+        let current = channel.rx.current.take().ok_or(ProtocolError::NoBody)?;
+        let mut rx = Context {
+            channel,
+            core,
+            config: &config,
+            epoch,
+        };
+        if current.kind == Kind::Eager {
+            rx.eager_done(current.target, current.len, current.want_ack);
+        } else {
+            rx.data_done(&current);
+        }
+        Ok(())
+    }
+}
+
+impl Context<'_> {
+    /// Judges an envelope: whether it is new. Notes what it costs.
+    fn admit(&mut self, header: &Header) -> Result<bool, ProtocolError> {
+        let rx = &mut self.channel.rx;
+        match rx.order.judge(header.ssn) {
+            Arrival::New => (),
+            Arrival::Duplicate => return Ok(false),
+            Arrival::Gap => {
+                return Err(ProtocolError::Gap {
+                    expected: rx.order.next(),
+                    got: header.ssn,
+                });
+            }
+        }
+        let exceeded = |_| ProtocolError::WindowExceeded;
+        if header.flags.has(Flags::GRANTED) {
+            rx.window.take_grant().map_err(exceeded)?;
+        } else {
+            let cost = ENVELOPE_COST + header.body_len();
+            rx.window.take(cost).map_err(exceeded)?;
+        }
+        rx.order.take();
+        Ok(true)
+    }
+
+    #[inline]
+    fn eager(&mut self, header: &Header) -> Result<RxBody, ProtocolError> {
+        let len = header.length as usize;
+        if len > self.config.eager_max || header.flags.has(Flags::GRANTED) {
+            return Err(ProtocolError::TooLong(header.length));
+        }
+        let (target, body) = if self.admit(header)? {
+            match self.core.match_posted(&header.envelope, header.length) {
+                Some(request) => {
+                    if header.flags.has(Flags::SYNC) {
+                        self.tell(Kind::Matched, header.ssn);
+                    }
+                    let seg = self.core.recv_segment(request);
+                    (Target::Request(request), into(seg, 0, len))
+                }
+                None => {
+                    let body = Body::Arriving(self.core.pool.take(len));
+                    let message = self.unexpected(header, body);
+                    (Target::Message(message), RxBody::Buffer)
+                }
+            }
+        } else {
+            (Target::Nowhere, RxBody::Discard(header.length))
+        };
+        let want_ack = header.flags.has(Flags::WANT_ACK);
+        if len == 0 {
+            self.eager_done(target, 0, want_ack);
+            return Ok(RxBody::None);
+        }
+        self.channel.rx.current = Some(Current {
+            kind: Kind::Eager,
+            ssn: header.ssn,
+            target,
+            want_ack,
+            offset: 0,
+            len,
+        });
+        Ok(body)
+    }
+
+    fn unexpected(&mut self, header: &Header, body: Body) -> u32 {
+        let message = Message {
+            peer: self.channel.peer,
+            ssn: header.ssn,
+            envelope: header.envelope,
+            len: header.length,
+            sync: header.flags.has(Flags::SYNC),
+            granted: header.flags.has(Flags::GRANTED),
+            body,
+            bound: None,
+            order: 0,
+            links: [Link::NONE; CLASSES],
+        };
+        self.core.keep_message(message, true)
+    }
+
+    pub(crate) fn tell(&mut self, kind: Kind, ssn: Ssn) {
+        self.channel.tell(self.core, self.epoch, kind, ssn);
+    }
+
+    fn ready_to_send(&mut self, header: &Header) -> Result<RxBody, ProtocolError> {
+        if !self.admit(header)? {
+            return Ok(RxBody::None);
+        }
+        match self.core.match_posted(&header.envelope, header.length) {
+            Some(request) => {
+                let granted = header.flags.has(Flags::GRANTED);
+                self.clear_to_send(header.ssn, header.length, request, granted);
+            }
+            None => {
+                self.unexpected(header, Body::Remote);
+            }
+        }
+        Ok(RxBody::None)
+    }
+
+    /// A rendezvous message has met its receive: its envelope is consumed, its body may come.
+    pub(crate) fn clear_to_send(&mut self, ssn: Ssn, len: u64, request: u32, granted: bool) {
+        self.consumed(granted, ENVELOPE_COST);
+        if len == 0 {
+            self.tell(Kind::Finish, ssn);
+            self.core.recv_done(request);
+            return;
+        }
+        self.channel.expect(Partial {
+            ssn,
+            eager: false,
+            want_ack: false,
+            target: Target::Request(request),
+            received: 0,
+            len,
+        });
+        self.tell(Kind::Cts, ssn);
+    }
+
+    fn data(&mut self, header: &Header) -> Result<RxBody, ProtocolError> {
+        let Some(at) = self.channel.partial_at(header.ssn) else {
+            return Err(ProtocolError::UnexpectedData(header.ssn));
+        };
+        let partial = &self.channel.rx.partial[at];
+        let left = partial.len - partial.received;
+        if header.aux != partial.received || header.length == 0 || header.length > left {
+            return Err(ProtocolError::Misplaced {
+                ssn: header.ssn,
+                offset: header.aux,
+            });
+        }
+        let (offset, len) = (header.aux as usize, header.length as usize);
+        let body = match partial.target {
+            Target::Request(request) => into(self.core.recv_segment(request), offset, len),
+            Target::Message(_) => RxBody::Buffer,
+            Target::Nowhere => RxBody::Discard(header.length),
+        };
+        self.channel.rx.current = Some(Current {
+            kind: Kind::Data,
+            ssn: header.ssn,
+            target: partial.target,
+            want_ack: partial.want_ack,
+            offset,
+            len,
+        });
+        Ok(body)
+    }
+
+    fn data_done(&mut self, current: &Current) {
+        let Some(at) = self.channel.partial_at(current.ssn) else {
+            return;
+        };
+        let partial = &mut self.channel.rx.partial[at];
+        partial.received += current.len as u64;
+        if partial.received < partial.len {
+            return;
+        }
+        let partial = self.channel.rx.partial.remove(at);
+        if partial.eager {
+            self.channel.rx.partial_eager -= 1;
+            self.eager_done(partial.target, partial.len as usize, partial.want_ack);
+        } else if let Target::Request(request) = partial.target {
+            self.tell(Kind::Finish, partial.ssn);
+            self.core.recv_done(request);
+        }
+    }
+
+    /// The whole body of an eager message is in memory.
+    #[inline]
+    fn eager_done(&mut self, target: Target, len: usize, want_ack: bool) {
+        let cost = ENVELOPE_COST + len as u64;
+        match target {
+            Target::Nowhere => return,
+            Target::Request(request) => {
+                self.core.recv_done(request);
+                self.channel.rx.window.give_back(cost);
+            }
+            Target::Message(at) => {
+                let message = &mut self.core.messages[at];
+                if let Body::Arriving(buf) = &mut message.body {
+                    message.body = Body::Ready(std::mem::take(buf));
+                }
+                if message.bound.is_some() {
+                    self.core.copy_soon(at);
+                }
+            }
+        }
+        self.channel.rx.unacked += cost;
+        if want_ack {
+            self.channel.ack_soon(self.core);
+        } else {
+            self.channel.owed(self.core, self.config);
+        }
+    }
+
+    /// An envelope, or a body with it, has left the memory of unexpected messages.
+    pub(crate) fn consumed(&mut self, granted: bool, cost: u64) {
+        if granted {
+            self.core.beyond = self.core.beyond.saturating_sub(1);
+        } else {
+            self.channel.rx.window.give_back(cost);
+            self.channel.owed(self.core, self.config);
+        }
+    }
+}
+
+/// A part of a body into a buffer that may be too short for it.
+#[inline]
+fn into(seg: Segment, offset: usize, len: usize) -> RxBody {
+    let into = seg.part(offset, len);
+    let discard = (len - into.len) as u64;
+    if into.len == 0 {
+        RxBody::Discard(discard)
+    } else {
+        RxBody::Into { into, discard }
+    }
+}
+
+impl Channel {
+    /// The link is lost: the body that was being read comes again as a whole.
+    pub(crate) fn interrupt(&mut self) {
+        if let Some(current) = self.rx.current.take()
+            && current.kind == Kind::Eager
+            && current.target != Target::Nowhere
+        {
+            self.expect(Partial {
+                ssn: current.ssn,
+                eager: true,
+                want_ack: current.want_ack,
+                target: current.target,
+                received: 0,
+                len: current.len as u64,
+            });
+        }
+        for partial in &mut self.rx.partial {
+            partial.received = 0;
+        }
+    }
+}
+
+/// A context for the channel of a peer that is known to have one.
+pub(crate) fn context<'a>(
+    channels: &'a mut [Option<Box<Channel>>],
+    core: &'a mut Core,
+    config: &'a crate::types::Config,
+    epoch: Epoch,
+    peer: Rank,
+) -> Option<Context<'a>> {
+    let channel = channels.get_mut(peer.index())?.as_deref_mut()?;
+    Some(Context {
+        channel,
+        core,
+        config,
+        epoch,
+    })
+}

@@ -1,0 +1,381 @@
+//! The sending side: envelopes into the retention, and the plan of what is written next.
+//!
+//! Envelopes enter the plan when they are made, control frames too; of large bodies one data frame
+//! at a time, so that a small message never waits for more of them.
+
+use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
+
+use crate::channel::{Bulk, Channel, Plan, SentBody};
+use crate::engine::Engine;
+use crate::frame::{Flags, HEADER_LEN, Kind};
+use crate::requests::{Core, Request};
+use crate::types::{Config, Detach, Envelope, GATHER_PIECES, Gather, Piece};
+
+/// What sending needs: a channel, the rest, and what frames carry.
+pub(crate) struct Context<'a> {
+    pub channel: &'a mut Channel,
+    pub core: &'a mut Core,
+    pub config: &'a Config,
+    pub epoch: Epoch,
+}
+
+/// What an envelope costs of the window, without its body.
+pub(crate) const ENVELOPE_COST: u64 = HEADER_LEN as u64;
+
+impl Context<'_> {
+    /// The fast path: header and body into the ring. False if the message must wait.
+    #[inline]
+    pub(crate) fn send_copied(&mut self, env: &Envelope, bytes: &[u8]) -> bool {
+        let channel = &mut *self.channel;
+        let cost = ENVELOPE_COST + bytes.len() as u64;
+        if !channel.tx.blocked.is_empty()
+            || channel.tx.full(self.config)
+            || !channel.tx.window.charge(cost)
+        {
+            return false;
+        }
+        let ssn = channel.tx.kept.next();
+        let mut header = channel.header(self.epoch, Kind::Eager, ssn);
+        header.envelope = *env;
+        header.length = bytes.len() as u64;
+        let range = channel.tx.kept.push(&header.encode(), bytes, None);
+        if channel.up {
+            channel.tx.plan_frames(range);
+        }
+        channel.mark_ready(self.core);
+        true
+    }
+
+    /// Gives a send its sequence number and envelope, if the window allows. `bytes` are copied
+    /// when they are given.
+    pub(crate) fn launch(&mut self, request: u32, bytes: Option<&[u8]>) -> bool {
+        let Request::Send(send) = &mut self.core.requests[request] else {
+            return true;
+        };
+        let channel = &mut *self.channel;
+        if channel.tx.full(self.config) {
+            return false;
+        }
+        let len = send.seg.len;
+        let mut eager = len <= self.config.eager_max;
+        let cost = ENVELOPE_COST + if eager { len as u64 } else { 0 };
+        let mut flags = Flags::NONE;
+        if !channel.tx.window.charge(cost) {
+            if !channel.tx.window.use_grant() {
+                return false;
+            }
+            // Beyond the window only envelopes go.
+            eager = false;
+            flags = Flags::GRANTED;
+        }
+        let ssn = channel.tx.kept.next();
+        let copied = bytes.unwrap_or_default();
+        let user_body = eager && copied.len() < len;
+        send.ssn = ssn;
+        send.blocked = false;
+        send.rendezvous = !eager;
+        send.needs_finish = !eager;
+        send.needs_ack = user_body;
+        send.needs_match = eager && send.sync;
+        if send.sync {
+            flags = flags.with(Flags::SYNC);
+        }
+        if user_body && !send.blocking {
+            flags = flags.with(Flags::WANT_ACK);
+        }
+        let body = user_body.then_some(SentBody::User(send.seg, request));
+        let waits = send.needs_finish || send.needs_match;
+        let kind = if eager { Kind::Eager } else { Kind::Rts };
+        let mut header = channel.header(self.epoch, kind, ssn);
+        header.flags = flags;
+        header.envelope = send.envelope;
+        header.length = len as u64;
+        let payload = if eager && !user_body { copied } else { &[] };
+        let range = channel.tx.kept.push(&header.encode(), payload, body);
+        if waits {
+            channel.open(ssn, request);
+        }
+        if channel.up {
+            channel.tx.plan_frames(range);
+            if user_body {
+                channel.tx.plan.push_back(Plan::Body { ssn, at: 0, len });
+            }
+        }
+        channel.mark_ready(self.core);
+        // A small message that had to wait and has no body is complete now.
+        self.core.update_send(request, |_| ());
+        true
+    }
+
+    /// Launches what waited, in order, as far as the window allows.
+    pub(crate) fn pump(&mut self) {
+        while let Some(&request) = self.channel.tx.blocked.front() {
+            if !self.launch(request, None) {
+                break;
+            }
+            self.channel.tx.blocked.pop_front();
+        }
+    }
+}
+
+impl crate::channel::Tx {
+    /// Whether the retention holds as much as it may: acks may lag behind the credit when a body
+    /// was cut and the messages behind it are consumed.
+    #[inline]
+    fn full(&self, config: &Config) -> bool {
+        (self.kept.bytes() + self.detached) as u64 > 2 * config.window
+    }
+
+    /// Plans frames of the ring, as one piece with those before them if they are neighbours.
+    #[inline]
+    pub(crate) fn plan_frames(&mut self, range: std::ops::Range<u64>) {
+        match self.plan.back_mut() {
+            Some(Plan::Ring(last)) if last.end == range.start => last.end = range.end,
+            _ => self.plan.push_back(Plan::Ring(range)),
+        }
+    }
+}
+
+impl Channel {
+    /// Whether the device has something to write on the link.
+    #[inline]
+    pub(crate) fn pending(&self) -> bool {
+        self.up && (!self.tx.plan.is_empty() || self.ack_now || !self.tx.bulk.is_empty())
+    }
+
+    /// Completes the plan with what is made at the last moment: a due ack, the next data frame.
+    #[inline]
+    fn prepare(&mut self, core: &mut Core, config: &Config, epoch: Epoch) {
+        if self.ack_now {
+            self.plan_ack(core, epoch);
+        }
+        if !self.tx.chunk_planned && !self.tx.bulk.is_empty() {
+            self.plan_chunk(config, epoch);
+        }
+    }
+
+    pub(crate) fn plan_ack(&mut self, core: &mut Core, epoch: Epoch) {
+        let mut header = self.header(epoch, Kind::Ack, Ssn(0));
+        header.aux = self.rx.window.granted();
+        self.control(core, &header);
+    }
+
+    fn plan_chunk(&mut self, config: &Config, epoch: Epoch) {
+        let Some(bulk) = self.tx.bulk.front_mut() else {
+            return;
+        };
+        let Bulk { ssn, eager, .. } = *bulk;
+        let range = bulk.offset..bulk.len.min(bulk.offset + config.chunk);
+        bulk.offset = range.end;
+        if bulk.offset == bulk.len {
+            self.tx.bulk.pop_front();
+        }
+        let mut header = self.header(epoch, Kind::Data, ssn);
+        header.length = range.len() as u64;
+        header.aux = range.start as u64;
+        self.tx.plan.push_back(Plan::Control {
+            bytes: header.encode(),
+            at: 0,
+        });
+        let chunk = Plan::Chunk { ssn, eager, range };
+        self.tx.plan.push_back(chunk);
+        self.tx.chunk_planned = true;
+    }
+
+    /// Lists the plan for one write.
+    fn gather<'a>(&'a self, core: &'a Core, out: &mut Gather<'a>) {
+        for part in self.tx.plan.iter().take(GATHER_PIECES) {
+            let room = match part {
+                Plan::Ring(range) => self.gather_ring(range.clone(), out),
+                Plan::Control { bytes, at } => out.push(Piece::Bytes(&bytes[*at..])),
+                Plan::Body { ssn, at, len } => self.gather_kept(*ssn, *at..*len, out),
+                Plan::Chunk { ssn, eager, range } => {
+                    if *eager {
+                        self.gather_kept(*ssn, range.clone(), out)
+                    } else {
+                        self.gather_open(core, *ssn, range.clone(), out)
+                    }
+                }
+            };
+            if !room {
+                return;
+            }
+        }
+    }
+
+    fn gather_ring<'a>(&'a self, range: std::ops::Range<u64>, out: &mut Gather<'a>) -> bool {
+        let (a, b) = self.tx.kept.slices(range);
+        out.push(Piece::Bytes(a)) && out.push(Piece::Bytes(b))
+    }
+
+    /// A part of an eager body, wherever it is kept.
+    fn gather_kept<'a>(
+        &'a self,
+        ssn: Ssn,
+        range: std::ops::Range<usize>,
+        out: &mut Gather<'a>,
+    ) -> bool {
+        match self.tx.kept.body(ssn) {
+            Some(SentBody::User(seg, _)) => {
+                out.push(Piece::Memory(seg.part(range.start, range.len())))
+            }
+            Some(SentBody::Kept(buf)) => out.push(Piece::Bytes(&buf.bytes()[range])),
+            None => match self.tx.kept.frame(ssn) {
+                Some(frame) => {
+                    let body = frame.start + ENVELOPE_COST;
+                    self.gather_ring(body + range.start as u64..body + range.end as u64, out)
+                }
+                None => false,
+            },
+        }
+    }
+
+    /// A part of a rendezvous body.
+    fn gather_open<'a>(
+        &'a self,
+        core: &'a Core,
+        ssn: Ssn,
+        range: std::ops::Range<usize>,
+        out: &mut Gather<'a>,
+    ) -> bool {
+        let open = self.open_at(ssn).map(|at| self.tx.open[at].1);
+        match open.and_then(|request| core.send_of(request)) {
+            Some(send) => out.push(Piece::Memory(send.seg.part(range.start, range.len()))),
+            None => false,
+        }
+    }
+
+    /// So many bytes of the plan were written.
+    fn advance(&mut self, mut bytes: usize) {
+        while bytes > 0 {
+            let Some(part) = self.tx.plan.front_mut() else {
+                debug_assert!(false, "more was written than was planned");
+                return;
+            };
+            let (left, chunk) = match part {
+                Plan::Ring(range) => ((range.end - range.start) as usize, false),
+                Plan::Control { at, .. } => (HEADER_LEN - *at, false),
+                Plan::Body { at, len, .. } => (*len - *at, false),
+                Plan::Chunk { range, .. } => (range.len(), true),
+            };
+            if left <= bytes {
+                bytes -= left;
+                self.tx.plan.pop_front();
+                self.tx.chunk_planned &= !chunk;
+                continue;
+            }
+            match part {
+                Plan::Ring(range) => range.start += bytes as u64,
+                Plan::Control { at, .. } | Plan::Body { at, .. } => *at += bytes,
+                Plan::Chunk { range, .. } => range.start += bytes,
+            }
+            return;
+        }
+    }
+}
+
+impl Engine {
+    /// A peer that has something to write since it was named last; if it has no link, dial it.
+    #[inline]
+    pub fn next_ready(&mut self) -> Option<Rank> {
+        while let Some(peer) = self.core.ready.pop_front() {
+            if let Some(Some(channel)) = self.channels.get_mut(peer.index()) {
+                channel.ready = false;
+                if channel.pending() || channel.waiting() {
+                    return Some(peer);
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether there is something to write on the peer's link.
+    #[inline]
+    pub fn tx_pending(&self, peer: Rank) -> bool {
+        self.peer(peer).is_some_and(Channel::pending)
+    }
+
+    /// Whether the peer has no link and there is something for it.
+    pub fn tx_waiting(&self, peer: Rank) -> bool {
+        self.peer(peer).is_some_and(Channel::waiting)
+    }
+
+    /// What to write next, in order; empty when nothing is pending.
+    #[inline]
+    pub fn tx_gather(&mut self, peer: Rank) -> Gather<'_> {
+        let mut out = Gather::new();
+        if let Some(Some(channel)) = self.channels.get_mut(peer.index())
+            && channel.up
+        {
+            channel.prepare(&mut self.core, &self.config, self.epoch);
+            let channel = &*channel;
+            channel.gather(&self.core, &mut out);
+        }
+        out
+    }
+
+    /// So many bytes of the last gather were written.
+    #[inline]
+    pub fn tx_advance(&mut self, peer: Rank, bytes: usize) {
+        if let Some(Some(channel)) = self.channels.get_mut(peer.index()) {
+            channel.advance(bytes);
+        }
+    }
+
+    pub(crate) fn peer(&self, peer: Rank) -> Option<&Channel> {
+        self.channels.get(peer.index())?.as_deref()
+    }
+}
+
+impl Channel {
+    fn waiting(&self) -> bool {
+        !self.up && !self.quiet()
+    }
+
+    /// Nothing kept, queued, planned or owed to the peer.
+    pub(crate) fn quiet(&self) -> bool {
+        let tx = &self.tx;
+        tx.kept.is_empty()
+            && tx.plan.is_empty()
+            && tx.bulk.is_empty()
+            && tx.open.is_empty()
+            && tx.blocked.is_empty()
+            && !self.ack_now
+    }
+}
+
+/// Replaces a medium body in user memory by a copy, unless it is being written.
+pub(crate) fn detach<'a>(
+    channel: &'a mut Channel,
+    core: &'a mut Core,
+    config: &Config,
+    request: u32,
+    message: Ssn,
+) -> Detach<'a> {
+    let planned = |part: &Plan| match part {
+        Plan::Body { ssn, .. } => *ssn == message,
+        Plan::Chunk { ssn, eager, .. } => *eager && *ssn == message,
+        _ => false,
+    };
+    if channel.tx.plan.iter().any(planned) || channel.tx.full(config) {
+        return Detach::Wait;
+    }
+    match channel.tx.kept.body_mut(message) {
+        Some(body @ SentBody::User(..)) => {
+            let SentBody::User(from, _) = *body else {
+                return Detach::Wait;
+            };
+            *body = SentBody::Kept(core.pool.take(from.len));
+            channel.tx.detached += from.len;
+            core.update_send(request, |send| send.needs_ack = false);
+            match body {
+                SentBody::Kept(buf) => Detach::Copy {
+                    from,
+                    into: buf.bytes_mut(),
+                },
+                SentBody::User(..) => Detach::Wait,
+            }
+        }
+        _ => Detach::Wait,
+    }
+}

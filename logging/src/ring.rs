@@ -1,0 +1,171 @@
+//! A byte queue whose contents keep their positions: what is written once is sent from there, again
+//! if need be, until it is released.
+
+use std::ops::Range;
+
+/// Size that the first write allocates.
+const FIRST: usize = 4 << 10;
+
+/// Bytes between two positions that only grow. Memory grows on demand and is used in a circle;
+/// when the ring runs empty it starts at its beginning again, so that a ping-pong stays in cache.
+#[derive(Clone, Debug, Default)]
+pub struct ByteRing {
+    /// Length is zero or a power of two.
+    buf: Vec<u8>,
+    head: u64,
+    tail: u64,
+    /// The position that lies at index 0 of `buf`.
+    origin: u64,
+}
+
+impl ByteRing {
+    /// The first position still held.
+    pub fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// The position that the next byte gets.
+    pub fn tail(&self) -> u64 {
+        self.tail
+    }
+
+    /// Bytes held.
+    pub fn len(&self) -> usize {
+        (self.tail - self.head) as usize
+    }
+
+    /// Whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.tail == self.head
+    }
+
+    /// Bytes of memory in use.
+    pub fn capacity(&self) -> usize {
+        self.buf.len()
+    }
+
+    /// Appends both parts, one after the other, and returns where they lie.
+    pub fn push(&mut self, first: &[u8], second: &[u8]) -> Range<u64> {
+        let total = first.len() + second.len();
+        if self.buf.len() - self.len() < total {
+            self.grow(total);
+        }
+        let start = self.tail;
+        self.copy_in(first);
+        self.copy_in(second);
+        start..self.tail
+    }
+
+    fn copy_in(&mut self, bytes: &[u8]) {
+        let at = self.index(self.tail);
+        let fits = bytes.len().min(self.buf.len() - at);
+        self.buf[at..at + fits].copy_from_slice(&bytes[..fits]);
+        if fits < bytes.len() {
+            self.buf[..bytes.len() - fits].copy_from_slice(&bytes[fits..]);
+        }
+        self.tail += bytes.len() as u64;
+    }
+
+    fn grow(&mut self, more: usize) {
+        let wanted = (self.len() + more).next_power_of_two().max(FIRST);
+        let mut larger = vec![0; wanted];
+        let (a, b) = self.slices(self.head..self.tail);
+        larger[..a.len()].copy_from_slice(a);
+        larger[a.len()..a.len() + b.len()].copy_from_slice(b);
+        self.buf = larger;
+        self.origin = self.head;
+    }
+
+    fn index(&self, position: u64) -> usize {
+        (position.wrapping_sub(self.origin) as usize) & self.buf.len().wrapping_sub(1)
+    }
+
+    /// The bytes of `range`, in two parts where the ring wraps around. What of the range is not
+    /// held is left out.
+    pub fn slices(&self, range: Range<u64>) -> (&[u8], &[u8]) {
+        let start = range.start.max(self.head);
+        let end = range.end.min(self.tail);
+        if start >= end {
+            return (&[], &[]);
+        }
+        let (at, len) = (self.index(start), (end - start) as usize);
+        let fits = len.min(self.buf.len() - at);
+        (&self.buf[at..at + fits], &self.buf[..len - fits])
+    }
+
+    /// Lets go of everything before `position`.
+    pub fn release(&mut self, position: u64) {
+        self.head = position.clamp(self.head, self.tail);
+        if self.head == self.tail {
+            self.origin = self.tail;
+        }
+    }
+}
+
+impl PartialEq for ByteRing {
+    /// Equal when the same bytes are held at the same positions, wherever they lie in memory.
+    fn eq(&self, other: &Self) -> bool {
+        self.head == other.head
+            && self.tail == other.tail
+            && bytes(self.slices(self.head..self.tail))
+                .eq(bytes(other.slices(self.head..self.tail)))
+    }
+}
+
+impl Eq for ByteRing {}
+
+impl std::hash::Hash for ByteRing {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.head.hash(state);
+        self.tail.hash(state);
+        for byte in bytes(self.slices(self.head..self.tail)) {
+            state.write_u8(*byte);
+        }
+    }
+}
+
+fn bytes<'a>((a, b): (&'a [u8], &'a [u8])) -> impl Iterator<Item = &'a u8> {
+    a.iter().chain(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    proptest! {
+        /// Pushes and releases of any size leave the same bytes as a plain queue.
+        #[test]
+        fn agrees_with_a_plain_queue(
+            steps in proptest::collection::vec((0usize..3000, 0usize..3000, 0usize..8000), 1..60)
+        ) {
+            let (mut ring, mut plain) = (ByteRing::default(), VecDeque::new());
+            let mut next = 0u8;
+            for (a, b, release) in steps {
+                let data: Vec<u8> = (0..a + b).map(|_| { next = next.wrapping_add(7); next }).collect();
+                let range = ring.push(&data[..a], &data[a..]);
+                plain.extend(data.iter().copied());
+                prop_assert_eq!(range.end - range.start, (a + b) as u64);
+                prop_assert!(bytes(ring.slices(range)).eq(data.iter()));
+                let released = release.min(plain.len());
+                plain.drain(..released);
+                ring.release(ring.head() + released as u64);
+                prop_assert_eq!(ring.len(), plain.len());
+                prop_assert!(bytes(ring.slices(ring.head()..ring.tail())).eq(plain.iter()));
+            }
+        }
+    }
+
+    #[test]
+    fn starts_at_its_beginning_when_it_ran_empty() {
+        let mut ring = ByteRing::default();
+        for _ in 0..10_000 {
+            let range = ring.push(&[1; 64], &[2; 100]);
+            let (a, b) = ring.slices(range.clone());
+            assert_eq!((a.len(), b.len()), (164, 0));
+            ring.release(range.end);
+        }
+        assert_eq!(ring.capacity(), FIRST);
+    }
+}

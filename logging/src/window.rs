@@ -1,0 +1,215 @@
+//! The window of a channel: what a sender may have under way, and what a receiver gave back.
+//!
+//! Both sides count with totals that only grow, so that a lost or repeated word about them does no
+//! harm. Beyond the window a receiver *grants* single envelopes without a body, which lets it find
+//! the message that it waits for behind a window full of others.
+
+use thiserror::Error;
+
+/// A peer that counts wrongly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum WindowError {
+    /// It sent more than window and grants allow.
+    #[error("more was sent than the window allows")]
+    Exceeded,
+    /// It gave back more than was taken.
+    #[error("more window was given back than was taken")]
+    FalseCredit,
+}
+
+/// The sender's view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SendWindow {
+    size: u64,
+    charged: u64,
+    credited: u64,
+    granted: u64,
+    used: u64,
+}
+
+impl SendWindow {
+    /// A window of `size` bytes.
+    pub fn new(size: u64) -> Self {
+        SendWindow {
+            size,
+            charged: 0,
+            credited: 0,
+            granted: 0,
+            used: 0,
+        }
+    }
+
+    /// Takes `cost` bytes if they fit.
+    #[inline]
+    pub fn charge(&mut self, cost: u64) -> bool {
+        let fits = self.charged + cost - self.credited <= self.size;
+        if fits {
+            self.charged += cost;
+        }
+        fits
+    }
+
+    /// Takes one granted envelope if there is one.
+    pub fn use_grant(&mut self) -> bool {
+        let any = self.used < self.granted;
+        self.used += u64::from(any);
+        any
+    }
+
+    /// The receiver's total of bytes given back; an older word changes nothing. True if there is
+    /// more room now.
+    ///
+    /// # Errors
+    /// [`WindowError::FalseCredit`] when it is more than was ever charged.
+    #[inline]
+    pub fn credit(&mut self, total: u64) -> Result<bool, WindowError> {
+        if total > self.charged {
+            return Err(WindowError::FalseCredit);
+        }
+        let more = total > self.credited;
+        self.credited = self.credited.max(total);
+        Ok(more)
+    }
+
+    /// The receiver's total of envelopes granted; true if there are more than before.
+    pub fn grant(&mut self, total: u64) -> bool {
+        let more = total > self.granted;
+        self.granted = self.granted.max(total);
+        more
+    }
+
+    /// Bytes under way.
+    pub fn in_use(&self) -> u64 {
+        self.charged - self.credited
+    }
+}
+
+/// The receiver's view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ReceiveWindow {
+    size: u64,
+    taken: u64,
+    returned: u64,
+    told: u64,
+    granted: u64,
+    used: u64,
+}
+
+impl ReceiveWindow {
+    /// A window of `size` bytes.
+    pub fn new(size: u64) -> Self {
+        ReceiveWindow {
+            size,
+            taken: 0,
+            returned: 0,
+            told: 0,
+            granted: 0,
+            used: 0,
+        }
+    }
+
+    /// Notes `cost` bytes received.
+    ///
+    /// # Errors
+    /// [`WindowError::Exceeded`] when the sender should have waited.
+    #[inline]
+    pub fn take(&mut self, cost: u64) -> Result<(), WindowError> {
+        if self.taken - self.returned + cost > self.size {
+            return Err(WindowError::Exceeded);
+        }
+        self.taken += cost;
+        Ok(())
+    }
+
+    /// Notes a granted envelope received.
+    ///
+    /// # Errors
+    /// [`WindowError::Exceeded`] when none was granted.
+    pub fn take_grant(&mut self) -> Result<(), WindowError> {
+        if self.used == self.granted {
+            return Err(WindowError::Exceeded);
+        }
+        self.used += 1;
+        Ok(())
+    }
+
+    /// Gives `cost` bytes back: they were consumed.
+    #[inline]
+    pub fn give_back(&mut self, cost: u64) {
+        self.returned = (self.returned + cost).min(self.taken);
+    }
+
+    /// The total given back, for a header that is made now.
+    #[inline]
+    pub fn tell(&mut self) -> u64 {
+        self.told = self.returned;
+        self.returned
+    }
+
+    /// The total given back.
+    pub fn returned(&self) -> u64 {
+        self.returned
+    }
+
+    /// Bytes given back that no header has told yet.
+    #[inline]
+    pub fn untold(&self) -> u64 {
+        self.returned - self.told
+    }
+
+    /// Bytes received and not consumed.
+    pub fn held(&self) -> u64 {
+        self.taken - self.returned
+    }
+
+    /// Grants `count` more envelopes beyond the window.
+    pub fn grant(&mut self, count: u64) {
+        self.granted += count;
+    }
+
+    /// Envelopes ever granted.
+    pub fn granted(&self) -> u64 {
+        self.granted
+    }
+
+    /// Envelopes granted that have not come.
+    pub fn open_grants(&self) -> u64 {
+        self.granted - self.used
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_agree() {
+        let (mut send, mut receive) = (SendWindow::new(100), ReceiveWindow::new(100));
+        assert!(send.charge(60) && !send.charge(41) && send.charge(40));
+        receive.take(60).unwrap();
+        receive.take(40).unwrap();
+        assert_eq!(receive.take(1), Err(WindowError::Exceeded));
+        receive.give_back(60);
+        assert_eq!((receive.untold(), receive.held()), (60, 40));
+        let told = receive.tell();
+        assert_eq!(receive.untold(), 0);
+        assert_eq!(send.credit(told), Ok(true));
+        assert_eq!(send.credit(0), Ok(false));
+        assert_eq!(send.credit(101), Err(WindowError::FalseCredit));
+        assert_eq!(send.in_use(), 40);
+        assert!(send.charge(60) && !send.charge(1));
+    }
+
+    #[test]
+    fn grants_are_counted_once() {
+        let (mut send, mut receive) = (SendWindow::new(0), ReceiveWindow::new(0));
+        assert!(!send.use_grant());
+        receive.grant(2);
+        assert!(send.grant(receive.granted()) && !send.grant(receive.granted()));
+        assert!(send.use_grant() && send.use_grant() && !send.use_grant());
+        receive.take_grant().unwrap();
+        assert_eq!(receive.open_grants(), 1);
+        receive.take_grant().unwrap();
+        assert_eq!(receive.take_grant(), Err(WindowError::Exceeded));
+    }
+}
