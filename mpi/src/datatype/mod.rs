@@ -40,6 +40,10 @@ use layout::Shape;
 #[derive(Debug)]
 pub struct Datatype {
     body: Body,
+    /// Lower bound and extent of the body, asked for in every transfer.
+    bounds: (i64, i64),
+    /// What predefined reductions work on, if they do.
+    reduction: Option<(Class, Element)>,
     combiner: Combiner,
     contents: Contents,
     committed: Cell<bool>,
@@ -52,13 +56,17 @@ impl Datatype {
             Combiner::Named(named) => named.name().to_owned(),
             _ => String::new(),
         };
-        Self {
+        let mut datatype = Self {
+            bounds: body.bounds(),
             body,
+            reduction: None,
             combiner,
             contents,
             committed: Cell::new(false),
             name: RefCell::new(name),
-        }
+        };
+        datatype.reduction = datatype.find_reduction();
+        datatype
     }
 
     /// A type that nobody commits or frees.
@@ -117,18 +125,17 @@ impl Datatype {
 
     /// Lower bound in bytes.
     pub fn lb(&self) -> i64 {
-        self.body.bounds().0
+        self.bounds.0
     }
 
     /// Upper bound in bytes.
     pub fn ub(&self) -> i64 {
-        let (lb, extent) = self.body.bounds();
-        lb + extent
+        self.bounds.0 + self.bounds.1
     }
 
     /// Bytes from one element to the next (`MPI_TYPE_GET_EXTENT`).
     pub fn extent(&self) -> i64 {
-        self.body.extent()
+        self.bounds.1
     }
 
     /// Displacement of the first byte of data (`MPI_TYPE_GET_TRUE_EXTENT`); 0 without data.
@@ -268,6 +275,10 @@ impl Datatype {
     /// What the predefined reductions work on: `None` for types that are not predefined
     /// (MPI-5.0 §6.9.2).
     pub fn reduction_element(&self) -> Option<(Class, Element)> {
+        self.reduction
+    }
+
+    fn find_reduction(&self) -> Option<(Class, Element)> {
         match self.combiner {
             Combiner::Named(named) => Some((named.class(), named.element())),
             Combiner::F90Real | Combiner::F90Complex | Combiner::F90Integer => {

@@ -129,7 +129,7 @@ unsafe fn equal_blocks<M: Mover>(
     }
 }
 
-/// Copies of a layout, `stride` bytes apart.
+/// Copies of a layout, `stride` bytes apart: a partial first one, whole ones, a partial last one.
 ///
 /// # Safety
 /// As for `walk`.
@@ -140,18 +140,72 @@ unsafe fn repeat<M: Mover>(
     window: Window,
     mover: &mut M,
 ) {
-    let mut index = window.from / child.size;
-    let mut start = index * child.size;
-    while start < window.to {
-        let part = Window {
-            from: (window.from - start).max(0),
-            to: (window.to - start).min(child.size),
-        };
-        // SAFETY: passed on from the caller; the part lies in one copy.
-        unsafe { walk(child, at(base, index.wrapping_mul(stride)), part, mover) }
-        index += 1;
-        // The stream's end may be the largest 64-bit number.
-        start = start.saturating_add(child.size);
+    let Window { mut from, to } = window;
+    let place = |i: i64| at(base, i.wrapping_mul(stride));
+    let mut index = from / child.size;
+    let inside = from % child.size;
+    // SAFETY: passed on from the caller; each piece lies in one copy of the window.
+    unsafe {
+        if inside != 0 {
+            let piece = (child.size - inside).min(to - from);
+            let part = Window {
+                from: inside,
+                to: inside + piece,
+            };
+            walk(child, place(index), part, mover);
+            from += piece;
+            index += 1;
+        }
+        let copies = (to - from) / child.size;
+        for i in index..index + copies {
+            whole(child, place(i), mover);
+        }
+        from += copies * child.size;
+        if from < to {
+            let part = Window {
+                from: 0,
+                to: to - from,
+            };
+            walk(child, place(index + copies), part, mover);
+        }
+    }
+}
+
+/// Walks all of a layout: what most copies of a loop are, so without looking for a first and last
+/// byte.
+///
+/// # Safety
+/// As for `walk`.
+unsafe fn whole<M: Mover>(layout: &Layout, base: usize, mover: &mut M) {
+    let base = at(base, layout.offset);
+    // SAFETY: passed on from the caller.
+    unsafe {
+        match &layout.shape {
+            Shape::Bytes => mover.run(base, layout.size as usize),
+            Shape::Strided { count, len, stride } => {
+                mover.strided(base, *count as usize, *len as usize, *stride as isize);
+            }
+            Shape::Blocks { len, at } => mover.scattered(base, at, *len as usize),
+            Shape::List(blocks) => {
+                for b in blocks.iter() {
+                    mover.run(at(base, b.at), b.len as usize);
+                }
+            }
+            Shape::Repeat {
+                count,
+                stride,
+                child,
+            } => {
+                for i in 0..*count {
+                    whole(child, at(base, i.wrapping_mul(*stride)), mover);
+                }
+            }
+            Shape::Sequence(parts) => {
+                for p in parts.iter() {
+                    whole(&p.layout, base, mover);
+                }
+            }
+        }
     }
 }
 
