@@ -1,0 +1,36 @@
+//! Programs that hold the library to the standard; each also passes on other MPIs.
+
+use rejoin_tests::{Run, program};
+use std::time::Duration;
+
+fn on(name: &str, ranks: &[u32]) {
+    for &n in ranks {
+        let done = Run::new(n, program(name)).limit(Duration::from_secs(120)).ok();
+        assert_eq!(done.stdout(), format!("{name}: right on {n} ranks\n"), "{}", done.text());
+    }
+}
+
+#[test]
+fn point_to_point() {
+    on("p2p", &[1, 2, 3, 4]);
+}
+
+#[test]
+fn collectives() {
+    on("coll", &[1, 2, 3, 4, 7, 8]);
+}
+
+#[test]
+fn communicators() {
+    on("comms", &[1, 2, 3, 4, 9]);
+}
+
+#[test]
+fn datatypes() {
+    on("types", &[1, 2, 4]);
+}
+
+#[test]
+fn threads() {
+    on("threads", &[1, 2, 4]);
+}
