@@ -88,3 +88,8 @@ pub use types::{
     Completion, Config, Copy, Detach, Envelope, GATHER_PIECES, Gather, Mode, MsgId, Pattern, Piece,
     Probe, ReqId, RxBody, Segment, Sent, Source,
 };
+
+#[cfg(test)]
+mod harness;
+#[cfg(test)]
+mod tests;
