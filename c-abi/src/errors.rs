@@ -167,6 +167,16 @@ impl Errors {
             _ => Some(known),
         }
     }
+
+    /// One line for the user: what the latest error says first, then the class.
+    fn fatal_text(&self, code: c_int) -> String {
+        let class = self.codes.class_of(code).and_then(class_name);
+        let class = class.map_or_else(|| format!("error code {code}"), str::to_owned);
+        match &*self.last.borrow() {
+            Some((last, detail)) if *last == code => format!("{detail} ({class})"),
+            _ => class,
+        }
+    }
 }
 
 impl Default for Errors {
@@ -204,15 +214,17 @@ pub fn invoke(mpi: &Mpi, owner: Owner, mut code: c_int) -> c_int {
     match handler {
         Handler::Return => {}
         Handler::AreFatal | Handler::Abort => {
-            let text = mpi.errors.text(code);
             let object = crate::handles::name(raw).unwrap_or(match kind {
                 Kind::Win => "a window",
                 Kind::File => "a file",
                 Kind::Session => "a session",
                 _ => "a communicator",
             });
-            let text = text.unwrap_or_else(|| format!("error {code}"));
-            mpi.abort(code, &format!("fatal error on {object}: {text}"));
+            let why = mpi.errors.fatal_text(code);
+            mpi.abort(
+                code,
+                &format!("{why}, and the error handler of {object} is fatal"),
+            );
         }
         // SAFETY: (all four) the program gave this function for this use; both pointers live.
         Handler::Comm(f) => unsafe { f(&raw mut comm, code_at) },

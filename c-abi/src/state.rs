@@ -50,6 +50,8 @@ impl Mpi {
         let _ = writeln!(std::io::stderr(), "rejoin: {why}");
         // What the parent sees is the low byte, and it must not look like success.
         let status = if code & 0xff == 0 { 1 } else { code & 0xff };
+        // SAFETY: writes out what the program printed; null means all of its streams.
+        unsafe { libc::fflush(std::ptr::null_mut()) };
         // SAFETY: ends the process without running the program's exit handlers, which may call MPI.
         unsafe { libc::_exit(status) }
     }

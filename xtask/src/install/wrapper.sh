@@ -1,0 +1,86 @@
+#!/bin/sh
+# @NAME@: the @LANGUAGE@ compiler with what MPI programs need. Part of Rejoin.
+# Finds its prefix from where it lies, so that the tree can be moved.
+set -u
+
+self=$0
+case $self in
+*/*) ;;
+*) self=$(command -v -- "$self") ;;
+esac
+while [ -h "$self" ]; do
+    target=$(readlink -- "$self")
+    case $target in
+    /*) self=$target ;;
+    *) self=$(dirname -- "$self")/$target ;;
+    esac
+done
+prefix=$(CDPATH='' cd -- "$(dirname -- "$self")/.." && pwd -P) || exit 1
+
+# The compiler: our variable, then those of other MPIs, then the usual one unless it names a wrapper.
+usual=${@USUAL@:-}
+case ${usual##*/} in
+mpi*) usual= ;;
+esac
+compiler=${REJOIN_@USUAL@:-${@OWN@:-${MPICH_@USUAL@:-${OMPI_@USUAL@:-${usual:-@DEFAULT@}}}}}
+
+incdir=$prefix/include
+libdir=$prefix/lib
+compile="-I$incdir"
+link="-L$libdir -Wl,-rpath,$libdir -Wl,--enable-new-dtags -lmpi_abi"
+
+linking=yes
+input=no
+show=no
+skip=no
+first=yes
+for argument in "$@"; do
+    if [ $first = yes ]; then
+        set --
+        first=no
+    fi
+    if [ $skip = yes ]; then
+        skip=no
+        set -- "$@" "$argument"
+        continue
+    fi
+    case $argument in
+    -show | --show | -showme | --showme) show=yes; continue ;;
+    -compile_info | -compile-info) show=compile-info; continue ;;
+    -link_info | -link-info) show=link-info; continue ;;
+    -showme:compile | --showme:compile) echo "$compile"; exit 0 ;;
+    -showme:link | --showme:link) echo "$link"; exit 0 ;;
+    -showme:command | --showme:command) echo "$compiler"; exit 0 ;;
+    -showme:incdirs | --showme:incdirs) echo "$incdir"; exit 0 ;;
+    -showme:libdirs | --showme:libdirs) echo "$libdir"; exit 0 ;;
+    -showme:libs | --showme:libs) echo "mpi_abi"; exit 0 ;;
+    -showme:version | --showme:version) echo "@NAME@: Rejoin @VERSION@"; exit 0 ;;
+    -cc=* | -cxx=*) compiler=${argument#*=}; continue ;;
+    -c | -S | -E | -M | -MM | -fsyntax-only) linking=no ;;
+    -o | -x | -MF | -MT | -MQ | -include | -isystem | -iquote | -idirafter | -Xlinker | -Xpreprocessor | -T | -u | -z) skip=yes ;;
+    - | @*) input=yes ;;
+    -*) ;;
+    *) input=yes ;;
+    esac
+    set -- "$@" "$argument"
+done
+
+case $show in
+compile-info) echo "$compiler $* $compile -c"; exit 0 ;;
+link-info) echo "$compiler $* $compile $link"; exit 0 ;;
+yes)
+    # Without arguments, everything: what build systems ask for.
+    if [ $linking = yes ]; then
+        echo "$compiler${*:+ $*} $compile $link"
+    else
+        echo "$compiler $* $compile"
+    fi
+    exit 0
+    ;;
+esac
+
+# The compiler may be several words ("ccache gcc"); the prefix may hold blanks, so the flags are not.
+if [ $linking = yes ] && [ $input = yes ]; then
+    exec $compiler "$@" "-I$incdir" "-L$libdir" "-Wl,-rpath,$libdir" -Wl,--enable-new-dtags -lmpi_abi
+fi
+exec $compiler "$@" "-I$incdir"
