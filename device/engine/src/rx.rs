@@ -130,9 +130,6 @@ impl Context<'_> {
         let (target, body) = if self.admit(header)? {
             match self.core.match_posted(&header.envelope, header.length) {
                 Some(request) => {
-                    if header.flags.has(Flags::SYNC) {
-                        self.tell(Kind::Matched, header.ssn);
-                    }
                     let seg = self.core.recv_segment(request);
                     (Target::Request(request), into(seg, 0, len))
                 }
@@ -145,19 +142,25 @@ impl Context<'_> {
         } else {
             (Target::Nowhere, RxBody::Discard(header.length))
         };
+        // Before any frame is made: its ack must not cover the body that is still to come.
         let want_ack = header.flags.has(Flags::WANT_ACK);
+        if len > 0 {
+            self.channel.rx.current = Some(Current {
+                kind: Kind::Eager,
+                ssn: header.ssn,
+                target,
+                want_ack,
+                offset: 0,
+                len,
+            });
+        }
+        if header.flags.has(Flags::SYNC) && matches!(target, Target::Request(_)) {
+            self.tell(Kind::Matched, header.ssn);
+        }
         if len == 0 {
             self.eager_done(target, 0, want_ack);
             return Ok(RxBody::None);
         }
-        self.channel.rx.current = Some(Current {
-            kind: Kind::Eager,
-            ssn: header.ssn,
-            target,
-            want_ack,
-            offset: 0,
-            len,
-        });
         Ok(body)
     }
 
