@@ -1,14 +1,39 @@
 //! The ADI-level channel device: transports and the progress engine that moves the engine's bytes.
+//!
+//! [`Device`] is what the MPI layer calls. Below it, `rejoin-engine` holds the whole state of
+//! messages and never touches memory of the program, and `rejoin-channel-table` says who is
+//! connected to whom. This crate owns the sockets, the clock and the copies.
 
 pub mod agent;
+mod clock;
+mod connect;
+mod cut;
 pub mod descriptors;
+mod device;
 pub mod error;
+mod finish;
+mod half;
+mod live;
+mod memory;
 pub mod options;
 pub mod poller;
+mod progress;
+mod receive;
+mod shake;
+mod slots;
+mod startup;
 pub mod stats;
+mod transmit;
 pub mod transport;
 
+pub use device::{Device, Mode};
 pub use error::{Error, Result};
 pub use options::Options;
 pub use poller::Waker;
+pub use rejoin_channel_table::ids::Rank;
+pub use rejoin_channel_table::{Identity, LocalHostId};
+pub use rejoin_engine::{Completion, Config, Envelope, MsgId, Pattern, Probe, ReqId};
 pub use stats::Stats;
+
+/// Context id of a communicator.
+pub type Context = u32;

@@ -23,6 +23,12 @@ pub struct Options {
     pub stall_report: Option<Duration>,
     /// `REJOIN_LAN`: the LAN id in the business card. The first usable network when unset.
     pub lan: Option<String>,
+    /// `REJOIN_EAGER_COPY`, bytes: messages up to this are copied and complete at once.
+    pub eager_copy: Option<usize>,
+    /// `REJOIN_EAGER_MAX`, bytes: messages up to this are sent eagerly.
+    pub eager_max: Option<usize>,
+    /// `REJOIN_WINDOW`, bytes that one sender may have under way to a receiver.
+    pub window: Option<u64>,
     /// `REJOIN_TEST_CUT=seed:interval`: a test facility, not for production. Cuts a live link at
     /// random moments, on average once in `interval` reads and writes, also inside a body.
     pub cut: Option<(u64, u64)>,
@@ -37,6 +43,9 @@ impl Default for Options {
             connect_timeout: Duration::from_secs(30),
             stall_report: None,
             lan: None,
+            eager_copy: None,
+            eager_max: None,
+            window: None,
             cut: None,
         }
     }
@@ -75,6 +84,9 @@ impl Options {
         }
         options.stall_report = seconds("REJOIN_STALL_REPORT")?;
         options.lan = variable("REJOIN_LAN");
+        options.eager_copy = number("REJOIN_EAGER_COPY")?;
+        options.eager_max = number("REJOIN_EAGER_MAX")?;
+        options.window = number("REJOIN_WINDOW")?.map(|bytes| bytes as u64);
         if let Some(text) = variable("REJOIN_TEST_CUT") {
             options.cut = Some(
                 parse_cut(&text).map_err(|problem| refuse("REJOIN_TEST_CUT", &text, problem))?,
@@ -110,6 +122,15 @@ fn seconds(name: &'static str) -> Result<Option<Duration>> {
             "a positive number of seconds is needed",
         )),
     }
+}
+
+fn number(name: &'static str) -> Result<Option<usize>> {
+    let Some(text) = variable(name) else {
+        return Ok(None);
+    };
+    text.parse()
+        .map(Some)
+        .map_err(|_| refuse(name, &text, "a whole number of bytes is needed"))
 }
 
 /// `lo-hi` or one port.

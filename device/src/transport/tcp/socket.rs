@@ -24,21 +24,6 @@ pub struct Dialing {
     pub address: SocketAddr,
 }
 
-impl Dialing {
-    /// Whether the connection stands: `None` while undecided.
-    pub fn outcome(&self) -> Option<io::Result<()>> {
-        match self.socket.take_error() {
-            Ok(Some(error)) | Err(error) => return Some(Err(error)),
-            Ok(None) => {}
-        }
-        match self.socket.peer_addr() {
-            Ok(_) => Some(Ok(())),
-            Err(error) if error.kind() == io::ErrorKind::NotConnected => None,
-            Err(error) => Some(Err(error)),
-        }
-    }
-}
-
 /// Starts a connection without waiting for it.
 ///
 /// # Errors
@@ -55,13 +40,6 @@ pub fn connect(address: SocketAddr) -> io::Result<Dialing> {
         Ok(()) => {}
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
         Err(error) => return Err(error),
-    }
-    // A port of our own range that the kernel picks as the source port too makes a socket talk to
-    // itself; such a connection has nobody at the other end.
-    if let (Ok(local), Ok(peer)) = (socket.local_addr(), socket.peer_addr())
-        && local.as_socket() == peer.as_socket()
-    {
-        return Err(io::Error::other("the socket connected to itself"));
     }
     Ok(Dialing { socket, address })
 }

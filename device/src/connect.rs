@@ -1,0 +1,329 @@
+//! Making and mending links: whom to dial when, at which address, and when to give up.
+//!
+//! A link is dialed when there is something to send, and again after it was lost: at once by the
+//! larger rank, a moment later by the smaller, so that they seldom meet. A connection that the
+//! system refuses is tried at the next address, then again with growing pauses; after
+//! `REJOIN_CONNECT_TIMEOUT` of failures it is an error. A peer that took the connection and does
+//! not answer is computing: it is waited for.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use rejoin_channel_table::ids::{Attempt, Rank};
+use rejoin_channel_table::{Address, Dialer, LinkState};
+
+use crate::agent;
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::half::Half;
+use crate::poller::Token;
+use crate::slots::Slot;
+use crate::transport::tcp;
+
+/// First pause between attempts.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+/// Longest pause between attempts.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// How long the smaller rank leaves the redial of a lost link to the larger.
+const COURTESY: Duration = Duration::from_millis(4);
+/// How long the system may take to make a connection before the next address is tried.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a taken connection may stay without an answer before another address is tried.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+/// What counts at most as the time between two failures: a rank that computes does not dial.
+const LONGEST_STEP: Duration = Duration::from_secs(6);
+/// The same where there is no other address: the kernel notices a dead connection by itself.
+const LONG_PATIENCE: Duration = Duration::from_secs(3600);
+
+/// What is known about reaching one rank.
+#[derive(Debug, Default)]
+pub(crate) struct Dial {
+    /// The attempt under way.
+    pub(crate) half: Option<Token>,
+    addresses: Vec<SocketAddr>,
+    /// Which of them is next.
+    next: usize,
+    /// Attempts since a link stood.
+    tries: u32,
+    /// No attempt before this moment.
+    not_before: Option<Instant>,
+    /// When the last failure of the present row was.
+    last_failed: Option<Instant>,
+    /// How long the row has lasted, times of computing between two attempts left out.
+    failing: Duration,
+    last_failure: String,
+    /// In the list of ranks to be dialed later.
+    listed: bool,
+}
+
+impl Dial {
+    /// The link stands: the next loss starts from fresh.
+    fn reset(&mut self) {
+        let addresses = std::mem::take(&mut self.addresses);
+        *self = Self {
+            addresses,
+            listed: self.listed,
+            ..Self::default()
+        };
+    }
+}
+
+impl Device {
+    /// Sees to it that a link to `rank` comes to stand: dials now, or later when an attempt has
+    /// failed a moment ago.
+    pub(crate) fn want_link(&mut self, rank: Rank) -> Result<()> {
+        if self.table.state(rank) != LinkState::Null || rank == self.identity.rank {
+            return Ok(());
+        }
+        let due = self.dial_state(rank).not_before;
+        if due.is_some_and(|due| due > Instant::now()) {
+            self.list_redial(rank);
+            return Ok(());
+        }
+        self.dial(rank)
+    }
+
+    /// Schedules an attempt in a while, and no earlier.
+    pub(crate) fn redial_after(&mut self, rank: Rank, pause: Duration) {
+        let due = Instant::now() + pause;
+        let dial = self.dial_state(rank);
+        dial.not_before = Some(dial.not_before.map_or(due, |other| other.max(due)));
+        self.list_redial(rank);
+    }
+
+    /// After a live link was lost: the larger rank redials at once.
+    pub(crate) fn redial_lost(&mut self, rank: Rank) {
+        if self.leaving && !self.engine.tx_waiting(rank) {
+            return;
+        }
+        let pause = if self.identity.rank > rank {
+            Duration::ZERO
+        } else {
+            COURTESY
+        };
+        self.redial_after(rank, pause);
+    }
+
+    fn list_redial(&mut self, rank: Rank) {
+        let dial = self.dial_state(rank);
+        if !dial.listed {
+            dial.listed = true;
+            self.redial.push(rank);
+        }
+    }
+
+    pub(crate) fn dial_state(&mut self, rank: Rank) -> &mut Dial {
+        self.dials[rank.index()].get_or_insert_with(Box::default)
+    }
+
+    /// Dials whoever is due; gives up connections whose time is over. Returns when to look again.
+    pub(crate) fn run_timers(&mut self) -> Result<Option<Instant>> {
+        if self.redial.is_empty() && !self.slots.has_halves() {
+            return Ok(None);
+        }
+        let now = Instant::now();
+        let mut next: Option<Instant> = None;
+        let mut sooner = |at: Instant| next = Some(next.map_or(at, |other| other.min(at)));
+        for rank in std::mem::take(&mut self.redial) {
+            let dial = self.dial_state(rank);
+            dial.listed = false;
+            let due = dial.not_before;
+            match due {
+                Some(due) if due > now => {
+                    sooner(due);
+                    self.list_redial(rank);
+                }
+                _ if self.table.state(rank) == LinkState::Null => {
+                    self.dial(rank)?;
+                    if let Some(due) = self.dial_state(rank).not_before {
+                        sooner(due);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let mut late = Vec::new();
+        for (token, half) in self.slots.halves() {
+            if half.deadline <= now {
+                late.push(token);
+            } else {
+                sooner(half.deadline);
+            }
+        }
+        for token in late {
+            let Some(half) = self.slots.half(token) else {
+                continue;
+            };
+            // A peer that took the connection and is silent computes: no failure.
+            let counts = !half.connected;
+            let why = format!("no sign of {} in time", half.waiting_for());
+            self.half_over(token, &why, counts)?;
+        }
+        Ok(next)
+    }
+
+    /// Begins an attempt, at the first address that the system takes.
+    fn dial(&mut self, rank: Rank) -> Result<()> {
+        self.learn_addresses(rank);
+        let count = self.dial_state(rank).addresses.len();
+        if count == 0 {
+            return self.dial_failed(rank, "its business card has no address that leads there");
+        }
+        let mut last = String::new();
+        for _ in 0..count {
+            let dial = self.dial_state(rank);
+            let address = dial.addresses[dial.next % count];
+            dial.next = (dial.next + 1) % count;
+            match tcp::connect(address) {
+                Ok(dialing) => return self.begin(rank, dialing),
+                Err(error) => last = format!("{address}: {error}"),
+            }
+        }
+        self.dial_failed(rank, &last)
+    }
+
+    fn begin(&mut self, rank: Rank, dialing: tcp::Dialing) -> Result<()> {
+        let Ok((attempt, incarnation)) = self.table.dial(rank) else {
+            return Ok(());
+        };
+        self.meter.stats.dials += 1;
+        let mut nonce = [0; 32];
+        agent::random(&mut nonce)?;
+        let mut out = Vec::new();
+        let dialer = Dialer::new(self.identity, rank, incarnation, attempt, nonce, &mut out);
+        let patience = CONNECT_PATIENCE.min(self.options.connect_timeout);
+        let half = Half::dialed(dialing, dialer, out, Instant::now() + patience);
+        let token = self.slots.reserve();
+        self.poller.add(half.descriptor(), token, true)?;
+        self.slots.put(token, Slot::Half(Box::new(half)));
+        let dial = self.dial_state(rank);
+        dial.half = Some(token);
+        dial.tries = dial.tries.saturating_add(1);
+        // Over loopback the connection stands at once.
+        self.half_event(token).map(|_| ())
+    }
+
+    fn learn_addresses(&mut self, rank: Rank) {
+        if !self.dial_state(rank).addresses.is_empty() {
+            return;
+        }
+        let addresses = self
+            .table
+            .book()
+            .card(rank)
+            .map(|card| self.card.order(card));
+        let addresses = addresses.unwrap_or_default().into_iter();
+        self.dial_state(rank).addresses = addresses.map(|Address::Tcp(at)| at).collect();
+    }
+
+    /// How long a dialer waits for the answer of a peer that took its connection.
+    pub(crate) fn answer_patience(&mut self, rank: Rank) -> Duration {
+        let dial = self.dial_state(rank);
+        if dial.addresses.len() < 2 {
+            return LONG_PATIENCE;
+        }
+        ANSWER_PATIENCE * 2u32.pow((dial.tries / 4).min(6))
+    }
+
+    /// A connection in its handshake came to nothing.
+    pub(crate) fn half_failed(&mut self, token: Token, why: &str) -> Result<()> {
+        self.half_over(token, why, true)
+    }
+
+    fn half_over(&mut self, token: Token, why: &str, counts: bool) -> Result<()> {
+        let Slot::Half(half) = self.slots.take(token) else {
+            return Ok(());
+        };
+        let Some((rank, attempt)) = half.dials() else {
+            self.meter.stats.strangers += u64::from(!half.closing);
+            return Ok(());
+        };
+        let address = half.address;
+        drop(half);
+        self.attempt_over(rank, attempt);
+        if !counts {
+            self.dial_state(rank).failing = Duration::ZERO;
+        }
+        self.dial_failed(rank, &format!("{address}: {why}"))
+    }
+
+    /// The table forgets the attempt; its connection is gone.
+    pub(crate) fn attempt_over(&mut self, rank: Rank, attempt: Attempt) {
+        self.table.failed(rank, attempt);
+        self.dial_state(rank).half = None;
+    }
+
+    /// Schedules the next attempt, or gives up.
+    fn dial_failed(&mut self, rank: Rank, why: &str) -> Result<()> {
+        let limit = self.options.connect_timeout;
+        let jitter = self.jitter();
+        let needed = self.engine.tx_waiting(rank);
+        let dial = self.dial_state(rank);
+        dial.last_failure = why.to_owned();
+        let now = Instant::now();
+        let step = dial
+            .last_failed
+            .replace(now)
+            .map_or(Duration::ZERO, |last| now - last);
+        dial.failing += step.min(LONGEST_STEP);
+        if dial.failing >= limit {
+            if !needed {
+                dial.reset();
+                return Ok(());
+            }
+            return Err(self.unreachable(rank));
+        }
+        let dial = self.dial_state(rank);
+        let rounds = dial.tries / u32::try_from(dial.addresses.len().max(1)).unwrap_or(1);
+        // The other addresses of a card are tried without a pause.
+        let pause = if rounds == 0 {
+            Duration::ZERO
+        } else {
+            (SHORTEST_PAUSE * 2u32.pow(rounds.min(10)))
+                .min(LONGEST_PAUSE)
+                .mul_f64(jitter)
+        };
+        self.redial_after(rank, pause);
+        Ok(())
+    }
+
+    fn unreachable(&mut self, rank: Rank) -> Error {
+        let host = self.host_of(rank).to_owned();
+        let seconds = self.options.connect_timeout.as_secs_f64();
+        let dial = self.dial_state(rank);
+        let address = dial
+            .addresses
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>();
+        Error::Unreachable {
+            rank,
+            host,
+            address: address.join(", "),
+            operation: "send",
+            seconds,
+            last: dial.last_failure.clone(),
+        }
+    }
+
+    /// A link stands: nothing is left of the way there.
+    pub(crate) fn dial_succeeded(&mut self, rank: Rank) {
+        self.dial_state(rank).reset();
+    }
+
+    /// Gives up this rank's own attempt in favour of the peer's.
+    pub(crate) fn abandon_dial(&mut self, rank: Rank) {
+        if let Some(token) = self.dial_state(rank).half.take() {
+            self.slots.take(token);
+        }
+    }
+
+    /// A factor between 0.5 and 1.5, so that pauses of many ranks spread.
+    fn jitter(&mut self) -> f64 {
+        self.noise = self
+            .noise
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        f64::from((self.noise >> 40) as u32) / f64::from(1u32 << 24) + 0.5
+    }
+}

@@ -1,0 +1,377 @@
+//! The device's face to the MPI layer.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::time::{Duration, Instant};
+
+use rejoin_channel_table::ids::{Identity, JobKey, Rank};
+use rejoin_channel_table::{BusinessCard, LocalHostId, Table};
+use rejoin_engine::{
+    Completion, Config, Detach, Engine, Envelope, MsgId, Pattern, Probe, ReqId, Sent,
+};
+use rejoin_managers_protocol::rank::RankOptions;
+
+use crate::agent::Agent;
+use crate::connect::Dial;
+use crate::error::{Error, Result};
+use crate::live::Meter;
+use crate::memory;
+use crate::options::Options;
+use crate::poller::{Event, Poller, Token, Waker};
+use crate::slots::Slots;
+use crate::stats::Stats;
+use crate::transport::tcp::Listeners;
+
+/// When a nonblocking send completes (MPI-5.0 §3.4). The buffered and the ready mode are standard
+/// ones at this level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// When the buffer may be used again.
+    Standard,
+    /// Not before the message is matched.
+    Synchronous,
+}
+
+/// The channel device of one rank.
+///
+/// It has no thread of its own: progress is made inside its calls. Requests are generational ids;
+/// one that is complete is freed by the [`Device::poll`] that says so.
+pub struct Device {
+    pub(crate) identity: Identity,
+    pub(crate) size: u32,
+    pub(crate) key: JobKey,
+    pub(crate) appnum: Option<u32>,
+    pub(crate) settings: RankOptions,
+    pub(crate) options: Options,
+    pub(crate) card: BusinessCard,
+    pub(crate) engine: Engine,
+    pub(crate) table: Table<Token>,
+    pub(crate) slots: Slots,
+    pub(crate) dials: Vec<Option<Box<Dial>>>,
+    /// Ranks to be dialed at a later time.
+    pub(crate) redial: Vec<Rank>,
+    pub(crate) poller: Poller,
+    pub(crate) listeners: Listeners,
+    pub(crate) agent: Option<Agent>,
+    pub(crate) meter: Meter,
+    pub(crate) staging: Box<[u8]>,
+    pub(crate) events: Vec<Event>,
+    /// Links that may hold bytes which no event will announce.
+    pub(crate) readable: VecDeque<Token>,
+    /// The link that brought something last: the first to be read when nothing hints at one.
+    pub(crate) recent: Option<Token>,
+    /// Per slot of the engine's requests, the peer's rank; `u32::MAX` for none.
+    pub(crate) peers: Vec<u32>,
+    /// Blocking sends whose body is to be copied once its write is through.
+    pub(crate) detaching: Vec<ReqId>,
+    /// What a probe has last looked for in vain.
+    pub(crate) probing: Option<Pattern>,
+    pub(crate) passes: u32,
+    pub(crate) spin: Duration,
+    pub(crate) noise: u64,
+    pub(crate) breaches: u32,
+    pub(crate) accept_again: bool,
+    pub(crate) leaving: bool,
+    pub(crate) all_finalized: bool,
+    pub(crate) waiting_since: Option<Instant>,
+    /// Threads share a device only by taking turns.
+    pub(crate) not_sync: PhantomData<Cell<()>>,
+}
+
+impl Device {
+    /// This process's rank in the job.
+    #[must_use]
+    pub fn rank(&self) -> Rank {
+        self.identity.rank
+    }
+
+    /// Number of ranks in the job.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Job, rank, generation and incarnation.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// Name of the host that a rank runs on; empty for a rank outside the job.
+    #[must_use]
+    pub fn host_of(&self, rank: Rank) -> &str {
+        self.table.book().card(rank).map_or("", |card| &card.host)
+    }
+
+    /// The running system that a rank is on: ranks with equal ids can share memory. Out of range
+    /// gives this rank's own.
+    #[must_use]
+    pub fn local_host_of(&self, rank: Rank) -> &LocalHostId {
+        &self
+            .table
+            .book()
+            .card(rank)
+            .unwrap_or(&self.card)
+            .local_host
+    }
+
+    /// Number of the program on the command line, when there are several (`MPI_APPNUM`).
+    #[must_use]
+    pub fn appnum(&self) -> Option<u32> {
+        self.appnum
+    }
+
+    /// What the launcher set for this rank.
+    #[must_use]
+    pub fn settings(&self) -> &RankOptions {
+        &self.settings
+    }
+
+    /// Sizes in force: what is copied, what is sent eagerly, the window.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        self.engine.config()
+    }
+
+    /// What the device has done so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.meter.stats
+    }
+
+    /// Starts a send. Small messages are complete at once ([`ReqId::DONE`]).
+    ///
+    /// # Safety
+    /// `buf` is readable for `len` bytes and stays so, unmodified, until the request completes.
+    ///
+    /// # Errors
+    /// No such rank, or a peer that cannot be reached.
+    #[inline]
+    pub unsafe fn isend(
+        &mut self,
+        to: Rank,
+        env: Envelope,
+        buf: *const u8,
+        len: usize,
+        mode: Mode,
+    ) -> Result<ReqId> {
+        let mode = match mode {
+            Mode::Standard => rejoin_engine::Mode::Standard,
+            Mode::Synchronous => rejoin_engine::Mode::Synchronous,
+        };
+        // SAFETY: the caller's promise.
+        let (sent, small) = unsafe { self.hand_over(to, env, buf, len, mode, "isend")? };
+        if to == self.identity.rank {
+            self.settle();
+        } else {
+            self.push_out(to, small)?;
+        }
+        Ok(match sent {
+            Sent::Done => ReqId::DONE,
+            Sent::Pending(request) => self.noted(request, Some(to)),
+        })
+    }
+
+    /// A blocking standard send. `None`: complete. A message of medium length is written and then
+    /// copied, so that the caller need not wait for the receiver. Otherwise the caller waits for
+    /// the request.
+    ///
+    /// # Safety
+    /// As for [`Device::isend`].
+    ///
+    /// # Errors
+    /// As for [`Device::isend`].
+    #[inline]
+    pub unsafe fn send(
+        &mut self,
+        to: Rank,
+        env: Envelope,
+        buf: *const u8,
+        len: usize,
+    ) -> Result<Option<ReqId>> {
+        let mode = rejoin_engine::Mode::Blocking;
+        // SAFETY: the caller's promise.
+        let (sent, _) = unsafe { self.hand_over(to, env, buf, len, mode, "send")? };
+        if to == self.identity.rank {
+            self.settle();
+        } else {
+            self.flush_link(to)?;
+            self.passes = self.passes.wrapping_add(1);
+            if self.passes.is_multiple_of(64) {
+                // A program that only sends accepts and reads here.
+                self.look(Some(Duration::ZERO))?;
+            }
+        }
+        let Sent::Pending(request) = sent else {
+            return Ok(None);
+        };
+        self.noted(request, Some(to));
+        if self.detach(request) {
+            self.engine.poll(request);
+            return Ok(None);
+        }
+        self.detaching.push(request);
+        Ok(Some(request))
+    }
+
+    /// Gives a message to the engine; says whether it was small.
+    ///
+    /// # Safety
+    /// As for [`Device::isend`].
+    #[inline]
+    unsafe fn hand_over(
+        &mut self,
+        to: Rank,
+        env: Envelope,
+        buf: *const u8,
+        len: usize,
+        mode: rejoin_engine::Mode,
+        operation: &'static str,
+    ) -> Result<(Sent, bool)> {
+        let segment = memory::segment(buf, len);
+        let small = self.engine.copies(len);
+        // SAFETY: the caller's promise.
+        let bytes = small.then(|| unsafe { memory::bytes(segment) });
+        match self.engine.send(to, env, segment, bytes, mode) {
+            Ok(sent) => Ok((sent, small)),
+            Err(error) => Err(self.refused_by_engine(to, operation, &error)),
+        }
+    }
+
+    #[cold]
+    fn refused_by_engine(
+        &self,
+        rank: Rank,
+        operation: &'static str,
+        error: &rejoin_engine::Error,
+    ) -> Error {
+        if let rejoin_engine::Error::NoSuchRank { rank, size } = *error {
+            return Error::NoSuchRank {
+                rank,
+                size,
+                operation,
+            };
+        }
+        let host = self.host_of(rank).to_owned();
+        Error::Refused {
+            rank,
+            host,
+            operation,
+            problem: error.to_string(),
+        }
+    }
+
+    /// Starts a receive.
+    ///
+    /// # Safety
+    /// `buf` is writable for `len` bytes, and nothing else uses it until the request completes.
+    ///
+    /// # Errors
+    /// No such rank.
+    #[inline]
+    pub unsafe fn irecv(&mut self, pattern: Pattern, buf: *mut u8, len: usize) -> Result<ReqId> {
+        match self.engine.recv(pattern, memory::segment(buf, len)) {
+            Ok(request) => {
+                self.settle();
+                Ok(self.noted(request, pattern.from))
+            }
+            Err(error) => {
+                let rank = pattern.from.unwrap_or(self.identity.rank);
+                Err(self.refused_by_engine(rank, "receive", &error))
+            }
+        }
+    }
+
+    /// The end of a request, once; the id is free then. A stale id gives `None`.
+    #[inline]
+    pub fn poll(&mut self, request: ReqId) -> Option<Completion> {
+        self.engine.poll(request)
+    }
+
+    /// Whether a request is complete.
+    #[inline]
+    #[must_use]
+    pub fn is_complete(&self, request: ReqId) -> bool {
+        self.engine.is_complete(request)
+    }
+
+    /// Asks to cancel a request (MPI-5.0 §3.8.4); its completion says whether it was.
+    pub fn cancel(&mut self, request: ReqId) {
+        self.engine.cancel(request);
+    }
+
+    /// Lets a request go: it completes in the background (`MPI_Request_free`, MPI-5.0 §3.7.3).
+    pub fn free(&mut self, request: ReqId) {
+        self.engine.free(request);
+    }
+
+    /// The first message that a receive with this pattern would get, if it has come. Makes no
+    /// progress.
+    pub fn probe(&mut self, pattern: &Pattern) -> Option<Probe> {
+        let found = self.engine.probe(pattern);
+        self.probing = found.is_none().then_some(*pattern);
+        found
+    }
+
+    /// The same, and takes the message out of matching (MPI-5.0 §3.8.2).
+    pub fn mprobe(&mut self, pattern: &Pattern) -> Option<(MsgId, Probe)> {
+        let found = self.engine.mprobe(pattern);
+        self.probing = found.is_none().then_some(*pattern);
+        found
+    }
+
+    /// Receives a message that `mprobe` took.
+    ///
+    /// # Safety
+    /// As for [`Device::irecv`].
+    ///
+    /// # Errors
+    /// A message that was received already.
+    pub unsafe fn imrecv(&mut self, message: MsgId, buf: *mut u8, len: usize) -> Result<ReqId> {
+        match self.engine.mrecv(message, memory::segment(buf, len)) {
+            Ok(request) => {
+                self.settle();
+                Ok(self.noted(request, None))
+            }
+            Err(error) => Err(self.refused_by_engine(self.identity.rank, "mrecv", &error)),
+        }
+    }
+
+    /// Wakes a thread that is blocked in [`Device::wait`].
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        self.poller.waker()
+    }
+
+    /// Remembers whose link a request waits for.
+    #[inline]
+    fn noted(&mut self, request: ReqId, peer: Option<Rank>) -> ReqId {
+        let at = (request.0 & 0xffff_ffff) as usize;
+        if at >= self.peers.len() {
+            self.peers.resize(at + 64, u32::MAX);
+        }
+        self.peers[at] = peer.map_or(u32::MAX, |rank| rank.0);
+        request
+    }
+
+    /// Whose link a request waits for. Only a hint: a stale id may name another's.
+    #[inline]
+    pub(crate) fn peer_of(&self, request: ReqId) -> Option<Rank> {
+        let peer = *self.peers.get((request.0 & 0xffff_ffff) as usize)?;
+        (peer != u32::MAX).then_some(Rank(peer))
+    }
+
+    /// Completes a blocking send by copying its body, if its write is through; true when complete.
+    pub(crate) fn detach(&mut self, request: ReqId) -> bool {
+        match self.engine.detach(request) {
+            Detach::Done => true,
+            Detach::Wait => false,
+            Detach::Copy { from, into } => {
+                // SAFETY: the segment belongs to a blocking send under way.
+                into.copy_from_slice(unsafe { memory::bytes(from) });
+                true
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The ends of a rank: in order, or by abort.
+
+use std::time::{Duration, Instant};
+
+use rejoin_managers_protocol::rank::ToManager;
+
+use crate::agent;
+use crate::device::Device;
+use crate::error::Result;
+use crate::slots::Slots;
+
+/// How long an aborting rank waits for its manager to end it.
+const ABORT_PATIENCE: Duration = Duration::from_secs(5);
+
+impl Device {
+    /// Ends communication in order (MPI-5.0 §11.2.2): everything sent is acknowledged, then all
+    /// ranks are waited for, then the links are closed. There is no bound but the job's: a rank may
+    /// compute for hours before it comes here, and a rank that dies ends the wait through its
+    /// manager.
+    ///
+    /// # Errors
+    /// A peer that cannot be reached, or a manager that cannot be understood.
+    pub fn finalize(&mut self) -> Result<()> {
+        self.engine.flush_all_acks();
+        self.flush_ready()?;
+        while !self.engine.quiescent() {
+            self.wait(None, None)?;
+        }
+        self.leaving = true;
+        if let Some(agent) = &mut self.agent {
+            agent.tell(&ToManager::Finalizing)?;
+            while !self.all_finalized {
+                self.wait(None, None)?;
+            }
+        }
+        if let Some(agent) = &mut self.agent {
+            agent.tell(&ToManager::Leave)?;
+        }
+        self.slots = Slots::default();
+        self.redial.clear();
+        Ok(())
+    }
+
+    /// Ends the job (MPI-5.0 §9.5): tells the manager, which ends all ranks, and exits with `code`
+    /// (a code whose low byte is 0 becomes 1). Buffered output of the program is not flushed here.
+    pub fn abort(&mut self, code: i32) -> ! {
+        self.abort_because(code, String::new())
+    }
+
+    /// The same with one line for the user.
+    pub fn abort_because(&mut self, code: i32, why: String) -> ! {
+        if let Some(agent) = &mut self.agent
+            && agent.tell(&ToManager::Abort { code, why }).is_ok()
+        {
+            // The manager's stop, or its end of file, ends the process in `hear_manager`.
+            let start = Instant::now();
+            while start.elapsed() < ABORT_PATIENCE {
+                if self.hear_manager().is_err() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        let low = code & 0xff;
+        agent::end(if low == 0 { 1 } else { low })
+    }
+}

@@ -1,0 +1,178 @@
+//! A connection in its handshake.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use rejoin_channel_table::ids::{Attempt, Rank};
+use rejoin_channel_table::{Acceptor, Dialer};
+use socket2::Socket;
+
+use crate::transport::tcp::Dialing;
+
+/// Which side of the handshake this is.
+pub(crate) enum Side {
+    /// This rank dialed.
+    Dial(Dialer),
+    /// This rank was dialed.
+    Accept(Acceptor),
+}
+
+/// A connection that is no link yet.
+pub(crate) struct Half {
+    socket: Socket,
+    pub(crate) side: Side,
+    /// The other end.
+    pub(crate) address: SocketAddr,
+    /// Bytes to send, and how many of them are sent.
+    pub(crate) out: Vec<u8>,
+    pub(crate) sent: usize,
+    /// The connection stands (one that was accepted does from the start).
+    pub(crate) connected: bool,
+    /// Close as soon as everything is sent.
+    pub(crate) closing: bool,
+    /// When to give up; a dialer whose peer computes may wait for long.
+    pub(crate) deadline: Instant,
+}
+
+impl Half {
+    /// An attempt of this rank's, with its first message to send.
+    pub(crate) fn dialed(dialing: Dialing, dialer: Dialer, out: Vec<u8>, until: Instant) -> Self {
+        Self {
+            socket: dialing.socket,
+            side: Side::Dial(dialer),
+            address: dialing.address,
+            out,
+            sent: 0,
+            connected: false,
+            closing: false,
+            deadline: until,
+        }
+    }
+
+    /// An incoming connection.
+    pub(crate) fn accepted(
+        socket: OwnedFd,
+        from: SocketAddr,
+        acceptor: Acceptor,
+        until: Instant,
+    ) -> Self {
+        Self {
+            socket: Socket::from(socket),
+            side: Side::Accept(acceptor),
+            address: from,
+            out: Vec::new(),
+            sent: 0,
+            connected: true,
+            closing: false,
+            deadline: until,
+        }
+    }
+
+    /// Whether this rank was dialed.
+    pub(crate) fn accepts(&self) -> bool {
+        matches!(self.side, Side::Accept(_))
+    }
+
+    /// Whom this rank dials with which attempt.
+    pub(crate) fn dials(&self) -> Option<(Rank, Attempt)> {
+        match &self.side {
+            Side::Dial(dialer) => Some((dialer.peer(), dialer.attempt())),
+            Side::Accept(_) => None,
+        }
+    }
+
+    /// Looks whether an outgoing connection stands by now.
+    ///
+    /// # Errors
+    /// Why it failed.
+    pub(crate) fn connect(&mut self) -> io::Result<bool> {
+        if self.connected {
+            return Ok(true);
+        }
+        if let Some(error) = self.socket.take_error()? {
+            return Err(error);
+        }
+        match self.socket.peer_addr() {
+            Ok(peer) => {
+                // The kernel may pick the listener's own port as the source.
+                if self.socket.local_addr()?.as_socket() == peer.as_socket() {
+                    return Err(io::Error::other("the socket connected to itself"));
+                }
+                self.connected = true;
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends what it can; true when everything is sent.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub(crate) fn flush(&mut self) -> io::Result<bool> {
+        while self.sent < self.out.len() {
+            match self
+                .socket
+                .send_with_flags(&self.out[self.sent..], libc::MSG_NOSIGNAL)
+            {
+                Ok(count) => self.sent += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        self.out.clear();
+        self.sent = 0;
+        Ok(true)
+    }
+
+    /// Reads what there is, up to the buffer's length; `None` when there is nothing now.
+    ///
+    /// # Errors
+    /// The connection broke, or the other side closed it.
+    pub(crate) fn read(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
+        loop {
+            // SAFETY: the pointer and length describe `into`.
+            let count = unsafe {
+                libc::recv(
+                    self.socket.as_raw_fd(),
+                    into.as_mut_ptr().cast(),
+                    into.len(),
+                    libc::MSG_DONTWAIT,
+                )
+            };
+            match usize::try_from(count) {
+                Ok(0) => return Err(io::Error::other("the other side closed the connection")),
+                Ok(count) => return Ok(Some(count)),
+                Err(_) => match io::Error::last_os_error() {
+                    error if error.kind() == io::ErrorKind::Interrupted => {}
+                    error if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                    error => return Err(error),
+                },
+            }
+        }
+    }
+
+    /// The descriptor to watch.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// What is missing, for messages to people.
+    pub(crate) fn waiting_for(&self) -> &'static str {
+        match &self.side {
+            _ if !self.connected => "the connection",
+            Side::Dial(dialer) => dialer.waiting_for(),
+            Side::Accept(acceptor) => acceptor.waiting_for(),
+        }
+    }
+
+    /// The socket, the handshake being over, and what is still to be sent ahead of frames.
+    pub(crate) fn into_parts(mut self) -> (OwnedFd, Vec<u8>) {
+        let rest = self.out.split_off(self.sent);
+        (self.socket.into(), rest)
+    }
+}

@@ -1,0 +1,167 @@
+//! A live link: reading and writing it, with the counters and the cuts of tests.
+
+use rejoin_channel_table::ids::Rank;
+use rejoin_engine::HEADER_LEN;
+
+use crate::cut::Cutter;
+use crate::stats::Stats;
+use crate::transport::{Link, Lost, Piece, Stream};
+
+/// What links share: counters, and the test's scissors.
+pub(crate) struct Meter {
+    pub(crate) stats: Stats,
+    pub(crate) cutter: Option<Cutter>,
+}
+
+/// The part of a body that is still to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Body {
+    /// A header is next.
+    None,
+    /// Into the program's memory, then away.
+    Into {
+        /// What is left of the segment.
+        into: rejoin_engine::Segment,
+        /// Bytes behind it that do not fit.
+        discard: u64,
+    },
+    /// Into the engine's buffer, `done` bytes of which are there.
+    Buffer {
+        /// Bytes that have come.
+        done: usize,
+        /// The body's length.
+        len: usize,
+    },
+}
+
+/// An established link to one rank.
+pub(crate) struct Live {
+    pub(crate) stream: Link,
+    pub(crate) rank: Rank,
+    /// The last write was short: nothing more fits before an event says so.
+    pub(crate) write_blocked: bool,
+    /// There may be bytes that no event will announce again.
+    pub(crate) readable: bool,
+    /// In the list of links to be read before anything blocks.
+    pub(crate) listed: bool,
+    /// The last body was long: read little into the staging buffer, the rest in place.
+    pub(crate) large: bool,
+    /// Small nonblocking sends put off since the last progress.
+    pub(crate) burst: u32,
+    /// The clock's ticks after the last write.
+    pub(crate) last_write: u64,
+    /// A header of which only a part has come.
+    pub(crate) head: [u8; HEADER_LEN],
+    /// Bytes of it.
+    pub(crate) have: usize,
+    pub(crate) body: Body,
+    /// The end of the handshake, which goes ahead of all frames, and how much of it is sent.
+    pub(crate) ahead: Vec<u8>,
+    pub(crate) ahead_sent: usize,
+}
+
+impl Live {
+    pub(crate) fn new(stream: Link, rank: Rank, ahead: Vec<u8>) -> Self {
+        Self {
+            stream,
+            rank,
+            write_blocked: false,
+            // Frames may have come right behind the handshake.
+            readable: true,
+            listed: false,
+            large: false,
+            burst: 0,
+            last_write: 0,
+            head: [0; HEADER_LEN],
+            have: 0,
+            body: Body::None,
+            ahead,
+            ahead_sent: 0,
+        }
+    }
+
+    /// One write; short or empty when there is no room.
+    ///
+    /// # Safety
+    /// Each piece is readable memory.
+    #[inline]
+    pub(crate) unsafe fn write(
+        &mut self,
+        meter: &mut Meter,
+        pieces: &[Piece],
+    ) -> Result<usize, Lost> {
+        meter.stats.writes += 1;
+        if meter.cutter.is_some() {
+            // SAFETY: the caller's promise.
+            unsafe { self.struck(meter, pieces, true)? };
+        }
+        // SAFETY: the caller's promise.
+        let count = unsafe { self.stream.write(pieces)? };
+        meter.stats.bytes_out += count as u64;
+        meter.stats.writes_blocked += u64::from(count == 0);
+        Ok(count)
+    }
+
+    /// One read; short or empty when there is no more.
+    ///
+    /// # Safety
+    /// Each piece is writable memory that nothing else uses.
+    #[inline]
+    pub(crate) unsafe fn read(
+        &mut self,
+        meter: &mut Meter,
+        pieces: &[Piece],
+    ) -> Result<usize, Lost> {
+        meter.stats.reads += 1;
+        if meter.cutter.is_some() {
+            // SAFETY: the caller's promise.
+            unsafe { self.struck(meter, pieces, false)? };
+        }
+        // SAFETY: the caller's promise.
+        let count = unsafe { self.stream.read(pieces)? };
+        meter.stats.bytes_in += count as u64;
+        meter.stats.reads_empty += u64::from(count == 0);
+        Ok(count)
+    }
+
+    /// Moves a random part of the bytes and then breaks the link, when the scissors say so. What a
+    /// read brought is lost with the link, as if it had never come.
+    ///
+    /// # Safety
+    /// As for `write` or `read`.
+    #[cold]
+    unsafe fn struck(
+        &mut self,
+        meter: &mut Meter,
+        pieces: &[Piece],
+        write: bool,
+    ) -> Result<(), Lost> {
+        let Some(first) = pieces.first() else {
+            return Ok(());
+        };
+        let Some(len) = meter
+            .cutter
+            .as_mut()
+            .and_then(|cutter| cutter.strike(first.iov_len))
+        else {
+            return Ok(());
+        };
+        if len > 0 {
+            let part = [Piece {
+                iov_base: first.iov_base,
+                iov_len: len,
+            }];
+            // SAFETY: a part of the first piece, for which the caller has promised.
+            let moved = unsafe {
+                if write {
+                    self.stream.write(&part)
+                } else {
+                    self.stream.read(&part)
+                }
+            };
+            moved?;
+        }
+        self.stream.cut();
+        Err(Lost("cut by REJOIN_TEST_CUT".to_owned()))
+    }
+}

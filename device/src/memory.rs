@@ -1,0 +1,85 @@
+//! The only place where the program's memory is touched by address.
+
+use rejoin_engine::{Copy, Piece, Segment, Source};
+
+use crate::transport;
+
+/// The segment that a buffer of the program's is to the engine.
+#[inline]
+pub(crate) fn segment(buffer: *const u8, len: usize) -> Segment {
+    Segment {
+        addr: buffer.expose_provenance(),
+        len,
+    }
+}
+
+/// Where a segment begins, to write to.
+#[inline]
+pub(crate) fn start(segment: Segment) -> *mut u8 {
+    std::ptr::with_exposed_provenance_mut(segment.addr)
+}
+
+/// The bytes of a segment.
+///
+/// # Safety
+/// The segment is readable, and unmodified while the slice lives.
+#[inline]
+pub(crate) unsafe fn bytes<'a>(segment: Segment) -> &'a [u8] {
+    if segment.len == 0 {
+        // An empty buffer may be a null pointer.
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(start(segment), segment.len) }
+}
+
+/// A piece to write, as the transport takes it.
+#[inline]
+pub(crate) fn outgoing(piece: &Piece<'_>) -> transport::Piece {
+    match *piece {
+        Piece::Bytes(bytes) => transport::Piece {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        },
+        Piece::Memory(segment) => incoming(start(segment), segment.len),
+    }
+}
+
+/// A piece to read into.
+#[inline]
+pub(crate) fn incoming(at: *mut u8, len: usize) -> transport::Piece {
+    transport::Piece {
+        iov_base: at.cast(),
+        iov_len: len,
+    }
+}
+
+/// Copies bytes to the front of a segment, which is at least as long.
+///
+/// # Safety
+/// The segment is writable memory that belongs to a request under way.
+#[inline]
+pub(crate) unsafe fn fill(segment: Segment, from: &[u8]) {
+    debug_assert!(from.len() <= segment.len);
+    let len = from.len().min(segment.len);
+    // SAFETY: the caller's promise; received bytes lie in the library's memory, never in the
+    // program's.
+    unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), start(segment), len) };
+}
+
+/// Makes a copy that the engine asked for.
+///
+/// # Safety
+/// The segments belong to requests under way.
+pub(crate) unsafe fn carry_out(copy: &Copy<'_>) {
+    match copy.from {
+        // SAFETY: the caller's promise.
+        Source::Bytes(bytes) => unsafe { fill(copy.to, bytes) },
+        Source::Memory(from) => {
+            let len = from.len.min(copy.to.len);
+            // SAFETY: the caller's promise; a program that sends a buffer to itself in place is
+            // wrong by MPI-5.0 §3.2, and `copy` keeps even that defined.
+            unsafe { std::ptr::copy(start(from), start(copy.to), len) };
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! The progress engine: flush what is ready, read what has come, wait when there is neither.
+//!
+//! The link that a hint names is read directly; epoll is looked at every so many passes only. An
+//! edge in epoll means "read until it is empty", so a link that was not read to its end is listed
+//! and read again before anything blocks.
+
+use std::time::{Duration, Instant};
+
+use rejoin_channel_table::ids::Rank;
+use rejoin_engine::ReqId;
+use rejoin_managers_protocol::rank::FromManager;
+
+use crate::agent;
+use crate::clock;
+use crate::device::Device;
+use crate::error::Result;
+use crate::poller::{Event, Token};
+use crate::receive::{Broken, copy_out};
+use crate::slots::Slot;
+use crate::transmit;
+
+/// Passes with a hinted link between two looks at epoll.
+const LOOK_EVERY: u32 = 64;
+/// Idle passes after which a starved receive may ask for more.
+const STARVED_AFTER: u32 = 256;
+/// Small sends put off to one link at most, in messages.
+const BATCH: u32 = 32;
+/// A send that follows the last write by less than this belongs to a burst.
+const BURST: u64 = 2 * clock::MICROSECOND;
+/// Longest blocking call: the bound of every wait, after which the caller looks again.
+const LONGEST_BLOCK: Duration = Duration::from_secs(1);
+
+impl Device {
+    /// One pass without blocking; true if anything moved. `hint` names the request that is waited
+    /// for: its peer's link is read first, without epoll. Nonblocking small sends that were put
+    /// off go out here.
+    ///
+    /// # Errors
+    /// A peer that cannot be reached, or a manager that cannot be understood.
+    #[inline]
+    pub fn progress(&mut self, hint: Option<ReqId>) -> Result<bool> {
+        let mut moved = self.flush_ready()?;
+        self.passes = self.passes.wrapping_add(1);
+        let hinted = hint
+            .and_then(|request| self.peer_of(request))
+            .and_then(|rank| self.table.live(rank).map(|(_, token)| (rank, token)));
+        if let Some((rank, token)) = hinted {
+            moved |= self.poll_link(rank, token)?;
+            if moved || !self.passes.is_multiple_of(LOOK_EVERY) {
+                return Ok(self.flush_ready()? | moved);
+            }
+        } else if let Some(token) = self.recent {
+            moved |= self.take_in(token, None)?;
+            if moved {
+                self.flush_ready()?;
+                // The others must not starve behind a busy link.
+                if !self.passes.is_multiple_of(8) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(self.look(Some(Duration::ZERO))? | moved)
+    }
+
+    /// Makes progress until something has moved, at most for `deadline`: spins for a bounded time
+    /// when this rank has a core of its own, then blocks. Returns early at a wake from another
+    /// thread, at a signal, and at the latest after a second, so the caller must look again.
+    ///
+    /// # Errors
+    /// As [`Device::progress`].
+    pub fn wait(&mut self, hint: Option<ReqId>, deadline: Option<Duration>) -> Result<()> {
+        if self.progress(hint)? {
+            self.waiting_since = None;
+            return Ok(());
+        }
+        let spin = deadline.map_or(self.spin, |deadline| deadline.min(self.spin));
+        if !spin.is_zero() {
+            let start = Instant::now();
+            let mut passes = 0;
+            loop {
+                if self.progress(hint)? {
+                    self.waiting_since = None;
+                    return Ok(());
+                }
+                passes += 1;
+                if passes % 32 == 0 {
+                    if passes == STARVED_AFTER {
+                        self.engine.grant_if_starved(self.probing.as_ref());
+                    }
+                    if start.elapsed() >= spin {
+                        break;
+                    }
+                }
+                std::hint::spin_loop();
+            }
+        }
+        let left = deadline.map(|deadline| deadline.saturating_sub(spin));
+        if left == Some(Duration::ZERO) {
+            return Ok(());
+        }
+        self.block(hint, left)
+    }
+
+    /// Blocks in epoll until something has happened.
+    fn block(&mut self, hint: Option<ReqId>, deadline: Option<Duration>) -> Result<()> {
+        self.engine.flush_all_acks();
+        self.engine.grant_if_starved(self.probing.take().as_ref());
+        if self.flush_ready()? | self.drain_readable()? {
+            return Ok(());
+        }
+        let mut limit = deadline.map_or(LONGEST_BLOCK, |deadline| deadline.min(LONGEST_BLOCK));
+        if let Some(due) = self.run_timers()? {
+            limit = limit.min(due.saturating_duration_since(Instant::now()));
+        }
+        if self.accept_again {
+            limit = limit.min(Duration::from_millis(50));
+        }
+        if !self.readable.is_empty() {
+            limit = Duration::ZERO;
+        }
+        if self.look(Some(limit))? {
+            self.waiting_since = None;
+        } else {
+            self.report_stall(hint);
+        }
+        Ok(())
+    }
+
+    /// Looks at epoll, at most for `limit`, and serves what is ready; true if anything moved.
+    pub(crate) fn look(&mut self, limit: Option<Duration>) -> Result<bool> {
+        if limit == Some(Duration::ZERO) {
+            self.meter.stats.looks += 1;
+        } else {
+            self.meter.stats.blocks += 1;
+        }
+        let mut events = std::mem::take(&mut self.events);
+        events.clear();
+        self.poller.wait(limit, |event| events.push(event))?;
+        let mut moved = false;
+        for event in &events {
+            moved |= self.event(*event)?;
+        }
+        self.events = events;
+        if self.accept_again {
+            self.accept_again = false;
+            for number in 0..self.listeners.sockets().len() {
+                moved |= self.accept_all(u32::try_from(number).unwrap_or(0))?;
+            }
+        }
+        self.run_timers()?;
+        moved |= self.drain_readable()?;
+        Ok(self.flush_ready()? | moved)
+    }
+
+    fn event(&mut self, event: Event) -> Result<bool> {
+        match event.token {
+            Token::MANAGER => self.hear_manager(),
+            Token::WAKER => Ok(true),
+            token if token.is_listener() => self.accept_all(token.generation),
+            token => self.link_event(token, event),
+        }
+    }
+
+    fn link_event(&mut self, token: Token, event: Event) -> Result<bool> {
+        let rank = match self.slots.get(token) {
+            Some(Slot::Half(_)) => return self.half_event(token),
+            Some(Slot::Live(live)) => {
+                if event.writable {
+                    live.write_blocked = false;
+                }
+                live.rank
+            }
+            _ => return Ok(false),
+        };
+        let mut moved = false;
+        if event.readable {
+            moved |= self.take_in(token, None)?;
+            if moved {
+                self.recent = Some(token);
+            }
+        }
+        if event.writable && self.engine.tx_pending(rank) {
+            moved |= self.flush_link(rank)?;
+        }
+        Ok(moved)
+    }
+
+    /// Reads a link that is waited for, and retries what did not fit: its turn in a spin.
+    #[inline]
+    fn poll_link(&mut self, rank: Rank, token: Token) -> Result<bool> {
+        let mut moved = self.take_in(token, None)?;
+        if let Some(live) = self.slots.live(token)
+            && live.write_blocked
+            && self.engine.tx_pending(rank)
+        {
+            live.write_blocked = false;
+            moved |= self.flush_link(rank)?;
+        }
+        Ok(moved)
+    }
+
+    /// Writes to, or dials, every peer that the engine has something for.
+    #[inline]
+    pub(crate) fn flush_ready(&mut self) -> Result<bool> {
+        let mut moved = false;
+        while let Some(rank) = self.engine.next_ready() {
+            moved |= self.flush_link(rank)?;
+        }
+        if !self.detaching.is_empty() {
+            moved |= self.detach_all();
+        }
+        Ok(moved)
+    }
+
+    /// Writes what the engine has for a peer, or sees to a link.
+    #[inline]
+    pub(crate) fn flush_link(&mut self, rank: Rank) -> Result<bool> {
+        let Some((_, token)) = self.table.live(rank) else {
+            if self.engine.tx_waiting(rank) {
+                self.want_link(rank)?;
+            }
+            return Ok(false);
+        };
+        let Some(live) = self.slots.live(token) else {
+            return Ok(false);
+        };
+        match transmit::flush(&mut self.engine, live, &mut self.meter) {
+            Ok(moved) => Ok(moved),
+            Err(lost) => self.drop_link(token, lost.into()).map(|()| true),
+        }
+    }
+
+    /// A nonblocking send has been queued: the first since the last progress goes out at once;
+    /// those that follow within two microseconds of it share a write, which the next progress or
+    /// the thirty-second of them makes. A program that computes after a pause of that length has
+    /// nothing left unsent but the tail of a burst, which its next call flushes.
+    #[inline]
+    pub(crate) fn push_out(&mut self, rank: Rank, small: bool) -> Result<()> {
+        let Some((_, token)) = self.table.live(rank) else {
+            return self.flush_link(rank).map(|_| ());
+        };
+        let Some(live) = self.slots.live(token) else {
+            return Ok(());
+        };
+        if small
+            && live.burst > 0
+            && live.burst < BATCH
+            && clock::ticks().wrapping_sub(live.last_write) < BURST
+        {
+            live.burst += 1;
+            live.last_write = clock::ticks();
+            return Ok(());
+        }
+        self.flush_link(rank)?;
+        if let Some(live) = self.slots.live(token) {
+            live.burst = 1;
+            live.last_write = clock::ticks();
+        }
+        Ok(())
+    }
+
+    /// Reads every link that may hold bytes which no event will announce.
+    fn drain_readable(&mut self) -> Result<bool> {
+        let mut moved = false;
+        for _ in 0..self.readable.len() {
+            let Some(token) = self.readable.pop_front() else {
+                break;
+            };
+            if let Some(live) = self.slots.live(token) {
+                live.listed = false;
+                moved |= self.take_in(token, None)?;
+            }
+        }
+        Ok(moved)
+    }
+
+    pub(crate) fn list_readable(&mut self, token: Token) {
+        if let Some(live) = self.slots.live(token)
+            && !live.listed
+        {
+            live.listed = true;
+            self.readable.push_back(token);
+        }
+    }
+
+    /// A link cannot be used on: its handle is nulled, and it is redialed.
+    pub(crate) fn drop_link(&mut self, token: Token, broken: Broken) -> Result<()> {
+        let Slot::Live(live) = self.slots.take(token) else {
+            return Ok(());
+        };
+        let rank = live.rank;
+        drop(live);
+        self.meter.stats.links_lost += 1;
+        if self
+            .table
+            .live(rank)
+            .is_some_and(|(_, current)| current == token)
+        {
+            self.table.null(rank);
+            self.engine.link_down(rank);
+            self.redial_lost(rank);
+        }
+        match broken {
+            Broken::Lost(lost) => {
+                tracing::debug!(
+                    "rank {}: link to {rank} lost: {}",
+                    self.identity.rank,
+                    lost.0
+                );
+                Ok(())
+            }
+            Broken::Breach(why) => self.breach(rank, &why),
+        }
+    }
+
+    /// Copies the bodies of blocking sends whose write is through, which completes them.
+    pub(crate) fn detach_all(&mut self) -> bool {
+        let mut waiting = std::mem::take(&mut self.detaching);
+        let before = waiting.len();
+        waiting.retain(|request| !self.detach(*request));
+        let moved = waiting.len() < before;
+        self.detaching = waiting;
+        moved
+    }
+
+    /// Reads the manager's messages.
+    pub(crate) fn hear_manager(&mut self) -> Result<bool> {
+        let mut moved = false;
+        while let Some(agent) = &mut self.agent {
+            match agent.receive()? {
+                None => break,
+                Some(FromManager::AllFinalized) => self.all_finalized = true,
+                Some(FromManager::Stop { .. }) => agent::stop(),
+                Some(FromManager::Update {
+                    rank,
+                    incarnation,
+                    card,
+                }) => {
+                    if let Ok(Some(token)) = self.table.update(rank, incarnation, card) {
+                        self.slots.take(token);
+                        self.engine.link_down(rank);
+                    }
+                }
+                Some(FromManager::Welcome(_) | FromManager::Start { .. }) => {}
+            }
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    /// Says once per period what a wait that lasts is for.
+    fn report_stall(&mut self, hint: Option<ReqId>) {
+        let Some(period) = self.options.stall_report else {
+            return;
+        };
+        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        if since.elapsed() < period {
+            return;
+        }
+        self.waiting_since = Some(Instant::now());
+        let me = self.identity.rank;
+        let what = match hint.and_then(|request| self.peer_of(request)) {
+            Some(rank) => {
+                let link = if self.table.live(rank).is_some() {
+                    "link up"
+                } else {
+                    "no link"
+                };
+                format!("rank {rank} on host {} ({link})", self.host_of(rank))
+            }
+            None => "any rank".to_owned(),
+        };
+        let missing = self.engine.unfinished();
+        eprintln!(
+            "rejoin: rank {me}: waiting for {what} for {:.0} s; unfinished sends to {missing:?}",
+            period.as_secs_f64()
+        );
+    }
+
+    /// After calls that may have matched what is already here.
+    #[inline]
+    pub(crate) fn settle(&mut self) {
+        copy_out(&mut self.engine);
+    }
+}

@@ -1,0 +1,226 @@
+//! Taking in what a link brings: headers to the engine, bodies to where the engine says.
+//!
+//! One read fills the staging buffer with a header, its body and whatever follows; small bodies are
+//! copied on from there. When more of a body is missing, the next read goes straight to its place,
+//! with the staging buffer behind it for the headers that come along. After a long body the first
+//! read is short, so that little of the next long one is copied.
+
+use rejoin_engine::{Engine, HEADER_LEN, Header, ProtocolError, RxBody, Segment};
+
+use crate::live::{Body, Live, Meter};
+use crate::memory;
+use crate::transport::{Lost, Piece};
+
+/// Length of the staging buffer, which all links share: between reads a link keeps no more than a
+/// part of a header.
+pub(crate) const STAGING: usize = 32 << 10;
+/// What is read of it where a long body is likely to follow.
+const STAGING_LARGE: usize = 4 << 10;
+/// Bodies from this length on make the next one likely to be long.
+const LARGE: usize = 24 << 10;
+/// Bytes after which another link gets its turn.
+const TURN: usize = 4 << 20;
+
+/// Why a link cannot be read on.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    /// The connection broke.
+    Lost(Lost),
+    /// The peer sent what it must not.
+    Breach(String),
+}
+
+impl From<Lost> for Broken {
+    fn from(lost: Lost) -> Self {
+        Self::Lost(lost)
+    }
+}
+
+impl From<ProtocolError> for Broken {
+    fn from(error: ProtocolError) -> Self {
+        Self::Breach(error.to_string())
+    }
+}
+
+/// What receiving needs beside the link.
+pub(crate) struct Intake<'a> {
+    pub(crate) engine: &'a mut Engine,
+    pub(crate) staging: &'a mut [u8],
+    pub(crate) meter: &'a mut Meter,
+}
+
+impl Intake<'_> {
+    /// Reads a link until it is empty or its turn is over; true if any byte came.
+    ///
+    /// # Errors
+    /// The link must be dropped.
+    pub(crate) fn read(&mut self, live: &mut Live) -> Result<bool, Broken> {
+        let mut total = 0;
+        loop {
+            let (pieces, count, direct) = self.targets(live);
+            let asked = pieces[..count]
+                .iter()
+                .map(|piece| piece.iov_len)
+                .sum::<usize>();
+            // SAFETY: the first piece is the rest of a posted receive's segment or of the engine's
+            // buffer, the last the staging buffer; nothing else touches them during the call.
+            let got = unsafe { live.read(self.meter, &pieces[..count])? };
+            if got == 0 {
+                live.readable = false;
+                return Ok(total > 0);
+            }
+            total += got;
+            let placed = got.min(direct);
+            if placed > 0 {
+                self.placed(live, placed)?;
+            }
+            if got > placed || live.have > 0 {
+                self.parse(live, got - placed)?;
+            }
+            // A short read took all there was; an edge announces what comes later.
+            live.readable = got == asked;
+            if !live.readable || total >= TURN {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Where the next bytes go: up to two pieces, their number, and how many bytes go in place.
+    #[inline]
+    fn targets(&mut self, live: &Live) -> ([Piece; 2], usize, usize) {
+        let limit = if live.large {
+            STAGING_LARGE
+        } else {
+            self.staging.len()
+        };
+        self.staging[..live.have].copy_from_slice(&live.head[..live.have]);
+        let stage = &mut self.staging[live.have..limit];
+        let stage = memory::incoming(stage.as_mut_ptr(), stage.len());
+        match live.body {
+            Body::Into { into, .. } if into.len > 0 => {
+                let place = memory::incoming(memory::start(into), into.len);
+                ([place, stage], 2, into.len)
+            }
+            Body::Buffer { done, len } if done < len => {
+                let rest = &mut self.engine.rx_buffer(live.rank)[done..];
+                let place = memory::incoming(rest.as_mut_ptr(), rest.len());
+                ([place, stage], 2, rest.len())
+            }
+            _ => ([stage, stage], 1, 0),
+        }
+    }
+
+    /// Bytes of the body have come in place.
+    fn placed(&mut self, live: &mut Live, count: usize) -> Result<(), Broken> {
+        match &mut live.body {
+            Body::Into { into, .. } => {
+                *into = Segment {
+                    addr: into.addr.wrapping_add(count),
+                    len: into.len - count,
+                };
+            }
+            Body::Buffer { done, .. } => *done += count,
+            Body::None => {}
+        }
+        self.finish_if_whole(live)
+    }
+
+    /// Works through `fresh` bytes that were read behind what the link kept in the staging buffer.
+    pub(crate) fn parse(&mut self, live: &mut Live, fresh: usize) -> Result<(), Broken> {
+        let end = live.have + fresh;
+        live.have = 0;
+        let mut at = 0;
+        while at < end {
+            if live.body != Body::None {
+                at += self.stow(live, at, end)?;
+                continue;
+            }
+            let Some(head) = self.staging[at..end].first_chunk::<HEADER_LEN>() else {
+                live.have = end - at;
+                live.head[..live.have].copy_from_slice(&self.staging[at..end]);
+                break;
+            };
+            let header = Header::decode(head).map_err(|error| Broken::Breach(error.to_string()))?;
+            at += HEADER_LEN;
+            self.head(live, &header)?;
+        }
+        Ok(())
+    }
+
+    /// Hands a header to the engine.
+    #[inline]
+    fn head(&mut self, live: &mut Live, header: &Header) -> Result<(), Broken> {
+        self.meter.stats.frames_in += 1;
+        live.body = match self.engine.rx_header(live.rank, header)? {
+            RxBody::None => return Ok(()),
+            RxBody::Into { into, discard } => Body::Into { into, discard },
+            RxBody::Buffer => Body::Buffer {
+                done: 0,
+                len: self.engine.rx_buffer(live.rank).len(),
+            },
+            RxBody::Discard(discard) => Body::Into {
+                into: Segment::default(),
+                discard,
+            },
+        };
+        live.large = header.body_len() >= LARGE as u64;
+        self.finish_if_whole(live)
+    }
+
+    /// Copies staged bytes of a body to their place; returns how many.
+    fn stow(&mut self, live: &mut Live, at: usize, end: usize) -> Result<usize, Broken> {
+        let staged = &self.staging[at..end];
+        let taken = match &mut live.body {
+            Body::Into { into, discard } => {
+                let count = staged.len().min(into.len);
+                // SAFETY: the segment is the rest of a posted receive's.
+                unsafe { memory::fill(*into, &staged[..count]) };
+                *into = Segment {
+                    addr: into.addr.wrapping_add(count),
+                    len: into.len - count,
+                };
+                let away = usize::try_from(*discard)
+                    .unwrap_or(usize::MAX)
+                    .min(staged.len() - count);
+                *discard -= away as u64;
+                count + away
+            }
+            Body::Buffer { done, .. } => {
+                let rest = &mut self.engine.rx_buffer(live.rank)[*done..];
+                let count = staged.len().min(rest.len());
+                rest[..count].copy_from_slice(&staged[..count]);
+                *done += count;
+                count
+            }
+            Body::None => 0,
+        };
+        self.meter.stats.bytes_staged += taken as u64;
+        self.finish_if_whole(live)?;
+        Ok(taken)
+    }
+
+    #[inline]
+    fn finish_if_whole(&mut self, live: &mut Live) -> Result<(), Broken> {
+        let whole = match live.body {
+            Body::None => false,
+            Body::Into { into, discard } => into.len == 0 && discard == 0,
+            Body::Buffer { done, len } => done == len,
+        };
+        if whole {
+            live.body = Body::None;
+            self.engine.rx_done(live.rank)?;
+            copy_out(self.engine);
+        }
+        Ok(())
+    }
+}
+
+/// Makes the copies that the engine asks for.
+#[inline]
+pub(crate) fn copy_out(engine: &mut Engine) {
+    while let Some(copy) = engine.next_copy() {
+        // SAFETY: the engine names segments of requests under way only, for whose memory the
+        // callers of `isend`, `irecv` and their kin have promised.
+        unsafe { memory::carry_out(&copy) };
+    }
+}

@@ -1,0 +1,337 @@
+//! Handshakes over sockets: accepting, answering, and turning a connection into a link.
+
+use std::time::{Duration, Instant};
+
+use rejoin_channel_table::ids::Rank;
+use rejoin_channel_table::{
+    Acceptor, AcceptorStep, DialerStep, Established, Proved, Refusal, Resume,
+};
+
+use crate::agent;
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::half::{Half, Side};
+use crate::live::Live;
+use crate::poller::Token;
+use crate::receive::Intake;
+use crate::slots::Slot;
+use crate::transport::{Link, Stream, tcp};
+
+/// How long an incoming connection may take for its handshake.
+const ACCEPT_PATIENCE: Duration = Duration::from_secs(10);
+/// Incoming connections in their handshake at the same time; one more drops the oldest.
+const MOST_ACCEPTING: usize = 256;
+/// Pause after a refusal that asks for one: the peer is behind, or wins with its own attempt.
+const REFUSED_PAUSE: Duration = Duration::from_millis(20);
+
+/// What became of a connection in its handshake after an event.
+enum Next {
+    /// It goes on.
+    Stay(Box<Half>),
+    /// It is a link now; so many bytes behind the handshake lie at this place of the staging.
+    Live {
+        half: Box<Half>,
+        rank: Rank,
+        from: usize,
+        until: usize,
+    },
+    /// It came to nothing.
+    Fail(Box<Half>, String),
+}
+
+impl Device {
+    /// Takes all connections that wait at a listener.
+    pub(crate) fn accept_all(&mut self, number: u32) -> Result<bool> {
+        let mut any = false;
+        while let Some(accepted) = self.listeners.accept(number as usize) {
+            any = true;
+            let accepted = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Out of descriptors, say. The listener is looked at again in a while: its
+                    // edge has passed.
+                    self.accept_again = true;
+                    tracing::warn!("rank {}: accept: {error}", self.identity.rank);
+                    break;
+                }
+            };
+            if self.slots.accepting().len() >= MOST_ACCEPTING
+                && let Some(&oldest) = self.slots.accepting().first()
+            {
+                self.slots.take(oldest);
+                self.meter.stats.strangers += 1;
+            }
+            let mut nonce = [0; 32];
+            agent::random(&mut nonce)?;
+            let acceptor = Acceptor::new(self.identity, nonce);
+            let until = Instant::now() + ACCEPT_PATIENCE;
+            let half = Half::accepted(accepted.socket, accepted.from, acceptor, until);
+            let token = self.slots.reserve();
+            self.poller.add(half.descriptor(), token, true)?;
+            self.slots.put(token, Slot::Half(Box::new(half)));
+            self.half_event(token)?;
+        }
+        Ok(any)
+    }
+
+    /// Moves a handshake on as far as it goes now; true if it moved.
+    pub(crate) fn half_event(&mut self, token: Token) -> Result<bool> {
+        let Some(half) = self.slots.lift(token) else {
+            return Ok(false);
+        };
+        match self.shake(token, half) {
+            Next::Stay(half) => {
+                self.slots.put(token, Slot::Half(half));
+                Ok(false)
+            }
+            Next::Live {
+                half,
+                rank,
+                from,
+                until,
+            } => {
+                self.go_live(token, half, rank, from, until)?;
+                Ok(true)
+            }
+            Next::Fail(half, why) => {
+                self.slots.put(token, Slot::Half(half));
+                self.half_failed(token, &why)?;
+                Ok(true)
+            }
+        }
+    }
+
+    fn shake(&mut self, token: Token, mut half: Box<Half>) -> Next {
+        let was_connected = half.connected;
+        match half.connect() {
+            Ok(true) => {}
+            Ok(false) => return Next::Stay(half),
+            Err(error) => return Next::Fail(half, error.to_string()),
+        }
+        if let (false, Some((rank, _))) = (was_connected, half.dials()) {
+            half.deadline = Instant::now() + self.answer_patience(rank);
+        }
+        loop {
+            match half.flush() {
+                Ok(true) if half.closing => return Next::Fail(half, "refused".to_owned()),
+                Ok(_) => {}
+                Err(error) => return Next::Fail(half, error.to_string()),
+            }
+            if half.closing {
+                return Next::Stay(half);
+            }
+            let count = match half.read(&mut self.staging) {
+                Ok(Some(count)) => count,
+                Ok(None) => return Next::Stay(half),
+                Err(error) => return Next::Fail(half, error.to_string()),
+            };
+            let mut at = 0;
+            while at < count {
+                let (taken, step) = self.feed(token, &mut half, at, count);
+                at += taken;
+                match step {
+                    Step::More => {}
+                    Step::Live(rank) => {
+                        return Next::Live {
+                            half,
+                            rank,
+                            from: at,
+                            until: count,
+                        };
+                    }
+                    Step::Fail(why) => return Next::Fail(half, why),
+                    Step::Close => {
+                        half.closing = true;
+                        break;
+                    }
+                }
+                if taken == 0 && at < count {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Feeds staged bytes to the handshake and does what it asks for.
+    fn feed(&mut self, token: Token, half: &mut Half, at: usize, end: usize) -> (usize, Step) {
+        let bytes = &self.staging[at..end];
+        match &mut half.side {
+            Side::Dial(dialer) => {
+                let (taken, step) = dialer.feed(&self.key, bytes, &mut half.out);
+                let step = match step {
+                    DialerStep::More => Step::More,
+                    DialerStep::Prove => self.prove(half),
+                    DialerStep::Established(opened) => self.established(token, &opened),
+                    DialerStep::Refused(refusal) => self.refused(half, refusal),
+                };
+                (taken, step)
+            }
+            Side::Accept(acceptor) => {
+                let book = self.table.book();
+                let (taken, step) = acceptor.feed(&self.key, book, bytes, &mut half.out);
+                let step = match step {
+                    AcceptorStep::More => Step::More,
+                    AcceptorStep::Admit(proved) => self.admit(token, half, *proved),
+                    AcceptorStep::Refused(refusal) => self.refused(half, refusal),
+                };
+                (taken, step)
+            }
+        }
+    }
+
+    fn prove(&mut self, half: &mut Half) -> Step {
+        let Side::Dial(dialer) = &mut half.side else {
+            return Step::More;
+        };
+        let (rank, attempt) = (dialer.peer(), dialer.attempt());
+        let seen = match self.table.prove(rank, attempt) {
+            Ok(seen) => seen,
+            Err(error) => return Step::Fail(error.to_string()),
+        };
+        let resume = self.engine.resume(rank);
+        match dialer.prove(&self.key, seen, &resume, &mut half.out) {
+            Ok(()) => Step::More,
+            Err(error) => Step::Fail(error.to_string()),
+        }
+    }
+
+    fn established(&mut self, token: Token, opened: &Established) -> Step {
+        let rank = opened.peer.rank;
+        if let Err(error) = self.table.established(opened, token) {
+            return Step::Fail(error.to_string());
+        }
+        self.dial_state(rank).half = None;
+        self.link_up(rank, &opened.resume)
+    }
+
+    fn admit(&mut self, token: Token, half: &mut Half, proved: Proved) -> Step {
+        let rank = proved.peer.rank;
+        let Side::Accept(acceptor) = &mut half.side else {
+            return Step::More;
+        };
+        let admission = match self.table.admit(&proved, token) {
+            Ok(admission) => admission,
+            Err(refusal) => {
+                acceptor.refuse(&self.key, refusal, &mut half.out);
+                return Step::Close;
+            }
+        };
+        if let Some(old) = admission.closes {
+            self.slots.take(old);
+            self.engine.link_down(rank);
+            self.meter.stats.links_lost += 1;
+        }
+        if admission.abandons.is_some() {
+            self.abandon_dial(rank);
+        }
+        let resume = self.engine.resume(rank);
+        let Side::Accept(acceptor) = &mut half.side else {
+            return Step::More;
+        };
+        if let Err(error) = acceptor.accept(&self.key, admission.renounced, &resume, &mut half.out)
+        {
+            self.table.null(rank);
+            return Step::Fail(error.to_string());
+        }
+        self.link_up(rank, &proved.resume)
+    }
+
+    /// Tells the engine what the peer has.
+    fn link_up(&mut self, rank: Rank, resume: &Resume) -> Step {
+        match self.engine.link_up(rank, resume) {
+            Ok(()) => Step::Live(rank),
+            Err(error) => {
+                self.table.null(rank);
+                self.engine.link_down(rank);
+                Step::Fail(error.to_string())
+            }
+        }
+    }
+
+    fn refused(&mut self, half: &mut Half, refusal: Refusal) -> Step {
+        if let (Some((rank, _)), Refusal::Yield | Refusal::PeerIsOlder { .. }) =
+            (half.dials(), refusal)
+        {
+            self.redial_after(rank, REFUSED_PAUSE);
+        }
+        if half.out.is_empty() {
+            Step::Fail(refusal.to_string())
+        } else {
+            Step::Close
+        }
+    }
+
+    /// The handshake is over: frames may flow.
+    fn go_live(
+        &mut self,
+        token: Token,
+        half: Box<Half>,
+        rank: Rank,
+        from: usize,
+        until: usize,
+    ) -> Result<()> {
+        let (socket, ahead) = half.into_parts();
+        let stream = Link::Tcp(tcp::TcpLink::new(socket));
+        self.slots
+            .put(token, Slot::Live(Box::new(Live::new(stream, rank, ahead))));
+        self.meter.stats.links_made += 1;
+        self.dial_succeeded(rank);
+        if until > from {
+            self.staging.copy_within(from..until, 0);
+            self.take_in(token, Some(until - from))?;
+        }
+        self.list_readable(token);
+        self.flush_link(rank)?;
+        Ok(())
+    }
+
+    /// Reads a live link, or works through bytes that are staged already; true if anything moved.
+    pub(crate) fn take_in(&mut self, token: Token, staged: Option<usize>) -> Result<bool> {
+        let Some(live) = self.slots.live(token) else {
+            return Ok(false);
+        };
+        let mut intake = Intake {
+            engine: &mut self.engine,
+            staging: &mut self.staging,
+            meter: &mut self.meter,
+        };
+        let outcome = match staged {
+            None => intake.read(live),
+            Some(fresh) => intake.parse(live, fresh).map(|()| true),
+        };
+        match outcome {
+            Ok(moved) => {
+                if live.readable && !live.listed {
+                    self.list_readable(token);
+                }
+                Ok(moved)
+            }
+            Err(broken) => self.drop_link(token, broken).map(|()| true),
+        }
+    }
+
+    /// What the peer broke is told to the user; a device error only when it does so again and again.
+    pub(crate) fn breach(&mut self, rank: Rank, why: &str) -> Result<()> {
+        const MOST_BREACHES: u32 = 16;
+        self.breaches += 1;
+        let me = self.identity.rank;
+        eprintln!("rejoin: rank {me}: dropped the link to rank {rank}: {why}");
+        if self.breaches < MOST_BREACHES {
+            return Ok(());
+        }
+        Err(Error::Refused {
+            rank,
+            host: self.host_of(rank).to_owned(),
+            operation: "receive",
+            problem: format!("{MOST_BREACHES} links were dropped for what came over them: {why}"),
+        })
+    }
+}
+
+/// What the device has done for a handshake.
+enum Step {
+    More,
+    Live(Rank),
+    Fail(String),
+    Close,
+}

@@ -1,0 +1,207 @@
+//! From a process to a rank: the manager's welcome, listeners, registration, the job's table.
+
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rejoin_channel_table::card::MAX_ADDRESSES;
+use rejoin_channel_table::{Address, AddressBook, BusinessCard, LanId, LocalHostId, Table};
+use rejoin_engine::{Config, Engine};
+use rejoin_managers_protocol::rank::{RankOptions, Welcome};
+
+use crate::agent::{self, Agent};
+use crate::cut::Cutter;
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::live::Meter;
+use crate::options::Options;
+use crate::poller::{Poller, Token};
+use crate::receive::STAGING;
+use crate::slots::Slots;
+use crate::stats::Stats;
+use crate::transport::tcp::Listeners;
+use crate::transport::tcp::interfaces::InterfaceFilter;
+
+/// How long a wait spins when every rank of the host has a core of its own: longer than any round
+/// trip within a machine room, shorter than anyone notices.
+const SPIN: Duration = Duration::from_millis(2);
+
+impl Device {
+    /// Makes this process a rank of its job: reads the environment, takes the inherited channel to
+    /// the local manager, listens, registers, and waits until all ranks of the job have done so.
+    /// Without a launcher it is the only rank of its own job. Once per process.
+    ///
+    /// # Errors
+    /// A variable that cannot be understood, a manager that cannot, or no address to listen on.
+    pub fn init() -> Result<Self> {
+        let options = Options::from_environment()?;
+        match agent::inherited()? {
+            Some(socket) => {
+                agent::die_with_parent();
+                Self::with_manager(socket, options)
+            }
+            None => Self::alone(options),
+        }
+    }
+
+    /// Joins the job of the manager at the other end of a local stream socket. There may be several
+    /// devices in one process, one per thread: tests do that.
+    ///
+    /// # Errors
+    /// As for [`Device::init`].
+    pub fn with_manager(socket: OwnedFd, options: Options) -> Result<Self> {
+        let (agent, welcome) = Agent::new(socket)?;
+        Self::start(Some(agent), welcome, options)
+    }
+
+    /// The only rank of a job of its own.
+    ///
+    /// # Errors
+    /// As for [`Device::init`].
+    pub fn alone(options: Options) -> Result<Self> {
+        Self::start(None, agent::singleton()?, options)
+    }
+
+    fn start(mut agent: Option<Agent>, welcome: Welcome, options: Options) -> Result<Self> {
+        let Welcome {
+            identity,
+            size,
+            key,
+            appnum,
+            options: settings,
+            ..
+        } = welcome;
+        let interface = match (&options.interface, &settings.interface) {
+            (Some(filter), _) => Some(filter.clone()),
+            (None, Some(text)) => {
+                Some(
+                    InterfaceFilter::parse(text).map_err(|problem| Error::Environment {
+                        variable: "REJOIN_TCP_INTERFACE",
+                        value: text.clone(),
+                        problem,
+                    })?,
+                )
+            }
+            (None, None) => None,
+        };
+        let poller = Poller::new()?;
+        let ports = options.ports.or(settings.port_range);
+        let listeners = Listeners::open(interface.as_ref(), ports)?;
+        for (number, socket) in listeners.sockets().iter().enumerate() {
+            let number = u32::try_from(number).unwrap_or(0);
+            poller.add(socket.as_fd(), Token::listener(number), false)?;
+        }
+        let card = card(&listeners, &options, &settings);
+        let entries = match &mut agent {
+            Some(agent) => {
+                let entries = agent.register(&identity, size, &card)?;
+                poller.add(agent.descriptor(), Token::MANAGER, false)?;
+                entries
+            }
+            None => vec![(identity.incarnation, card.clone())],
+        };
+        let engine = Engine::new(config(&options, &settings, size), identity.rank, size);
+        let mut noise = [0; 8];
+        agent::random(&mut noise)?;
+        let cutter = options
+            .cut
+            .map(|(seed, interval)| Cutter::new(seed, identity.rank.0, interval));
+        let mut device = Self {
+            spin: spin(&options, &settings),
+            table: Table::new(identity, AddressBook::new(entries)),
+            identity,
+            size,
+            key,
+            appnum,
+            settings,
+            options,
+            card,
+            engine,
+            slots: Slots::default(),
+            dials: (0..size).map(|_| None).collect(),
+            redial: Vec::new(),
+            poller,
+            listeners,
+            agent,
+            meter: Meter {
+                stats: Stats::default(),
+                cutter,
+            },
+            staging: vec![0; STAGING].into_boxed_slice(),
+            events: Vec::with_capacity(64),
+            readable: VecDeque::new(),
+            recent: None,
+            peers: Vec::new(),
+            detaching: Vec::new(),
+            probing: None,
+            passes: 0,
+            noise: u64::from_le_bytes(noise),
+            breaches: 0,
+            accept_again: false,
+            leaving: false,
+            all_finalized: false,
+            waiting_since: None,
+            not_sync: PhantomData,
+        };
+        // Whatever came right behind the start was read along with it and raises no edge.
+        device.hear_manager()?;
+        Ok(device)
+    }
+}
+
+fn card(listeners: &Listeners, options: &Options, settings: &RankOptions) -> BusinessCard {
+    let host = if settings.host.is_empty() {
+        agent::host_name()
+    } else {
+        settings.host.clone()
+    };
+    let addresses = listeners.addresses().iter().take(MAX_ADDRESSES).copied();
+    BusinessCard {
+        addresses: addresses.map(Address::Tcp).collect(),
+        host,
+        lan: LanId(
+            options
+                .lan
+                .clone()
+                .unwrap_or_else(|| listeners.lan().to_owned()),
+        ),
+        local_host: LocalHostId(agent::local_host_id()),
+        pid: std::process::id(),
+    }
+}
+
+fn config(options: &Options, settings: &RankOptions, size: u32) -> Config {
+    let mut config = Config::for_size(size);
+    let wide = |value: Option<u32>| value.and_then(|bytes| usize::try_from(bytes).ok());
+    if let Some(bytes) = options.eager_copy.or(wide(settings.eager_copy)) {
+        config.eager_copy = bytes;
+    }
+    if let Some(bytes) = options.eager_max.or(wide(settings.eager_max)) {
+        config.eager_max = bytes;
+    }
+    if let Some(bytes) = options.window.or(settings.window.map(u64::from)) {
+        config.window = bytes;
+    }
+    config.consistent()
+}
+
+/// Spins only where no rank takes another's core.
+fn spin(options: &Options, settings: &RankOptions) -> Duration {
+    if let Some(spin) = options.spin {
+        return spin;
+    }
+    if let Some(us) = settings.spin {
+        return Duration::from_micros(u64::from(us));
+    }
+    let cores = match settings.cores {
+        0 => std::thread::available_parallelism()
+            .map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX)),
+        cores => cores,
+    };
+    if settings.local_size > cores {
+        Duration::ZERO
+    } else {
+        SPIN
+    }
+}
