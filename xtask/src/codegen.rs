@@ -49,6 +49,18 @@ pub fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
+/// Fails when a checked-in file differs from what would be written.
+pub fn check() -> Result<()> {
+    let root = crate::workspace_root();
+    compare(&root, &generate(&root)?)
+}
+
+/// The names of all MPI functions, without the profiling ones.
+pub fn function_names(root: &Path) -> Result<Vec<String>> {
+    let model = model::Model::load(&root.join("c-abi/abi"))?;
+    Ok(model.functions.into_iter().map(|f| f.name).collect())
+}
+
 /// All generated files: path from the workspace's root, and text.
 fn generate(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     let abi = root.join("c-abi/abi");

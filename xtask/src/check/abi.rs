@@ -1,0 +1,94 @@
+//! The C ABI from outside: the header compiles, the library exports exactly the standard's functions.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::Report;
+
+/// Compiles `mpi.h` alone in several dialects, every warning an error.
+pub fn headers(root: &Path, report: &mut Report) -> Result<()> {
+    let header = root.join("c-abi/include/mpi.h");
+    let dialects = [
+        ("cc", "c", "c89"),
+        ("cc", "c", "c99"),
+        ("cc", "c", "c17"),
+        ("c++", "c++", "c++11"),
+        ("c++", "c++", "c++20"),
+    ];
+    for (compiler, language, standard) in dialects {
+        let out = Command::new(compiler)
+            .args(["-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only"])
+            .args(["-x", language, &format!("-std={standard}"), "-include"])
+            .arg(&header)
+            .arg("/dev/null")
+            .output()
+            .with_context(|| format!("starting {compiler}"))?;
+        if !out.status.success() {
+            let why = String::from_utf8_lossy(&out.stderr);
+            report.errors.push(format!("mpi.h as {standard}: {why}"));
+        }
+    }
+    Ok(())
+}
+
+/// Compares what `library` exports with the table of functions.
+pub fn symbols(root: &Path, library: &Path, report: &mut Report) -> Result<()> {
+    let out = Command::new("nm")
+        .args(["-D", "--defined-only", "--format=posix"])
+        .arg(library)
+        .output()
+        .context("starting nm")?;
+    ensure!(out.status.success(), "nm cannot read {}", library.display());
+    let functions = crate::codegen::function_names(root)?;
+    report.errors.extend(differences(
+        &functions,
+        &String::from_utf8_lossy(&out.stdout),
+    ));
+    Ok(())
+}
+
+/// What is missing, weak or exported beyond the table, given `nm`'s output.
+fn differences(functions: &[String], nm: &str) -> Vec<String> {
+    let mut wanted: BTreeSet<String> = functions.iter().cloned().collect();
+    wanted.extend(functions.iter().map(|f| format!("P{f}")));
+    let mut errors = Vec::new();
+    for line in nm.lines() {
+        let mut words = line.split_whitespace();
+        let (Some(name), Some(kind)) = (words.next(), words.next()) else {
+            continue;
+        };
+        if !wanted.remove(name) {
+            errors.push(format!(
+                "the library exports {name}, which is no MPI function"
+            ));
+        } else if kind != "T" {
+            errors.push(format!(
+                "{name} is exported as `{kind}`, not as a strong function"
+            ));
+        }
+    }
+    errors.extend(
+        wanted
+            .iter()
+            .map(|n| format!("the library does not export {n}")),
+    );
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exports_are_compared() {
+        let table = ["MPI_Send".to_owned()];
+        let found = |nm: &str| differences(&table, nm).len();
+        assert_eq!(found("MPI_Send T 10 0\nPMPI_Send T 20 0\n"), 0);
+        assert_eq!(found("MPI_Send T 10 0\n"), 1);
+        assert_eq!(found("MPI_Send W 10 0\nPMPI_Send T 20 0\n"), 1);
+        assert_eq!(found("MPI_Send T 1 0\nPMPI_Send T 2 0\nmalloc T 3 0\n"), 1);
+    }
+}
