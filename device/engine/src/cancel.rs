@@ -14,6 +14,9 @@ use crate::requests::{Body, Request, Send};
 use crate::rx;
 use crate::tx::{Context, ENVELOPE_COST};
 
+/// Most removed messages that are remembered for one peer; beyond it cancelling comes too late.
+const REMEMBERED: usize = 1 << 16;
+
 impl Engine {
     /// Cancels a send that is not complete.
     pub(crate) fn cancel_send(&mut self, at: u32) {
@@ -69,7 +72,9 @@ impl Context<'_> {
         let number = header.length;
         let remembered = &mut self.channel.rx.cancelled;
         remembered.retain(|(n, _)| *n >= header.aux);
-        let removed = remembered.contains(&(number, header.ssn)) || self.remove(number, header.ssn);
+        let room = remembered.len() < REMEMBERED;
+        let removed =
+            remembered.contains(&(number, header.ssn)) || (room && self.remove(number, header.ssn));
         let mut reply = self
             .channel
             .header(self.epoch, Kind::CancelReply, header.ssn);

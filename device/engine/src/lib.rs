@@ -92,4 +92,6 @@ pub use types::{
 #[cfg(test)]
 mod harness;
 #[cfg(test)]
+mod scenarios;
+#[cfg(test)]
 mod tests;

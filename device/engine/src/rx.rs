@@ -188,6 +188,7 @@ impl Context<'_> {
         if !self.admit(header)? {
             return Ok(RxBody::None);
         }
+        self.channel.rx.unacked += ENVELOPE_COST;
         match self.core.match_posted(&header.envelope, header.length) {
             Some(request) => {
                 let granted = header.flags.has(Flags::GRANTED);
@@ -197,6 +198,8 @@ impl Context<'_> {
                 self.unexpected(header, Body::Remote);
             }
         }
+        // Envelopes beyond the window bring no credit; without acks the sender's retention fills.
+        self.channel.owed(self.core, self.config);
         Ok(RxBody::None)
     }
 

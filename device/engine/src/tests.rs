@@ -34,6 +34,8 @@ enum Step {
     Mrecv(usize, Option<usize>, Option<i32>),
     Write(usize, usize, usize),
     Read(usize, usize, usize),
+    /// Everything that `0` has to write is read by `1`.
+    Exchange(usize, usize),
     Cut(usize, usize),
     Shake(usize, usize),
     Link(usize, usize),
@@ -49,6 +51,10 @@ fn pair() -> impl Strategy<Value = (usize, usize)> {
     (0..RANKS, 1..RANKS).prop_map(|(a, d)| (a, (a + d) % RANKS))
 }
 
+fn amount() -> impl Strategy<Value = usize> {
+    prop_oneof![1usize..200, 1usize..9000]
+}
+
 fn length() -> impl Strategy<Value = usize> {
     prop_oneof![Just(0usize), 8usize..100, 8usize..1500, 1500usize..20_000]
 }
@@ -61,11 +67,12 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (0..RANKS, 0..RANKS, 0..3, length(), 0u8..5).prop_map(|(a, b, t, l, m)| Step::Send(a, b, t, l, m)),
         6 => (0..RANKS, source(), tag(), length()).prop_map(|(a, s, t, l)| Step::Recv(a, s, t, l)),
         1 => (0..RANKS, source(), tag()).prop_map(|(a, s, t)| Step::Mrecv(a, s, t)),
-        8 => (pair(), 1usize..9000).prop_map(|((a, b), n)| Step::Write(a, b, n)),
-        8 => (pair(), 1usize..9000).prop_map(|((a, b), n)| Step::Read(a, b, n)),
-        1 => pair().prop_map(|(a, b)| Step::Cut(a, b)),
-        2 => pair().prop_map(|(a, b)| Step::Shake(a, b)),
-        3 => pair().prop_map(|(a, b)| Step::Link(a, b)),
+        8 => (pair(), amount()).prop_map(|((a, b), n)| Step::Write(a, b, n)),
+        8 => (pair(), amount()).prop_map(|((a, b), n)| Step::Read(a, b, n)),
+        8 => pair().prop_map(|(a, b)| Step::Exchange(a, b)),
+        3 => pair().prop_map(|(a, b)| Step::Cut(a, b)),
+        4 => pair().prop_map(|(a, b)| Step::Shake(a, b)),
+        6 => pair().prop_map(|(a, b)| Step::Link(a, b)),
         1 => any().prop_map(Step::Cancel),
         1 => any().prop_map(Step::CancelRecv),
         2 => any().prop_map(Step::Detach),
@@ -159,6 +166,9 @@ impl Run {
             Step::Read(to, from, n) => {
                 self.world.read(to, from, n);
             }
+            Step::Exchange(a, b) => {
+                while self.world.write(a, b, 100_000) + self.world.read(b, a, 100_000) > 0 {}
+            }
             Step::Cut(a, b) => {
                 self.world.cut(a, b);
                 self.said
@@ -193,8 +203,12 @@ impl Run {
     }
 
     fn link(&mut self, a: usize, b: usize) {
-        if let Some(at) = self.said.iter().position(|(pair, _)| *pair == (a, b)) {
-            let (_, said) = self.said.swap_remove(at);
+        if let Some(at) = self
+            .said
+            .iter()
+            .position(|(pair, _)| *pair == (a, b) || *pair == (b, a))
+        {
+            let ((a, b), said) = self.said.swap_remove(at);
             self.world.link(a, b, &said);
         }
     }
@@ -241,6 +255,11 @@ impl Run {
             if let Some(id) = message.request {
                 message.cancelled = engine.poll(id).expect("a send never ends").cancelled;
             }
+        }
+        for node in &self.world.nodes {
+            let core = &node.engine.core;
+            assert_eq!(core.requests.iter().count(), 0, "requests leak");
+            assert_eq!(core.messages.iter().count(), 0, "messages leak");
         }
     }
 
@@ -312,7 +331,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 600, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn everything_arrives_once_and_in_order(steps in proptest::collection::vec(step(), 1..150)) {
+    fn everything_arrives_once_and_in_order(steps in proptest::collection::vec(step(), 1..200)) {
         let mut run = Run::new();
         for step in steps {
             run.step(step);
