@@ -1,8 +1,28 @@
 //! MPI semantics over the device.
+//!
+//! [`Mpi`] is the state of a process; communicators, groups and datatypes are counted objects. The
+//! C ABI above it has the handles, the device below it moves bytes. See DESIGN.md section 3.
 
+pub mod adi;
+pub mod attr;
+pub mod check;
 pub mod coll;
+pub mod comm;
 pub mod datatype;
+pub mod decide;
 pub mod error;
+pub mod group;
+pub mod info;
+pub mod lock;
 pub mod op;
+pub mod p2p;
+pub mod request;
+pub mod runtime;
+pub mod status;
 
+pub use comm::Communicator;
 pub use error::{Error, ErrorClass, Result};
+pub use group::Group;
+pub use info::Info;
+pub use runtime::Mpi;
+pub use status::{Completed, Status};

@@ -1,0 +1,182 @@
+//! The layer's only door to the device: the types that cross it and the device behind it.
+//!
+//! Everything above this module speaks in communicators; everything below in world ranks,
+//! context ids and bytes. Unit tests put a network of ranks in one process behind the same door.
+
+use crate::error::{Error, ErrorClass, Result};
+use rejoin_channel_table::Rank;
+use std::time::Duration;
+
+pub use rejoin_device::{Completion, Envelope, Mode, MsgId, Pattern, Probe, ReqId};
+
+#[cfg(test)]
+pub mod testnet;
+
+/// The device of this process.
+pub enum Dev {
+    /// The channel device.
+    Real(Box<rejoin_device::Device>),
+    /// One rank of a network inside a test process.
+    #[cfg(test)]
+    Test(testnet::Port),
+}
+
+/// Wakes a rank that is blocked in [`Dev::wait`], from any thread.
+pub type WakeFn = Box<dyn Fn() + Send + Sync>;
+
+fn failed(e: rejoin_device::Error) -> Error {
+    Error::new(ErrorClass::Other, e.to_string())
+}
+
+/// Runs the same call on whichever device is there.
+macro_rules! on {
+    ($dev:expr, $d:ident => $real:expr, $t:ident => $test:expr) => {
+        match $dev {
+            Dev::Real($d) => $real,
+            #[cfg(test)]
+            Dev::Test($t) => $test,
+        }
+    };
+}
+
+impl Dev {
+    /// Connects to the job.
+    pub fn init() -> Result<Dev> {
+        let device = rejoin_device::Device::init().map_err(failed)?;
+        Ok(Dev::Real(Box::new(device)))
+    }
+
+    /// World rank of this process.
+    pub fn rank(&self) -> Rank {
+        on!(self, d => d.rank(), t => t.rank())
+    }
+
+    /// Number of ranks of the job.
+    pub fn size(&self) -> u32 {
+        on!(self, d => d.size(), t => t.size())
+    }
+
+    /// True when `a` and `b` share the memory of one host.
+    pub fn same_host(&self, a: Rank, b: Rank) -> bool {
+        on!(self, d => d.local_host_of(a) == d.local_host_of(b), t => t.same_host(a, b))
+    }
+
+    /// Name of the host of `rank`.
+    pub fn host_of(&self, rank: Rank) -> String {
+        on!(self, d => d.host_of(rank).to_string(), _t => format!("test{}", rank.0))
+    }
+
+    /// The number of the program in an MPMD start.
+    pub fn appnum(&self) -> Option<u32> {
+        on!(self, d => d.appnum(), _t => None)
+    }
+
+    /// Starts a send that a request completes.
+    ///
+    /// # Safety
+    /// `buf` is valid for `len` bytes and unmodified until the request completes.
+    pub unsafe fn isend(
+        &mut self,
+        to: Rank,
+        env: Envelope,
+        buf: *const u8,
+        len: usize,
+        mode: Mode,
+    ) -> Result<ReqId> {
+        // SAFETY: the caller keeps the buffer.
+        on!(self, d => unsafe { d.isend(to, env, buf, len, mode) }.map_err(failed),
+            t => Ok(t.isend(to, env, buf, len, mode)))
+    }
+
+    /// Starts a blocking standard send; `None` says that it is complete already.
+    ///
+    /// # Safety
+    /// As [`Dev::isend`].
+    pub unsafe fn send(
+        &mut self,
+        to: Rank,
+        env: Envelope,
+        buf: *const u8,
+        len: usize,
+    ) -> Result<Option<ReqId>> {
+        // SAFETY: the caller keeps the buffer.
+        on!(self, d => unsafe { d.send(to, env, buf, len) }.map_err(failed),
+            t => Ok(t.send(to, env, buf, len)))
+    }
+
+    /// Posts a receive.
+    ///
+    /// # Safety
+    /// `buf` is valid for writes of `len` bytes and unaccessed until the request completes.
+    pub unsafe fn irecv(&mut self, pat: Pattern, buf: *mut u8, len: usize) -> Result<ReqId> {
+        // SAFETY: the caller keeps the buffer.
+        on!(self, d => unsafe { d.irecv(pat, buf, len) }.map_err(failed),
+            t => Ok(t.irecv(pat, buf, len)))
+    }
+
+    /// The completion of `r` once it is there; its id is free then.
+    pub fn poll(&mut self, r: ReqId) -> Option<Completion> {
+        on!(self, d => d.poll(r), t => t.poll(r))
+    }
+
+    /// True once [`Dev::poll`] would give a completion.
+    pub fn is_complete(&self, r: ReqId) -> bool {
+        on!(self, d => d.is_complete(r), t => t.is_complete(r))
+    }
+
+    /// Asks to cancel `r`; its completion says whether that worked.
+    pub fn cancel(&mut self, r: ReqId) {
+        on!(self, d => d.cancel(r), t => t.cancel(r));
+    }
+
+    /// The first unexpected message that `pat` matches.
+    pub fn probe(&mut self, pat: &Pattern) -> Option<Probe> {
+        on!(self, d => d.probe(pat), t => t.probe(pat))
+    }
+
+    /// As [`Dev::probe`], and takes the message out of matching.
+    pub fn mprobe(&mut self, pat: &Pattern) -> Option<(MsgId, Probe)> {
+        on!(self, d => d.mprobe(pat), t => t.mprobe(pat))
+    }
+
+    /// Receives a message taken by [`Dev::mprobe`].
+    ///
+    /// # Safety
+    /// As [`Dev::irecv`].
+    pub unsafe fn imrecv(&mut self, msg: MsgId, buf: *mut u8, len: usize) -> Result<ReqId> {
+        // SAFETY: the caller keeps the buffer.
+        on!(self, d => unsafe { d.imrecv(msg, buf, len) }.map_err(failed),
+            t => t.imrecv(msg, buf, len))
+    }
+
+    /// One pass that does not block; true if anything moved.
+    pub fn progress(&mut self, hint: Option<ReqId>) -> Result<bool> {
+        on!(self, d => d.progress(hint).map_err(failed), t => Ok(t.progress(hint)))
+    }
+
+    /// Progress, then blocks until something happened or the call's budget is used.
+    pub fn wait(&mut self, hint: Option<ReqId>, deadline: Option<Duration>) -> Result<()> {
+        on!(self, d => d.wait(hint, deadline).map_err(failed), t => { let _ = deadline; t.wait(hint); Ok(()) })
+    }
+
+    /// Grows with what comes from other ranks, so that a waiting thread can be told. What this rank
+    /// sends to itself is not in it.
+    pub fn moved(&self) -> u64 {
+        on!(self, d => d.stats().frames_in, t => t.moved())
+    }
+
+    /// What another thread calls to bring this one back from [`Dev::wait`].
+    pub fn waker(&self) -> WakeFn {
+        on!(self, d => { let w = d.waker(); Box::new(move || w.wake()) }, _t => Box::new(|| {}))
+    }
+
+    /// Flushes, waits for all ranks and closes.
+    pub fn finalize(&mut self) -> Result<()> {
+        on!(self, d => d.finalize().map_err(failed), _t => Ok(()))
+    }
+
+    /// Ends the job.
+    pub fn abort(&mut self, code: i32) -> ! {
+        on!(self, d => d.abort(code), _t => panic!("MPI_Abort({code})"))
+    }
+}

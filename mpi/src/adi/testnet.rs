@@ -1,0 +1,431 @@
+//! A network of N ranks in one process, for tests: one thread per rank, one of them running at a
+//! time, handing over only where a rank waits, to a rank chosen by a seed.
+//!
+//! Messages larger than [`LARGE`] complete their send only when matched and are copied then, as
+//! rendezvous does. A network in which everyone waits and nothing moves is a deadlock and panics.
+
+use super::{Completion, Envelope, Mode, MsgId, Pattern, Probe, ReqId};
+use crate::error::{Error, ErrorClass, Result};
+use crate::runtime::Mpi;
+use rejoin_channel_table::Rank;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+/// Bytes above which a message behaves like rendezvous.
+pub const LARGE: usize = 4096;
+
+struct Msg {
+    env: Envelope,
+    from: usize,
+    body: Vec<u8>,
+    /// The sender's buffer when the body is still there.
+    remote: Option<(usize, usize)>,
+    /// The send to complete at the match.
+    wants: Option<u64>,
+}
+
+impl Msg {
+    fn len(&self) -> usize {
+        self.remote.map_or(self.body.len(), |r| r.1)
+    }
+}
+
+struct Posted {
+    id: u64,
+    pat: Pattern,
+    addr: usize,
+    cap: usize,
+}
+
+#[derive(Default)]
+struct PortState {
+    posted: Vec<Posted>,
+    unexpected: Vec<Msg>,
+    taken: HashMap<u64, Msg>,
+    done: HashMap<u64, Completion>,
+}
+
+struct State {
+    seed: u64,
+    turn: usize,
+    over: Vec<bool>,
+    failed: bool,
+    idle: usize,
+    moved: u64,
+    next: u64,
+    n: usize,
+    per_host: usize,
+    flight: Vec<VecDeque<Msg>>,
+    ports: Vec<PortState>,
+}
+
+/// The network.
+pub struct Net {
+    state: Mutex<State>,
+    turned: Condvar,
+}
+
+/// One rank's end.
+pub struct Port {
+    net: Arc<Net>,
+    rank: usize,
+}
+
+fn matches(pat: &Pattern, env: &Envelope) -> bool {
+    pat.context == env.context
+        && pat.source.is_none_or(|s| s == env.source)
+        && pat.tag.is_none_or(|t| t == env.tag)
+}
+
+impl State {
+    fn random(&mut self) -> u64 {
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        self.seed >> 11
+    }
+
+    fn id(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn deliver(&mut self, to: usize, msg: Msg, p: Posted) {
+        let src = msg.remote.map_or(msg.body.as_ptr() as usize, |r| r.0);
+        let len = msg.len().min(p.cap);
+        // SAFETY: both buffers are kept by their ranks until completion; ranks run one at a time.
+        unsafe { std::ptr::copy_nonoverlapping(src as *const u8, p.addr as *mut u8, len) };
+        let done = Completion {
+            source: msg.env.source,
+            tag: msg.env.tag,
+            len: len as u64,
+            truncated: (msg.len() > p.cap).then_some(msg.len() as u64),
+            cancelled: false,
+        };
+        self.ports[to].done.insert(p.id, done);
+        self.matched(&msg);
+    }
+
+    fn matched(&mut self, msg: &Msg) {
+        self.moved += 1;
+        if let Some(id) = msg.wants {
+            self.ports[msg.from].done.insert(id, sent(msg.len(), false));
+        }
+    }
+
+    fn arrive(&mut self, to: usize, msg: Msg) {
+        let port = &mut self.ports[to];
+        match port.posted.iter().position(|p| matches(&p.pat, &msg.env)) {
+            Some(i) => {
+                let p = port.posted.remove(i);
+                self.deliver(to, msg, p);
+            }
+            None => port.unexpected.push(msg),
+        }
+        self.moved += 1;
+    }
+
+    /// Lets some of what is in flight to `to` arrive, keeping each pair's order.
+    fn pass(&mut self, to: usize) -> bool {
+        let mut any = false;
+        for from in 0..self.n {
+            while !self.flight[from * self.n + to].is_empty() && !self.random().is_multiple_of(3) {
+                let msg = self.flight[from * self.n + to]
+                    .pop_front()
+                    .expect("checked");
+                self.arrive(to, msg);
+                any = true;
+            }
+        }
+        any
+    }
+}
+
+fn sent(len: usize, cancelled: bool) -> Completion {
+    Completion {
+        source: 0,
+        tag: 0,
+        len: len as u64,
+        truncated: None,
+        cancelled,
+    }
+}
+
+impl Net {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn hand_over(&self, me: usize, over: bool) {
+        let mut s = self.lock();
+        s.over[me] |= over;
+        s.failed |= std::thread::panicking();
+        let open: Vec<usize> = (0..s.n).filter(|&r| !s.over[r]).collect();
+        if let Some(n) = (!open.is_empty()).then_some(open.len() as u64) {
+            let pick = s.random() % n;
+            s.turn = open[pick as usize];
+        }
+        self.turned.notify_all();
+        if !over {
+            drop(self.own(s, me));
+        }
+    }
+
+    fn own<'a>(&'a self, mut s: MutexGuard<'a, State>, me: usize) -> MutexGuard<'a, State> {
+        while s.turn != me && !s.failed {
+            s = self.turned.wait(s).unwrap_or_else(|e| e.into_inner());
+        }
+        if s.failed {
+            drop(s);
+            panic!("another rank failed");
+        }
+        s
+    }
+}
+
+impl Port {
+    fn s(&self) -> MutexGuard<'_, State> {
+        self.net.lock()
+    }
+
+    pub(super) fn rank(&self) -> Rank {
+        Rank(self.rank as u32)
+    }
+
+    pub(super) fn size(&self) -> u32 {
+        self.s().n as u32
+    }
+
+    pub(super) fn same_host(&self, a: Rank, b: Rank) -> bool {
+        let per = self.s().per_host as u32;
+        a.0 / per == b.0 / per
+    }
+
+    pub(super) fn isend(
+        &mut self,
+        to: Rank,
+        env: Envelope,
+        buf: *const u8,
+        len: usize,
+        mode: Mode,
+    ) -> ReqId {
+        let mut s = self.s();
+        let id = s.id();
+        let large = len > LARGE;
+        let body = if large || len == 0 {
+            Vec::new()
+        } else {
+            // SAFETY: the caller's buffer is valid for `len` bytes.
+            unsafe { std::slice::from_raw_parts(buf, len) }.to_vec()
+        };
+        let late = large || mode == Mode::Synchronous;
+        if !late {
+            s.ports[self.rank].done.insert(id, sent(len, false));
+        }
+        let msg = Msg {
+            env,
+            from: self.rank,
+            body,
+            remote: large.then_some((buf as usize, len)),
+            wants: late.then_some(id),
+        };
+        let slot = self.rank * s.n + to.0 as usize;
+        s.flight[slot].push_back(msg);
+        s.idle = 0;
+        s.moved += 1;
+        ReqId(id)
+    }
+
+    pub(super) fn send(
+        &mut self,
+        to: Rank,
+        env: Envelope,
+        buf: *const u8,
+        len: usize,
+    ) -> Option<ReqId> {
+        let r = self.isend(to, env, buf, len, Mode::Standard);
+        match self.poll(r) {
+            Some(_) => None,
+            None => Some(r),
+        }
+    }
+
+    pub(super) fn irecv(&mut self, pat: Pattern, buf: *mut u8, len: usize) -> ReqId {
+        let mut s = self.s();
+        let id = s.id();
+        s.idle = 0;
+        let p = Posted {
+            id,
+            pat,
+            addr: buf as usize,
+            cap: len,
+        };
+        let found = s.ports[self.rank]
+            .unexpected
+            .iter()
+            .position(|m| matches(&pat, &m.env));
+        match found {
+            Some(i) => {
+                let msg = s.ports[self.rank].unexpected.remove(i);
+                s.deliver(self.rank, msg, p);
+            }
+            None => s.ports[self.rank].posted.push(p),
+        }
+        ReqId(id)
+    }
+
+    pub(super) fn poll(&mut self, r: ReqId) -> Option<Completion> {
+        self.s().ports[self.rank].done.remove(&r.0)
+    }
+
+    pub(super) fn is_complete(&self, r: ReqId) -> bool {
+        self.s().ports[self.rank].done.contains_key(&r.0)
+    }
+
+    pub(super) fn cancel(&mut self, r: ReqId) {
+        let mut s = self.s();
+        let me = self.rank;
+        if let Some(i) = s.ports[me].posted.iter().position(|p| p.id == r.0) {
+            s.ports[me].posted.remove(i);
+            s.ports[me].done.insert(r.0, sent(0, true));
+        }
+        for to in 0..s.n {
+            let slot = me * s.n + to;
+            if let Some(i) = s.flight[slot].iter().position(|m| m.wants == Some(r.0)) {
+                s.flight[slot].remove(i);
+                s.ports[me].done.insert(r.0, sent(0, true));
+            }
+            let found = s.ports[to]
+                .unexpected
+                .iter()
+                .position(|m| m.wants == Some(r.0));
+            if let Some(i) = found {
+                s.ports[to].unexpected.remove(i);
+                s.ports[me].done.insert(r.0, sent(0, true));
+            }
+        }
+        s.moved += 1;
+    }
+
+    pub(super) fn probe(&mut self, pat: &Pattern) -> Option<Probe> {
+        let s = self.s();
+        let m = s.ports[self.rank]
+            .unexpected
+            .iter()
+            .find(|m| matches(pat, &m.env))?;
+        Some(Probe {
+            source: m.env.source,
+            tag: m.env.tag,
+            len: m.len() as u64,
+        })
+    }
+
+    pub(super) fn mprobe(&mut self, pat: &Pattern) -> Option<(MsgId, Probe)> {
+        let probe = self.probe(pat)?;
+        let mut s = self.s();
+        let id = s.id();
+        let port = &mut s.ports[self.rank];
+        let i = port.unexpected.iter().position(|m| matches(pat, &m.env))?;
+        let msg = port.unexpected.remove(i);
+        port.taken.insert(id, msg);
+        Some((MsgId(id), probe))
+    }
+
+    pub(super) fn imrecv(&mut self, msg: MsgId, buf: *mut u8, len: usize) -> Result<ReqId> {
+        let mut s = self.s();
+        let id = s.id();
+        let Some(m) = s.ports[self.rank].taken.remove(&msg.0) else {
+            return Err(Error::new(ErrorClass::Request, "no such message"));
+        };
+        let pat = Pattern {
+            context: 0,
+            source: None,
+            tag: None,
+            from: None,
+        };
+        let p = Posted {
+            id,
+            pat,
+            addr: buf as usize,
+            cap: len,
+        };
+        s.deliver(self.rank, m, p);
+        Ok(ReqId(id))
+    }
+
+    pub(super) fn progress(&mut self, _hint: Option<ReqId>) -> bool {
+        let moved = self.s().pass(self.rank);
+        if !moved {
+            // A program may poll for ever: let the others run.
+            self.net.hand_over(self.rank, false);
+        }
+        moved
+    }
+
+    pub(super) fn wait(&mut self, _hint: Option<ReqId>) {
+        {
+            let mut s = self.s();
+            if s.pass(self.rank) {
+                s.idle = 0;
+                return;
+            }
+            s.idle += 1;
+            let quiet = s.flight.iter().all(VecDeque::is_empty);
+            assert!(
+                !quiet || s.idle < 1000 * s.n,
+                "deadlock: all ranks wait and nothing moves"
+            );
+        }
+        self.net.hand_over(self.rank, false);
+    }
+
+    pub(super) fn moved(&self) -> u64 {
+        self.s().moved
+    }
+}
+
+/// Runs `body` on `n` ranks over a network that `seed` drives; four ranks to a host.
+pub fn run(n: usize, seed: u64, body: impl Fn(Rc<Mpi>) + Send + Sync) {
+    let net = Arc::new(Net {
+        state: Mutex::new(State {
+            seed: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
+            turn: 0,
+            over: vec![false; n],
+            failed: false,
+            idle: 0,
+            moved: 0,
+            next: 0,
+            n,
+            per_host: 4,
+            flight: (0..n * n).map(|_| VecDeque::new()).collect(),
+            ports: (0..n).map(|_| PortState::default()).collect(),
+        }),
+        turned: Condvar::new(),
+    });
+    struct Leave(Arc<Net>, usize);
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            self.0.hand_over(self.1, true);
+        }
+    }
+    std::thread::scope(|scope| {
+        for rank in 0..n {
+            let (net, body) = (net.clone(), &body);
+            scope.spawn(move || {
+                let _leave = Leave(net.clone(), rank);
+                drop(net.own(net.lock(), rank));
+                let port = Port { net, rank };
+                body(Mpi::new(super::Dev::Test(port)));
+            });
+        }
+    });
+}
+
+/// [`run`] with several seeds.
+pub fn run_seeds(n: usize, body: impl Fn(Rc<Mpi>) + Send + Sync) {
+    for seed in 1..=8 {
+        println!("ranks {n} seed {seed}");
+        run(n, seed, &body);
+    }
+}

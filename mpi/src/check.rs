@@ -1,0 +1,74 @@
+//! Checks of arguments that many calls share (MPI-5.0 §3.2, §9.2).
+
+use crate::comm::Communicator;
+use crate::error::{Error, ErrorClass, Result};
+use crate::status::{ANY_SOURCE, ANY_TAG, PROC_NULL};
+
+#[cold]
+fn bad_rank(rank: i32, what: &str, comm: &Communicator) -> Error {
+    let size = comm.peers().size();
+    let name = comm.name();
+    Error::new(
+        ErrorClass::Rank,
+        format!("{what} {rank} is not in communicator \"{name}\" of {size} ranks"),
+    )
+}
+
+/// Destination of a send: a rank or `MPI_PROC_NULL`.
+#[inline]
+pub fn destination(rank: i32, comm: &Communicator) -> Result<()> {
+    if (rank >= 0 && (rank as usize) < comm.peers().size()) || rank == PROC_NULL {
+        return Ok(());
+    }
+    Err(bad_rank(rank, "destination", comm))
+}
+
+/// Source of a receive: a rank, `MPI_ANY_SOURCE` or `MPI_PROC_NULL`.
+#[inline]
+pub fn source(rank: i32, comm: &Communicator) -> Result<()> {
+    let known = (rank >= 0 && (rank as usize) < comm.peers().size()) || rank == ANY_SOURCE;
+    if known || rank == PROC_NULL {
+        return Ok(());
+    }
+    Err(bad_rank(rank, "source", comm))
+}
+
+/// Tag of a send: 0 to `MPI_TAG_UB`, which is the largest `int`.
+#[inline]
+pub fn tag(tag: i32) -> Result<()> {
+    if tag >= 0 {
+        return Ok(());
+    }
+    let text = format!("tag {tag} is not in 0..={}", crate::status::TAG_UB);
+    Err(Error::new(ErrorClass::Tag, text))
+}
+
+/// Tag of a receive: as [`tag`], or `MPI_ANY_TAG`.
+#[inline]
+pub fn tag_or_any(value: i32) -> Result<()> {
+    if value == ANY_TAG { Ok(()) } else { tag(value) }
+}
+
+/// Root of a collective on an intra-communicator.
+#[inline]
+pub fn root(rank: i32, comm: &Communicator) -> Result<usize> {
+    match usize::try_from(rank) {
+        Ok(r) if r < comm.size() => Ok(r),
+        _ => {
+            let e = bad_rank(rank, "root", comm);
+            Err(Error::new(ErrorClass::Root, e.message))
+        }
+    }
+}
+
+/// A count.
+#[inline]
+pub fn count(n: i64) -> Result<()> {
+    if n >= 0 {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorClass::Count,
+        format!("count {n} is negative"),
+    ))
+}

@@ -1,0 +1,205 @@
+//! Communicators (MPI-5.0 §7): a group, its contexts, and what a program hangs on it.
+
+pub mod context;
+mod create;
+mod link;
+mod split;
+
+pub use context::{ContextIds, Traffic};
+pub use link::Link;
+pub use split::SplitType;
+
+use crate::adi::{Envelope, Pattern};
+use crate::attr::Attributes;
+use crate::error::{Error, ErrorClass, Result};
+use crate::group::{Comparison, Group};
+use crate::info::Info;
+use crate::p2p::BsendBuffer;
+use crate::status::{ANY_SOURCE, ANY_TAG};
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// Longest name in bytes (`MPI_MAX_OBJECT_NAME` less the NUL); longer ones are cut.
+pub const MAX_NAME: usize = 127;
+
+/// A communicator. Its context id is free again when the last reference goes: the program's
+/// handle and every pending operation hold one.
+pub struct Communicator {
+    id: u32,
+    ids: Rc<ContextIds>,
+    group: Rc<Group>,
+    remote: Option<Rc<Group>>,
+    rank: usize,
+    name: RefCell<String>,
+    /// Attributes.
+    pub attributes: Attributes,
+    /// Hints of `MPI_Comm_set_info`.
+    pub info: Info,
+    /// Virtual topology, if one is attached.
+    pub topology: RefCell<Option<Rc<dyn Any>>>,
+    /// Buffer of `MPI_Comm_attach_buffer`.
+    pub(crate) buffer: RefCell<Option<Rc<BsendBuffer>>>,
+    sequence: Cell<u32>,
+    /// What the C layer keeps with the object.
+    pub handle: Cell<usize>,
+}
+
+impl std::fmt::Debug for Communicator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Communicator({}, {:?})", self.id, self.name.borrow())
+    }
+}
+
+impl Drop for Communicator {
+    fn drop(&mut self) {
+        self.ids.release(self.id);
+    }
+}
+
+impl Communicator {
+    /// A communicator with the agreed context id `id`. `remote` makes it an inter-communicator.
+    pub(crate) fn new(
+        id: u32,
+        ids: Rc<ContextIds>,
+        group: Rc<Group>,
+        remote: Option<Rc<Group>>,
+    ) -> Rc<Self> {
+        ids.take(id);
+        let rank = group.rank().unwrap_or(0);
+        Rc::new(Self {
+            id,
+            ids,
+            rank,
+            group,
+            remote,
+            name: RefCell::default(),
+            attributes: Attributes::default(),
+            info: Info::new(),
+            topology: RefCell::new(None),
+            buffer: RefCell::new(None),
+            sequence: Cell::new(0),
+            handle: Cell::new(0),
+        })
+    }
+
+    /// Number of this communicator, the same at all members.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// `MPI_Comm_rank`.
+    #[inline]
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// `MPI_Comm_size`.
+    #[inline]
+    pub fn size(&self) -> usize {
+        self.group.size()
+    }
+
+    /// `MPI_Comm_group`.
+    pub fn group(&self) -> &Rc<Group> {
+        &self.group
+    }
+
+    /// `MPI_Comm_test_inter`.
+    pub fn is_inter(&self) -> bool {
+        self.remote.is_some()
+    }
+
+    /// `MPI_Comm_remote_group`.
+    pub fn remote_group(&self) -> Result<&Rc<Group>> {
+        self.remote.as_ref().ok_or_else(|| {
+            Error::new(
+                ErrorClass::Comm,
+                "an intra-communicator has no remote group",
+            )
+        })
+    }
+
+    /// The group that ranks in point-to-point calls mean.
+    #[inline]
+    pub fn peers(&self) -> &Rc<Group> {
+        self.remote.as_ref().unwrap_or(&self.group)
+    }
+
+    /// Context id of `traffic` on the wire.
+    #[inline]
+    pub fn context(&self, traffic: Traffic) -> u32 {
+        ContextIds::wire(self.id, traffic)
+    }
+
+    /// The envelope of a point-to-point message from here.
+    #[inline]
+    pub(crate) fn envelope(&self, tag: i32) -> Envelope {
+        Envelope {
+            context: self.context(Traffic::PointToPoint),
+            source: self.rank as i32,
+            tag,
+        }
+    }
+
+    /// The pattern of a point-to-point receive; `source` was checked.
+    #[inline]
+    pub(crate) fn pattern(&self, source: i32, tag: i32) -> Pattern {
+        let named = source != ANY_SOURCE;
+        Pattern {
+            context: self.context(Traffic::PointToPoint),
+            source: named.then_some(source),
+            tag: (tag != ANY_TAG).then_some(tag),
+            from: named.then(|| self.peers().world_rank(source as usize)),
+        }
+    }
+
+    /// The number of the next collective operation on this communicator.
+    pub fn next_collective(&self) -> u32 {
+        let n = self.sequence.get();
+        self.sequence.set(n.wrapping_add(1));
+        n
+    }
+
+    /// `MPI_Comm_get_name`.
+    pub fn name(&self) -> String {
+        self.name.borrow().clone()
+    }
+
+    /// `MPI_Comm_set_name`; cut at [`MAX_NAME`] bytes.
+    pub fn set_name(&self, name: &str) {
+        *self.name.borrow_mut() = cut(name).to_string();
+    }
+
+    /// `MPI_Comm_compare`.
+    pub fn compare(&self, other: &Communicator) -> Comparison {
+        if std::ptr::eq(self, other) {
+            return Comparison::Ident;
+        }
+        let groups = |c: &Communicator| (c.group.clone(), c.remote.clone());
+        let (a, b) = (groups(self), groups(other));
+        let local = a.0.compare(&b.0);
+        let remote = match (&a.1, &b.1) {
+            (None, None) => Comparison::Ident,
+            (Some(x), Some(y)) => x.compare(y),
+            _ => Comparison::Unequal,
+        };
+        match (local, remote) {
+            (Comparison::Unequal, _) | (_, Comparison::Unequal) => Comparison::Unequal,
+            (Comparison::Ident, Comparison::Ident) => Comparison::Congruent,
+            _ => Comparison::Similar,
+        }
+    }
+}
+
+/// `name` without what is beyond [`MAX_NAME`] bytes.
+pub fn cut(name: &str) -> &str {
+    let mut end = name.len().min(MAX_NAME);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    &name[..end]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+use super::*;
+use crate::adi::testnet::{run, run_seeds};
+use crate::runtime::Mpi;
+use crate::status::UNDEFINED;
+
+fn members(c: &Communicator) -> Vec<u32> {
+    c.group().iter().collect()
+}
+
+/// All members of `c` name the same id.
+fn agreed(m: &Mpi, c: &Rc<Communicator>) {
+    let link = Link::all(m, c, 5);
+    let all = m.block_on(link.allgather(&c.id().to_le_bytes())).unwrap();
+    assert!(all.chunks(4).all(|i| i == c.id().to_le_bytes()));
+}
+
+#[test]
+fn dup_agrees_and_frees() {
+    run_seeds(5, |m| {
+        let a = m.comm_dup(m.world()).unwrap();
+        let b = m.comm_dup(&a).unwrap();
+        assert_eq!((a.id(), b.id()), (2, 3));
+        assert_eq!(a.compare(m.world()), Comparison::Congruent);
+        assert_eq!(a.compare(&a), Comparison::Ident);
+        m.comm_free(&a).unwrap();
+        drop(a);
+        let c = m.comm_dup(&b).unwrap();
+        assert_eq!(c.id(), 2);
+        agreed(&m, &c);
+        assert_eq!(m.live_communicators(), 4);
+    });
+}
+
+#[test]
+fn a_pending_receive_keeps_the_context() {
+    run(2, 3, |m| {
+        let a = m.comm_dup(m.world()).unwrap();
+        let mut cell = 0u8;
+        let datatype = crate::datatype::Datatype::named(crate::datatype::Named::Byte);
+        let d = crate::p2p::Data {
+            addr: &mut cell,
+            count: 1,
+            datatype: &datatype,
+        };
+        let peer = 1 - m.rank().0 as i32;
+        // SAFETY: `cell` lives until the wait.
+        let r = unsafe { m.irecv(&d, peer, 0, &a) }.unwrap();
+        m.comm_free(&a).unwrap();
+        let id = a.id();
+        let kept = a.clone();
+        drop(a);
+        let b = m.comm_dup(m.world()).unwrap();
+        assert_ne!(b.id(), id);
+        let mut out = 9u8;
+        let o = crate::p2p::Data {
+            addr: &mut out,
+            count: 1,
+            datatype: &datatype,
+        };
+        // SAFETY: `out` lives until the call returns.
+        unsafe { m.send(&o, peer, 0, &kept, crate::p2p::SendMode::Standard) }.unwrap();
+        drop(kept);
+        m.wait(r).unwrap();
+        assert_eq!(cell, 9);
+        let c = m.comm_dup(m.world()).unwrap();
+        assert_eq!(c.id(), id);
+    });
+}
+
+#[test]
+fn split_orders_by_key_and_then_rank() {
+    run_seeds(7, |m| {
+        let me = m.rank().0 as i32;
+        let key = if me < 3 { 5 } else { -me };
+        let c = m.comm_split(m.world(), me % 2, key).unwrap().unwrap();
+        let want: &[u32] = if me % 2 == 0 {
+            &[6, 4, 0, 2]
+        } else {
+            &[5, 3, 1]
+        };
+        assert_eq!(members(&c), want);
+        assert_eq!(c.group().world_rank(c.rank()).0, me as u32);
+        agreed(&m, &c);
+        let color = if me == 6 { UNDEFINED } else { 0 };
+        let d = m.comm_split(m.world(), color, 0).unwrap();
+        assert_eq!(d.is_none(), me == 6);
+        let e = m.comm_split(m.world(), -1, 0);
+        assert_eq!(e.unwrap_err().class, ErrorClass::Arg);
+    });
+}
+
+#[test]
+fn split_type_knows_hosts() {
+    run_seeds(6, |m| {
+        let me = m.rank().0;
+        let c = m
+            .comm_split_type(m.world(), SplitType::Shared, 0, None)
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            members(&c),
+            if me < 4 { vec![0, 1, 2, 3] } else { vec![4, 5] }
+        );
+        let h = m
+            .comm_split_type(m.world(), SplitType::HwUnguided, 0, None)
+            .unwrap()
+            .unwrap();
+        assert_eq!(members(&h), members(&c));
+        assert!(
+            m.comm_split_type(&h, SplitType::HwUnguided, 0, None)
+                .unwrap()
+                .is_none()
+        );
+        assert!(
+            m.comm_split_type(m.world(), SplitType::HwGuided, 0, None)
+                .unwrap()
+                .is_none()
+        );
+        let kind = if me == 1 {
+            SplitType::Undefined
+        } else {
+            SplitType::Shared
+        };
+        assert_eq!(
+            m.comm_split_type(m.world(), kind, 0, None)
+                .unwrap()
+                .is_none(),
+            me == 1
+        );
+    });
+}
+
+#[test]
+fn create_and_create_group() {
+    run_seeds(6, |m| {
+        let me = m.rank().0;
+        let all = m.world().group();
+        let odd = Rc::new(all.range_incl(&[[5, 1, -2]]).unwrap());
+        let c = m.comm_create(m.world(), &odd).unwrap();
+        assert_eq!(c.is_some(), me % 2 == 1);
+        if let Some(c) = &c {
+            assert_eq!(members(c), [5, 3, 1]);
+            agreed(&m, c);
+        }
+        // Only members call; the others are busy elsewhere, or nowhere.
+        let some = Rc::new(all.incl([4, 1, 2].into_iter()).unwrap());
+        if some.rank().is_some() {
+            let g = m.comm_create_group(m.world(), &some, 3).unwrap().unwrap();
+            assert_eq!(members(&g), [4, 1, 2]);
+            agreed(&m, &g);
+        }
+        let alone = Rc::new(Group::new(vec![77], m.rank()));
+        let bad = m.comm_create_group(m.world(), &alone, 3);
+        assert_eq!(bad.unwrap_err().class, ErrorClass::Group);
+    });
+}
+
+#[test]
+fn overlapping_nonblocking_dups_agree() {
+    run_seeds(4, |m| {
+        let me = m.rank().0 as i32;
+        let other = m.comm_dup(m.world()).unwrap();
+        let made: Rc<RefCell<Vec<Rc<Communicator>>>> = Rc::default();
+        let mut tasks = Vec::new();
+        // Two agreements at a time in each process, begun in different orders.
+        let order: [&Rc<Communicator>; 2] = if me % 2 == 0 {
+            [m.world(), &other]
+        } else {
+            [&other, m.world()]
+        };
+        for comm in order {
+            let made = made.clone();
+            let run = m
+                .comm_idup(comm, move |c| made.borrow_mut().push(c))
+                .unwrap();
+            tasks.push(m.start_task(
+                Some(comm),
+                Box::pin(async move {
+                    run.await.unwrap();
+                    crate::Completed::ok(crate::Status::EMPTY)
+                }),
+            ));
+        }
+        m.wait_all(2, &|i| Some(tasks[i]), &mut |_, _| {}).unwrap();
+        let mut ids: Vec<u32> = made.borrow().iter().map(|c| c.id()).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, [3, 4]);
+    });
+}
+
+struct Count(Rc<RefCell<Vec<(usize, usize)>>>);
+
+impl crate::attr::Callbacks for Count {
+    fn copy(&self, _: usize, _: i32, value: usize) -> std::result::Result<Option<usize>, i32> {
+        if value == 13 {
+            Err(42)
+        } else {
+            Ok(Some(value + 1))
+        }
+    }
+    fn delete(&self, object: usize, _: i32, value: usize) -> std::result::Result<(), i32> {
+        self.0.borrow_mut().push((object, value));
+        Ok(())
+    }
+}
+
+#[test]
+fn attributes_follow_their_communicator() {
+    run(2, 1, |m| {
+        let log: Rc<RefCell<Vec<(usize, usize)>>> = Rc::default();
+        let kind = crate::attr::ObjectKind::Comm;
+        let new = || {
+            let id = m.keyvals.create(kind, Box::new(Count(log.clone())));
+            m.keyvals.get(kind, id).unwrap()
+        };
+        let (a, b) = (new(), new());
+        m.self_comm().attributes.set(1, &a, 1).unwrap();
+        m.self_comm().attributes.set(1, &b, 2).unwrap();
+        m.world().attributes.set(0, &a, 10).unwrap();
+        let dup = m.comm_dup(m.world()).unwrap();
+        dup.handle.set(7);
+        m.world().attributes.set(0, &b, 13).unwrap();
+        assert_eq!(m.comm_dup(m.world()).unwrap_err().code, Some(42));
+        m.comm_free(&dup).unwrap();
+        assert_eq!(log.take(), [(7, 11)]);
+        assert!(m.comm_free(m.world()).is_err());
+        m.finalize().unwrap();
+        assert_eq!(log.take(), [(0, 2), (0, 1), (0, 13), (0, 10)]);
+    });
+}
+
+#[test]
+fn names_are_cut() {
+    run(1, 1, |m| {
+        assert_eq!(m.world().name(), "MPI_COMM_WORLD");
+        m.world().set_name(&"é".repeat(100));
+        assert_eq!(m.world().name().len(), 126);
+    });
+}

@@ -1,0 +1,32 @@
+//! Point-to-point communication (MPI-5.0 chapter 3).
+
+mod blocking;
+mod buffered;
+mod data;
+mod nonblocking;
+mod persistent;
+mod probe;
+mod sendrecv;
+
+pub use buffered::{BsendBuffer, Detached, OVERHEAD};
+pub use data::Data;
+pub(crate) use data::Staging;
+pub use persistent::{Action, Persistent};
+pub use probe::Message;
+pub use sendrecv::Side;
+
+/// The four modes of sending (MPI-5.0 §3.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendMode {
+    /// Completes when the buffer may be used again.
+    Standard,
+    /// Completes at once, out of the attached buffer.
+    Buffered,
+    /// Completes once the receive has been matched.
+    Synchronous,
+    /// The receive is posted already; here as standard.
+    Ready,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! Blocking sends and receives. Contiguous data go from and to the program's memory, without a
+//! request object and without allocating.
+
+use super::{Data, SendMode};
+use crate::adi::{Completion, Mode, ReqId};
+use crate::check;
+use crate::comm::Communicator;
+use crate::decide::Kind;
+use crate::error::Result;
+use crate::request::complete::received;
+use crate::runtime::Mpi;
+use crate::status::{ANY_SOURCE, ANY_TAG, Completed, PROC_NULL, Status};
+use std::rc::Rc;
+
+impl Mpi {
+    /// Waits for one request of the device.
+    #[inline]
+    pub(crate) fn device_wait(&self, r: ReqId) -> Result<Completion> {
+        if let Some(done) = self.dev.borrow_mut().poll(r) {
+            return Ok(done);
+        }
+        self.wait_until(Some(r), |m| Ok(m.dev.borrow_mut().poll(r)))
+    }
+
+    /// `MPI_Send` and its modes.
+    ///
+    /// # Safety
+    /// The elements are readable until the call returns.
+    #[inline]
+    pub unsafe fn send(
+        &self,
+        data: &Data<'_>,
+        dest: i32,
+        tag: i32,
+        comm: &Rc<Communicator>,
+        mode: SendMode,
+    ) -> Result<()> {
+        check::destination(dest, comm)?;
+        check::tag(tag)?;
+        data.check()?;
+        if dest == PROC_NULL {
+            return Ok(());
+        }
+        if mode == SendMode::Buffered {
+            // SAFETY: the caller's.
+            return unsafe { self.bsend(data, dest, tag, comm) };
+        }
+        let mode = super::nonblocking::device_mode(mode);
+        match data.direct()? {
+            // SAFETY: the bytes are the elements, and stay until the send is complete.
+            Some((addr, len)) => unsafe { self.send_bytes(addr, len, dest, tag, comm, mode) },
+            None => {
+                // SAFETY: the caller's.
+                let packed = unsafe { data.pack() }?;
+                // SAFETY: `packed` lives until the send is complete.
+                unsafe { self.send_bytes(packed.as_ptr(), packed.len(), dest, tag, comm, mode) }
+            }
+        }
+    }
+
+    #[inline]
+    unsafe fn send_bytes(
+        &self,
+        addr: *const u8,
+        len: usize,
+        dest: i32,
+        tag: i32,
+        comm: &Communicator,
+        mode: Mode,
+    ) -> Result<()> {
+        let to = comm.peers().world_rank(dest as usize);
+        let env = comm.envelope(tag);
+        self.posted(Some(to));
+        let started = {
+            let mut dev = self.dev.borrow_mut();
+            match mode {
+                // SAFETY: the caller keeps the bytes until this call returns, which waits.
+                Mode::Standard => unsafe { dev.send(to, env, addr, len) }?,
+                // SAFETY: as above.
+                Mode::Synchronous => Some(unsafe { dev.isend(to, env, addr, len, mode) }?),
+            }
+        };
+        if let Some(r) = started {
+            self.device_wait(r)?;
+        }
+        Ok(())
+    }
+
+    /// `MPI_Recv`.
+    ///
+    /// # Safety
+    /// The elements are writable until the call returns.
+    #[inline]
+    pub unsafe fn recv(
+        &self,
+        data: &Data<'_>,
+        source: i32,
+        tag: i32,
+        comm: &Rc<Communicator>,
+    ) -> Result<Completed> {
+        check::source(source, comm)?;
+        check::tag_or_any(tag)?;
+        data.check()?;
+        if source == PROC_NULL {
+            return Ok(Completed::ok(Status::PROC_NULL));
+        }
+        let pattern = comm.pattern(source, tag);
+        self.posted(pattern.from);
+        let done = match data.direct()? {
+            Some((addr, len)) => {
+                // SAFETY: the bytes are the elements, and this call waits.
+                let r = unsafe { self.dev.borrow_mut().irecv(pattern, addr, len) }?;
+                self.device_wait(r)?
+            }
+            None => {
+                let mut staging = data.staging()?;
+                let (addr, len) = (staging.bytes.as_mut_ptr(), staging.bytes.len());
+                // SAFETY: the temporary lives until the receive is complete.
+                let r = unsafe { self.dev.borrow_mut().irecv(pattern, addr, len) }?;
+                let done = self.device_wait(r)?;
+                // SAFETY: the caller's.
+                unsafe { staging.finish(done.len) }?;
+                done
+            }
+        };
+        if source == ANY_SOURCE || tag == ANY_TAG {
+            self.decider
+                .answer(Kind::WildcardMatch, (done.source, done.tag));
+        }
+        Ok(received(&done, true))
+    }
+}

@@ -1,0 +1,244 @@
+//! Buffered sends (MPI-5.0 §3.6): out of memory that the program attached to a communicator or to
+//! the process, or out of the library's (`MPI_BUFFER_AUTOMATIC`).
+
+use super::Data;
+use super::data::room;
+use crate::adi::{Mode, ReqId};
+use crate::comm::Communicator;
+use crate::error::{Error, ErrorClass, Result};
+use crate::request::RequestId;
+use crate::runtime::Mpi;
+use crate::status::{Completed, Status};
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+/// `MPI_BSEND_OVERHEAD`: what a program adds for each message. Less is used here.
+pub const OVERHEAD: usize = 512;
+/// Messages begin at multiples of this.
+const ALIGN: usize = 16;
+
+/// A message on its way out of the buffer.
+struct Piece {
+    offset: usize,
+    len: usize,
+    request: ReqId,
+    /// Keeps the context id.
+    _comm: Rc<Communicator>,
+    /// The bytes, when the library has them.
+    _own: Option<Vec<u8>>,
+}
+
+/// An attached buffer.
+pub struct BsendBuffer {
+    addr: usize,
+    len: usize,
+    automatic: bool,
+    /// By offset.
+    pieces: RefCell<Vec<Piece>>,
+}
+
+/// What `MPI_Buffer_detach` gives back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detached {
+    /// Address and length in bytes.
+    Memory(usize, usize),
+    /// `MPI_BUFFER_AUTOMATIC`.
+    Automatic,
+}
+
+/// Where a buffer is attached.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Process(&'a Mpi),
+    Comm(&'a Communicator),
+}
+
+impl Place<'_> {
+    fn slot(&self) -> &RefCell<Option<Rc<BsendBuffer>>> {
+        match self {
+            Place::Process(m) => &m.buffer,
+            Place::Comm(c) => &c.buffer,
+        }
+    }
+}
+
+impl BsendBuffer {
+    /// Forgets what has left; true if nothing is left.
+    fn reap(&self, mpi: &Mpi) -> bool {
+        let mut pieces = self.pieces.borrow_mut();
+        let mut dev = mpi.dev.borrow_mut();
+        pieces.retain(|p| dev.poll(p.request).is_none());
+        pieces.is_empty()
+    }
+
+    /// Offset of `len` free bytes, and the place of the new piece in the list.
+    fn gap(&self, len: usize) -> Option<(usize, usize)> {
+        let align = |at: usize| at + self.addr.wrapping_add(at).wrapping_neg() % ALIGN;
+        let pieces = self.pieces.borrow();
+        let mut at = align(0);
+        for (i, p) in pieces.iter().enumerate() {
+            if p.offset.checked_sub(at).is_some_and(|free| free >= len) {
+                return Some((at, i));
+            }
+            at = align(p.offset + p.len).max(at);
+        }
+        (at.checked_add(len)? <= self.len).then_some((at, pieces.len()))
+    }
+}
+
+fn no_buffer() -> Error {
+    Error::new(
+        ErrorClass::Buffer,
+        "no buffer is attached for buffered sends",
+    )
+}
+
+impl Mpi {
+    fn attach(&self, place: Place<'_>, memory: Option<(*mut u8, usize)>) -> Result<()> {
+        let mut slot = place.slot().borrow_mut();
+        if slot.is_some() {
+            let text = "a buffer for buffered sends is attached already";
+            return Err(Error::new(ErrorClass::Buffer, text));
+        }
+        let (addr, len) = memory.unwrap_or((std::ptr::null_mut(), 0));
+        if addr.is_null() && len > 0 {
+            return Err(Error::new(
+                ErrorClass::Buffer,
+                "the buffer to attach is null",
+            ));
+        }
+        *slot = Some(Rc::new(BsendBuffer {
+            addr: addr.expose_provenance(),
+            len,
+            automatic: memory.is_none(),
+            pieces: RefCell::default(),
+        }));
+        Ok(())
+    }
+
+    fn attached(place: Place<'_>) -> Result<Rc<BsendBuffer>> {
+        place.slot().borrow().clone().ok_or_else(no_buffer)
+    }
+
+    fn detach(&self, place: Place<'_>) -> Result<Detached> {
+        let buffer = Self::attached(place)?;
+        self.flush_buffer(&buffer)?;
+        *place.slot().borrow_mut() = None;
+        Ok(if buffer.automatic {
+            Detached::Automatic
+        } else {
+            Detached::Memory(buffer.addr, buffer.len)
+        })
+    }
+
+    fn place<'a>(&'a self, comm: Option<&'a Communicator>) -> Place<'a> {
+        comm.map_or(Place::Process(self), Place::Comm)
+    }
+
+    /// `MPI_Buffer_attach`, or `MPI_Comm_attach_buffer` with a communicator; `memory` without is `MPI_BUFFER_AUTOMATIC`.
+    ///
+    /// # Safety
+    /// The memory is valid and the library's alone until it is detached.
+    pub unsafe fn buffer_attach(
+        &self,
+        comm: Option<&Communicator>,
+        memory: Option<(*mut u8, usize)>,
+    ) -> Result<()> {
+        self.attach(self.place(comm), memory)
+    }
+
+    /// `MPI_Buffer_detach`, `MPI_Comm_detach_buffer`: waits until all of it has left.
+    pub fn buffer_detach(&self, comm: Option<&Communicator>) -> Result<Detached> {
+        self.detach(self.place(comm))
+    }
+
+    /// `MPI_Buffer_flush`, `MPI_Comm_flush_buffer`.
+    pub fn buffer_flush(&self, comm: Option<&Communicator>) -> Result<()> {
+        let buffer = Self::attached(self.place(comm))?;
+        self.flush_buffer(&buffer)
+    }
+
+    /// `MPI_Buffer_iflush`, `MPI_Comm_iflush_buffer`.
+    pub fn buffer_iflush(&self, comm: Option<&Rc<Communicator>>) -> Result<RequestId> {
+        let buffer = Self::attached(self.place(comm.map(|c| &**c)))?;
+        let mpi = self.rc();
+        let task = Box::pin(async move {
+            poll_fn(|_| match buffer.reap(&mpi) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            })
+            .await;
+            Completed::ok(Status::EMPTY)
+        });
+        Ok(self.start_task(comm, task))
+    }
+
+    pub(crate) fn flush_buffer(&self, buffer: &BsendBuffer) -> Result<()> {
+        self.wait_until(None, |m| Ok(buffer.reap(m).then_some(())))
+    }
+
+    /// A buffered send; arguments are checked.
+    ///
+    /// # Safety
+    /// The elements are readable.
+    pub(super) unsafe fn bsend(
+        &self,
+        data: &Data<'_>,
+        dest: i32,
+        tag: i32,
+        comm: &Rc<Communicator>,
+    ) -> Result<()> {
+        let of_comm = comm.buffer.borrow().clone();
+        let buffer = match of_comm {
+            Some(b) => b,
+            None => Self::attached(Place::Process(self))?,
+        };
+        let len = data.bytes()?;
+        buffer.reap(self);
+        let mut own = None;
+        let (offset, at, addr) = if buffer.automatic {
+            let bytes = own.insert(room(len)?);
+            (0, buffer.pieces.borrow().len(), bytes.as_mut_ptr())
+        } else {
+            let (offset, at) = self.find_gap(&buffer, len)?;
+            let addr = std::ptr::with_exposed_provenance_mut(buffer.addr + offset);
+            (offset, at, addr)
+        };
+        // SAFETY: the caller's elements; `len` bytes at `addr` are free.
+        unsafe { data.pack_into(addr, len) };
+        let to = comm.peers().world_rank(dest as usize);
+        self.posted(Some(to));
+        let mut dev = self.dev.borrow_mut();
+        // SAFETY: the piece stays in the buffer until the send is complete.
+        let request = unsafe { dev.isend(to, comm.envelope(tag), addr, len, Mode::Standard) }?;
+        if dev.poll(request).is_none() {
+            let piece = Piece {
+                offset,
+                len,
+                request,
+                _comm: comm.clone(),
+                _own: own,
+            };
+            buffer.pieces.borrow_mut().insert(at, piece);
+        }
+        Ok(())
+    }
+
+    fn find_gap(&self, buffer: &BsendBuffer, len: usize) -> Result<(usize, usize)> {
+        if let Some(found) = buffer.gap(len) {
+            return Ok(found);
+        }
+        self.poke(None)?;
+        buffer.reap(self);
+        buffer.gap(len).ok_or_else(|| {
+            let used: usize = buffer.pieces.borrow().iter().map(|p| p.len).sum();
+            let text = format!(
+                "no room for {len} bytes in the attached buffer of {} bytes, of which {used} are in use",
+                buffer.len
+            );
+            Error::new(ErrorClass::Buffer, text)
+        })
+    }
+}

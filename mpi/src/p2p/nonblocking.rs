@@ -1,0 +1,138 @@
+//! Nonblocking sends and receives (MPI-5.0 §3.7).
+
+use super::{Data, SendMode, Staging};
+use crate::adi::Mode;
+use crate::check;
+use crate::comm::Communicator;
+use crate::error::Result;
+use crate::request::{Request, RequestId, State};
+use crate::runtime::Mpi;
+use crate::status::{ANY_SOURCE, ANY_TAG, Completed, PROC_NULL, Status};
+use std::rc::Rc;
+
+/// The device's mode; ready is standard, buffered never gets here.
+#[inline]
+pub(super) fn device_mode(mode: SendMode) -> Mode {
+    match mode {
+        SendMode::Synchronous => Mode::Synchronous,
+        _ => Mode::Standard,
+    }
+}
+
+/// An operation that has been started.
+pub(super) type Started = (State, Option<Box<Staging>>);
+
+impl Mpi {
+    /// Starts a send; arguments are checked.
+    ///
+    /// # Safety
+    /// The elements are readable and unmodified until the operation completes.
+    pub(super) unsafe fn post_send(
+        &self,
+        data: &Data<'_>,
+        dest: i32,
+        tag: i32,
+        comm: &Rc<Communicator>,
+        mode: SendMode,
+    ) -> Result<Started> {
+        if dest == PROC_NULL {
+            return Ok((State::Ready(Completed::ok(Status::EMPTY)), None));
+        }
+        if mode == SendMode::Buffered {
+            // SAFETY: the caller's.
+            unsafe { self.bsend(data, dest, tag, comm) }?;
+            return Ok((State::Ready(Completed::ok(Status::EMPTY)), None));
+        }
+        let (addr, len, staging) = match data.direct()? {
+            Some((addr, len)) => (addr, len, None),
+            None => {
+                // SAFETY: the caller's.
+                let mut bytes = unsafe { data.pack() }?;
+                let (addr, len) = (bytes.as_mut_ptr(), bytes.len());
+                let target = None;
+                (addr, len, Some(Box::new(Staging { bytes, target })))
+            }
+        };
+        let to = comm.peers().world_rank(dest as usize);
+        let env = comm.envelope(tag);
+        self.posted(Some(to));
+        let mut dev = self.dev.borrow_mut();
+        // SAFETY: the caller keeps the elements, the request keeps the packed copy.
+        let r = unsafe { dev.isend(to, env, addr, len, device_mode(mode)) }?;
+        Ok((State::Device(r), staging))
+    }
+
+    /// Starts a receive; arguments are checked.
+    ///
+    /// # Safety
+    /// The elements are writable and unaccessed until the operation completes.
+    pub(super) unsafe fn post_recv(
+        &self,
+        data: &Data<'_>,
+        source: i32,
+        tag: i32,
+        comm: &Rc<Communicator>,
+    ) -> Result<Started> {
+        if source == PROC_NULL {
+            return Ok((State::Ready(Completed::ok(Status::PROC_NULL)), None));
+        }
+        let (addr, len, staging) = match data.direct()? {
+            Some((addr, len)) => (addr, len, None),
+            None => {
+                let mut staging = data.staging()?;
+                let (addr, len) = (staging.bytes.as_mut_ptr(), staging.bytes.len());
+                (addr, len, Some(staging))
+            }
+        };
+        let pattern = comm.pattern(source, tag);
+        self.posted(pattern.from);
+        // SAFETY: the caller keeps the elements, the request keeps the temporary.
+        let r = unsafe { self.dev.borrow_mut().irecv(pattern, addr, len) }?;
+        Ok((State::Device(r), staging))
+    }
+
+    /// `MPI_Isend` and its modes.
+    ///
+    /// # Safety
+    /// The elements are readable and unmodified until the request completes.
+    pub unsafe fn isend(
+        &self,
+        data: &Data<'_>,
+        dest: i32,
+        tag: i32,
+        comm: &Rc<Communicator>,
+        mode: SendMode,
+    ) -> Result<RequestId> {
+        check::destination(dest, comm)?;
+        check::tag(tag)?;
+        data.check()?;
+        // SAFETY: the caller's.
+        let (state, staging) = unsafe { self.post_send(data, dest, tag, comm, mode) }?;
+        let mut request = Request::new(state, Some(comm.clone()));
+        request.staging = staging;
+        Ok(self.enter_request(request))
+    }
+
+    /// `MPI_Irecv`.
+    ///
+    /// # Safety
+    /// The elements are writable and unaccessed until the request completes.
+    pub unsafe fn irecv(
+        &self,
+        data: &Data<'_>,
+        source: i32,
+        tag: i32,
+        comm: &Rc<Communicator>,
+    ) -> Result<RequestId> {
+        check::source(source, comm)?;
+        check::tag_or_any(tag)?;
+        data.check()?;
+        // SAFETY: the caller's.
+        let (state, staging) = unsafe { self.post_recv(data, source, tag, comm) }?;
+        let mut request = Request::new(state, Some(comm.clone()));
+        request.staging = staging;
+        request.receives = true;
+        request.wildcard = source == ANY_SOURCE || tag == ANY_TAG;
+        Ok(self.enter_request(request))
+    }
+}

@@ -1,0 +1,158 @@
+//! Probing, and receiving what a matching probe took (MPI-5.0 §3.8).
+
+use super::Data;
+use crate::adi::{MsgId, Pattern, Probe};
+use crate::check;
+use crate::comm::Communicator;
+use crate::decide::Kind;
+use crate::error::Result;
+use crate::request::{Request, RequestId, State};
+use crate::runtime::Mpi;
+use crate::status::{Completed, PROC_NULL, Status};
+use std::rc::Rc;
+
+/// A message taken by a matching probe; received once.
+#[derive(Debug)]
+pub struct Message {
+    id: Option<MsgId>,
+    comm: Rc<Communicator>,
+}
+
+impl Message {
+    /// `MPI_MESSAGE_NO_PROC`.
+    pub fn no_proc(comm: &Rc<Communicator>) -> Self {
+        Self {
+            id: None,
+            comm: comm.clone(),
+        }
+    }
+
+    /// True for `MPI_MESSAGE_NO_PROC`.
+    pub fn is_no_proc(&self) -> bool {
+        self.id.is_none()
+    }
+
+    /// The communicator it came on.
+    pub fn comm(&self) -> &Rc<Communicator> {
+        &self.comm
+    }
+}
+
+fn status(p: &Probe) -> Status {
+    Status {
+        source: p.source,
+        tag: p.tag,
+        count: p.len,
+        cancelled: false,
+    }
+}
+
+impl Mpi {
+    fn probe_pattern(&self, source: i32, tag: i32, comm: &Communicator) -> Result<Option<Pattern>> {
+        check::source(source, comm)?;
+        check::tag_or_any(tag)?;
+        Ok((source != PROC_NULL).then(|| comm.pattern(source, tag)))
+    }
+
+    /// `MPI_Iprobe`.
+    pub fn iprobe(&self, source: i32, tag: i32, comm: &Communicator) -> Result<Option<Status>> {
+        let Some(pattern) = self.probe_pattern(source, tag, comm)? else {
+            return Ok(Some(Status::PROC_NULL));
+        };
+        let mut found = self.dev.borrow_mut().probe(&pattern);
+        if found.is_none() {
+            self.poke(None)?;
+            found = self.dev.borrow_mut().probe(&pattern);
+        }
+        let answer = found.as_ref().map(status);
+        Ok(self.decider.answer(Kind::Iprobe, answer))
+    }
+
+    /// `MPI_Probe`.
+    pub fn probe(&self, source: i32, tag: i32, comm: &Communicator) -> Result<Status> {
+        let Some(pattern) = self.probe_pattern(source, tag, comm)? else {
+            return Ok(Status::PROC_NULL);
+        };
+        let found = self.wait_until(None, |m| Ok(m.dev.borrow_mut().probe(&pattern)))?;
+        Ok(self.decider.answer(Kind::Probe, status(&found)))
+    }
+
+    /// `MPI_Improbe`.
+    pub fn improbe(
+        &self,
+        source: i32,
+        tag: i32,
+        comm: &Rc<Communicator>,
+    ) -> Result<Option<(Message, Status)>> {
+        let Some(pattern) = self.probe_pattern(source, tag, comm)? else {
+            return Ok(Some((Message::no_proc(comm), Status::PROC_NULL)));
+        };
+        let mut found = self.dev.borrow_mut().mprobe(&pattern);
+        if found.is_none() {
+            self.poke(None)?;
+            found = self.dev.borrow_mut().mprobe(&pattern);
+        }
+        let answer = found.map(|(id, p)| (id, status(&p)));
+        let answer = self.decider.answer(Kind::Iprobe, answer);
+        Ok(answer.map(|(id, s)| (taken(id, comm), s)))
+    }
+
+    /// `MPI_Mprobe`.
+    pub fn mprobe(
+        &self,
+        source: i32,
+        tag: i32,
+        comm: &Rc<Communicator>,
+    ) -> Result<(Message, Status)> {
+        let Some(pattern) = self.probe_pattern(source, tag, comm)? else {
+            return Ok((Message::no_proc(comm), Status::PROC_NULL));
+        };
+        let (id, p) = self.wait_until(None, |m| Ok(m.dev.borrow_mut().mprobe(&pattern)))?;
+        let s = self.decider.answer(Kind::Probe, status(&p));
+        Ok((taken(id, comm), s))
+    }
+
+    /// `MPI_Mrecv`.
+    ///
+    /// # Safety
+    /// The elements are writable until the call returns.
+    pub unsafe fn mrecv(&self, data: &Data<'_>, message: Message) -> Result<Completed> {
+        // SAFETY: the caller's, as this call waits.
+        let id = unsafe { self.imrecv(data, message) }?;
+        self.wait(id)
+    }
+
+    /// `MPI_Imrecv`.
+    ///
+    /// # Safety
+    /// The elements are writable and unaccessed until the request completes.
+    pub unsafe fn imrecv(&self, data: &Data<'_>, message: Message) -> Result<RequestId> {
+        data.check()?;
+        let Some(msg) = message.id else {
+            let state = State::Ready(Completed::ok(Status::PROC_NULL));
+            return Ok(self.enter_request(Request::new(state, Some(message.comm))));
+        };
+        let (addr, len, staging) = match data.direct()? {
+            Some((addr, len)) => (addr, len, None),
+            None => {
+                let mut staging = data.staging()?;
+                let (addr, len) = (staging.bytes.as_mut_ptr(), staging.bytes.len());
+                (addr, len, Some(staging))
+            }
+        };
+        self.posted(None);
+        // SAFETY: the caller keeps the elements, the request keeps the temporary.
+        let r = unsafe { self.dev.borrow_mut().imrecv(msg, addr, len) }?;
+        let mut request = Request::new(State::Device(r), Some(message.comm));
+        request.staging = staging;
+        request.receives = true;
+        Ok(self.enter_request(request))
+    }
+}
+
+fn taken(id: MsgId, comm: &Rc<Communicator>) -> Message {
+    Message {
+        id: Some(id),
+        comm: comm.clone(),
+    }
+}

@@ -1,0 +1,156 @@
+//! Requests (MPI-5.0 §3.7, §3.9, §13.2): a slab with generations, so that a stale handle is an
+//! error and not another request.
+
+pub(crate) mod complete;
+mod general;
+mod many;
+pub use many::Any;
+
+pub use general::{Generalized, GeneralizedCallbacks};
+
+use crate::adi::ReqId;
+use crate::comm::Communicator;
+use crate::error::{Error, ErrorClass, Result};
+use crate::p2p::{Persistent, Staging};
+use crate::status::Completed;
+use std::pin::Pin;
+use std::rc::Rc;
+
+/// Names a request: slot and generation. Never zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RequestId(u64);
+
+impl RequestId {
+    fn new(slot: u32, generation: u32) -> Self {
+        Self(u64::from(generation) << 32 | u64::from(slot))
+    }
+
+    fn slot(self) -> usize {
+        self.0 as u32 as usize
+    }
+
+    fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// As a number: 24 bits of generation above 32 bits of slot.
+    pub fn to_raw(self) -> u64 {
+        self.0
+    }
+
+    /// From [`RequestId::to_raw`]; any number is safe, an unknown one names no request.
+    pub fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+}
+
+/// What a nonblocking operation made of several messages runs.
+pub type Task = Pin<Box<dyn Future<Output = Completed>>>;
+
+/// Where a request stands.
+pub(crate) enum State {
+    /// Persistent and not started.
+    Inactive,
+    /// The device has it.
+    Device(ReqId),
+    /// Finished, not yet told.
+    Ready(Completed),
+    /// A task; `None` while it is being polled.
+    Task(Option<Task>),
+    /// A generalized request.
+    General(Rc<Generalized>),
+}
+
+/// One request.
+pub(crate) struct Request {
+    pub state: State,
+    /// Keeps the context id; errors go to its handler.
+    pub comm: Option<Rc<Communicator>>,
+    /// What a receive into a packed temporary does at its end, or a send keeps.
+    pub staging: Option<Box<Staging>>,
+    pub persistent: Option<Rc<Persistent>>,
+    pub receives: bool,
+    /// A receive with a wildcard: its match is a nondeterministic answer.
+    pub wildcard: bool,
+    /// Freed by the program: goes when it completes.
+    pub freed: bool,
+}
+
+impl Request {
+    pub fn new(state: State, comm: Option<Rc<Communicator>>) -> Self {
+        Self {
+            state,
+            comm,
+            staging: None,
+            persistent: None,
+            receives: false,
+            wildcard: false,
+            freed: false,
+        }
+    }
+}
+
+struct Slot {
+    generation: u32,
+    request: Option<Request>,
+}
+
+/// All requests of the process.
+#[derive(Default)]
+pub(crate) struct Slab {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+const GENERATIONS: u32 = 0x00FF_FFFF;
+
+#[cold]
+fn stale(id: RequestId) -> Error {
+    let text = format!(
+        "request {:#x} was completed or freed, or never existed",
+        id.0
+    );
+    Error::new(ErrorClass::Request, text)
+}
+
+impl Slab {
+    pub fn insert(&mut self, request: Request) -> RequestId {
+        if let Some(slot) = self.free.pop() {
+            let s = &mut self.slots[slot as usize];
+            s.request = Some(request);
+            return RequestId::new(slot, s.generation);
+        }
+        let slot = self.slots.len() as u32;
+        self.slots.push(Slot {
+            generation: 1,
+            request: Some(request),
+        });
+        RequestId::new(slot, 1)
+    }
+
+    #[inline]
+    pub fn get(&mut self, id: RequestId) -> Result<&mut Request> {
+        match self.slots.get_mut(id.slot()) {
+            Some(Slot {
+                generation,
+                request: Some(r),
+            }) if *generation == id.generation() => Ok(r),
+            _ => Err(stale(id)),
+        }
+    }
+
+    pub fn remove(&mut self, id: RequestId) -> Result<Request> {
+        self.get(id)?;
+        let slot = &mut self.slots[id.slot()];
+        slot.generation = (slot.generation & GENERATIONS) % GENERATIONS + 1;
+        self.free.push(id.slot() as u32);
+        slot.request.take().ok_or_else(|| stale(id))
+    }
+
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,318 @@
+//! Completing one request: `MPI_Wait`, `MPI_Test`, `MPI_Request_get_status`, `MPI_Cancel`, `MPI_Request_free`.
+
+use super::{Request, RequestId, State, Task};
+use crate::adi::{Completion, ReqId};
+use crate::comm::Communicator;
+use crate::decide::Kind;
+use crate::error::{Error, ErrorClass, Result};
+use crate::runtime::Mpi;
+use crate::status::{Completed, Status};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// What the device's completion of a receive means.
+pub(crate) fn received(done: &Completion, capacity_known: bool) -> Completed {
+    let status = Status {
+        source: done.source,
+        tag: done.tag,
+        count: done.len,
+        cancelled: done.cancelled,
+    };
+    let error = done.truncated.filter(|_| capacity_known).map(|whole| {
+        let text = format!(
+            "a message of {whole} bytes from rank {} with tag {} met a buffer of {} bytes",
+            done.source, done.tag, done.len
+        );
+        Error::new(ErrorClass::Truncate, text)
+    });
+    Completed { status, error }
+}
+
+/// What the device's completion of a send means.
+pub(crate) fn sent(done: &Completion) -> Completed {
+    Completed::ok(Status {
+        cancelled: done.cancelled,
+        ..Status::EMPTY
+    })
+}
+
+impl Mpi {
+    /// Enters a request.
+    pub(crate) fn enter_request(&self, request: Request) -> RequestId {
+        self.requests.borrow_mut().insert(request)
+    }
+
+    /// A request that runs `task`; it is polled once at once.
+    pub fn start_task(&self, comm: Option<&Rc<Communicator>>, task: Task) -> RequestId {
+        let request = Request::new(State::Task(Some(task)), comm.cloned());
+        let id = self.enter_request(request);
+        self.futures.borrow_mut().push(id);
+        self.poll_task(id);
+        id
+    }
+
+    /// Polls one task; true when it is finished or gone.
+    pub(crate) fn poll_task(&self, id: RequestId) -> bool {
+        let mut task = match self.requests.borrow_mut().get(id) {
+            Ok(Request {
+                state: State::Task(slot),
+                ..
+            }) => match slot.take() {
+                Some(task) => task,
+                // It is being polled further up this stack.
+                None => return false,
+            },
+            _ => return true,
+        };
+        let mut context = Context::from_waker(Waker::noop());
+        let polled = task.as_mut().poll(&mut context);
+        let (state, over) = match polled {
+            Poll::Ready(done) => (State::Ready(done), true),
+            Poll::Pending => (State::Task(Some(task)), false),
+        };
+        if let Ok(request) = self.requests.borrow_mut().get(id) {
+            request.state = state;
+        }
+        if over {
+            self.event();
+        }
+        over
+    }
+
+    /// Polls all tasks once.
+    pub(crate) fn poll_futures(&self) {
+        let mut at = 0;
+        loop {
+            let Some(id) = self.futures.borrow().get(at).copied() else {
+                return;
+            };
+            if self.poll_task(id) {
+                let mut list = self.futures.borrow_mut();
+                if let Some(i) = list.iter().position(|&f| f == id) {
+                    list.remove(i);
+                }
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// The device's request behind `id`, to be looked after first.
+    pub(crate) fn hint(&self, id: RequestId) -> Option<ReqId> {
+        match self.requests.borrow_mut().get(id) {
+            Ok(Request {
+                state: State::Device(r),
+                ..
+            }) => Some(*r),
+            _ => None,
+        }
+    }
+
+    /// Turns a completion of the device into a finished request; true when the request is finished.
+    pub(crate) fn settle(&self, id: RequestId) -> Result<bool> {
+        let mut requests = self.requests.borrow_mut();
+        let request = requests.get(id)?;
+        match &request.state {
+            State::Inactive | State::Ready(_) => Ok(true),
+            State::Task(_) => Ok(false),
+            State::General(g) => Ok(g.is_complete()),
+            State::Device(r) => {
+                let Some(done) = self.dev.borrow_mut().poll(*r) else {
+                    return Ok(false);
+                };
+                let completed = if request.receives {
+                    received(&done, true)
+                } else {
+                    sent(&done)
+                };
+                request.state = State::Ready(completed);
+                if request.wildcard {
+                    let met = (done.source, done.tag);
+                    self.decider.answer(Kind::WildcardMatch, met);
+                }
+                if let Some(staging) = request.staging.take() {
+                    // SAFETY: the request's buffer is the library's until here.
+                    unsafe { staging.finish(done.len) }?;
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// If `id` is finished, what it says; then it is gone, or inactive if persistent.
+    pub(crate) fn try_finish(&self, id: RequestId) -> Result<Option<Completed>> {
+        if !self.settle(id)? {
+            return Ok(None);
+        }
+        self.take(id).map(Some)
+    }
+
+    /// Takes what the finished request `id` says.
+    fn take(&self, id: RequestId) -> Result<Completed> {
+        let mut requests = self.requests.borrow_mut();
+        let request = requests.get(id)?;
+        match std::mem::replace(&mut request.state, State::Inactive) {
+            State::Inactive => Ok(Completed::ok(Status::EMPTY)),
+            State::Ready(done) => {
+                if done.error.is_some() {
+                    self.blame.replace(request.comm.clone());
+                }
+                if request.persistent.is_none() {
+                    requests.remove(id)?;
+                }
+                Ok(done)
+            }
+            State::General(g) => {
+                let removed = requests.remove(id)?;
+                drop(requests);
+                drop(removed);
+                let done = g.finish();
+                if done.error.is_some() {
+                    self.blame.replace(None);
+                }
+                Ok(done)
+            }
+            other => {
+                request.state = other;
+                Err(Self::broken("an unfinished request was taken"))
+            }
+        }
+    }
+
+    /// Whether `id` still names a request: after a wait or test, false says that the handle becomes null.
+    pub fn request_exists(&self, id: RequestId) -> bool {
+        self.requests.borrow_mut().get(id).is_ok()
+    }
+
+    /// Number of requests, inactive ones too.
+    pub fn live_requests(&self) -> usize {
+        self.requests.borrow().len()
+    }
+
+    /// The communicator of the last request that failed, whose error handler is to be called.
+    pub fn take_blame(&self) -> Option<Rc<Communicator>> {
+        self.blame.take()
+    }
+
+    /// The communicator of a request.
+    pub fn request_comm(&self, id: RequestId) -> Option<Rc<Communicator>> {
+        self.requests.borrow_mut().get(id).ok()?.comm.clone()
+    }
+
+    /// `MPI_Wait`.
+    pub fn wait(&self, id: RequestId) -> Result<Completed> {
+        let hint = self.hint(id);
+        self.wait_until(hint, |m| m.try_finish(id))
+    }
+
+    /// `MPI_Test`.
+    pub fn test(&self, id: RequestId) -> Result<Option<Completed>> {
+        if !self.settle(id)? {
+            self.poke(self.hint(id))?;
+        }
+        let done = self.try_finish(id)?;
+        Ok(self.decider.answer(Kind::Test, done))
+    }
+
+    /// `MPI_Request_get_status`: as test, but the request stays as it is.
+    pub fn request_status(&self, id: RequestId) -> Result<Option<Completed>> {
+        if !self.settle(id)? {
+            self.poke(self.hint(id))?;
+        }
+        let done = if self.settle(id)? {
+            Some(self.peek(id)?)
+        } else {
+            None
+        };
+        Ok(self.decider.answer(Kind::Test, done))
+    }
+
+    /// What the finished request `id` says, without taking it.
+    pub(crate) fn peek(&self, id: RequestId) -> Result<Completed> {
+        let general = match &self.requests.borrow_mut().get(id)?.state {
+            State::Ready(done) => return Ok(done.clone()),
+            State::General(g) => g.clone(),
+            _ => return Ok(Completed::ok(Status::EMPTY)),
+        };
+        Ok(general.ask())
+    }
+
+    /// `MPI_Cancel` (MPI-5.0 §3.8.4): marks for cancellation; the completion says whether it worked.
+    pub fn cancel(&self, id: RequestId) -> Result<()> {
+        let general = match &self.requests.borrow_mut().get(id)?.state {
+            State::Device(r) => {
+                self.dev.borrow_mut().cancel(*r);
+                return Ok(());
+            }
+            State::Ready(_) => return Ok(()),
+            State::General(g) => g.clone(),
+            State::Inactive => {
+                let text = "an inactive request cannot be cancelled";
+                return Err(Error::new(ErrorClass::Request, text));
+            }
+            State::Task(_) => {
+                let text = "this kind of request cannot be cancelled";
+                return Err(Error::new(ErrorClass::Request, text));
+            }
+        };
+        general.cancel()
+    }
+
+    /// `MPI_Request_free`: the operation goes on; the request goes when it is over.
+    pub fn request_free(&self, id: RequestId) -> Result<()> {
+        let finished = self.settle(id)?;
+        if finished {
+            let mut requests = self.requests.borrow_mut();
+            requests.get(id)?.persistent = None;
+            let removed = requests.remove(id)?;
+            drop(requests);
+            if let State::General(g) = &removed.state {
+                return g.release();
+            }
+            return Ok(());
+        }
+        self.requests.borrow_mut().get(id)?.freed = true;
+        self.orphans.borrow_mut().push(id);
+        Ok(())
+    }
+
+    /// Drops freed requests that are over.
+    pub(crate) fn reap(&self) {
+        let mut at = 0;
+        loop {
+            let Some(id) = self.orphans.borrow().get(at).copied() else {
+                return;
+            };
+            match self.settle(id) {
+                Ok(false) => at += 1,
+                _ => {
+                    self.orphans.borrow_mut().remove(at);
+                    let gone = self.requests.borrow_mut().remove(id);
+                    if let Ok(Request {
+                        state: State::General(g),
+                        ..
+                    }) = gone
+                    {
+                        // Nobody is left to hear of a failing callback.
+                        let _ = g.release();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for freed sends and tasks; freed receives may never come.
+    pub(crate) fn drain_orphans(&self) -> Result<()> {
+        self.wait_until(None, |m| {
+            m.reap();
+            let ids = m.orphans.borrow().clone();
+            let mut requests = m.requests.borrow_mut();
+            let sends = ids.iter().any(|&id| {
+                requests
+                    .get(id)
+                    .is_ok_and(|r| !r.receives && !matches!(r.state, State::General(_)))
+            });
+            Ok((!sends).then_some(()))
+        })
+    }
+}

@@ -1,0 +1,269 @@
+//! The MPI state of this process, and how calls wait.
+//!
+//! All of it is behind `&self`. No `RefCell` is borrowed while a callback of the program runs, a
+//! collective's future is polled, or other threads may come in ([`BigLock::block`]).
+
+use crate::adi::{Dev, ReqId};
+use crate::attr::Keyvals;
+use crate::coll::Scratch;
+use crate::comm::{Communicator, ContextIds};
+use crate::decide::Decider;
+use crate::error::{Error, ErrorClass, Result};
+use crate::group::Group;
+use crate::info::Info;
+use crate::lock::BigLock;
+use crate::p2p::BsendBuffer;
+use crate::request::{RequestId, Slab};
+use rejoin_channel_table::Rank;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::pin::pin;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// The MPI state of a process.
+pub struct Mpi {
+    this: Weak<Mpi>,
+    pub(crate) dev: RefCell<Dev>,
+    lock: OnceCell<Arc<BigLock>>,
+    rank: Rank,
+    size: u32,
+    pub(crate) ids: Rc<ContextIds>,
+    world: Rc<Communicator>,
+    self_comm: Rc<Communicator>,
+    /// Keyvals of all kinds of objects.
+    pub keyvals: Keyvals,
+    /// The hook of nondeterministic answers.
+    pub decider: Decider,
+    pub(crate) requests: RefCell<Slab>,
+    /// Requests whose futures are to be polled.
+    pub(crate) futures: RefCell<Vec<RequestId>>,
+    /// Freed requests that are still in flight.
+    pub(crate) orphans: RefCell<Vec<RequestId>>,
+    /// Buffer of `MPI_Buffer_attach`.
+    pub(crate) buffer: RefCell<Option<Rc<BsendBuffer>>>,
+    /// Things that completed without the device: a generalized request, a future.
+    events: Cell<u64>,
+    /// Communicator of the last failed request.
+    pub(crate) blame: RefCell<Option<Rc<Communicator>>>,
+    env_info: Rc<Info>,
+    /// Temporary memory of collectives.
+    pub(crate) scratch: Rc<Scratch>,
+}
+
+fn env_info(dev: &Dev) -> Info {
+    let var = |k: &str| std::env::var(k).unwrap_or_default();
+    let mut args = std::env::args_os().map(|a| a.to_string_lossy().into_owned());
+    let command = args.next().unwrap_or_default();
+    let rest = args.collect::<Vec<_>>().join(" ");
+    let wdir = std::env::current_dir().map_or(String::new(), |d| d.display().to_string());
+    Info::env(&[
+        ("command", command),
+        ("argv", rest),
+        ("maxprocs", dev.size().to_string()),
+        ("host", dev.host_of(dev.rank())),
+        ("arch", std::env::consts::ARCH.to_string()),
+        ("wdir", wdir),
+        ("thread_level", var("REJOIN_THREAD_LEVEL")),
+    ])
+}
+
+impl Mpi {
+    /// The state over a device that is ready.
+    pub fn new(dev: Dev) -> Rc<Self> {
+        let (rank, size) = (dev.rank(), dev.size());
+        let ids = Rc::new(ContextIds::default());
+        let world = Rc::new(Group::world(size, rank));
+        let alone = Rc::new(Group::new(vec![rank.0], rank));
+        let world = Communicator::new(0, ids.clone(), world, None);
+        let self_comm = Communicator::new(1, ids.clone(), alone, None);
+        world.set_name("MPI_COMM_WORLD");
+        self_comm.set_name("MPI_COMM_SELF");
+        let env_info = Rc::new(env_info(&dev));
+        Rc::new_cyclic(|this| Self {
+            this: this.clone(),
+            dev: RefCell::new(dev),
+            lock: OnceCell::new(),
+            rank,
+            size,
+            ids,
+            world,
+            self_comm,
+            keyvals: Keyvals::default(),
+            decider: Decider::default(),
+            requests: RefCell::default(),
+            futures: RefCell::default(),
+            orphans: RefCell::default(),
+            buffer: RefCell::new(None),
+            events: Cell::new(0),
+            blame: RefCell::new(None),
+            env_info,
+            scratch: Rc::new(Scratch::new()),
+        })
+    }
+
+    /// Connects to the job, or starts a job of one.
+    pub fn init() -> Result<Rc<Self>> {
+        Ok(Self::new(Dev::init()?))
+    }
+
+    /// A counted reference to `self`.
+    pub fn rc(&self) -> Rc<Mpi> {
+        // `new` makes the value inside an Rc, so while `&self` lives there is one.
+        self.this.upgrade().expect("the state lives in an Rc")
+    }
+
+    /// World rank of this process.
+    pub fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    /// Number of ranks of the job.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// `MPI_COMM_WORLD`.
+    pub fn world(&self) -> &Rc<Communicator> {
+        &self.world
+    }
+
+    /// `MPI_COMM_SELF`.
+    pub fn self_comm(&self) -> &Rc<Communicator> {
+        &self.self_comm
+    }
+
+    /// `MPI_INFO_ENV`.
+    pub fn env_info(&self) -> &Rc<Info> {
+        &self.env_info
+    }
+
+    /// `MPI_APPNUM`.
+    pub fn appnum(&self) -> Option<u32> {
+        self.dev.borrow().appnum()
+    }
+
+    /// `MPI_Get_processor_name`.
+    pub fn processor_name(&self) -> String {
+        self.dev.borrow().host_of(self.rank)
+    }
+
+    /// Number of communicators alive in this process.
+    pub fn live_communicators(&self) -> u32 {
+        self.ids.in_use()
+    }
+
+    /// Makes the lock for `MPI_THREAD_MULTIPLE`; from here on every call is between
+    /// [`BigLock::enter`] and [`BigLock::leave`].
+    pub fn make_lock(&self) -> Arc<BigLock> {
+        let make = || Arc::new(BigLock::new(self.dev.borrow().waker()));
+        self.lock.get_or_init(make).clone()
+    }
+
+    /// Counts what moved or completed, for [`BigLock::leave`].
+    pub fn events(&self) -> u64 {
+        self.events.get().wrapping_add(self.dev.borrow().moved())
+    }
+
+    /// Something completed that the device does not know of.
+    pub(crate) fn event(&self) {
+        self.events.set(self.events.get().wrapping_add(1));
+    }
+
+    /// Tells waiting threads of an operation that may complete another one at once: one with this
+    /// rank itself, or from any source.
+    #[inline]
+    pub(crate) fn posted(&self, peer: Option<Rank>) {
+        if self.lock.get().is_some() && peer.is_none_or(|p| p == self.rank) {
+            self.event();
+        }
+    }
+
+    /// One pass of progress that does not block.
+    #[inline]
+    pub fn poke(&self, hint: Option<ReqId>) -> Result<()> {
+        self.dev.borrow_mut().progress(hint)?;
+        self.housekeeping();
+        Ok(())
+    }
+
+    #[inline]
+    fn housekeeping(&self) {
+        if !self.futures.borrow().is_empty() {
+            self.poll_futures();
+        }
+        if !self.orphans.borrow().is_empty() {
+            self.reap();
+        }
+    }
+
+    /// Makes progress, and blocks until something happened or for a bounded time.
+    pub(crate) fn block(&self, hint: Option<ReqId>) -> Result<()> {
+        match self.lock.get() {
+            None => self.dev.borrow_mut().wait(hint, None)?,
+            Some(lock) => lock.block(&|| self.events(), &mut || {
+                self.dev.borrow_mut().wait(hint, None)
+            })?,
+        }
+        self.housekeeping();
+        Ok(())
+    }
+
+    /// Runs until `ready` gives a value. `hint` is the device's request that most likely decides.
+    pub(crate) fn wait_until<T>(
+        &self,
+        hint: Option<ReqId>,
+        mut ready: impl FnMut(&Self) -> Result<Option<T>>,
+    ) -> Result<T> {
+        loop {
+            if let Some(value) = ready(self)? {
+                return Ok(value);
+            }
+            let seen = self.events.get();
+            self.housekeeping();
+            if seen == self.events.get() {
+                self.block(hint)?;
+            }
+        }
+    }
+
+    /// Runs a future to its end, on this stack.
+    pub fn block_on<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
+        let mut future = pin!(future);
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
+                return result;
+            }
+            self.block(None)?;
+        }
+    }
+
+    /// `MPI_Finalize` up to the device: attributes of `MPI_COMM_SELF` go first, last set first; then
+    /// freed and buffered sends are completed.
+    pub fn finalize(&self) -> Result<()> {
+        self.self_comm
+            .attributes
+            .delete_all(self.self_comm.handle.get())?;
+        self.world.attributes.delete_all(self.world.handle.get())?;
+        self.drain_orphans()?;
+        let buffer = self.buffer.borrow_mut().take();
+        if let Some(buffer) = buffer {
+            self.flush_buffer(&buffer)?;
+        }
+        self.dev.borrow_mut().finalize()
+    }
+
+    /// `MPI_Abort`.
+    pub fn abort(&self, code: i32) -> ! {
+        match self.dev.try_borrow_mut() {
+            Ok(mut dev) => dev.abort(code),
+            Err(_) => std::process::exit(code),
+        }
+    }
+
+    /// An error of this layer itself: something that cannot be went wrong.
+    pub(crate) fn broken(text: &'static str) -> Error {
+        Error::new(ErrorClass::Intern, text)
+    }
+}
