@@ -7,6 +7,9 @@ use crate::cut::Cutter;
 use crate::stats::Stats;
 use crate::transport::{Link, Lost, Piece, Stream};
 
+/// Why a link of a test is gone.
+const CUT: &str = "cut by REJOIN_TEST_CUT";
+
 /// What links share: counters, and the test's scissors.
 pub(crate) struct Meter {
     pub(crate) stats: Stats,
@@ -93,7 +96,7 @@ impl Live {
         meter.stats.writes += 1;
         if meter.cutter.is_some() {
             // SAFETY: the caller's promise.
-            unsafe { self.struck(meter, pieces, true)? };
+            unsafe { self.struck(meter, pieces)? };
         }
         // SAFETY: the caller's promise.
         let count = unsafe { self.stream.write(pieces)? };
@@ -113,29 +116,29 @@ impl Live {
         pieces: &[Piece],
     ) -> Result<usize, Lost> {
         meter.stats.reads += 1;
-        if meter.cutter.is_some() {
-            // SAFETY: the caller's promise.
-            unsafe { self.struck(meter, pieces, false)? };
-        }
         // SAFETY: the caller's promise.
         let count = unsafe { self.stream.read(pieces)? };
         meter.stats.bytes_in += count as u64;
         meter.stats.reads_empty += u64::from(count == 0);
+        if count > 0
+            && meter
+                .cutter
+                .as_mut()
+                .is_some_and(|cutter| cutter.strike(0).is_some())
+        {
+            // What the read brought is lost with the link, as if it had never come.
+            self.stream.cut();
+            return Err(Lost(CUT.to_owned()));
+        }
         Ok(count)
     }
 
-    /// Moves a random part of the bytes and then breaks the link, when the scissors say so. What a
-    /// read brought is lost with the link, as if it had never come.
+    /// Writes a random part of the bytes and then breaks the link, when the scissors say so.
     ///
     /// # Safety
-    /// As for `write` or `read`.
+    /// As for `write`.
     #[cold]
-    unsafe fn struck(
-        &mut self,
-        meter: &mut Meter,
-        pieces: &[Piece],
-        write: bool,
-    ) -> Result<(), Lost> {
+    unsafe fn struck(&mut self, meter: &mut Meter, pieces: &[Piece]) -> Result<(), Lost> {
         let Some(first) = pieces.first() else {
             return Ok(());
         };
@@ -152,16 +155,9 @@ impl Live {
                 iov_len: len,
             }];
             // SAFETY: a part of the first piece, for which the caller has promised.
-            let moved = unsafe {
-                if write {
-                    self.stream.write(&part)
-                } else {
-                    self.stream.read(&part)
-                }
-            };
-            moved?;
+            unsafe { self.stream.write(&part)? };
         }
         self.stream.cut();
-        Err(Lost("cut by REJOIN_TEST_CUT".to_owned()))
+        Err(Lost(CUT.to_owned()))
     }
 }

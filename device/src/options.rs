@@ -30,7 +30,8 @@ pub struct Options {
     /// `REJOIN_WINDOW`, bytes that one sender may have under way to a receiver.
     pub window: Option<u64>,
     /// `REJOIN_TEST_CUT=seed:interval`: a test facility, not for production. Cuts a live link at
-    /// random moments, on average once in `interval` reads and writes, also inside a body.
+    /// random moments, on average once in `interval` writes and reads that move bytes, also inside
+    /// a body.
     pub cut: Option<(u64, u64)>,
 }
 

@@ -15,7 +15,7 @@ use crate::live::Live;
 use crate::poller::Token;
 use crate::receive::Intake;
 use crate::slots::Slot;
-use crate::transport::{Link, Stream, tcp};
+use crate::transport::{Link, tcp};
 
 /// How long an incoming connection may take for its handshake.
 const ACCEPT_PATIENCE: Duration = Duration::from_secs(10);
