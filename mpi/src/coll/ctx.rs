@@ -39,6 +39,16 @@ impl<P: P2p> Ctx<P> {
         self
     }
 
+    /// The channel.
+    pub fn p2p(&self) -> &P {
+        &self.p2p
+    }
+
+    /// The pool of temporary memory.
+    pub(crate) fn scratch(&self) -> &Scratch {
+        &self.scratch
+    }
+
     /// This process's rank.
     #[inline]
     pub fn rank(&self) -> usize {

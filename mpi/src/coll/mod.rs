@@ -13,6 +13,8 @@ mod allreduce;
 mod alltoall;
 mod barrier;
 mod bcast;
+mod call;
+mod channel;
 mod ctx;
 mod gather;
 mod halving;
@@ -26,6 +28,7 @@ mod scan;
 mod scatter;
 mod scratch;
 pub mod select;
+pub mod typed;
 
 #[cfg(test)]
 mod testnet;
@@ -37,6 +40,8 @@ pub use allreduce::allreduce;
 pub use alltoall::alltoall;
 pub use barrier::barrier;
 pub use bcast::bcast;
+pub use call::Call;
+pub use channel::Channel;
 pub use ctx::Ctx;
 pub use gather::{gather, gatherv};
 pub use mem::{Blocks, Mem, Split};

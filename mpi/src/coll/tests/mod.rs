@@ -4,6 +4,7 @@ mod moves;
 mod random;
 mod reductions;
 mod trouble;
+mod typed;
 
 use super::testnet::{Buffers, Endpoint, Fut, Rng, Run, mem};
 use super::{Ctx, Mem, Reducer};

@@ -1,0 +1,205 @@
+//! Collectives that move typed data. `None` for a send (or, in a scatter, receive) buffer is `MPI_IN_PLACE`
+//! where the standard has it, and "not significant here" on ranks that are not the root.
+
+use super::super::ctx::Ctx;
+use super::super::mem::{Blocks, Mem};
+use super::super::p2p::P2p;
+use super::staging::{Access, Staged, StagedParts, Typed};
+use crate::coll as bytes;
+use crate::error::Result;
+
+fn access(in_place: bool) -> Access {
+    if in_place {
+        Access::Both
+    } else {
+        Access::Write
+    }
+}
+
+fn read<'a, P: P2p>(ctx: &'a Ctx<P>, data: &'a Option<Typed>) -> Result<Option<Staged<'a>>> {
+    data.as_ref()
+        .map(|data| Staged::new(ctx, data, Access::Read))
+        .transpose()
+}
+
+fn mem(staged: &Option<Staged<'_>>) -> Option<Mem> {
+    staged.as_ref().map(Staged::mem)
+}
+
+/// `MPI_Bcast` (MPI-5.0 §6.4).
+///
+/// # Errors
+/// See [`bytes::bcast`].
+pub async fn bcast<P: P2p>(ctx: &Ctx<P>, data: &Typed, root: usize) -> Result<()> {
+    let access = if ctx.rank() == root {
+        Access::Read
+    } else {
+        Access::Write
+    };
+    let data = Staged::new(ctx, data, access)?;
+    bytes::bcast(ctx, data.mem(), root).await?;
+    data.finish();
+    Ok(())
+}
+
+/// `MPI_Gather` (MPI-5.0 §6.5); `recv` is one rank's block, at the start of all.
+///
+/// # Errors
+/// See [`bytes::gather`].
+pub async fn gather<P: P2p>(
+    ctx: &Ctx<P>,
+    send: &Option<Typed>,
+    recv: &Option<Typed>,
+    root: usize,
+) -> Result<()> {
+    let out = read(ctx, send)?;
+    let (true, Some(block)) = (ctx.rank() == root, recv) else {
+        return bytes::gather(ctx, mem(&out), Mem::EMPTY, root).await;
+    };
+    let all = block.times(ctx.size())?;
+    let into = Staged::new(ctx, &all, access(send.is_none()))?;
+    bytes::gather(ctx, mem(&out), into.mem(), root).await?;
+    into.finish();
+    Ok(())
+}
+
+/// `MPI_Gatherv` (MPI-5.0 §6.5); `recv` has one buffer for each rank on the root.
+///
+/// # Errors
+/// See [`bytes::gather`].
+pub async fn gatherv<P: P2p>(
+    ctx: &Ctx<P>,
+    send: &Option<Typed>,
+    recv: &[Typed],
+    root: usize,
+) -> Result<()> {
+    let out = read(ctx, send)?;
+    if ctx.rank() != root {
+        return bytes::gatherv(ctx, mem(&out), Blocks::Table(&[]), root).await;
+    }
+    let into = StagedParts::new(ctx, recv, access(send.is_none()))?;
+    bytes::gatherv(ctx, mem(&out), into.blocks(), root).await?;
+    into.finish();
+    Ok(())
+}
+
+/// `MPI_Scatter` (MPI-5.0 §6.6); `send` is one rank's block, at the start of all.
+///
+/// # Errors
+/// See [`bytes::scatter`].
+pub async fn scatter<P: P2p>(
+    ctx: &Ctx<P>,
+    send: &Option<Typed>,
+    recv: &Option<Typed>,
+    root: usize,
+) -> Result<()> {
+    let into = recv
+        .as_ref()
+        .map(|recv| Staged::new(ctx, recv, Access::Write))
+        .transpose()?;
+    if let (true, Some(block)) = (ctx.rank() == root, send) {
+        let all = block.times(ctx.size())?;
+        let out = Staged::new(ctx, &all, Access::Read)?;
+        bytes::scatter(ctx, out.mem(), mem(&into), root).await?;
+    } else {
+        bytes::scatter(ctx, Mem::EMPTY, mem(&into), root).await?;
+    }
+    if let Some(into) = into {
+        into.finish();
+    }
+    Ok(())
+}
+
+/// `MPI_Scatterv` (MPI-5.0 §6.6); `send` has one buffer for each rank on the root.
+///
+/// # Errors
+/// See [`bytes::scatter`].
+pub async fn scatterv<P: P2p>(
+    ctx: &Ctx<P>,
+    send: &[Typed],
+    recv: &Option<Typed>,
+    root: usize,
+) -> Result<()> {
+    let into = recv
+        .as_ref()
+        .map(|recv| Staged::new(ctx, recv, Access::Write))
+        .transpose()?;
+    if ctx.rank() == root {
+        let out = StagedParts::new(ctx, send, Access::Read)?;
+        bytes::scatterv(ctx, out.blocks(), mem(&into), root).await?;
+    } else {
+        bytes::scatterv(ctx, Blocks::Table(&[]), mem(&into), root).await?;
+    }
+    if let Some(into) = into {
+        into.finish();
+    }
+    Ok(())
+}
+
+/// `MPI_Allgather` (MPI-5.0 §6.7); `recv` is one rank's block, at the start of all.
+///
+/// # Errors
+/// See [`bytes::allgather`].
+pub async fn allgather<P: P2p>(ctx: &Ctx<P>, send: &Option<Typed>, recv: &Typed) -> Result<()> {
+    let out = read(ctx, send)?;
+    let all = recv.times(ctx.size())?;
+    let into = Staged::new(ctx, &all, access(send.is_none()))?;
+    let blocks = Blocks::Uniform {
+        all: into.mem(),
+        each: recv.bytes()?,
+    };
+    bytes::allgather(ctx, mem(&out), blocks).await?;
+    into.finish();
+    Ok(())
+}
+
+/// `MPI_Allgatherv` (MPI-5.0 §6.7); `recv` has one buffer for each rank.
+///
+/// # Errors
+/// See [`bytes::allgather`].
+pub async fn allgatherv<P: P2p>(ctx: &Ctx<P>, send: &Option<Typed>, recv: &[Typed]) -> Result<()> {
+    let out = read(ctx, send)?;
+    let into = StagedParts::new(ctx, recv, access(send.is_none()))?;
+    bytes::allgather(ctx, mem(&out), into.blocks()).await?;
+    into.finish();
+    Ok(())
+}
+
+/// `MPI_Alltoall` (MPI-5.0 §6.8); `send` and `recv` are one rank's block, at the start of all.
+///
+/// # Errors
+/// See [`bytes::alltoall`].
+pub async fn alltoall<P: P2p>(ctx: &Ctx<P>, send: &Option<Typed>, recv: &Typed) -> Result<()> {
+    let from = send.as_ref().map(|s| s.times(ctx.size())).transpose()?;
+    let out = read(ctx, &from)?;
+    let all = recv.times(ctx.size())?;
+    let into = Staged::new(ctx, &all, access(send.is_none()))?;
+    let each = recv.bytes()?;
+    let uniform = |all| Blocks::Uniform { all, each };
+    if let Some(send) = send {
+        bytes::check_equal(send.bytes()?, each)?;
+    }
+    bytes::alltoall(ctx, mem(&out).map(uniform), uniform(into.mem())).await?;
+    into.finish();
+    Ok(())
+}
+
+/// `MPI_Alltoallv` and `MPI_Alltoallw` (MPI-5.0 §6.8); one buffer for each rank.
+///
+/// # Errors
+/// See [`bytes::alltoall`].
+pub async fn alltoallv<P: P2p>(
+    ctx: &Ctx<P>,
+    send: &Option<Vec<Typed>>,
+    recv: &[Typed],
+) -> Result<()> {
+    let out = send
+        .as_ref()
+        .map(|send| StagedParts::new(ctx, send, Access::Read))
+        .transpose()?;
+    let into = StagedParts::new(ctx, recv, access(send.is_none()))?;
+    let from = out.as_ref().map(StagedParts::blocks);
+    bytes::alltoall(ctx, from, into.blocks()).await?;
+    into.finish();
+    Ok(())
+}

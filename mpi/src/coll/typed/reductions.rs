@@ -1,0 +1,153 @@
+//! Collectives that reduce typed data.
+
+use super::super::ctx::Ctx;
+use super::super::mem::{Mem, Split};
+use super::super::p2p::P2p;
+use super::operator::Operator;
+use super::staging::{Access, Staged, Typed};
+use crate::coll as bytes;
+use crate::error::{Error, ErrorClass, Result};
+use crate::op::Op;
+
+/// How many elements of the vector each rank gets.
+#[derive(Clone, Debug)]
+pub enum Shares {
+    /// The same for all (`MPI_Reduce_scatter_block`).
+    Equal(i64),
+    /// One count for each rank (`MPI_Reduce_scatter`).
+    Each(Vec<i64>),
+}
+
+impl Shares {
+    /// Offsets of all parts, one more than there are ranks.
+    fn offsets(counts: &[i64]) -> Result<Vec<usize>> {
+        let mut offsets = Vec::with_capacity(counts.len() + 1);
+        let mut end = 0usize;
+        offsets.push(0);
+        for &count in counts {
+            let next = usize::try_from(count).ok().and_then(|c| end.checked_add(c));
+            end = next.ok_or_else(|| bad_count(count))?;
+            offsets.push(end);
+        }
+        Ok(offsets)
+    }
+}
+
+fn bad_count(count: i64) -> Error {
+    Error::new(
+        ErrorClass::Count,
+        format!("the count {count} of a rank's part is negative, or all parts are too long"),
+    )
+}
+
+fn stage<'a, P: P2p>(ctx: &'a Ctx<P>, send: &'a Option<Typed>) -> Result<Option<Staged<'a>>> {
+    send.as_ref()
+        .map(|send| Staged::new(ctx, send, Access::Read))
+        .transpose()
+}
+
+fn access(in_place: bool) -> Access {
+    if in_place {
+        Access::Both
+    } else {
+        Access::Write
+    }
+}
+
+/// `MPI_Reduce` (MPI-5.0 §6.9.1); `recv` on the root only, `send` `None` there for `MPI_IN_PLACE`.
+///
+/// # Errors
+/// See [`bytes::reduce`].
+pub async fn reduce<P: P2p>(
+    ctx: &Ctx<P>,
+    op: &Op,
+    send: &Option<Typed>,
+    recv: &Option<Typed>,
+    root: usize,
+) -> Result<()> {
+    let Some(any) = recv.as_ref().or(send.as_ref()) else {
+        return Err(Error::new(ErrorClass::Buffer, "reduce without a buffer"));
+    };
+    let operator = Operator::new(op, any.datatype(), ctx.scratch());
+    let out = stage(ctx, send)?;
+    let from = out.as_ref().map(Staged::mem);
+    let (true, Some(recv)) = (ctx.rank() == root, recv) else {
+        return bytes::reduce(ctx, &operator, from, Mem::EMPTY, root).await;
+    };
+    let into = Staged::new(ctx, recv, access(send.is_none()))?;
+    bytes::reduce(ctx, &operator, from, into.mem(), root).await?;
+    into.finish();
+    Ok(())
+}
+
+/// `MPI_Allreduce` (MPI-5.0 §6.9.6).
+///
+/// # Errors
+/// See [`bytes::allreduce`].
+pub async fn allreduce<P: P2p>(
+    ctx: &Ctx<P>,
+    op: &Op,
+    send: &Option<Typed>,
+    recv: &Typed,
+) -> Result<()> {
+    let operator = Operator::new(op, recv.datatype(), ctx.scratch());
+    let out = stage(ctx, send)?;
+    let into = Staged::new(ctx, recv, access(send.is_none()))?;
+    let from = out.as_ref().map(Staged::mem);
+    bytes::allreduce(ctx, &operator, from, into.mem()).await?;
+    into.finish();
+    Ok(())
+}
+
+/// `MPI_Reduce_scatter_block` and `MPI_Reduce_scatter` (MPI-5.0 §6.10); with `MPI_IN_PLACE`, `recv` is the whole
+/// vector.
+///
+/// # Errors
+/// See [`bytes::reduce_scatter`].
+pub async fn reduce_scatter<P: P2p>(
+    ctx: &Ctx<P>,
+    op: &Op,
+    send: &Option<Typed>,
+    recv: &Typed,
+    shares: &Shares,
+) -> Result<()> {
+    let operator = Operator::new(op, recv.datatype(), ctx.scratch());
+    let out = stage(ctx, send)?;
+    let into = Staged::new(ctx, recv, access(send.is_none()))?;
+    let from = out.as_ref().map(Staged::mem);
+    match shares {
+        Shares::Equal(count) => {
+            let count = usize::try_from(*count).map_err(|_| bad_count(*count))?;
+            let split = Split::Uniform(count);
+            bytes::reduce_scatter(ctx, &operator, from, into.mem(), split).await?;
+        }
+        Shares::Each(counts) => {
+            let offsets = Shares::offsets(counts)?;
+            let split = Split::Offsets(&offsets);
+            bytes::reduce_scatter(ctx, &operator, from, into.mem(), split).await?;
+        }
+    }
+    into.finish();
+    Ok(())
+}
+
+/// `MPI_Scan` and, `exclusive`, `MPI_Exscan` (MPI-5.0 §6.11).
+///
+/// # Errors
+/// See [`bytes::scan`].
+pub async fn scan<P: P2p>(
+    ctx: &Ctx<P>,
+    op: &Op,
+    send: &Option<Typed>,
+    recv: &Typed,
+    exclusive: bool,
+) -> Result<()> {
+    let operator = Operator::new(op, recv.datatype(), ctx.scratch());
+    let out = stage(ctx, send)?;
+    // An exclusive scan leaves rank 0's buffer as it was.
+    let into = Staged::new(ctx, recv, access(send.is_none() || exclusive))?;
+    let from = out.as_ref().map(Staged::mem);
+    bytes::scan(ctx, &operator, from, into.mem(), exclusive).await?;
+    into.finish();
+    Ok(())
+}
