@@ -212,7 +212,25 @@ impl<H: Handle, T> Table<H, T> {
     where
         T: Clone,
     {
-        self.with(handle, T::clone)
+        match self.peek(handle) {
+            Some(value) => Ok(value),
+            None => Err(invalid(handle)),
+        }
+    }
+
+    /// The same without an error to build: of an `Rc` it comes back in a register.
+    #[inline]
+    pub fn peek(&self, handle: H) -> Option<T>
+    where
+        T: Clone,
+    {
+        let index = handle.raw().wrapping_sub(H::NULL.raw());
+        if index < H::PREDEFINED {
+            return self.predefined.borrow().get(index)?.clone();
+        }
+        let slots = self.slots.borrow();
+        let index = slots.find::<H>(handle)?;
+        slots.list[index].value.clone()
     }
 
     /// Whether the handle stands for an object.

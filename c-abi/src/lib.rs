@@ -22,5 +22,6 @@ pub mod support;
 pub use generated::{constants, types};
 
 /// The library's own arena over `mmap`, so that the C library's heap stays the program's alone.
+#[cfg(not(miri))]
 #[global_allocator]
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;

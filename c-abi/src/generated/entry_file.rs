@@ -106,7 +106,7 @@ pub unsafe extern "C" fn MPI_File_delete(filename: *const c_char, info: MPI_Info
     unsafe {
         missing(
             &const { Call::new("MPI_File_delete", Phase::Running, true) },
-            Owner::None,
+            Owner::of(super::constants::MPI_FILE_NULL),
         )
     }
 }
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn PMPI_File_delete(filename: *const c_char, info: MPI_Inf
     unsafe {
         missing(
             &const { Call::new("MPI_File_delete", Phase::Running, true) },
-            Owner::None,
+            Owner::of(super::constants::MPI_FILE_NULL),
         )
     }
 }
@@ -1208,7 +1208,7 @@ pub unsafe extern "C" fn MPI_File_open(
     unsafe {
         missing(
             &const { Call::new("MPI_File_open", Phase::Running, true) },
-            Owner::of(comm),
+            Owner::of(super::constants::MPI_FILE_NULL),
         )
     }
 }
@@ -1226,7 +1226,7 @@ pub unsafe extern "C" fn PMPI_File_open(
     unsafe {
         missing(
             &const { Call::new("MPI_File_open", Phase::Running, true) },
-            Owner::of(comm),
+            Owner::of(super::constants::MPI_FILE_NULL),
         )
     }
 }
@@ -2976,7 +2976,7 @@ pub unsafe extern "C" fn MPI_Register_datarep(
     unsafe {
         missing(
             &const { Call::new("MPI_Register_datarep", Phase::Running, false) },
-            Owner::None,
+            Owner::of(super::constants::MPI_FILE_NULL),
         )
     }
 }
@@ -2994,7 +2994,7 @@ pub unsafe extern "C" fn PMPI_Register_datarep(
     unsafe {
         missing(
             &const { Call::new("MPI_Register_datarep", Phase::Running, false) },
-            Owner::None,
+            Owner::of(super::constants::MPI_FILE_NULL),
         )
     }
 }
@@ -3012,7 +3012,7 @@ pub unsafe extern "C" fn MPI_Register_datarep_c(
     unsafe {
         missing(
             &const { Call::new("MPI_Register_datarep_c", Phase::Running, false) },
-            Owner::None,
+            Owner::of(super::constants::MPI_FILE_NULL),
         )
     }
 }
@@ -3030,7 +3030,7 @@ pub unsafe extern "C" fn PMPI_Register_datarep_c(
     unsafe {
         missing(
             &const { Call::new("MPI_Register_datarep_c", Phase::Running, false) },
-            Owner::None,
+            Owner::of(super::constants::MPI_FILE_NULL),
         )
     }
 }

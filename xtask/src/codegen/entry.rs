@@ -267,6 +267,11 @@ fn owner(f: &Function) -> String {
     if f.is_tool() {
         return "Owner::Tool".to_owned();
     }
+    // Without a file handle, errors of files go to the files' default handler (MPI-5.0 §14.7).
+    let before_open = ["MPI_File_open", "MPI_File_delete", "MPI_Register_datarep"];
+    if before_open.contains(&f.name.trim_end_matches("_c")) {
+        return "Owner::of(super::constants::MPI_FILE_NULL)".to_owned();
+    }
     let kinds = ["MPI_Win", "MPI_File", "MPI_Comm", "MPI_Session"];
     for kind in kinds {
         for p in real(f) {
