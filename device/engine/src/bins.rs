@@ -251,7 +251,9 @@ mod tests {
             bins.unlink(&mut all, 0, ids[2]);
             bins.unlink(&mut all, 0, ids[2]);
             assert_eq!(bins.head(key), None);
-            ids.iter().for_each(|&id| drop(all.remove(id)));
+            for id in ids {
+                all.remove(id);
+            }
         }
         assert!(bins.table.len() <= 64 && bins.bins.len() <= 64);
     }

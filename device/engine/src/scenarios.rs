@@ -125,6 +125,23 @@ fn a_message_behind_a_full_window_is_found() {
 }
 
 #[test]
+fn a_little_credit_is_told_to_a_peer_that_needs_it() {
+    let mut world = World::linked(small(), 2);
+    for number in 0..10 {
+        world.send(0, 1, 0, &content(number, 1436), Mode::Standard);
+    }
+    world.settle();
+    // 13 500 bytes of the window of 16 384 are held or untold: too much for one of the largest.
+    for _ in 0..2 {
+        world.recv(1, ANY, 1436);
+    }
+    world.send(0, 1, 7, &content(9, 1500), Mode::Standard);
+    let (id, _) = world.recv(1, World::pattern(Some(0), Some(7)), 1500);
+    world.settle();
+    assert!(world.nodes[1].engine.is_complete(id));
+}
+
+#[test]
 fn grants_stop_at_the_cap() {
     let mut world = World::linked(small(), 2);
     for _ in 0..20_000 {
