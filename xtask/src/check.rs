@@ -18,7 +18,8 @@ mod unsafety;
 /// Options of `cargo xtask check`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// A built library whose exported symbols are compared with the ABI's tables.
+    /// A built library whose exported symbols are compared with the ABI's tables; a profiling tool is
+    /// compiled against it as well.
     #[arg(long)]
     library: Option<PathBuf>,
     /// Shows warnings (long files) too.
@@ -126,6 +127,7 @@ pub fn run(args: Args) -> Result<()> {
     abi::headers(&root, &mut report)?;
     if let Some(library) = &args.library {
         abi::symbols(&root, library, &mut report)?;
+        abi::interposition(&root, library, &mut report)?;
     }
     if let Err(e) = crate::codegen::check() {
         report.errors.push(e.to_string());

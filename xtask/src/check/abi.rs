@@ -1,6 +1,7 @@
 //! The C ABI from outside: the header compiles, the library exports exactly the standard's functions.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -47,6 +48,52 @@ pub fn symbols(root: &Path, library: &Path, report: &mut Report) -> Result<()> {
         &functions,
         &String::from_utf8_lossy(&out.stdout),
     ));
+    Ok(())
+}
+
+/// A program, seen as a profiling tool, that takes over an `MPI_` name and calls the `PMPI_` one
+/// (MPI-5.0 §15.2): once by itself, once more when the library used its own `MPI_` name inside.
+const TOOL: &str = r#"
+#include <mpi.h>
+#include <string.h>
+static int calls;
+int MPI_Error_string(int code, char *text, int *len) { calls++; return PMPI_Error_string(code, text, len); }
+int main(void) {
+    char text[MPI_MAX_ERROR_STRING];
+    int len = 0, initialized = 1;
+    if (MPI_Error_string(MPI_ERR_RANK, text, &len) != MPI_SUCCESS || calls != 1) return 2;
+    if (!strstr(text, "MPI_ERR_RANK") || len != (int) strlen(text)) return 3;
+    if (MPI_Initialized(&initialized) != MPI_SUCCESS || initialized) return 4;
+    return MPI_Wtime() > 0 ? 0 : 5;
+}
+"#;
+
+/// Compiles the tool against `library` and runs it.
+pub fn interposition(root: &Path, library: &Path, report: &mut Report) -> Result<()> {
+    let folder = std::env::temp_dir().join(format!("rejoin-tool-{}", std::process::id()));
+    fs::create_dir_all(&folder)?;
+    let library = library.canonicalize()?;
+    fs::write(folder.join("tool.c"), TOOL)?;
+    fs::copy(&library, folder.join("libmpi_abi.so.1"))?;
+    let compiled = Command::new("cc")
+        .current_dir(&folder)
+        .args(["-Wall", "-Werror", "tool.c", "-o", "tool", "-I"])
+        .arg(root.join("c-abi/include"))
+        .args(["-L.", "-l:libmpi_abi.so.1"])
+        .arg(format!("-Wl,-rpath,{}", folder.display()))
+        .output()
+        .context("starting cc")?;
+    if !compiled.status.success() {
+        let why = String::from_utf8_lossy(&compiled.stderr);
+        report.errors.push(format!("a tool does not link: {why}"));
+    } else {
+        let status = Command::new(folder.join("tool")).status()?;
+        if !status.success() {
+            let text = format!("a tool that takes over an MPI name fails: {status}");
+            report.errors.push(text);
+        }
+    }
+    fs::remove_dir_all(&folder)?;
     Ok(())
 }
 
