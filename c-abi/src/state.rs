@@ -1,14 +1,24 @@
 //! Everything that the library of one process holds.
 
+use std::rc::Rc;
+
+use rejoin_mpi::op::Op;
+
 use crate::constants::{MPI_COMM_SELF, MPI_COMM_WORLD, MPI_FILE_NULL};
 use crate::errors::Errors;
-use crate::handles::Kind;
+use crate::functions::datatype::Datatypes;
+use crate::handles::{Kind, Table};
+use crate::types::MPI_Op;
 
 /// The library's objects. One per process; reached through [`crate::enter::enter`] only, so that one
 /// thread at a time sees it.
 pub struct Mpi {
     /// Error handlers, error codes of the program, the last error.
     pub errors: Errors,
+    /// Datatypes.
+    pub datatypes: Datatypes,
+    /// Reduction operations.
+    pub ops: Table<MPI_Op, Rc<Op>>,
 }
 
 /// The one instance.
@@ -21,6 +31,8 @@ unsafe impl Sync for Shared {}
 
 static SHARED: Shared = Shared(Mpi {
     errors: Errors::new(),
+    datatypes: Datatypes::new(),
+    ops: Table::new(),
 });
 
 /// The library's objects.

@@ -45,6 +45,8 @@ macro_rules! predefined_only {
 
 conversions! {
     MPI_Errhandler errhandler_toint errhandler_fromint |mpi| &mpi.errors.handlers;
+    MPI_Op op_toint op_fromint |mpi| &mpi.ops;
+    MPI_Datatype type_toint type_fromint |mpi| &mpi.datatypes.handles;
 }
 
 predefined_only! {
@@ -53,10 +55,8 @@ predefined_only! {
     MPI_Group group_toint group_fromint;
     MPI_Info info_toint info_fromint;
     MPI_Message message_toint message_fromint;
-    MPI_Op op_toint op_fromint;
     MPI_Request request_toint request_fromint;
     MPI_Session session_toint session_fromint;
-    MPI_Datatype type_toint type_fromint;
     MPI_Win win_toint win_fromint;
 }
 

@@ -64,6 +64,14 @@
 
 pub mod abi;
 pub mod convert;
+pub mod datatype;
+pub mod datatype_create;
+pub mod datatype_query;
+#[cfg(test)]
+mod datatype_tests;
 pub mod env;
 pub mod errhandler;
 pub mod error;
+pub mod op;
+pub mod pack;
+pub mod status;

@@ -4484,28 +4484,38 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_init_c(
     }
 }
 
+#[inline]
+unsafe fn shared_op_commutative(op: MPI_Op, commute: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Op_commutative", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::op::op_commutative(mpi, op, commute) },
+    )
+}
+
 /// `int MPI_Op_commutative(MPI_Op op, int *commute)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Op_commutative(op: MPI_Op, commute: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Op_commutative", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_op_commutative(op, commute) }
 }
 
 /// `MPI_Op_commutative` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Op_commutative(op: MPI_Op, commute: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Op_commutative", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_op_commutative(op, commute) }
+}
+
+#[inline]
+unsafe fn shared_op_create(user_fn: UserFunction, commute: c_int, op: *mut MPI_Op) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Op_create", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::op::op_create(mpi, user_fn, commute, op) },
+    )
 }
 
 /// `int MPI_Op_create(MPI_User_function *user_fn, int commute, MPI_Op *op)`.
@@ -4516,12 +4526,7 @@ pub unsafe extern "C" fn MPI_Op_create(
     op: *mut MPI_Op,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Op_create", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_op_create(user_fn.into(), commute, op) }
 }
 
 /// `MPI_Op_create` under its profiling name.
@@ -4532,12 +4537,7 @@ pub unsafe extern "C" fn PMPI_Op_create(
     op: *mut MPI_Op,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Op_create", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_op_create(user_fn.into(), commute, op) }
 }
 
 /// `int MPI_Op_create_c(MPI_User_function_c *user_fn, int commute, MPI_Op *op)`.
@@ -4548,12 +4548,7 @@ pub unsafe extern "C" fn MPI_Op_create_c(
     op: *mut MPI_Op,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Op_create_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_op_create(user_fn.into(), commute, op) }
 }
 
 /// `MPI_Op_create_c` under its profiling name.
@@ -4564,36 +4559,31 @@ pub unsafe extern "C" fn PMPI_Op_create_c(
     op: *mut MPI_Op,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Op_create_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_op_create(user_fn.into(), commute, op) }
+}
+
+#[inline]
+unsafe fn shared_op_free(op: *mut MPI_Op) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Op_free", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::op::op_free(mpi, op) },
+    )
 }
 
 /// `int MPI_Op_free(MPI_Op *op)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Op_free(op: *mut MPI_Op) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Op_free", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_op_free(op) }
 }
 
 /// `MPI_Op_free` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Op_free(op: *mut MPI_Op) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Op_free", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_op_free(op) }
 }
 
 /// `int MPI_Reduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm)`.
@@ -4764,6 +4754,24 @@ pub unsafe extern "C" fn PMPI_Reduce_init_c(
     }
 }
 
+#[inline]
+unsafe fn shared_reduce_local(
+    inbuf: *const c_void,
+    inoutbuf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Reduce_local", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::op::reduce_local(mpi, inbuf, inoutbuf, count, datatype, op)
+        },
+    )
+}
+
 /// `int MPI_Reduce_local(const void *inbuf, void *inoutbuf, int count, MPI_Datatype datatype, MPI_Op op)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Reduce_local(
@@ -4774,12 +4782,7 @@ pub unsafe extern "C" fn MPI_Reduce_local(
     op: MPI_Op,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce_local", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_reduce_local(inbuf, inoutbuf, count.into(), datatype, op) }
 }
 
 /// `MPI_Reduce_local` under its profiling name.
@@ -4792,12 +4795,7 @@ pub unsafe extern "C" fn PMPI_Reduce_local(
     op: MPI_Op,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce_local", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_reduce_local(inbuf, inoutbuf, count.into(), datatype, op) }
 }
 
 /// `int MPI_Reduce_local_c(const void *inbuf, void *inoutbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op)`.
@@ -4810,12 +4808,7 @@ pub unsafe extern "C" fn MPI_Reduce_local_c(
     op: MPI_Op,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce_local_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_reduce_local(inbuf, inoutbuf, count, datatype, op) }
 }
 
 /// `MPI_Reduce_local_c` under its profiling name.
@@ -4828,12 +4821,7 @@ pub unsafe extern "C" fn PMPI_Reduce_local_c(
     op: MPI_Op,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce_local_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_reduce_local(inbuf, inoutbuf, count, datatype, op) }
 }
 
 /// `int MPI_Reduce_scatter(const void *sendbuf, void *recvbuf, const int recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)`.

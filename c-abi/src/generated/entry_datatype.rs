@@ -12,16 +12,21 @@ use crate::enter::{Call, Phase, enter, missing, missing_tool};
 use crate::errors::Owner;
 use crate::functions;
 
+#[inline]
+unsafe fn shared_get_address(location: *const c_void, address: *mut MPI_Aint) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Get_address", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::datatype::get_address(mpi, location, address) },
+    )
+}
+
 /// `int MPI_Get_address(const void *location, MPI_Aint *address)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Get_address(location: *const c_void, address: *mut MPI_Aint) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Get_address", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_get_address(location, address) }
 }
 
 /// `MPI_Get_address` under its profiling name.
@@ -31,12 +36,21 @@ pub unsafe extern "C" fn PMPI_Get_address(
     address: *mut MPI_Aint,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Get_address", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_get_address(location, address) }
+}
+
+#[inline]
+unsafe fn shared_get_count(
+    status: *const MPI_Status,
+    datatype: MPI_Datatype,
+    count: OutCount,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Get_count", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::status::get_count(mpi, status, datatype, count) },
+    )
 }
 
 /// `int MPI_Get_count(const MPI_Status *status, MPI_Datatype datatype, int *count)`.
@@ -47,12 +61,7 @@ pub unsafe extern "C" fn MPI_Get_count(
     count: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Get_count", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_get_count(status, datatype, count.into()) }
 }
 
 /// `MPI_Get_count` under its profiling name.
@@ -63,12 +72,7 @@ pub unsafe extern "C" fn PMPI_Get_count(
     count: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Get_count", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_get_count(status, datatype, count.into()) }
 }
 
 /// `int MPI_Get_count_c(const MPI_Status *status, MPI_Datatype datatype, MPI_Count *count)`.
@@ -79,12 +83,7 @@ pub unsafe extern "C" fn MPI_Get_count_c(
     count: *mut MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Get_count_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_get_count(status, datatype, count.into()) }
 }
 
 /// `MPI_Get_count_c` under its profiling name.
@@ -95,12 +94,21 @@ pub unsafe extern "C" fn PMPI_Get_count_c(
     count: *mut MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Get_count_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_get_count(status, datatype, count.into()) }
+}
+
+#[inline]
+unsafe fn shared_get_elements(
+    status: *const MPI_Status,
+    datatype: MPI_Datatype,
+    count: OutCount,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Get_elements", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::status::get_elements(mpi, status, datatype, count) },
+    )
 }
 
 /// `int MPI_Get_elements(const MPI_Status *status, MPI_Datatype datatype, int *count)`.
@@ -111,12 +119,7 @@ pub unsafe extern "C" fn MPI_Get_elements(
     count: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Get_elements", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_get_elements(status, datatype, count.into()) }
 }
 
 /// `MPI_Get_elements` under its profiling name.
@@ -127,12 +130,7 @@ pub unsafe extern "C" fn PMPI_Get_elements(
     count: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Get_elements", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_get_elements(status, datatype, count.into()) }
 }
 
 /// `int MPI_Get_elements_c(const MPI_Status *status, MPI_Datatype datatype, MPI_Count *count)`.
@@ -143,12 +141,7 @@ pub unsafe extern "C" fn MPI_Get_elements_c(
     count: *mut MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Get_elements_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_get_elements(status, datatype, count.into()) }
 }
 
 /// `MPI_Get_elements_c` under its profiling name.
@@ -159,12 +152,21 @@ pub unsafe extern "C" fn PMPI_Get_elements_c(
     count: *mut MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Get_elements_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_get_elements(status, datatype, count.into()) }
+}
+
+#[inline]
+unsafe fn shared_get_elements_x(
+    status: *const MPI_Status,
+    datatype: MPI_Datatype,
+    count: *mut MPI_Count,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Get_elements_x", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::status::get_elements_x(mpi, status, datatype, count) },
+    )
 }
 
 /// `int MPI_Get_elements_x(const MPI_Status *status, MPI_Datatype datatype, MPI_Count *count)`.
@@ -175,12 +177,7 @@ pub unsafe extern "C" fn MPI_Get_elements_x(
     count: *mut MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Get_elements_x", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_get_elements_x(status, datatype, count) }
 }
 
 /// `MPI_Get_elements_x` under its profiling name.
@@ -191,12 +188,29 @@ pub unsafe extern "C" fn PMPI_Get_elements_x(
     count: *mut MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Get_elements_x", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_get_elements_x(status, datatype, count) }
+}
+
+#[inline]
+unsafe fn shared_pack(
+    inbuf: *const c_void,
+    incount: MPI_Count,
+    datatype: MPI_Datatype,
+    outbuf: *mut c_void,
+    outsize: MPI_Count,
+    position: OutCount,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Pack", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::pack::pack(
+                mpi, inbuf, incount, datatype, outbuf, outsize, position, comm,
+            )
+        },
+    )
 }
 
 /// `int MPI_Pack(const void *inbuf, int incount, MPI_Datatype datatype, void *outbuf, int outsize, int *position, MPI_Comm comm)`.
@@ -212,9 +226,14 @@ pub unsafe extern "C" fn MPI_Pack(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Pack", Phase::Running, false) },
-            Owner::of(comm),
+        shared_pack(
+            inbuf,
+            incount.into(),
+            datatype,
+            outbuf,
+            outsize.into(),
+            position.into(),
+            comm,
         )
     }
 }
@@ -232,9 +251,14 @@ pub unsafe extern "C" fn PMPI_Pack(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Pack", Phase::Running, false) },
-            Owner::of(comm),
+        shared_pack(
+            inbuf,
+            incount.into(),
+            datatype,
+            outbuf,
+            outsize.into(),
+            position.into(),
+            comm,
         )
     }
 }
@@ -252,9 +276,14 @@ pub unsafe extern "C" fn MPI_Pack_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Pack_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_pack(
+            inbuf,
+            incount,
+            datatype,
+            outbuf,
+            outsize,
+            position.into(),
+            comm,
         )
     }
 }
@@ -272,11 +301,38 @@ pub unsafe extern "C" fn PMPI_Pack_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Pack_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_pack(
+            inbuf,
+            incount,
+            datatype,
+            outbuf,
+            outsize,
+            position.into(),
+            comm,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_pack_external(
+    datarep: *const c_char,
+    inbuf: *const c_void,
+    incount: MPI_Count,
+    datatype: MPI_Datatype,
+    outbuf: *mut c_void,
+    outsize: MPI_Count,
+    position: OutCount,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Pack_external", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::pack::pack_external(
+                mpi, datarep, inbuf, incount, datatype, outbuf, outsize, position,
+            )
+        },
+    )
 }
 
 /// `int MPI_Pack_external(const char *datarep, const void *inbuf, int incount, MPI_Datatype datatype, void *outbuf, MPI_Aint outsize, MPI_Aint *position)`.
@@ -292,9 +348,14 @@ pub unsafe extern "C" fn MPI_Pack_external(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Pack_external", Phase::Running, false) },
-            Owner::None,
+        shared_pack_external(
+            datarep,
+            inbuf,
+            incount.into(),
+            datatype,
+            outbuf,
+            outsize as MPI_Count,
+            position.into(),
         )
     }
 }
@@ -312,9 +373,14 @@ pub unsafe extern "C" fn PMPI_Pack_external(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Pack_external", Phase::Running, false) },
-            Owner::None,
+        shared_pack_external(
+            datarep,
+            inbuf,
+            incount.into(),
+            datatype,
+            outbuf,
+            outsize as MPI_Count,
+            position.into(),
         )
     }
 }
@@ -332,9 +398,14 @@ pub unsafe extern "C" fn MPI_Pack_external_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Pack_external_c", Phase::Running, false) },
-            Owner::None,
+        shared_pack_external(
+            datarep,
+            inbuf,
+            incount,
+            datatype,
+            outbuf,
+            outsize,
+            position.into(),
         )
     }
 }
@@ -352,11 +423,33 @@ pub unsafe extern "C" fn PMPI_Pack_external_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Pack_external_c", Phase::Running, false) },
-            Owner::None,
+        shared_pack_external(
+            datarep,
+            inbuf,
+            incount,
+            datatype,
+            outbuf,
+            outsize,
+            position.into(),
         )
     }
+}
+
+#[inline]
+unsafe fn shared_pack_external_size(
+    datarep: *const c_char,
+    incount: MPI_Count,
+    datatype: MPI_Datatype,
+    size: OutCount,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Pack_external_size", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::pack::pack_external_size(mpi, datarep, incount, datatype, size)
+        },
+    )
 }
 
 /// `int MPI_Pack_external_size(const char *datarep, int incount, MPI_Datatype datatype, MPI_Aint *size)`.
@@ -368,12 +461,7 @@ pub unsafe extern "C" fn MPI_Pack_external_size(
     size: *mut MPI_Aint,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Pack_external_size", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_pack_external_size(datarep, incount.into(), datatype, size.into()) }
 }
 
 /// `MPI_Pack_external_size` under its profiling name.
@@ -385,12 +473,7 @@ pub unsafe extern "C" fn PMPI_Pack_external_size(
     size: *mut MPI_Aint,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Pack_external_size", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_pack_external_size(datarep, incount.into(), datatype, size.into()) }
 }
 
 /// `int MPI_Pack_external_size_c(const char *datarep, MPI_Count incount, MPI_Datatype datatype, MPI_Count *size)`.
@@ -402,12 +485,7 @@ pub unsafe extern "C" fn MPI_Pack_external_size_c(
     size: *mut MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Pack_external_size_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_pack_external_size(datarep, incount, datatype, size.into()) }
 }
 
 /// `MPI_Pack_external_size_c` under its profiling name.
@@ -419,12 +497,22 @@ pub unsafe extern "C" fn PMPI_Pack_external_size_c(
     size: *mut MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Pack_external_size_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_pack_external_size(datarep, incount, datatype, size.into()) }
+}
+
+#[inline]
+unsafe fn shared_pack_size(
+    incount: MPI_Count,
+    datatype: MPI_Datatype,
+    comm: MPI_Comm,
+    size: OutCount,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Pack_size", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::pack::pack_size(mpi, incount, datatype, comm, size) },
+    )
 }
 
 /// `int MPI_Pack_size(int incount, MPI_Datatype datatype, MPI_Comm comm, int *size)`.
@@ -436,12 +524,7 @@ pub unsafe extern "C" fn MPI_Pack_size(
     size: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Pack_size", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_pack_size(incount.into(), datatype, comm, size.into()) }
 }
 
 /// `MPI_Pack_size` under its profiling name.
@@ -453,12 +536,7 @@ pub unsafe extern "C" fn PMPI_Pack_size(
     size: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Pack_size", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_pack_size(incount.into(), datatype, comm, size.into()) }
 }
 
 /// `int MPI_Pack_size_c(MPI_Count incount, MPI_Datatype datatype, MPI_Comm comm, MPI_Count *size)`.
@@ -470,12 +548,7 @@ pub unsafe extern "C" fn MPI_Pack_size_c(
     size: *mut MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Pack_size_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_pack_size(incount, datatype, comm, size.into()) }
 }
 
 /// `MPI_Pack_size_c` under its profiling name.
@@ -487,36 +560,47 @@ pub unsafe extern "C" fn PMPI_Pack_size_c(
     size: *mut MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Pack_size_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_pack_size(incount, datatype, comm, size.into()) }
+}
+
+#[inline]
+unsafe fn shared_type_commit(datatype: *mut MPI_Datatype) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_commit", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::datatype::type_commit(mpi, datatype) },
+    )
 }
 
 /// `int MPI_Type_commit(MPI_Datatype *datatype)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_commit(datatype: *mut MPI_Datatype) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_commit", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_commit(datatype) }
 }
 
 /// `MPI_Type_commit` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_commit(datatype: *mut MPI_Datatype) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_commit", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_commit(datatype) }
+}
+
+#[inline]
+unsafe fn shared_type_contiguous(
+    count: c_int,
+    oldtype: MPI_Datatype,
+    newtype: *mut MPI_Datatype,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_contiguous", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype_create::type_contiguous(mpi, count, oldtype, newtype)
+        },
+    )
 }
 
 /// `int MPI_Type_contiguous(int count, MPI_Datatype oldtype, MPI_Datatype *newtype)`.
@@ -527,12 +611,7 @@ pub unsafe extern "C" fn MPI_Type_contiguous(
     newtype: *mut MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_contiguous", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_contiguous(count, oldtype, newtype) }
 }
 
 /// `MPI_Type_contiguous` under its profiling name.
@@ -543,12 +622,23 @@ pub unsafe extern "C" fn PMPI_Type_contiguous(
     newtype: *mut MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_contiguous", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_contiguous(count, oldtype, newtype) }
+}
+
+#[inline]
+unsafe fn shared_type_contiguous_c(
+    count: MPI_Count,
+    oldtype: MPI_Datatype,
+    newtype: *mut MPI_Datatype,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_contiguous_c", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype_create::type_contiguous_c(mpi, count, oldtype, newtype)
+        },
+    )
 }
 
 /// `int MPI_Type_contiguous_c(MPI_Count count, MPI_Datatype oldtype, MPI_Datatype *newtype)`.
@@ -559,12 +649,7 @@ pub unsafe extern "C" fn MPI_Type_contiguous_c(
     newtype: *mut MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_contiguous_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_contiguous_c(count, oldtype, newtype) }
 }
 
 /// `MPI_Type_contiguous_c` under its profiling name.
@@ -575,12 +660,42 @@ pub unsafe extern "C" fn PMPI_Type_contiguous_c(
     newtype: *mut MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_contiguous_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_contiguous_c(count, oldtype, newtype) }
+}
+
+#[inline]
+unsafe fn shared_type_create_darray(
+    size: c_int,
+    rank: c_int,
+    ndims: c_int,
+    array_of_gsizes: Counts,
+    array_of_distribs: *const c_int,
+    array_of_dargs: *const c_int,
+    array_of_psizes: *const c_int,
+    order: c_int,
+    oldtype: MPI_Datatype,
+    newtype: *mut MPI_Datatype,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_create_darray", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype_create::type_create_darray(
+                mpi,
+                size,
+                rank,
+                ndims,
+                array_of_gsizes,
+                array_of_distribs,
+                array_of_dargs,
+                array_of_psizes,
+                order,
+                oldtype,
+                newtype,
+            )
+        },
+    )
 }
 
 /// `int MPI_Type_create_darray(int size, int rank, int ndims, const int array_of_gsizes[], const int array_of_distribs[], const int array_of_dargs[], const int array_of_psizes[], int order, MPI_Datatype oldtype, MPI_Datatype *newtype)`.
@@ -599,9 +714,17 @@ pub unsafe extern "C" fn MPI_Type_create_darray(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_darray", Phase::Running, false) },
-            Owner::None,
+        shared_type_create_darray(
+            size,
+            rank,
+            ndims,
+            array_of_gsizes.into(),
+            array_of_distribs,
+            array_of_dargs,
+            array_of_psizes,
+            order,
+            oldtype,
+            newtype,
         )
     }
 }
@@ -622,9 +745,17 @@ pub unsafe extern "C" fn PMPI_Type_create_darray(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_darray", Phase::Running, false) },
-            Owner::None,
+        shared_type_create_darray(
+            size,
+            rank,
+            ndims,
+            array_of_gsizes.into(),
+            array_of_distribs,
+            array_of_dargs,
+            array_of_psizes,
+            order,
+            oldtype,
+            newtype,
         )
     }
 }
@@ -645,9 +776,17 @@ pub unsafe extern "C" fn MPI_Type_create_darray_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_darray_c", Phase::Running, false) },
-            Owner::None,
+        shared_type_create_darray(
+            size,
+            rank,
+            ndims,
+            array_of_gsizes.into(),
+            array_of_distribs,
+            array_of_dargs,
+            array_of_psizes,
+            order,
+            oldtype,
+            newtype,
         )
     }
 }
@@ -668,11 +807,31 @@ pub unsafe extern "C" fn PMPI_Type_create_darray_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_darray_c", Phase::Running, false) },
-            Owner::None,
+        shared_type_create_darray(
+            size,
+            rank,
+            ndims,
+            array_of_gsizes.into(),
+            array_of_distribs,
+            array_of_dargs,
+            array_of_psizes,
+            order,
+            oldtype,
+            newtype,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_type_create_f90_complex(p: c_int, r: c_int, newtype: *mut MPI_Datatype) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_create_f90_complex", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype_create::type_create_f90_complex(mpi, p, r, newtype)
+        },
+    )
 }
 
 /// `int MPI_Type_create_f90_complex(int p, int r, MPI_Datatype *newtype)`.
@@ -683,12 +842,7 @@ pub unsafe extern "C" fn MPI_Type_create_f90_complex(
     newtype: *mut MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_f90_complex", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_create_f90_complex(p, r, newtype) }
 }
 
 /// `MPI_Type_create_f90_complex` under its profiling name.
@@ -699,12 +853,19 @@ pub unsafe extern "C" fn PMPI_Type_create_f90_complex(
     newtype: *mut MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_f90_complex", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_create_f90_complex(p, r, newtype) }
+}
+
+#[inline]
+unsafe fn shared_type_create_f90_integer(r: c_int, newtype: *mut MPI_Datatype) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_create_f90_integer", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype_create::type_create_f90_integer(mpi, r, newtype)
+        },
+    )
 }
 
 /// `int MPI_Type_create_f90_integer(int r, MPI_Datatype *newtype)`.
@@ -714,12 +875,7 @@ pub unsafe extern "C" fn MPI_Type_create_f90_integer(
     newtype: *mut MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_f90_integer", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_create_f90_integer(r, newtype) }
 }
 
 /// `MPI_Type_create_f90_integer` under its profiling name.
@@ -729,12 +885,19 @@ pub unsafe extern "C" fn PMPI_Type_create_f90_integer(
     newtype: *mut MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_f90_integer", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_create_f90_integer(r, newtype) }
+}
+
+#[inline]
+unsafe fn shared_type_create_f90_real(p: c_int, r: c_int, newtype: *mut MPI_Datatype) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_create_f90_real", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype_create::type_create_f90_real(mpi, p, r, newtype)
+        },
+    )
 }
 
 /// `int MPI_Type_create_f90_real(int p, int r, MPI_Datatype *newtype)`.
@@ -745,12 +908,7 @@ pub unsafe extern "C" fn MPI_Type_create_f90_real(
     newtype: *mut MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_f90_real", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_create_f90_real(p, r, newtype) }
 }
 
 /// `MPI_Type_create_f90_real` under its profiling name.
@@ -761,12 +919,32 @@ pub unsafe extern "C" fn PMPI_Type_create_f90_real(
     newtype: *mut MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_f90_real", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_create_f90_real(p, r, newtype) }
+}
+
+#[inline]
+unsafe fn shared_type_create_hindexed(
+    count: MPI_Count,
+    array_of_blocklengths: Counts,
+    array_of_displacements: Counts,
+    oldtype: MPI_Datatype,
+    newtype: *mut MPI_Datatype,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_create_hindexed", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype_create::type_create_hindexed(
+                mpi,
+                count,
+                array_of_blocklengths,
+                array_of_displacements,
+                oldtype,
+                newtype,
+            )
+        },
+    )
 }
 
 /// `int MPI_Type_create_hindexed(int count, const int array_of_blocklengths[], const MPI_Aint array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype)`.
@@ -780,9 +958,12 @@ pub unsafe extern "C" fn MPI_Type_create_hindexed(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_hindexed", Phase::Running, false) },
-            Owner::None,
+        shared_type_create_hindexed(
+            count.into(),
+            array_of_blocklengths.into(),
+            array_of_displacements.into(),
+            oldtype,
+            newtype,
         )
     }
 }
@@ -798,9 +979,12 @@ pub unsafe extern "C" fn PMPI_Type_create_hindexed(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_hindexed", Phase::Running, false) },
-            Owner::None,
+        shared_type_create_hindexed(
+            count.into(),
+            array_of_blocklengths.into(),
+            array_of_displacements.into(),
+            oldtype,
+            newtype,
         )
     }
 }
@@ -816,9 +1000,12 @@ pub unsafe extern "C" fn MPI_Type_create_hindexed_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_hindexed_c", Phase::Running, false) },
-            Owner::None,
+        shared_type_create_hindexed(
+            count,
+            array_of_blocklengths.into(),
+            array_of_displacements.into(),
+            oldtype,
+            newtype,
         )
     }
 }
@@ -834,11 +1021,39 @@ pub unsafe extern "C" fn PMPI_Type_create_hindexed_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_hindexed_c", Phase::Running, false) },
-            Owner::None,
+        shared_type_create_hindexed(
+            count,
+            array_of_blocklengths.into(),
+            array_of_displacements.into(),
+            oldtype,
+            newtype,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_type_create_hindexed_block(
+    count: c_int,
+    blocklength: c_int,
+    array_of_displacements: *const MPI_Aint,
+    oldtype: MPI_Datatype,
+    newtype: *mut MPI_Datatype,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_create_hindexed_block", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype_create::type_create_hindexed_block(
+                mpi,
+                count,
+                blocklength,
+                array_of_displacements,
+                oldtype,
+                newtype,
+            )
+        },
+    )
 }
 
 /// `int MPI_Type_create_hindexed_block(int count, int blocklength, const MPI_Aint array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype)`.
@@ -852,9 +1067,12 @@ pub unsafe extern "C" fn MPI_Type_create_hindexed_block(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_hindexed_block", Phase::Running, false) },
-            Owner::None,
+        shared_type_create_hindexed_block(
+            count,
+            blocklength,
+            array_of_displacements,
+            oldtype,
+            newtype,
         )
     }
 }
@@ -870,11 +1088,39 @@ pub unsafe extern "C" fn PMPI_Type_create_hindexed_block(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_hindexed_block", Phase::Running, false) },
-            Owner::None,
+        shared_type_create_hindexed_block(
+            count,
+            blocklength,
+            array_of_displacements,
+            oldtype,
+            newtype,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_type_create_hindexed_block_c(
+    count: MPI_Count,
+    blocklength: MPI_Count,
+    array_of_displacements: *const MPI_Count,
+    oldtype: MPI_Datatype,
+    newtype: *mut MPI_Datatype,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_create_hindexed_block_c", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype_create::type_create_hindexed_block_c(
+                mpi,
+                count,
+                blocklength,
+                array_of_displacements,
+                oldtype,
+                newtype,
+            )
+        },
+    )
 }
 
 /// `int MPI_Type_create_hindexed_block_c(MPI_Count count, MPI_Count blocklength, const MPI_Count array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype)`.
@@ -888,9 +1134,12 @@ pub unsafe extern "C" fn MPI_Type_create_hindexed_block_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_hindexed_block_c", Phase::Running, false) },
-            Owner::None,
+        shared_type_create_hindexed_block_c(
+            count,
+            blocklength,
+            array_of_displacements,
+            oldtype,
+            newtype,
         )
     }
 }
@@ -906,11 +1155,39 @@ pub unsafe extern "C" fn PMPI_Type_create_hindexed_block_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_hindexed_block_c", Phase::Running, false) },
-            Owner::None,
+        shared_type_create_hindexed_block_c(
+            count,
+            blocklength,
+            array_of_displacements,
+            oldtype,
+            newtype,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_type_create_hvector(
+    count: c_int,
+    blocklength: c_int,
+    stride: MPI_Aint,
+    oldtype: MPI_Datatype,
+    newtype: *mut MPI_Datatype,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_create_hvector", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype_create::type_create_hvector(
+                mpi,
+                count,
+                blocklength,
+                stride,
+                oldtype,
+                newtype,
+            )
+        },
+    )
 }
 
 /// `int MPI_Type_create_hvector(int count, int blocklength, MPI_Aint stride, MPI_Datatype oldtype, MPI_Datatype *newtype)`.
@@ -923,12 +1200,7 @@ pub unsafe extern "C" fn MPI_Type_create_hvector(
     newtype: *mut MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_hvector", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_create_hvector(count, blocklength, stride, oldtype, newtype) }
 }
 
 /// `MPI_Type_create_hvector` under its profiling name.
@@ -941,12 +1213,32 @@ pub unsafe extern "C" fn PMPI_Type_create_hvector(
     newtype: *mut MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_hvector", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_create_hvector(count, blocklength, stride, oldtype, newtype) }
+}
+
+#[inline]
+unsafe fn shared_type_create_hvector_c(
+    count: MPI_Count,
+    blocklength: MPI_Count,
+    stride: MPI_Count,
+    oldtype: MPI_Datatype,
+    newtype: *mut MPI_Datatype,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_create_hvector_c", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype_create::type_create_hvector_c(
+                mpi,
+                count,
+                blocklength,
+                stride,
+                oldtype,
+                newtype,
+            )
+        },
+    )
 }
 
 /// `int MPI_Type_create_hvector_c(MPI_Count count, MPI_Count blocklength, MPI_Count stride, MPI_Datatype oldtype, MPI_Datatype *newtype)`.
@@ -959,12 +1251,7 @@ pub unsafe extern "C" fn MPI_Type_create_hvector_c(
     newtype: *mut MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_hvector_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_create_hvector_c(count, blocklength, stride, oldtype, newtype) }
 }
 
 /// `MPI_Type_create_hvector_c` under its profiling name.
@@ -977,12 +1264,32 @@ pub unsafe extern "C" fn PMPI_Type_create_hvector_c(
     newtype: *mut MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_hvector_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_create_hvector_c(count, blocklength, stride, oldtype, newtype) }
+}
+
+#[inline]
+unsafe fn shared_type_create_indexed_block(
+    count: MPI_Count,
+    blocklength: MPI_Count,
+    array_of_displacements: Counts,
+    oldtype: MPI_Datatype,
+    newtype: *mut MPI_Datatype,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_create_indexed_block", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype_create::type_create_indexed_block(
+                mpi,
+                count,
+                blocklength,
+                array_of_displacements,
+                oldtype,
+                newtype,
+            )
+        },
+    )
 }
 
 /// `int MPI_Type_create_indexed_block(int count, int blocklength, const int array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype)`.
@@ -996,9 +1303,12 @@ pub unsafe extern "C" fn MPI_Type_create_indexed_block(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_indexed_block", Phase::Running, false) },
-            Owner::None,
+        shared_type_create_indexed_block(
+            count.into(),
+            blocklength.into(),
+            array_of_displacements.into(),
+            oldtype,
+            newtype,
         )
     }
 }
@@ -1014,9 +1324,12 @@ pub unsafe extern "C" fn PMPI_Type_create_indexed_block(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_indexed_block", Phase::Running, false) },
-            Owner::None,
+        shared_type_create_indexed_block(
+            count.into(),
+            blocklength.into(),
+            array_of_displacements.into(),
+            oldtype,
+            newtype,
         )
     }
 }
@@ -1032,9 +1345,12 @@ pub unsafe extern "C" fn MPI_Type_create_indexed_block_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_indexed_block_c", Phase::Running, false) },
-            Owner::None,
+        shared_type_create_indexed_block(
+            count,
+            blocklength,
+            array_of_displacements.into(),
+            oldtype,
+            newtype,
         )
     }
 }
@@ -1050,9 +1366,12 @@ pub unsafe extern "C" fn PMPI_Type_create_indexed_block_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_indexed_block_c", Phase::Running, false) },
-            Owner::None,
+        shared_type_create_indexed_block(
+            count,
+            blocklength,
+            array_of_displacements.into(),
+            oldtype,
+            newtype,
         )
     }
 }
@@ -1091,6 +1410,25 @@ pub unsafe extern "C" fn PMPI_Type_create_keyval(
     }
 }
 
+#[inline]
+unsafe fn shared_type_create_resized(
+    oldtype: MPI_Datatype,
+    lb: MPI_Aint,
+    extent: MPI_Aint,
+    newtype: *mut MPI_Datatype,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_create_resized", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype_create::type_create_resized(
+                mpi, oldtype, lb, extent, newtype,
+            )
+        },
+    )
+}
+
 /// `int MPI_Type_create_resized(MPI_Datatype oldtype, MPI_Aint lb, MPI_Aint extent, MPI_Datatype *newtype)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_create_resized(
@@ -1100,12 +1438,7 @@ pub unsafe extern "C" fn MPI_Type_create_resized(
     newtype: *mut MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_resized", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_create_resized(oldtype, lb, extent, newtype) }
 }
 
 /// `MPI_Type_create_resized` under its profiling name.
@@ -1117,12 +1450,26 @@ pub unsafe extern "C" fn PMPI_Type_create_resized(
     newtype: *mut MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_resized", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_create_resized(oldtype, lb, extent, newtype) }
+}
+
+#[inline]
+unsafe fn shared_type_create_resized_c(
+    oldtype: MPI_Datatype,
+    lb: MPI_Count,
+    extent: MPI_Count,
+    newtype: *mut MPI_Datatype,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_create_resized_c", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype_create::type_create_resized_c(
+                mpi, oldtype, lb, extent, newtype,
+            )
+        },
+    )
 }
 
 /// `int MPI_Type_create_resized_c(MPI_Datatype oldtype, MPI_Count lb, MPI_Count extent, MPI_Datatype *newtype)`.
@@ -1134,12 +1481,7 @@ pub unsafe extern "C" fn MPI_Type_create_resized_c(
     newtype: *mut MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_resized_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_create_resized_c(oldtype, lb, extent, newtype) }
 }
 
 /// `MPI_Type_create_resized_c` under its profiling name.
@@ -1151,12 +1493,32 @@ pub unsafe extern "C" fn PMPI_Type_create_resized_c(
     newtype: *mut MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_resized_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_create_resized_c(oldtype, lb, extent, newtype) }
+}
+
+#[inline]
+unsafe fn shared_type_create_struct(
+    count: MPI_Count,
+    array_of_blocklengths: Counts,
+    array_of_displacements: Counts,
+    array_of_types: *const MPI_Datatype,
+    newtype: *mut MPI_Datatype,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_create_struct", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype_create::type_create_struct(
+                mpi,
+                count,
+                array_of_blocklengths,
+                array_of_displacements,
+                array_of_types,
+                newtype,
+            )
+        },
+    )
 }
 
 /// `int MPI_Type_create_struct(int count, const int array_of_blocklengths[], const MPI_Aint array_of_displacements[], const MPI_Datatype array_of_types[], MPI_Datatype *newtype)`.
@@ -1170,9 +1532,12 @@ pub unsafe extern "C" fn MPI_Type_create_struct(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_struct", Phase::Running, false) },
-            Owner::None,
+        shared_type_create_struct(
+            count.into(),
+            array_of_blocklengths.into(),
+            array_of_displacements.into(),
+            array_of_types,
+            newtype,
         )
     }
 }
@@ -1188,9 +1553,12 @@ pub unsafe extern "C" fn PMPI_Type_create_struct(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_struct", Phase::Running, false) },
-            Owner::None,
+        shared_type_create_struct(
+            count.into(),
+            array_of_blocklengths.into(),
+            array_of_displacements.into(),
+            array_of_types,
+            newtype,
         )
     }
 }
@@ -1206,9 +1574,12 @@ pub unsafe extern "C" fn MPI_Type_create_struct_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_struct_c", Phase::Running, false) },
-            Owner::None,
+        shared_type_create_struct(
+            count,
+            array_of_blocklengths.into(),
+            array_of_displacements.into(),
+            array_of_types,
+            newtype,
         )
     }
 }
@@ -1224,11 +1595,43 @@ pub unsafe extern "C" fn PMPI_Type_create_struct_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_struct_c", Phase::Running, false) },
-            Owner::None,
+        shared_type_create_struct(
+            count,
+            array_of_blocklengths.into(),
+            array_of_displacements.into(),
+            array_of_types,
+            newtype,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_type_create_subarray(
+    ndims: c_int,
+    array_of_sizes: Counts,
+    array_of_subsizes: Counts,
+    array_of_starts: Counts,
+    order: c_int,
+    oldtype: MPI_Datatype,
+    newtype: *mut MPI_Datatype,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_create_subarray", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype_create::type_create_subarray(
+                mpi,
+                ndims,
+                array_of_sizes,
+                array_of_subsizes,
+                array_of_starts,
+                order,
+                oldtype,
+                newtype,
+            )
+        },
+    )
 }
 
 /// `int MPI_Type_create_subarray(int ndims, const int array_of_sizes[], const int array_of_subsizes[], const int array_of_starts[], int order, MPI_Datatype oldtype, MPI_Datatype *newtype)`.
@@ -1244,9 +1647,14 @@ pub unsafe extern "C" fn MPI_Type_create_subarray(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_subarray", Phase::Running, false) },
-            Owner::None,
+        shared_type_create_subarray(
+            ndims,
+            array_of_sizes.into(),
+            array_of_subsizes.into(),
+            array_of_starts.into(),
+            order,
+            oldtype,
+            newtype,
         )
     }
 }
@@ -1264,9 +1672,14 @@ pub unsafe extern "C" fn PMPI_Type_create_subarray(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_subarray", Phase::Running, false) },
-            Owner::None,
+        shared_type_create_subarray(
+            ndims,
+            array_of_sizes.into(),
+            array_of_subsizes.into(),
+            array_of_starts.into(),
+            order,
+            oldtype,
+            newtype,
         )
     }
 }
@@ -1284,9 +1697,14 @@ pub unsafe extern "C" fn MPI_Type_create_subarray_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_subarray_c", Phase::Running, false) },
-            Owner::None,
+        shared_type_create_subarray(
+            ndims,
+            array_of_sizes.into(),
+            array_of_subsizes.into(),
+            array_of_starts.into(),
+            order,
+            oldtype,
+            newtype,
         )
     }
 }
@@ -1304,9 +1722,14 @@ pub unsafe extern "C" fn PMPI_Type_create_subarray_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_subarray_c", Phase::Running, false) },
-            Owner::None,
+        shared_type_create_subarray(
+            ndims,
+            array_of_sizes.into(),
+            array_of_subsizes.into(),
+            array_of_starts.into(),
+            order,
+            oldtype,
+            newtype,
         )
     }
 }
@@ -1338,52 +1761,52 @@ pub unsafe extern "C" fn PMPI_Type_delete_attr(
     }
 }
 
+#[inline]
+unsafe fn shared_type_dup(oldtype: MPI_Datatype, newtype: *mut MPI_Datatype) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_dup", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::datatype::type_dup(mpi, oldtype, newtype) },
+    )
+}
+
 /// `int MPI_Type_dup(MPI_Datatype oldtype, MPI_Datatype *newtype)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_dup(oldtype: MPI_Datatype, newtype: *mut MPI_Datatype) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_dup", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_dup(oldtype, newtype) }
 }
 
 /// `MPI_Type_dup` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_dup(oldtype: MPI_Datatype, newtype: *mut MPI_Datatype) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_dup", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_dup(oldtype, newtype) }
+}
+
+#[inline]
+unsafe fn shared_type_free(datatype: *mut MPI_Datatype) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_free", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::datatype::type_free(mpi, datatype) },
+    )
 }
 
 /// `int MPI_Type_free(MPI_Datatype *datatype)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_free(datatype: *mut MPI_Datatype) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_free", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_free(datatype) }
 }
 
 /// `MPI_Type_free` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_free(datatype: *mut MPI_Datatype) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_free", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_free(datatype) }
 }
 
 /// `int MPI_Type_free_keyval(int *type_keyval)`.
@@ -1444,6 +1867,35 @@ pub unsafe extern "C" fn PMPI_Type_get_attr(
     }
 }
 
+#[inline]
+unsafe fn shared_type_get_contents(
+    datatype: MPI_Datatype,
+    max_integers: c_int,
+    max_addresses: c_int,
+    max_datatypes: c_int,
+    array_of_integers: *mut c_int,
+    array_of_addresses: *mut MPI_Aint,
+    array_of_datatypes: *mut MPI_Datatype,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_get_contents", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype_query::type_get_contents(
+                mpi,
+                datatype,
+                max_integers,
+                max_addresses,
+                max_datatypes,
+                array_of_integers,
+                array_of_addresses,
+                array_of_datatypes,
+            )
+        },
+    )
+}
+
 /// `int MPI_Type_get_contents(MPI_Datatype datatype, int max_integers, int max_addresses, int max_datatypes, int array_of_integers[], MPI_Aint array_of_addresses[], MPI_Datatype array_of_datatypes[])`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_get_contents(
@@ -1457,9 +1909,14 @@ pub unsafe extern "C" fn MPI_Type_get_contents(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_get_contents", Phase::Running, false) },
-            Owner::None,
+        shared_type_get_contents(
+            datatype,
+            max_integers,
+            max_addresses,
+            max_datatypes,
+            array_of_integers,
+            array_of_addresses,
+            array_of_datatypes,
         )
     }
 }
@@ -1477,11 +1934,49 @@ pub unsafe extern "C" fn PMPI_Type_get_contents(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_get_contents", Phase::Running, false) },
-            Owner::None,
+        shared_type_get_contents(
+            datatype,
+            max_integers,
+            max_addresses,
+            max_datatypes,
+            array_of_integers,
+            array_of_addresses,
+            array_of_datatypes,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_type_get_contents_c(
+    datatype: MPI_Datatype,
+    max_integers: MPI_Count,
+    max_addresses: MPI_Count,
+    max_large_counts: MPI_Count,
+    max_datatypes: MPI_Count,
+    array_of_integers: *mut c_int,
+    array_of_addresses: *mut MPI_Aint,
+    array_of_large_counts: *mut MPI_Count,
+    array_of_datatypes: *mut MPI_Datatype,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_get_contents_c", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype_query::type_get_contents_c(
+                mpi,
+                datatype,
+                max_integers,
+                max_addresses,
+                max_large_counts,
+                max_datatypes,
+                array_of_integers,
+                array_of_addresses,
+                array_of_large_counts,
+                array_of_datatypes,
+            )
+        },
+    )
 }
 
 /// `int MPI_Type_get_contents_c(MPI_Datatype datatype, MPI_Count max_integers, MPI_Count max_addresses, MPI_Count max_large_counts, MPI_Count max_datatypes, int array_of_integers[], MPI_Aint array_of_addresses[], MPI_Count array_of_large_counts[], MPI_Datatype array_of_datatypes[])`.
@@ -1499,9 +1994,16 @@ pub unsafe extern "C" fn MPI_Type_get_contents_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_get_contents_c", Phase::Running, false) },
-            Owner::None,
+        shared_type_get_contents_c(
+            datatype,
+            max_integers,
+            max_addresses,
+            max_large_counts,
+            max_datatypes,
+            array_of_integers,
+            array_of_addresses,
+            array_of_large_counts,
+            array_of_datatypes,
         )
     }
 }
@@ -1521,11 +2023,43 @@ pub unsafe extern "C" fn PMPI_Type_get_contents_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_get_contents_c", Phase::Running, false) },
-            Owner::None,
+        shared_type_get_contents_c(
+            datatype,
+            max_integers,
+            max_addresses,
+            max_large_counts,
+            max_datatypes,
+            array_of_integers,
+            array_of_addresses,
+            array_of_large_counts,
+            array_of_datatypes,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_type_get_envelope(
+    datatype: MPI_Datatype,
+    num_integers: *mut c_int,
+    num_addresses: *mut c_int,
+    num_datatypes: *mut c_int,
+    combiner: *mut c_int,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_get_envelope", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype_query::type_get_envelope(
+                mpi,
+                datatype,
+                num_integers,
+                num_addresses,
+                num_datatypes,
+                combiner,
+            )
+        },
+    )
 }
 
 /// `int MPI_Type_get_envelope(MPI_Datatype datatype, int *num_integers, int *num_addresses, int *num_datatypes, int *combiner)`.
@@ -1539,9 +2073,12 @@ pub unsafe extern "C" fn MPI_Type_get_envelope(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_get_envelope", Phase::Running, false) },
-            Owner::None,
+        shared_type_get_envelope(
+            datatype,
+            num_integers,
+            num_addresses,
+            num_datatypes,
+            combiner,
         )
     }
 }
@@ -1557,11 +2094,41 @@ pub unsafe extern "C" fn PMPI_Type_get_envelope(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_get_envelope", Phase::Running, false) },
-            Owner::None,
+        shared_type_get_envelope(
+            datatype,
+            num_integers,
+            num_addresses,
+            num_datatypes,
+            combiner,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_type_get_envelope_c(
+    datatype: MPI_Datatype,
+    num_integers: *mut MPI_Count,
+    num_addresses: *mut MPI_Count,
+    num_large_counts: *mut MPI_Count,
+    num_datatypes: *mut MPI_Count,
+    combiner: *mut c_int,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_get_envelope_c", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype_query::type_get_envelope_c(
+                mpi,
+                datatype,
+                num_integers,
+                num_addresses,
+                num_large_counts,
+                num_datatypes,
+                combiner,
+            )
+        },
+    )
 }
 
 /// `int MPI_Type_get_envelope_c(MPI_Datatype datatype, MPI_Count *num_integers, MPI_Count *num_addresses, MPI_Count *num_large_counts, MPI_Count *num_datatypes, int *combiner)`.
@@ -1576,9 +2143,13 @@ pub unsafe extern "C" fn MPI_Type_get_envelope_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_get_envelope_c", Phase::Running, false) },
-            Owner::None,
+        shared_type_get_envelope_c(
+            datatype,
+            num_integers,
+            num_addresses,
+            num_large_counts,
+            num_datatypes,
+            combiner,
         )
     }
 }
@@ -1595,11 +2166,25 @@ pub unsafe extern "C" fn PMPI_Type_get_envelope_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_get_envelope_c", Phase::Running, false) },
-            Owner::None,
+        shared_type_get_envelope_c(
+            datatype,
+            num_integers,
+            num_addresses,
+            num_large_counts,
+            num_datatypes,
+            combiner,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_type_get_extent(datatype: MPI_Datatype, lb: OutCount, extent: OutCount) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_get_extent", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::datatype::type_get_extent(mpi, datatype, lb, extent) },
+    )
 }
 
 /// `int MPI_Type_get_extent(MPI_Datatype datatype, MPI_Aint *lb, MPI_Aint *extent)`.
@@ -1610,12 +2195,7 @@ pub unsafe extern "C" fn MPI_Type_get_extent(
     extent: *mut MPI_Aint,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_get_extent", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_get_extent(datatype, lb.into(), extent.into()) }
 }
 
 /// `MPI_Type_get_extent` under its profiling name.
@@ -1626,12 +2206,7 @@ pub unsafe extern "C" fn PMPI_Type_get_extent(
     extent: *mut MPI_Aint,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_get_extent", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_get_extent(datatype, lb.into(), extent.into()) }
 }
 
 /// `int MPI_Type_get_extent_c(MPI_Datatype datatype, MPI_Count *lb, MPI_Count *extent)`.
@@ -1642,12 +2217,7 @@ pub unsafe extern "C" fn MPI_Type_get_extent_c(
     extent: *mut MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_get_extent_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_get_extent(datatype, lb.into(), extent.into()) }
 }
 
 /// `MPI_Type_get_extent_c` under its profiling name.
@@ -1658,12 +2228,21 @@ pub unsafe extern "C" fn PMPI_Type_get_extent_c(
     extent: *mut MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_get_extent_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_get_extent(datatype, lb.into(), extent.into()) }
+}
+
+#[inline]
+unsafe fn shared_type_get_extent_x(
+    datatype: MPI_Datatype,
+    lb: *mut MPI_Count,
+    extent: *mut MPI_Count,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_get_extent_x", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::datatype::type_get_extent_x(mpi, datatype, lb, extent) },
+    )
 }
 
 /// `int MPI_Type_get_extent_x(MPI_Datatype datatype, MPI_Count *lb, MPI_Count *extent)`.
@@ -1674,12 +2253,7 @@ pub unsafe extern "C" fn MPI_Type_get_extent_x(
     extent: *mut MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_get_extent_x", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_get_extent_x(datatype, lb, extent) }
 }
 
 /// `MPI_Type_get_extent_x` under its profiling name.
@@ -1690,12 +2264,23 @@ pub unsafe extern "C" fn PMPI_Type_get_extent_x(
     extent: *mut MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_get_extent_x", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_get_extent_x(datatype, lb, extent) }
+}
+
+#[inline]
+unsafe fn shared_type_get_name(
+    datatype: MPI_Datatype,
+    type_name: *mut c_char,
+    resultlen: *mut c_int,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_get_name", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype::type_get_name(mpi, datatype, type_name, resultlen)
+        },
+    )
 }
 
 /// `int MPI_Type_get_name(MPI_Datatype datatype, char *type_name, int *resultlen)`.
@@ -1706,12 +2291,7 @@ pub unsafe extern "C" fn MPI_Type_get_name(
     resultlen: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_get_name", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_get_name(datatype, type_name, resultlen) }
 }
 
 /// `MPI_Type_get_name` under its profiling name.
@@ -1722,12 +2302,23 @@ pub unsafe extern "C" fn PMPI_Type_get_name(
     resultlen: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_get_name", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_get_name(datatype, type_name, resultlen) }
+}
+
+#[inline]
+unsafe fn shared_type_get_true_extent(
+    datatype: MPI_Datatype,
+    true_lb: OutCount,
+    true_extent: OutCount,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_get_true_extent", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype::type_get_true_extent(mpi, datatype, true_lb, true_extent)
+        },
+    )
 }
 
 /// `int MPI_Type_get_true_extent(MPI_Datatype datatype, MPI_Aint *true_lb, MPI_Aint *true_extent)`.
@@ -1738,12 +2329,7 @@ pub unsafe extern "C" fn MPI_Type_get_true_extent(
     true_extent: *mut MPI_Aint,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_get_true_extent", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_get_true_extent(datatype, true_lb.into(), true_extent.into()) }
 }
 
 /// `MPI_Type_get_true_extent` under its profiling name.
@@ -1754,12 +2340,7 @@ pub unsafe extern "C" fn PMPI_Type_get_true_extent(
     true_extent: *mut MPI_Aint,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_get_true_extent", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_get_true_extent(datatype, true_lb.into(), true_extent.into()) }
 }
 
 /// `int MPI_Type_get_true_extent_c(MPI_Datatype datatype, MPI_Count *true_lb, MPI_Count *true_extent)`.
@@ -1770,12 +2351,7 @@ pub unsafe extern "C" fn MPI_Type_get_true_extent_c(
     true_extent: *mut MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_get_true_extent_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_get_true_extent(datatype, true_lb.into(), true_extent.into()) }
 }
 
 /// `MPI_Type_get_true_extent_c` under its profiling name.
@@ -1786,12 +2362,23 @@ pub unsafe extern "C" fn PMPI_Type_get_true_extent_c(
     true_extent: *mut MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_get_true_extent_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_get_true_extent(datatype, true_lb.into(), true_extent.into()) }
+}
+
+#[inline]
+unsafe fn shared_type_get_true_extent_x(
+    datatype: MPI_Datatype,
+    true_lb: *mut MPI_Count,
+    true_extent: *mut MPI_Count,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_get_true_extent_x", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype::type_get_true_extent_x(mpi, datatype, true_lb, true_extent)
+        },
+    )
 }
 
 /// `int MPI_Type_get_true_extent_x(MPI_Datatype datatype, MPI_Count *true_lb, MPI_Count *true_extent)`.
@@ -1802,12 +2389,7 @@ pub unsafe extern "C" fn MPI_Type_get_true_extent_x(
     true_extent: *mut MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_get_true_extent_x", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_get_true_extent_x(datatype, true_lb, true_extent) }
 }
 
 /// `MPI_Type_get_true_extent_x` under its profiling name.
@@ -1818,12 +2400,25 @@ pub unsafe extern "C" fn PMPI_Type_get_true_extent_x(
     true_extent: *mut MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_get_true_extent_x", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_get_true_extent_x(datatype, true_lb, true_extent) }
+}
+
+#[inline]
+unsafe fn shared_type_get_value_index(
+    value_type: MPI_Datatype,
+    index_type: MPI_Datatype,
+    pair_type: *mut MPI_Datatype,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_get_value_index", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype_create::type_get_value_index(
+                mpi, value_type, index_type, pair_type,
+            )
+        },
+    )
 }
 
 /// `int MPI_Type_get_value_index(MPI_Datatype value_type, MPI_Datatype index_type, MPI_Datatype *pair_type)`.
@@ -1834,12 +2429,7 @@ pub unsafe extern "C" fn MPI_Type_get_value_index(
     pair_type: *mut MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_get_value_index", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_get_value_index(value_type, index_type, pair_type) }
 }
 
 /// `MPI_Type_get_value_index` under its profiling name.
@@ -1850,12 +2440,32 @@ pub unsafe extern "C" fn PMPI_Type_get_value_index(
     pair_type: *mut MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_get_value_index", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_get_value_index(value_type, index_type, pair_type) }
+}
+
+#[inline]
+unsafe fn shared_type_indexed(
+    count: MPI_Count,
+    array_of_blocklengths: Counts,
+    array_of_displacements: Counts,
+    oldtype: MPI_Datatype,
+    newtype: *mut MPI_Datatype,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_indexed", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype_create::type_indexed(
+                mpi,
+                count,
+                array_of_blocklengths,
+                array_of_displacements,
+                oldtype,
+                newtype,
+            )
+        },
+    )
 }
 
 /// `int MPI_Type_indexed(int count, const int array_of_blocklengths[], const int array_of_displacements[], MPI_Datatype oldtype, MPI_Datatype *newtype)`.
@@ -1869,9 +2479,12 @@ pub unsafe extern "C" fn MPI_Type_indexed(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_indexed", Phase::Running, false) },
-            Owner::None,
+        shared_type_indexed(
+            count.into(),
+            array_of_blocklengths.into(),
+            array_of_displacements.into(),
+            oldtype,
+            newtype,
         )
     }
 }
@@ -1887,9 +2500,12 @@ pub unsafe extern "C" fn PMPI_Type_indexed(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_indexed", Phase::Running, false) },
-            Owner::None,
+        shared_type_indexed(
+            count.into(),
+            array_of_blocklengths.into(),
+            array_of_displacements.into(),
+            oldtype,
+            newtype,
         )
     }
 }
@@ -1905,9 +2521,12 @@ pub unsafe extern "C" fn MPI_Type_indexed_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_indexed_c", Phase::Running, false) },
-            Owner::None,
+        shared_type_indexed(
+            count,
+            array_of_blocklengths.into(),
+            array_of_displacements.into(),
+            oldtype,
+            newtype,
         )
     }
 }
@@ -1923,11 +2542,30 @@ pub unsafe extern "C" fn PMPI_Type_indexed_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_indexed_c", Phase::Running, false) },
-            Owner::None,
+        shared_type_indexed(
+            count,
+            array_of_blocklengths.into(),
+            array_of_displacements.into(),
+            oldtype,
+            newtype,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_type_match_size(
+    typeclass: c_int,
+    size: c_int,
+    datatype: *mut MPI_Datatype,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_match_size", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype_create::type_match_size(mpi, typeclass, size, datatype)
+        },
+    )
 }
 
 /// `int MPI_Type_match_size(int typeclass, int size, MPI_Datatype *datatype)`.
@@ -1938,12 +2576,7 @@ pub unsafe extern "C" fn MPI_Type_match_size(
     datatype: *mut MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_match_size", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_match_size(typeclass, size, datatype) }
 }
 
 /// `MPI_Type_match_size` under its profiling name.
@@ -1954,12 +2587,7 @@ pub unsafe extern "C" fn PMPI_Type_match_size(
     datatype: *mut MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_match_size", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_match_size(typeclass, size, datatype) }
 }
 
 /// `int MPI_Type_set_attr(MPI_Datatype datatype, int type_keyval, void *attribute_val)`.
@@ -1994,6 +2622,16 @@ pub unsafe extern "C" fn PMPI_Type_set_attr(
     }
 }
 
+#[inline]
+unsafe fn shared_type_set_name(datatype: MPI_Datatype, type_name: *const c_char) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_set_name", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::datatype::type_set_name(mpi, datatype, type_name) },
+    )
+}
+
 /// `int MPI_Type_set_name(MPI_Datatype datatype, const char *type_name)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_set_name(
@@ -2001,12 +2639,7 @@ pub unsafe extern "C" fn MPI_Type_set_name(
     type_name: *const c_char,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_set_name", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_set_name(datatype, type_name) }
 }
 
 /// `MPI_Type_set_name` under its profiling name.
@@ -2016,84 +2649,94 @@ pub unsafe extern "C" fn PMPI_Type_set_name(
     type_name: *const c_char,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_set_name", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_set_name(datatype, type_name) }
+}
+
+#[inline]
+unsafe fn shared_type_size(datatype: MPI_Datatype, size: OutCount) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_size", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::datatype::type_size(mpi, datatype, size) },
+    )
 }
 
 /// `int MPI_Type_size(MPI_Datatype datatype, int *size)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_size(datatype: MPI_Datatype, size: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_size", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_size(datatype, size.into()) }
 }
 
 /// `MPI_Type_size` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_size(datatype: MPI_Datatype, size: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_size", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_size(datatype, size.into()) }
 }
 
 /// `int MPI_Type_size_c(MPI_Datatype datatype, MPI_Count *size)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_size_c(datatype: MPI_Datatype, size: *mut MPI_Count) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_size_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_size(datatype, size.into()) }
 }
 
 /// `MPI_Type_size_c` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_size_c(datatype: MPI_Datatype, size: *mut MPI_Count) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_size_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_size(datatype, size.into()) }
+}
+
+#[inline]
+unsafe fn shared_type_size_x(datatype: MPI_Datatype, size: *mut MPI_Count) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_size_x", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::datatype::type_size_x(mpi, datatype, size) },
+    )
 }
 
 /// `int MPI_Type_size_x(MPI_Datatype datatype, MPI_Count *size)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_size_x(datatype: MPI_Datatype, size: *mut MPI_Count) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_size_x", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_size_x(datatype, size) }
 }
 
 /// `MPI_Type_size_x` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_size_x(datatype: MPI_Datatype, size: *mut MPI_Count) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_size_x", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_size_x(datatype, size) }
+}
+
+#[inline]
+unsafe fn shared_type_vector(
+    count: c_int,
+    blocklength: c_int,
+    stride: c_int,
+    oldtype: MPI_Datatype,
+    newtype: *mut MPI_Datatype,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_vector", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype_create::type_vector(
+                mpi,
+                count,
+                blocklength,
+                stride,
+                oldtype,
+                newtype,
+            )
+        },
+    )
 }
 
 /// `int MPI_Type_vector(int count, int blocklength, int stride, MPI_Datatype oldtype, MPI_Datatype *newtype)`.
@@ -2106,12 +2749,7 @@ pub unsafe extern "C" fn MPI_Type_vector(
     newtype: *mut MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_vector", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_vector(count, blocklength, stride, oldtype, newtype) }
 }
 
 /// `MPI_Type_vector` under its profiling name.
@@ -2124,12 +2762,32 @@ pub unsafe extern "C" fn PMPI_Type_vector(
     newtype: *mut MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_vector", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_vector(count, blocklength, stride, oldtype, newtype) }
+}
+
+#[inline]
+unsafe fn shared_type_vector_c(
+    count: MPI_Count,
+    blocklength: MPI_Count,
+    stride: MPI_Count,
+    oldtype: MPI_Datatype,
+    newtype: *mut MPI_Datatype,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_vector_c", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::datatype_create::type_vector_c(
+                mpi,
+                count,
+                blocklength,
+                stride,
+                oldtype,
+                newtype,
+            )
+        },
+    )
 }
 
 /// `int MPI_Type_vector_c(MPI_Count count, MPI_Count blocklength, MPI_Count stride, MPI_Datatype oldtype, MPI_Datatype *newtype)`.
@@ -2142,12 +2800,7 @@ pub unsafe extern "C" fn MPI_Type_vector_c(
     newtype: *mut MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_vector_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_vector_c(count, blocklength, stride, oldtype, newtype) }
 }
 
 /// `MPI_Type_vector_c` under its profiling name.
@@ -2160,12 +2813,29 @@ pub unsafe extern "C" fn PMPI_Type_vector_c(
     newtype: *mut MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_vector_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_vector_c(count, blocklength, stride, oldtype, newtype) }
+}
+
+#[inline]
+unsafe fn shared_unpack(
+    inbuf: *const c_void,
+    insize: MPI_Count,
+    position: OutCount,
+    outbuf: *mut c_void,
+    outcount: MPI_Count,
+    datatype: MPI_Datatype,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Unpack", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::pack::unpack(
+                mpi, inbuf, insize, position, outbuf, outcount, datatype, comm,
+            )
+        },
+    )
 }
 
 /// `int MPI_Unpack(const void *inbuf, int insize, int *position, void *outbuf, int outcount, MPI_Datatype datatype, MPI_Comm comm)`.
@@ -2181,9 +2851,14 @@ pub unsafe extern "C" fn MPI_Unpack(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Unpack", Phase::Running, false) },
-            Owner::of(comm),
+        shared_unpack(
+            inbuf,
+            insize.into(),
+            position.into(),
+            outbuf,
+            outcount.into(),
+            datatype,
+            comm,
         )
     }
 }
@@ -2201,9 +2876,14 @@ pub unsafe extern "C" fn PMPI_Unpack(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Unpack", Phase::Running, false) },
-            Owner::of(comm),
+        shared_unpack(
+            inbuf,
+            insize.into(),
+            position.into(),
+            outbuf,
+            outcount.into(),
+            datatype,
+            comm,
         )
     }
 }
@@ -2221,9 +2901,14 @@ pub unsafe extern "C" fn MPI_Unpack_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Unpack_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_unpack(
+            inbuf,
+            insize,
+            position.into(),
+            outbuf,
+            outcount,
+            datatype,
+            comm,
         )
     }
 }
@@ -2241,11 +2926,38 @@ pub unsafe extern "C" fn PMPI_Unpack_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Unpack_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_unpack(
+            inbuf,
+            insize,
+            position.into(),
+            outbuf,
+            outcount,
+            datatype,
+            comm,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_unpack_external(
+    datarep: *const c_char,
+    inbuf: *const c_void,
+    insize: MPI_Count,
+    position: OutCount,
+    outbuf: *mut c_void,
+    outcount: MPI_Count,
+    datatype: MPI_Datatype,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Unpack_external", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::pack::unpack_external(
+                mpi, datarep, inbuf, insize, position, outbuf, outcount, datatype,
+            )
+        },
+    )
 }
 
 /// `int MPI_Unpack_external(const char datarep[], const void *inbuf, MPI_Aint insize, MPI_Aint *position, void *outbuf, int outcount, MPI_Datatype datatype)`.
@@ -2261,9 +2973,14 @@ pub unsafe extern "C" fn MPI_Unpack_external(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Unpack_external", Phase::Running, false) },
-            Owner::None,
+        shared_unpack_external(
+            datarep,
+            inbuf,
+            insize as MPI_Count,
+            position.into(),
+            outbuf,
+            outcount.into(),
+            datatype,
         )
     }
 }
@@ -2281,9 +2998,14 @@ pub unsafe extern "C" fn PMPI_Unpack_external(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Unpack_external", Phase::Running, false) },
-            Owner::None,
+        shared_unpack_external(
+            datarep,
+            inbuf,
+            insize as MPI_Count,
+            position.into(),
+            outbuf,
+            outcount.into(),
+            datatype,
         )
     }
 }
@@ -2301,9 +3023,14 @@ pub unsafe extern "C" fn MPI_Unpack_external_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Unpack_external_c", Phase::Running, false) },
-            Owner::None,
+        shared_unpack_external(
+            datarep,
+            inbuf,
+            insize,
+            position.into(),
+            outbuf,
+            outcount,
+            datatype,
         )
     }
 }
@@ -2321,9 +3048,14 @@ pub unsafe extern "C" fn PMPI_Unpack_external_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Unpack_external_c", Phase::Running, false) },
-            Owner::None,
+        shared_unpack_external(
+            datarep,
+            inbuf,
+            insize,
+            position.into(),
+            outbuf,
+            outcount,
+            datatype,
         )
     }
 }

@@ -2250,6 +2250,16 @@ pub unsafe extern "C" fn PMPI_Startall(count: c_int, array_of_requests: *mut MPI
     }
 }
 
+#[inline]
+unsafe fn shared_status_get_error(status: *const MPI_Status, error: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Status_get_error", Phase::Any, true) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::status::status_get_error(mpi, status, error) },
+    )
+}
+
 /// `int MPI_Status_get_error(const MPI_Status *status, int *error)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Status_get_error(
@@ -2257,12 +2267,7 @@ pub unsafe extern "C" fn MPI_Status_get_error(
     error: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Status_get_error", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_status_get_error(status, error) }
 }
 
 /// `MPI_Status_get_error` under its profiling name.
@@ -2272,12 +2277,17 @@ pub unsafe extern "C" fn PMPI_Status_get_error(
     error: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Status_get_error", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_status_get_error(status, error) }
+}
+
+#[inline]
+unsafe fn shared_status_get_source(status: *const MPI_Status, source: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Status_get_source", Phase::Any, true) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::status::status_get_source(mpi, status, source) },
+    )
 }
 
 /// `int MPI_Status_get_source(const MPI_Status *status, int *source)`.
@@ -2287,12 +2297,7 @@ pub unsafe extern "C" fn MPI_Status_get_source(
     source: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Status_get_source", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_status_get_source(status, source) }
 }
 
 /// `MPI_Status_get_source` under its profiling name.
@@ -2302,60 +2307,71 @@ pub unsafe extern "C" fn PMPI_Status_get_source(
     source: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Status_get_source", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_status_get_source(status, source) }
+}
+
+#[inline]
+unsafe fn shared_status_get_tag(status: *const MPI_Status, tag: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Status_get_tag", Phase::Any, true) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::status::status_get_tag(mpi, status, tag) },
+    )
 }
 
 /// `int MPI_Status_get_tag(const MPI_Status *status, int *tag)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Status_get_tag(status: *const MPI_Status, tag: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Status_get_tag", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_status_get_tag(status, tag) }
 }
 
 /// `MPI_Status_get_tag` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Status_get_tag(status: *const MPI_Status, tag: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Status_get_tag", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_status_get_tag(status, tag) }
+}
+
+#[inline]
+unsafe fn shared_status_set_cancelled(status: *mut MPI_Status, flag: c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Status_set_cancelled", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::status::status_set_cancelled(mpi, status, flag) },
+    )
 }
 
 /// `int MPI_Status_set_cancelled(MPI_Status *status, int flag)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Status_set_cancelled(status: *mut MPI_Status, flag: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Status_set_cancelled", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_status_set_cancelled(status, flag) }
 }
 
 /// `MPI_Status_set_cancelled` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Status_set_cancelled(status: *mut MPI_Status, flag: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Status_set_cancelled", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_status_set_cancelled(status, flag) }
+}
+
+#[inline]
+unsafe fn shared_status_set_elements(
+    status: *mut MPI_Status,
+    datatype: MPI_Datatype,
+    count: MPI_Count,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Status_set_elements", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::status::status_set_elements(mpi, status, datatype, count)
+        },
+    )
 }
 
 /// `int MPI_Status_set_elements(MPI_Status *status, MPI_Datatype datatype, int count)`.
@@ -2366,12 +2382,7 @@ pub unsafe extern "C" fn MPI_Status_set_elements(
     count: c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Status_set_elements", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_status_set_elements(status, datatype, count.into()) }
 }
 
 /// `MPI_Status_set_elements` under its profiling name.
@@ -2382,12 +2393,7 @@ pub unsafe extern "C" fn PMPI_Status_set_elements(
     count: c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Status_set_elements", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_status_set_elements(status, datatype, count.into()) }
 }
 
 /// `int MPI_Status_set_elements_c(MPI_Status *status, MPI_Datatype datatype, MPI_Count count)`.
@@ -2398,12 +2404,7 @@ pub unsafe extern "C" fn MPI_Status_set_elements_c(
     count: MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Status_set_elements_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_status_set_elements(status, datatype, count) }
 }
 
 /// `MPI_Status_set_elements_c` under its profiling name.
@@ -2414,12 +2415,23 @@ pub unsafe extern "C" fn PMPI_Status_set_elements_c(
     count: MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Status_set_elements_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_status_set_elements(status, datatype, count) }
+}
+
+#[inline]
+unsafe fn shared_status_set_elements_x(
+    status: *mut MPI_Status,
+    datatype: MPI_Datatype,
+    count: MPI_Count,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Status_set_elements_x", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::status::status_set_elements_x(mpi, status, datatype, count)
+        },
+    )
 }
 
 /// `int MPI_Status_set_elements_x(MPI_Status *status, MPI_Datatype datatype, MPI_Count count)`.
@@ -2430,12 +2442,7 @@ pub unsafe extern "C" fn MPI_Status_set_elements_x(
     count: MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Status_set_elements_x", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_status_set_elements_x(status, datatype, count) }
 }
 
 /// `MPI_Status_set_elements_x` under its profiling name.
@@ -2446,84 +2453,79 @@ pub unsafe extern "C" fn PMPI_Status_set_elements_x(
     count: MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Status_set_elements_x", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_status_set_elements_x(status, datatype, count) }
+}
+
+#[inline]
+unsafe fn shared_status_set_error(status: *mut MPI_Status, error: c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Status_set_error", Phase::Any, true) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::status::status_set_error(mpi, status, error) },
+    )
 }
 
 /// `int MPI_Status_set_error(MPI_Status *status, int error)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Status_set_error(status: *mut MPI_Status, error: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Status_set_error", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_status_set_error(status, error) }
 }
 
 /// `MPI_Status_set_error` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Status_set_error(status: *mut MPI_Status, error: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Status_set_error", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_status_set_error(status, error) }
+}
+
+#[inline]
+unsafe fn shared_status_set_source(status: *mut MPI_Status, source: c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Status_set_source", Phase::Any, true) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::status::status_set_source(mpi, status, source) },
+    )
 }
 
 /// `int MPI_Status_set_source(MPI_Status *status, int source)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Status_set_source(status: *mut MPI_Status, source: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Status_set_source", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_status_set_source(status, source) }
 }
 
 /// `MPI_Status_set_source` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Status_set_source(status: *mut MPI_Status, source: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Status_set_source", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_status_set_source(status, source) }
+}
+
+#[inline]
+unsafe fn shared_status_set_tag(status: *mut MPI_Status, tag: c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Status_set_tag", Phase::Any, true) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::status::status_set_tag(mpi, status, tag) },
+    )
 }
 
 /// `int MPI_Status_set_tag(MPI_Status *status, int tag)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Status_set_tag(status: *mut MPI_Status, tag: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Status_set_tag", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_status_set_tag(status, tag) }
 }
 
 /// `MPI_Status_set_tag` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Status_set_tag(status: *mut MPI_Status, tag: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Status_set_tag", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_status_set_tag(status, tag) }
 }
 
 /// `int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)`.
@@ -2558,28 +2560,28 @@ pub unsafe extern "C" fn PMPI_Test(
     }
 }
 
+#[inline]
+unsafe fn shared_test_cancelled(status: *const MPI_Status, flag: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Test_cancelled", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::status::test_cancelled(mpi, status, flag) },
+    )
+}
+
 /// `int MPI_Test_cancelled(const MPI_Status *status, int *flag)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Test_cancelled(status: *const MPI_Status, flag: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Test_cancelled", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_test_cancelled(status, flag) }
 }
 
 /// `MPI_Test_cancelled` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Test_cancelled(status: *const MPI_Status, flag: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Test_cancelled", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_test_cancelled(status, flag) }
 }
 
 /// `int MPI_Testall(int count, MPI_Request array_of_requests[], int *flag, MPI_Status *array_of_statuses)`.
