@@ -1,1 +1,23 @@
 //! The managers' daemons and the command line.
+//!
+//! `mpirun` is the job's central manager and the sink of its streams ([`launcher`]). It starts a
+//! local manager, the same program again, which starts and watches the ranks ([`local`]). Both are
+//! one thread each around one epoll; what they decide is decided in `rejoin-managers-protocol`.
+
+pub mod cli;
+pub mod descendants;
+pub mod doctor;
+pub mod error;
+pub mod launcher;
+pub mod lines;
+pub mod link;
+pub mod local;
+pub mod logs;
+pub mod plan;
+pub mod reactor;
+pub mod signals;
+pub mod spawn;
+
+/// First argument of the hidden subcommand that turns this program into a local manager, whose
+/// link to central is its standard input.
+pub const LOCAL_MANAGER: &str = "__local-manager";

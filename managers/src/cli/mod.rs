@@ -1,0 +1,15 @@
+//! The command lines of `mpirun` and `rejoin`.
+
+pub mod cores;
+pub mod mpirun;
+pub mod rejoin;
+pub mod segments;
+
+/// Runs as a local manager when the hidden first argument says so.
+#[must_use]
+pub fn as_local_manager() -> Option<i32> {
+    let hidden = std::env::args_os()
+        .nth(1)
+        .is_some_and(|a| a == crate::LOCAL_MANAGER);
+    hidden.then(crate::local::run)
+}

@@ -1,0 +1,43 @@
+//! The command line of `rejoin`, the operator's program.
+
+use crate::doctor;
+use clap::{Parser, Subcommand};
+
+/// Looks after Rejoin jobs and machines.
+#[derive(Debug, Parser)]
+#[command(name = "rejoin", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check this machine, and say what is missing and what that costs
+    Doctor {
+        /// Print the findings as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the version of Rejoin and of what its parts speak
+    Version,
+}
+
+/// Runs `rejoin` with the arguments of this process. Returns the exit code.
+#[must_use]
+pub fn main() -> i32 {
+    if let Some(code) = super::as_local_manager() {
+        return code;
+    }
+    match Arguments::parse().command {
+        Command::Doctor { json } => doctor::run(json),
+        Command::Version => {
+            let protocol = rejoin_managers_protocol::rank::VERSION;
+            crate::doctor::print(&format!(
+                "rejoin {}\nMPI standard 5.0, ABI 1.0\nmanagers' protocol {protocol}\n",
+                env!("CARGO_PKG_VERSION")
+            ));
+            0
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Every process below this one: finding, signalling, reaping.
+//!
+//! Managers are child subreapers, so a process whose parent died comes back to the nearest living
+//! manager. Whatever the ranks started can be found and ended this way.
+
+use std::collections::VecDeque;
+
+/// Makes this process the one that inherits orphans below it.
+pub fn become_subreaper() {
+    // SAFETY: the call takes plain numbers.
+    let result = unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+    if result != 0 {
+        tracing::warn!("this kernel has no subreapers: orphans of ranks may stay behind");
+    }
+}
+
+/// The children of a process, of all its threads.
+#[must_use]
+pub fn children(pid: u32) -> Vec<u32> {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    let mut listed = false;
+    for thread in threads.flatten() {
+        if let Ok(text) = std::fs::read_to_string(thread.path().join("children")) {
+            listed = true;
+            found.extend(
+                text.split_ascii_whitespace()
+                    .filter_map(|n| n.parse::<u32>().ok()),
+            );
+        }
+    }
+    if !listed && std::path::Path::new(&format!("/proc/{pid}/stat")).exists() {
+        return children_by_parent(pid);
+    }
+    found
+}
+
+/// For kernels without CONFIG_PROC_CHILDREN.
+fn children_by_parent(parent: u32) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let pids = entries
+        .flatten()
+        .filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|&pid| parent_of(pid) == Some(parent)).collect()
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything, parentheses too.
+    let rest = &stat[stat.rfind(')')? + 1..];
+    rest.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// Every process below this one, parents before their children.
+#[must_use]
+pub fn all() -> Vec<u32> {
+    let mut found = Vec::new();
+    let mut queue = VecDeque::from([std::process::id()]);
+    while let Some(pid) = queue.pop_front() {
+        for child in children(pid) {
+            found.push(child);
+            queue.push_back(child);
+        }
+    }
+    found
+}
+
+/// Sends a signal to every process below this one. Returns how many there were.
+pub fn signal_all(signal: i32) -> usize {
+    let pids = all();
+    for &pid in &pids {
+        send(pid, signal);
+    }
+    pids.len()
+}
+
+/// Sends a signal to one process.
+pub fn send(pid: u32, signal: i32) {
+    if let Ok(pid) = i32::try_from(pid)
+        && pid > 1
+    {
+        // SAFETY: plain numbers; pid is positive and not init's, so no group and not everyone.
+        unsafe {
+            libc::kill(pid, signal);
+        }
+    }
+}
+
+/// Sends a signal to a process group.
+pub fn send_group(leader: u32, signal: i32) {
+    if let Ok(leader) = i32::try_from(leader)
+        && leader > 1
+    {
+        // SAFETY: plain numbers; the group is that of one rank.
+        unsafe {
+            libc::kill(-leader, signal);
+        }
+    }
+}
+
+/// An ended child that was not reaped yet, without reaping it.
+#[must_use]
+pub fn ended_child() -> Option<u32> {
+    // SAFETY: siginfo_t is plain data for which all zeros is a value; the call only fills it in.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        if libc::waitid(libc::P_ALL, 0, &mut info, options) != 0 {
+            return None;
+        }
+        u32::try_from(info.si_pid()).ok().filter(|&pid| pid != 0)
+    }
+}
+
+/// Reaps one ended child and returns its wait status, as `waitpid` gives it.
+pub fn reap(pid: u32) -> Option<i32> {
+    let pid = i32::try_from(pid).ok().filter(|&pid| pid > 0)?;
+    let mut status = 0;
+    // SAFETY: status is a valid place for the result.
+    let got = unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) };
+    (got == pid).then_some(status)
+}
+
+/// Kills every process below this one and reaps, until none is left or `limit` has passed.
+/// Returns whether none is left.
+pub fn sweep(limit: std::time::Duration) -> bool {
+    let begun = std::time::Instant::now();
+    loop {
+        while let Some(pid) = ended_child() {
+            reap(pid);
+        }
+        if signal_all(libc::SIGKILL) == 0 {
+            return true;
+        }
+        if begun.elapsed() >= limit {
+            return false;
+        }
+        std::thread::sleep(std::time::Duration::from_micros(500));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_are_found_both_ways() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("20")
+            .spawn()
+            .unwrap();
+        let me = std::process::id();
+        assert!(children(me).contains(&child.id()));
+        assert!(children_by_parent(me).contains(&child.id()));
+        assert!(all().contains(&child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!all().contains(&child.id()));
+    }
+}

@@ -1,0 +1,43 @@
+//! What can go wrong in a manager itself; how ranks fail is the verdict's business.
+
+use rejoin_managers_protocol::codec::CodecError;
+
+/// An error of a manager.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A system call failed.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The other manager sent what is no message.
+    #[error("the link between the managers: {0}")]
+    Link(#[from] CodecError),
+    /// What the user asked for can't be done.
+    #[error("{0}")]
+    Usage(String),
+}
+
+/// A result with this crate's error.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Says what was tried when a system call fails.
+pub trait Context<T> {
+    /// Turns the system's error into [`Error::System`].
+    ///
+    /// # Errors
+    /// The error that there was, with `what` in front.
+    fn context(self, what: &str) -> Result<T>;
+}
+
+impl<T, E: Into<std::io::Error>> Context<T> for std::result::Result<T, E> {
+    fn context(self, what: &str) -> Result<T> {
+        self.map_err(|e| Error::System {
+            what: what.to_string(),
+            source: e.into(),
+        })
+    }
+}

@@ -1,0 +1,351 @@
+//! The local manager: starts one host's ranks, watches them, passes their output on.
+
+mod input;
+mod output;
+mod rank;
+mod start;
+mod sweep;
+
+use crate::error::{Context, Result};
+use crate::link::{Filled, Link};
+use crate::plan::{Down, OUTPUT_WINDOW, Plan, Stream, Up};
+use crate::reactor::{Interest, Reactor, Token};
+use crate::signals::Signals;
+use crate::{descendants, logs, spawn};
+use input::RankInput;
+use nix::sys::signal::Signal;
+use rank::RankIo;
+use rejoin_channel_table::{Incarnation, Rank};
+use rejoin_managers_protocol::codec::{MANAGER_LIMIT, encode};
+use rejoin_managers_protocol::control::{End, Time};
+use rejoin_managers_protocol::local::{Effect, Input, Local};
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+use sweep::Sweep;
+
+/// Kinds of events.
+mod kind {
+    pub const LINK: u8 = 0;
+    pub const SIGNALS: u8 = 1;
+    pub const FAILURES: u8 = 2;
+    pub const SOCKET: u8 = 3;
+    pub const OUT: u8 = 4;
+    pub const ERR: u8 = 5;
+    pub const CHILD: u8 = 6;
+    pub const CALLER: u8 = 7;
+    pub const INPUT: u8 = 8;
+}
+
+/// Runs a local manager whose link to central is its standard input. Returns its exit code.
+#[must_use]
+pub fn run() -> i32 {
+    logs::init("rejoin-local", false);
+    match Driver::new().and_then(|mut driver| driver.run()) {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("rejoin: local manager: {error}");
+            descendants::sweep(Duration::from_secs(1));
+            1
+        }
+    }
+}
+
+struct Driver {
+    core: Local,
+    link: Link,
+    link_open: bool,
+    reactor: Reactor,
+    signals: Signals,
+    begun: Instant,
+    plan: Option<Box<Plan>>,
+    /// In the order of the plan; a slot is an index here.
+    ranks: Vec<RankIo>,
+    start: Option<start::Start>,
+    failures: (OwnedFd, OwnedFd),
+    /// Bytes of output that mpirun can still take; a little below zero at times.
+    window: isize,
+    input: Option<RankInput>,
+    queue: VecDeque<Input>,
+    sweep: Sweep,
+    over: bool,
+    open_files: Option<libc::rlimit>,
+}
+
+impl Driver {
+    fn new() -> Result<Self> {
+        // SAFETY: the name is a C string.
+        unsafe {
+            libc::prctl(libc::PR_SET_NAME, c"rejoin-local".as_ptr(), 0, 0, 0);
+        }
+        descendants::become_subreaper();
+        let stdin = std::io::stdin();
+        let socket = stdin
+            .as_fd()
+            .try_clone_to_owned()
+            .context("take the link to mpirun")?;
+        let null = std::fs::File::open("/dev/null").context("open /dev/null")?;
+        // Ranks must not find the link as their standard input.
+        nix::unistd::dup2_stdin(&null).context("replace standard input")?;
+        let reactor = Reactor::new()?;
+        let signals = Signals::new(&[Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP])?;
+        let failures = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).context("make a pipe")?;
+        output::set_nonblocking(&failures.0)?;
+        let link = Link::new(socket, MANAGER_LIMIT, MANAGER_LIMIT);
+        reactor.add(&link, Token::single(kind::LINK), Interest::READ)?;
+        reactor.add(&signals, Token::single(kind::SIGNALS), Interest::READ)?;
+        reactor.add(&failures.0, Token::single(kind::FAILURES), Interest::READ)?;
+        Ok(Driver {
+            core: Local::new(),
+            link,
+            link_open: true,
+            reactor,
+            signals,
+            begun: Instant::now(),
+            plan: None,
+            ranks: Vec::new(),
+            start: None,
+            failures,
+            window: OUTPUT_WINDOW as isize,
+            input: None,
+            queue: VecDeque::new(),
+            sweep: Sweep::default(),
+            over: false,
+            open_files: start::raise_open_files(),
+        })
+    }
+
+    fn run(&mut self) -> Result<()> {
+        let mut tokens = Vec::new();
+        loop {
+            self.steps()?;
+            if self.over {
+                self.drain_outputs();
+                if !self.link_open || (self.outputs_done() && !self.link.flush()) {
+                    return Ok(());
+                }
+            }
+            self.flush_link()?;
+            self.reactor.wait(self.wait_limit(), &mut tokens)?;
+            for token in &tokens {
+                self.handle(*token)?;
+            }
+            self.timers();
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time(u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn wait_limit(&self) -> Option<Duration> {
+        let now = self.now();
+        let core = self
+            .core
+            .deadline()
+            .map(|at| Duration::from_nanos(at.0.saturating_sub(now.0)));
+        let interactive = self.plan.as_ref().is_some_and(|p| p.interactive);
+        let prompt = if interactive {
+            self.prompt_limit()
+        } else {
+            None
+        };
+        [core, self.sweep.wait_limit(), prompt]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn timers(&mut self) {
+        if self.core.deadline().is_some_and(|at| at <= self.now()) {
+            self.queue.push_back(Input::Tick);
+        }
+        if self.plan.as_ref().is_some_and(|p| p.interactive) {
+            self.pass_prompts();
+        }
+        if self.sweep.is_running() && self.sweep.advance(&self.tracked()) {
+            self.queue.push_back(Input::Swept);
+        }
+    }
+
+    /// Feeds the core all there is, and does what it says.
+    fn steps(&mut self) -> Result<()> {
+        while let Some(input) = self.queue.pop_front() {
+            tracing::debug!(?input, "local");
+            let mut effects = Vec::new();
+            self.core.step(self.now(), input, &mut effects);
+            for effect in effects {
+                self.perform(effect)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn perform(&mut self, effect: Effect) -> Result<()> {
+        match effect {
+            Effect::Spawn(rank, incarnation) => {
+                let result = match self.slot(rank) {
+                    Some(slot) => self.spawn(slot, incarnation),
+                    None => Err("the plan does not name this rank".to_string()),
+                };
+                self.queue.push_back(match result {
+                    Ok(pid) => Input::Spawned(rank, incarnation, pid),
+                    Err(why) => Input::NotStarted(rank, incarnation, why),
+                });
+            }
+            Effect::Central(message) => self.link.queue(&Up::Control(message))?,
+            Effect::Ranks(ranks, message) => {
+                let mut frame = Vec::new();
+                encode(&message, MANAGER_LIMIT, &mut frame)?;
+                for rank in ranks {
+                    if let Some(slot) = self.slot(rank) {
+                        self.ranks[slot].send(&frame, slot, &self.reactor)?;
+                    }
+                }
+            }
+            Effect::Watch(rank, incarnation, pid) => {
+                let Some(slot) = self.slot(rank) else {
+                    return Ok(());
+                };
+                match spawn::watch(pid) {
+                    Ok(pidfd) => {
+                        let token = rank::token(kind::CALLER, incarnation, slot);
+                        self.reactor.add(&pidfd, token, Interest::READ)?;
+                        self.ranks[slot].caller = Some((pid, pidfd));
+                    }
+                    // It ended before we could look.
+                    Err(_) => {
+                        self.queue
+                            .push_back(Input::CallerEnded(rank, incarnation, End::Unknown));
+                    }
+                }
+            }
+            Effect::SignalGroup(rank, signal) => {
+                if let Some(slot) = self.slot(rank)
+                    && let Some((pid, _)) = &self.ranks[slot].child
+                {
+                    descendants::send_group(*pid, signal);
+                }
+            }
+            Effect::SignalAll(signal) => {
+                let count = descendants::signal_all(signal);
+                tracing::info!(signal, count, "signal to every process of the job");
+                self.sweep.signalled(signal);
+            }
+            Effect::Sweep => {
+                if self.sweep.begin(&self.tracked()) {
+                    self.queue.push_back(Input::Swept);
+                }
+            }
+            Effect::Exit => self.over = true,
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, token: Token) -> Result<()> {
+        let slot = token.index as usize;
+        match token.kind {
+            kind::LINK => self.read_link()?,
+            kind::SIGNALS => self.read_signals(),
+            kind::FAILURES => self.read_failures(),
+            kind::INPUT => self.write_input()?,
+            _ if self.ranks.get(slot).is_none_or(|r| r.is_stale(token)) => {}
+            kind::SOCKET => self.read_socket(slot),
+            kind::OUT => self.read_output(slot, Stream::Out),
+            kind::ERR => self.read_output(slot, Stream::Err),
+            kind::CHILD => self.child_ended(slot),
+            kind::CALLER => self.caller_ended(slot),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn read_link(&mut self) -> Result<()> {
+        match self.link.fill()? {
+            Filled::Nothing => {}
+            Filled::Closed => {
+                self.reactor.remove(&self.link);
+                self.link_open = false;
+                self.queue.push_back(Input::CentralLost);
+            }
+            Filled::Some => {
+                while let Some(message) = self.link.next::<Down>()? {
+                    self.obey(message)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, message: Down) -> Result<()> {
+        match message {
+            Down::Launch(plan) => self.take_plan(plan)?,
+            Down::Control(order) => {
+                // At once: what follows on the link may be for a rank that this starts.
+                self.queue.push_back(Input::Central(order));
+                self.steps()?;
+            }
+            Down::Input(bytes) => {
+                if let Some(input) = &mut self.input {
+                    input.push(&bytes);
+                }
+                self.write_input()?;
+            }
+            Down::OutputCredit(count) => {
+                self.window += count as isize;
+                self.resume_outputs()?;
+            }
+            Down::SinkClosed(stream) => {
+                for rank in &mut self.ranks {
+                    rank.close_output(stream, &self.reactor);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn flush_link(&mut self) -> Result<()> {
+        if self.link_open {
+            let write = self.link.flush();
+            let interest = Interest { read: true, write };
+            self.reactor
+                .change(&self.link, Token::single(kind::LINK), interest)?;
+        }
+        Ok(())
+    }
+
+    fn read_signals(&mut self) {
+        while let Some(signal) = self.signals.take() {
+            if signal != libc::SIGCHLD {
+                // Someone ends the manager itself: its ranks end with it, in order.
+                tracing::warn!(signal, "the local manager is told to end");
+                self.link_open = false;
+                self.reactor.remove(&self.link);
+                self.queue.push_back(Input::CentralLost);
+            }
+        }
+        // Orphans that came to us are reaped; ranks are reaped where their end is noticed.
+        while let Some(pid) = descendants::ended_child() {
+            match self.ranks.iter().position(|r| r.child_pid() == Some(pid)) {
+                Some(slot) => self.child_ended(slot),
+                None => {
+                    descendants::reap(pid);
+                }
+            }
+        }
+    }
+
+    /// Pids of ranks' processes that are not reaped yet.
+    fn tracked(&self) -> Vec<u32> {
+        self.ranks.iter().filter_map(RankIo::child_pid).collect()
+    }
+
+    fn slot(&self, rank: Rank) -> Option<usize> {
+        self.ranks.iter().position(|r| r.rank == rank)
+    }
+
+    fn told(&mut self, slot: usize, input: impl FnOnce(Rank, Incarnation) -> Input) {
+        let rank = &self.ranks[slot];
+        self.queue.push_back(input(rank.rank, rank.incarnation));
+    }
+}

@@ -1,0 +1,197 @@
+//! The ranks' standard output and error: read as pipes, passed on in whole lines, within a window.
+
+use super::{Driver, kind, rank};
+use crate::error::{Context, Result};
+use crate::lines::Lines;
+use crate::plan::{Stream, Up};
+use crate::reactor::{Interest, Reactor};
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use serde_bytes::ByteBuf;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// A person should see a prompt after this time.
+const PROMPT: Duration = Duration::from_millis(100);
+
+/// One output pipe of one rank.
+pub(super) struct Output {
+    pipe: OwnedFd,
+    lines: Lines,
+    /// Watched by epoll; not while the window is used up.
+    watched: bool,
+    /// Since when the unfinished line has waited.
+    waiting: Option<Instant>,
+}
+
+impl Output {
+    pub fn new(pipe: OwnedFd) -> Self {
+        Output {
+            pipe,
+            lines: Lines::default(),
+            watched: true,
+            waiting: None,
+        }
+    }
+
+    pub fn pipe(&self) -> &OwnedFd {
+        &self.pipe
+    }
+
+    pub fn unwatch(&self, reactor: &Reactor) {
+        if self.watched {
+            reactor.remove(&self.pipe);
+        }
+    }
+}
+
+/// Makes reads and writes return instead of waiting.
+pub(super) fn set_nonblocking(fd: impl AsFd) -> Result<()> {
+    let flags = OFlag::from_bits_truncate(fcntl(&fd, FcntlArg::F_GETFL).context("ask a pipe")?);
+    fcntl(&fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK)).context("set up a pipe")?;
+    Ok(())
+}
+
+enum Read {
+    Bytes(Vec<u8>),
+    Nothing,
+    End,
+}
+
+impl Driver {
+    /// Reads a pipe once and passes whole lines on. Returns whether there may be more.
+    fn read_once(&mut self, slot: usize, stream: Stream) -> bool {
+        let who = self.ranks[slot].rank;
+        let Some(output) = &mut self.ranks[slot].outputs[stream as usize] else {
+            return false;
+        };
+        let mut buffer = [0u8; 64 * 1024];
+        let read = match nix::unistd::read(&output.pipe, &mut buffer) {
+            Ok(0) => Read::End,
+            Ok(count) => Read::Bytes(output.lines.push(&buffer[..count])),
+            Err(Errno::EAGAIN | Errno::EINTR) => Read::Nothing,
+            Err(_) => Read::End,
+        };
+        match read {
+            Read::Nothing => false,
+            Read::Bytes(bytes) => {
+                output.waiting = (output.lines.pending() > 0).then(Instant::now);
+                self.pass_on(who, stream, bytes, false);
+                true
+            }
+            Read::End => {
+                self.finish_output(slot, stream);
+                false
+            }
+        }
+    }
+
+    pub(super) fn read_output(&mut self, slot: usize, stream: Stream) {
+        if self.window > 0 {
+            self.read_once(slot, stream);
+        } else if let Some(output) = &mut self.ranks[slot].outputs[stream as usize] {
+            output.unwatch(&self.reactor);
+            output.watched = false;
+        }
+    }
+
+    fn finish_output(&mut self, slot: usize, stream: Stream) {
+        let who = self.ranks[slot].rank;
+        if let Some(mut output) = self.ranks[slot].outputs[stream as usize].take() {
+            output.unwatch(&self.reactor);
+            let rest = output.lines.finish();
+            self.pass_on(who, stream, rest, true);
+        }
+    }
+
+    fn pass_on(
+        &mut self,
+        rank: rejoin_channel_table::Rank,
+        stream: Stream,
+        bytes: Vec<u8>,
+        last: bool,
+    ) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.window -= bytes.len() as isize;
+        let message = Up::Output {
+            rank,
+            stream,
+            bytes: ByteBuf::from(bytes),
+            last,
+        };
+        // A piece is far below the link's limit.
+        if let Err(error) = self.link.queue(&message) {
+            tracing::error!(%error, "output of rank {} is lost", rank.0);
+        }
+        if self.link_open && self.link.backlog() > 256 * 1024 {
+            self.link.flush();
+        }
+    }
+
+    /// Watches again what was left alone for want of a window.
+    pub(super) fn resume_outputs(&mut self) -> Result<()> {
+        if self.window <= 0 {
+            return Ok(());
+        }
+        for (slot, rank) in self.ranks.iter_mut().enumerate() {
+            for (output, kind) in rank.outputs.iter_mut().zip([kind::OUT, kind::ERR]) {
+                if let Some(output) = output
+                    && !output.watched
+                {
+                    let token = rank::token(kind, rank.incarnation, slot);
+                    self.reactor.add(&output.pipe, token, Interest::READ)?;
+                    output.watched = true;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// After all processes have ended: passes on what their pipes still hold, as far as the window
+    /// goes. A pipe that a stranger holds open is closed all the same.
+    pub(super) fn drain_outputs(&mut self) {
+        for slot in 0..self.ranks.len() {
+            for stream in [Stream::Out, Stream::Err] {
+                while self.window > 0 && self.read_once(slot, stream) {}
+                if self.window > 0 {
+                    self.finish_output(slot, stream);
+                }
+            }
+        }
+    }
+
+    pub(super) fn outputs_done(&self) -> bool {
+        self.ranks
+            .iter()
+            .all(|r| r.outputs.iter().all(Option::is_none))
+    }
+
+    /// How long until the next unfinished line is passed on to a person.
+    pub(super) fn prompt_limit(&self) -> Option<Duration> {
+        let outputs = self.ranks.iter().flat_map(|r| r.outputs.iter().flatten());
+        let since = outputs.filter_map(|o| o.waiting).min()?;
+        Some(PROMPT.saturating_sub(since.elapsed()))
+    }
+
+    /// Passes unfinished lines on that have waited long enough: someone is asked something.
+    pub(super) fn pass_prompts(&mut self) {
+        for slot in 0..self.ranks.len() {
+            for stream in [Stream::Out, Stream::Err] {
+                let who = self.ranks[slot].rank;
+                let Some(output) = &mut self.ranks[slot].outputs[stream as usize] else {
+                    continue;
+                };
+                if output
+                    .waiting
+                    .is_some_and(|since| since.elapsed() >= PROMPT)
+                {
+                    output.waiting = None;
+                    let bytes = output.lines.finish();
+                    self.pass_on(who, stream, bytes, false);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! One rank's descriptors: socket, pipes, pidfds.
+
+use super::output::Output;
+use super::{Driver, kind};
+use crate::descendants;
+use crate::error::Result;
+use crate::link::Link;
+use crate::plan::Stream;
+use crate::reactor::{Interest, Reactor, Token};
+use nix::errno::Errno;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg};
+use rejoin_channel_table::{Incarnation, Rank};
+use rejoin_managers_protocol::control::End;
+use rejoin_managers_protocol::local::Input;
+use rejoin_managers_protocol::rank::ToManager;
+use std::io::IoSliceMut;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// What the driver holds for one rank.
+pub(super) struct RankIo {
+    pub rank: Rank,
+    pub incarnation: Incarnation,
+    /// Number of its program.
+    pub program: u32,
+    /// The process that was started, until it is reaped.
+    pub child: Option<(u32, OwnedFd)>,
+    /// The process that registered, when it is another one, until it ends.
+    pub caller: Option<(u32, OwnedFd)>,
+    /// That process ended, and we wait for its parent to reap it, after which the kernel tells how.
+    pub caller_unreaped: bool,
+    pub socket: Option<Link>,
+    pub outputs: [Option<Output>; 2],
+}
+
+pub(super) fn token(kind: u8, incarnation: Incarnation, slot: usize) -> Token {
+    Token {
+        kind,
+        incarnation: incarnation.0 & 0x00ff_ffff,
+        index: slot as u32,
+    }
+}
+
+impl RankIo {
+    pub fn new(rank: Rank, program: u32) -> Self {
+        RankIo {
+            rank,
+            incarnation: Incarnation(0),
+            program,
+            child: None,
+            caller: None,
+            caller_unreaped: false,
+            socket: None,
+            outputs: [None, None],
+        }
+    }
+
+    pub fn child_pid(&self) -> Option<u32> {
+        self.child.as_ref().map(|(pid, _)| *pid)
+    }
+
+    /// The event was queued for an earlier process of this rank.
+    pub fn is_stale(&self, token: Token) -> bool {
+        token.incarnation != self.incarnation.0 & 0x00ff_ffff
+    }
+
+    /// Queues a frame and writes what the socket takes.
+    pub fn send(&mut self, frame: &[u8], slot: usize, reactor: &Reactor) -> Result<()> {
+        let token = token(kind::SOCKET, self.incarnation, slot);
+        if let Some(socket) = &mut self.socket {
+            socket.queue_frame(frame);
+            if socket.flush() {
+                reactor.change(
+                    socket,
+                    token,
+                    Interest {
+                        read: true,
+                        write: true,
+                    },
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn close_output(&mut self, stream: Stream, reactor: &Reactor) {
+        if let Some(output) = self.outputs[stream as usize].take() {
+            output.unwatch(reactor);
+        }
+    }
+}
+
+impl Driver {
+    /// Reads what a rank said, to the end of what is there.
+    pub(super) fn read_socket(&mut self, slot: usize) {
+        let rank = &mut self.ranks[slot];
+        let token = token(kind::SOCKET, rank.incarnation, slot);
+        let Some(socket) = &mut rank.socket else {
+            return;
+        };
+        if socket.backlog() > 0 && !socket.flush() {
+            // Failing to change leaves a wake-up too many.
+            let _ = self.reactor.change(&*socket, token, Interest::READ);
+        }
+        let mut open = true;
+        let mut said = Vec::new();
+        while open {
+            match receive(socket) {
+                Ok(Some(pid)) => {
+                    while let Some(message) = socket.next::<ToManager>().transpose() {
+                        open &= message.is_ok();
+                        said.push((pid, message));
+                        if !open {
+                            break;
+                        }
+                    }
+                }
+                Ok(None) => break,
+                Err(()) => open = false,
+            }
+        }
+        for (pid, message) in said {
+            self.told(slot, |rank, incarnation| match message {
+                Ok(message) => Input::Said(rank, incarnation, pid, message),
+                Err(error) => Input::Malformed(rank, incarnation, error.to_string()),
+            });
+        }
+        if !open {
+            if let Some(socket) = self.ranks[slot].socket.take() {
+                self.reactor.remove(&socket);
+            }
+            self.told(slot, Input::Closed);
+        }
+    }
+
+    /// The started process ended: first hear its last words, then reap it.
+    pub(super) fn child_ended(&mut self, slot: usize) {
+        self.read_failures();
+        self.read_socket(slot);
+        let Some(pid) = self.ranks[slot].child_pid() else {
+            return;
+        };
+        let Some(status) = descendants::reap(pid) else {
+            return;
+        };
+        if let Some((_, pidfd)) = self.ranks[slot].child.take() {
+            self.reactor.remove(&pidfd);
+        }
+        let end = match status {
+            s if libc::WIFEXITED(s) => End::Exited(libc::WEXITSTATUS(s)),
+            s if libc::WIFSIGNALED(s) => End::Signaled(libc::WTERMSIG(s)),
+            _ => End::Unknown,
+        };
+        self.told(slot, |rank, incarnation| {
+            Input::ChildEnded(rank, incarnation, end)
+        });
+    }
+
+    /// The process that called MPI_Init under a wrapper ended.
+    pub(super) fn caller_ended(&mut self, slot: usize) {
+        self.read_socket(slot);
+        let rank = &mut self.ranks[slot];
+        let token = token(kind::CALLER, rank.incarnation, slot);
+        let Some((_, pidfd)) = &rank.caller else {
+            return;
+        };
+        let end = exit_info(pidfd);
+        if end.is_none() && !rank.caller_unreaped {
+            rank.caller_unreaped = true;
+            // No interest: what comes next is the hang-up when its parent has reaped it.
+            let none = Interest {
+                read: false,
+                write: false,
+            };
+            let _ = self.reactor.change(pidfd, token, none);
+        } else {
+            self.reactor.remove(pidfd);
+            rank.caller = None;
+        }
+        let end = end.unwrap_or(End::Unknown);
+        self.told(slot, |rank, incarnation| {
+            Input::CallerEnded(rank, incarnation, end)
+        });
+    }
+}
+
+/// Receives once, with the sender's process id as the kernel knows it. `None`: nothing there;
+/// `Err`: the end.
+fn receive(socket: &mut Link) -> std::result::Result<Option<u32>, ()> {
+    use std::os::fd::AsFd;
+    let fd = socket.as_fd().as_raw_fd();
+    let mut bytes = [0u8; 4096];
+    let mut control = nix::cmsg_space!(UnixCredentials);
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
+    loop {
+        let mut parts = [IoSliceMut::new(&mut bytes)];
+        let (count, pid) = match recvmsg::<()>(fd, &mut parts, Some(&mut control), flags) {
+            Ok(message) => {
+                let credentials = message.cmsgs().into_iter().flatten().find_map(|c| match c {
+                    ControlMessageOwned::ScmCredentials(who) => u32::try_from(who.pid()).ok(),
+                    _ => None,
+                });
+                (message.bytes, credentials.unwrap_or(0))
+            }
+            Err(Errno::EINTR) => continue,
+            Err(Errno::EAGAIN) => return Ok(None),
+            Err(_) => return Err(()),
+        };
+        if count == 0 {
+            return Err(());
+        }
+        socket.reader().push(&bytes[..count]);
+        return Ok(Some(pid));
+    }
+}
+
+/// How a process that is no child of ours ended, where the kernel tells (Linux 6.15 and later,
+/// `PIDFD_GET_INFO` with `PIDFD_INFO_EXIT`).
+fn exit_info(pidfd: &OwnedFd) -> Option<End> {
+    const INFO_EXIT: u64 = 1 << 3;
+    const EXIT_CODE_AT: usize = 60;
+    const SIZE: usize = 64;
+    let mut info = [0u8; SIZE];
+    info[..8].copy_from_slice(&INFO_EXIT.to_ne_bytes());
+    let request = nix::request_code_readwrite!(0xff, 11, SIZE);
+    // SAFETY: the request's size is the buffer's, so the kernel writes within it.
+    let result = unsafe { libc::ioctl(pidfd.as_raw_fd(), request, info.as_mut_ptr()) };
+    let mask = u64::from_ne_bytes(info[..8].try_into().ok()?);
+    if result != 0 || mask & INFO_EXIT == 0 {
+        return None;
+    }
+    let status = i32::from_ne_bytes(info[EXIT_CODE_AT..].try_into().ok()?);
+    if libc::WIFEXITED(status) {
+        Some(End::Exited(libc::WEXITSTATUS(status)))
+    } else {
+        Some(End::Signaled(libc::WTERMSIG(status)))
+    }
+}

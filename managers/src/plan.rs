@@ -1,0 +1,107 @@
+//! What travels between mpirun and a local manager: the control messages of the protocol cores, the
+//! launch plan and the streams.
+//!
+//! Streams have windows, so that neither side ever keeps more than a window of what the other can't
+//! take: a reader that stops stops the writers, and memory stays bounded.
+
+use rejoin_channel_table::{JobId, JobKey, Rank};
+use rejoin_managers_protocol::control::{ToCentral, ToLocal};
+use rejoin_managers_protocol::rank::RankOptions;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+/// Bytes of output that a local manager sends ahead of mpirun's acknowledgement.
+pub const OUTPUT_WINDOW: usize = 1 << 20;
+
+/// Bytes of standard input that mpirun sends ahead of the local manager's acknowledgement.
+pub const INPUT_WINDOW: usize = 1 << 16;
+
+/// Which of a rank's output streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Stream {
+    /// Standard output.
+    Out,
+    /// Standard error.
+    Err,
+}
+
+/// From mpirun to a local manager.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Down {
+    /// First of all: what to start.
+    Launch(Box<Plan>),
+    /// An order of central.
+    Control(ToLocal),
+    /// Standard input for the rank that gets it; empty at its end.
+    Input(ByteBuf),
+    /// So many bytes of output were written out.
+    OutputCredit(u32),
+    /// Nobody reads this stream any more.
+    SinkClosed(Stream),
+}
+
+/// From a local manager to mpirun.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Up {
+    /// News for central.
+    Control(ToCentral),
+    /// Whole lines, or a piece of a very long one, or the unfinished last one.
+    Output {
+        /// Who wrote it.
+        rank: Rank,
+        /// Where.
+        stream: Stream,
+        /// The bytes.
+        bytes: ByteBuf,
+        /// Nothing follows on this stream.
+        last: bool,
+    },
+    /// So many bytes of standard input were taken by the rank.
+    InputCredit(u32),
+    /// Nobody reads standard input any more.
+    InputClosed,
+}
+
+/// One program of the job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// Program and arguments.
+    pub argv: Vec<ByteBuf>,
+    /// Variables to set, beside those of the local manager itself.
+    pub set: Vec<(ByteBuf, ByteBuf)>,
+    /// Working directory; the local manager's own when absent.
+    pub wdir: Option<ByteBuf>,
+}
+
+/// Where a rank may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Bind {
+    /// Wherever the kernel wants.
+    None,
+    /// Each rank on a core, in the order of the local ranks.
+    Core,
+}
+
+/// What a local manager must know to start its ranks. Holds the job's key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The job.
+    pub job: JobId,
+    /// Its key.
+    #[serde(with = "rejoin_channel_table::ids::job_key")]
+    pub key: JobKey,
+    /// Number of ranks of the job.
+    pub size: u32,
+    /// Programs of the job, in the order of the command line.
+    pub programs: Vec<Program>,
+    /// This host's ranks, each with the number of its program.
+    pub ranks: Vec<(Rank, u32)>,
+    /// Settings for all ranks; host and local numbers are the local manager's to fill in.
+    pub options: RankOptions,
+    /// Where ranks run.
+    pub bind: Bind,
+    /// The rank that reads mpirun's standard input.
+    pub stdin: Option<Rank>,
+    /// A person sits at the terminal: pass unfinished lines on after a moment.
+    pub interactive: bool,
+}

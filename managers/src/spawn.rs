@@ -1,0 +1,303 @@
+//! Starting a rank's process, cheaply: one clone, a handful of system calls, one exec. The manager
+//! does not wait for the exec; an error comes through a pipe that all ranks share.
+
+use crate::error::{Error, Result};
+use std::ffi::{CStr, CString, OsStr};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Number of the rank's descriptor of its socket to the manager: above what programs, which often
+/// count from 3, are used to.
+pub const MANAGER_NUMBER: i32 = 100;
+
+/// Length of what a child that could not exec writes: rank slot and errno.
+pub const FAILURE_LENGTH: usize = 8;
+
+/// What all processes of one program share.
+#[derive(Debug)]
+pub struct Image {
+    /// File to execute.
+    pub path: CString,
+    /// Arguments, the name of the program first.
+    pub argv: Vec<CString>,
+    /// Working directory to change to.
+    pub wdir: Option<CString>,
+}
+
+/// One process to start.
+#[derive(Debug)]
+pub struct Order<'a> {
+    /// What to run.
+    pub image: &'a Image,
+    /// Whole environment: what all ranks share, and what is this rank's own.
+    pub environment: [&'a [CString]; 2],
+    /// Standard input, output and error.
+    pub streams: [BorrowedFd<'a>; 3],
+    /// The rank's end of its socket to the manager.
+    pub manager: BorrowedFd<'a>,
+    /// Core to run on.
+    pub core: Option<usize>,
+    /// Where to write a failure to; below [`MANAGER_NUMBER`] and closed by exec.
+    pub failures: BorrowedFd<'a>,
+    /// Number to write there.
+    pub slot: u32,
+    /// Limit of open files to set again, when the manager has raised its own.
+    pub open_files: Option<libc::rlimit>,
+}
+
+/// A started process.
+#[derive(Debug)]
+pub struct Child {
+    /// Its process id, which is its process group's too.
+    pub pid: u32,
+    /// Becomes readable when it ends.
+    pub pidfd: OwnedFd,
+}
+
+/// Raw views of an [`Order`], made before the clone so that the child allocates nothing.
+struct Raw {
+    path: *const libc::c_char,
+    argv: Vec<*const libc::c_char>,
+    shell_argv: Vec<*const libc::c_char>,
+    environment: Vec<*const libc::c_char>,
+    wdir: *const libc::c_char,
+    streams: [i32; 3],
+    manager: i32,
+    cores: Option<libc::cpu_set_t>,
+    failures: i32,
+    slot: u32,
+    open_files: Option<libc::rlimit>,
+    parent: i32,
+}
+
+/// Starts a process in a process group of its own, which dies with this one.
+///
+/// # Errors
+/// The system has no process left; errors of the exec come through the pipe of failures.
+pub fn spawn(order: &Order<'_>) -> std::io::Result<Child> {
+    let raw = Raw::new(order);
+    let mut pidfd: i32 = -1;
+    // SAFETY: clone_args is plain data for which all zeros is a value.
+    let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
+    arguments.flags = libc::CLONE_PIDFD as u64;
+    arguments.pidfd = (&raw mut pidfd) as u64;
+    arguments.exit_signal = libc::SIGCHLD as u64;
+    let size = std::mem::size_of::<libc::clone_args>();
+    // SAFETY: without CLONE_VM the child has its own copy of everything, as after fork; this process
+    // has one thread, so no lock is held by a thread that the child lacks.
+    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut arguments, size) };
+    match pid {
+        // SAFETY: we are the child.
+        0 => unsafe { become_rank(&raw) },
+        // Sandboxes hide clone3.
+        -1 if std::io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) => {
+            spawn_by_fork(&raw)
+        }
+        -1 => Err(std::io::Error::last_os_error()),
+        pid => {
+            // SAFETY: the kernel made the descriptor for us.
+            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+            Ok(Child {
+                pid: pid as u32,
+                pidfd,
+            })
+        }
+    }
+}
+
+fn spawn_by_fork(raw: &Raw) -> std::io::Result<Child> {
+    // SAFETY: this process has one thread.
+    let pid = unsafe { libc::fork() };
+    match pid {
+        // SAFETY: we are the child.
+        0 => unsafe { become_rank(raw) },
+        -1 => Err(std::io::Error::last_os_error()),
+        pid => Ok(Child {
+            pid: pid as u32,
+            pidfd: watch(pid as u32)?,
+        }),
+    }
+}
+
+/// A descriptor that becomes readable when the process ends.
+///
+/// # Errors
+/// There is no such process.
+pub fn watch(pid: u32) -> std::io::Result<OwnedFd> {
+    // SAFETY: plain numbers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
+    if fd < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: the kernel made the descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+impl Raw {
+    fn new(order: &Order<'_>) -> Raw {
+        let image = order.image;
+        fn pointers<'a>(list: impl Iterator<Item = &'a CString>) -> Vec<*const libc::c_char> {
+            list.map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
+        }
+        let argv = pointers(image.argv.iter());
+        let shell = [c"/bin/sh".as_ptr(), image.path.as_ptr()];
+        let shell_argv = shell
+            .into_iter()
+            .chain(argv.iter().skip(1).copied())
+            .collect();
+        Raw {
+            path: image.path.as_ptr(),
+            shell_argv,
+            argv,
+            environment: pointers(order.environment.into_iter().flatten()),
+            wdir: image.wdir.as_deref().map_or(std::ptr::null(), CStr::as_ptr),
+            streams: order.streams.map(|fd| fd.as_raw_fd()),
+            manager: order.manager.as_raw_fd(),
+            cores: order.core.map(core_set),
+            failures: order.failures.as_raw_fd(),
+            slot: order.slot,
+            open_files: order.open_files,
+            parent: std::process::id() as i32,
+        }
+    }
+}
+
+fn core_set(core: usize) -> libc::cpu_set_t {
+    // SAFETY: cpu_set_t is plain data for which all zeros is the empty set; CPU_SET checks bounds.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(core, &mut set);
+        set
+    }
+}
+
+/// The child's way to exec. Only async-signal-safe calls, no allocation.
+///
+/// # Safety
+/// Only in a fresh child with one thread; the pointers in `raw` are valid and end with null.
+unsafe fn become_rank(raw: &Raw) -> ! {
+    // SAFETY: plain system calls on numbers and on pointers that `spawn` keeps alive.
+    unsafe {
+        libc::setpgid(0, 0);
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
+        if libc::getppid() != raw.parent {
+            // The manager ended before the death signal was set.
+            libc::_exit(127);
+        }
+        if let Some(cores) = &raw.cores {
+            libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), cores);
+        }
+        if let Some(limit) = &raw.open_files {
+            libc::setrlimit(libc::RLIMIT_NOFILE, limit);
+        }
+        for (number, &fd) in raw.streams.iter().enumerate() {
+            libc::dup2(fd, number as i32);
+        }
+        if raw.manager == MANAGER_NUMBER {
+            libc::fcntl(MANAGER_NUMBER, libc::F_SETFD, 0);
+        } else {
+            libc::dup2(raw.manager, MANAGER_NUMBER);
+        }
+        if !raw.wdir.is_null() && libc::chdir(raw.wdir) != 0 {
+            fail(raw);
+        }
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+        libc::execve(raw.path, raw.argv.as_ptr(), raw.environment.as_ptr());
+        if *libc::__errno_location() == libc::ENOEXEC {
+            // A script without a first line that names its interpreter.
+            libc::execve(
+                c"/bin/sh".as_ptr(),
+                raw.shell_argv.as_ptr(),
+                raw.environment.as_ptr(),
+            );
+        }
+        fail(raw)
+    }
+}
+
+/// # Safety
+/// Only in a fresh child.
+unsafe fn fail(raw: &Raw) -> ! {
+    // SAFETY: plain system calls; the buffer lives on this stack.
+    unsafe {
+        let errno = *libc::__errno_location();
+        let mut message = [0u8; FAILURE_LENGTH];
+        message[..4].copy_from_slice(&raw.slot.to_ne_bytes());
+        message[4..].copy_from_slice(&errno.to_ne_bytes());
+        libc::write(raw.failures, message.as_ptr().cast(), message.len());
+        libc::_exit(127)
+    }
+}
+
+/// Finds the file of a program as a shell would: names without a slash in `path`.
+///
+/// # Errors
+/// No such program, with a hint when one of that name lies in the working directory.
+pub fn resolve(name: &OsStr, path: Option<&OsStr>, wdir: Option<&Path>) -> Result<PathBuf> {
+    let shown = name.to_string_lossy();
+    let at = |file: &Path| wdir.map_or_else(|| file.to_path_buf(), |dir| dir.join(file));
+    if name.as_bytes().contains(&b'/') {
+        let file = PathBuf::from(name);
+        return match std::fs::metadata(at(&file)) {
+            Ok(data) if data.is_dir() => Err(Error::Usage(format!("{shown} is a directory"))),
+            Ok(_) => Ok(file),
+            Err(error) => Err(Error::Usage(format!("can't run {shown}: {error}"))),
+        };
+    }
+    let default = OsStr::new("/usr/local/bin:/usr/bin:/bin");
+    for dir in std::env::split_paths(path.unwrap_or(default)) {
+        let file = dir.join(name);
+        if is_executable(&file) {
+            return Ok(file);
+        }
+    }
+    let here = at(Path::new(name));
+    let hint = if is_executable(&here) {
+        format!("; did you mean ./{shown}?")
+    } else {
+        String::new()
+    };
+    Err(Error::Usage(format!("no program {shown} in PATH{hint}")))
+}
+
+fn is_executable(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_as_a_shell_finds_them() {
+        let path = Some(OsStr::new("/nonexistent:/bin:/usr/bin"));
+        assert!(
+            resolve(OsStr::new("sh"), path, None)
+                .unwrap()
+                .ends_with("sh")
+        );
+        assert_eq!(
+            resolve(OsStr::new("/bin/sh"), None, None).unwrap(),
+            Path::new("/bin/sh")
+        );
+        let error = resolve(OsStr::new("no-such-program"), path, None).unwrap_err();
+        assert_eq!(error.to_string(), "no program no-such-program in PATH");
+        assert!(resolve(OsStr::new("/bin"), path, None).is_err());
+        let error = resolve(
+            OsStr::new("sh"),
+            Some(OsStr::new("/x")),
+            Some(Path::new("/bin")),
+        );
+        assert!(
+            error
+                .unwrap_err()
+                .to_string()
+                .contains("did you mean ./sh?")
+        );
+    }
+}
