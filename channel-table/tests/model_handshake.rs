@@ -309,7 +309,7 @@ fn simultaneous_connects() {
         "simultaneous connects",
         Setup {
             messages,
-            dials: 2,
+            dials: 1,
             ..NONE
         },
     );
