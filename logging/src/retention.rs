@@ -54,7 +54,13 @@ impl<B> Retention<B> {
 
     /// Keeps a frame: its header, what of its body is copied, and what body lies elsewhere.
     /// Returns where header and payload lie.
-    pub fn push(&mut self, header: &[u8], payload: &[u8], body: Option<B>) -> Range<u64> {
+    #[inline]
+    pub fn push<const N: usize>(
+        &mut self,
+        header: &[u8; N],
+        payload: &[u8],
+        body: Option<B>,
+    ) -> Range<u64> {
         if let Some(body) = body {
             self.bodies.push_back((self.next(), body));
         }

@@ -1,7 +1,7 @@
 //! Nanoseconds per small message through two engines, without any transport: what the engine adds
 //! to a send and a receive of 8 bytes. Bytes are copied as a device would copy them.
 //!
-//! `cargo bench -p rejoin-engine`; each line is the best of several runs.
+//! `cargo bench -p rejoin-engine [-- MESSAGES]`; each line is the best of several runs.
 #![forbid(unsafe_code)]
 
 use std::time::Instant;
@@ -14,17 +14,17 @@ use rejoin_engine::{
 };
 
 const LEN: usize = 8;
-const MESSAGES: usize = 1_000_000;
 
 /// Two engines, and a stream from one to the other.
 struct Pair {
+    messages: usize,
     engines: [Engine; 2],
     memory: [Vec<u8>; 2],
     staging: Vec<u8>,
 }
 
 impl Pair {
-    fn new() -> Pair {
+    fn new(messages: usize) -> Pair {
         let engine = |rank| {
             let mut engine = Engine::new(Config::default(), Rank(rank), 2);
             let up = engine.link_up(Rank(1 - rank), &Resume::default());
@@ -32,6 +32,7 @@ impl Pair {
             engine
         };
         Pair {
+            messages,
             engines: [engine(0), engine(1)],
             memory: [vec![1; 4096], vec![2; 4096]],
             staging: Vec::with_capacity(1 << 20),
@@ -110,7 +111,7 @@ impl Pair {
 }
 
 fn ping_pong(pair: &mut Pair, posted: bool, wild: bool) {
-    for number in 0..MESSAGES {
+    for number in 0..pair.messages {
         let from = number & 1;
         let early = posted.then(|| pair.recv(1 - from, wild));
         pair.send(from);
@@ -123,7 +124,7 @@ fn ping_pong(pair: &mut Pair, posted: bool, wild: bool) {
 fn bursts(pair: &mut Pair, posted: bool) {
     const BURST: usize = 64;
     let mut ids = Vec::with_capacity(BURST);
-    for _ in 0..MESSAGES / BURST {
+    for _ in 0..pair.messages / BURST {
         ids.clear();
         if posted {
             ids.extend((0..BURST).map(|_| pair.recv(1, false)));
@@ -139,11 +140,13 @@ fn bursts(pair: &mut Pair, posted: bool) {
 }
 
 fn best(name: &str, mut run: impl FnMut(&mut Pair)) {
-    let mut pair = Pair::new();
+    let given = std::env::args().find_map(|arg| arg.parse().ok());
+    let messages = given.unwrap_or(1_000_000);
+    let mut pair = Pair::new(messages);
     let once = |_| {
         let start = Instant::now();
         run(&mut pair);
-        start.elapsed().as_nanos() as f64 / MESSAGES as f64
+        start.elapsed().as_nanos() as f64 / messages as f64
     };
     let least = (0..5).map(once).fold(f64::INFINITY, f64::min);
     println!("{name:32} {least:7.1} ns per message");

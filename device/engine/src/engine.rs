@@ -173,7 +173,7 @@ impl Engine {
             return Some(Completion::default());
         };
         let outcome = self.core.outcome(at)?;
-        self.core.requests.remove(at);
+        self.core.requests.discard(at);
         Some(outcome)
     }
 
@@ -190,7 +190,7 @@ impl Engine {
             return;
         };
         if self.core.outcome(at).is_some() {
-            self.core.requests.remove(at);
+            self.core.requests.discard(at);
             return;
         }
         match &mut self.core.requests[at] {

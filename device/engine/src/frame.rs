@@ -146,6 +146,7 @@ pub enum HeaderError {
 
 impl Header {
     /// Bytes of body that follow this header on the link.
+    #[inline]
     pub fn body_len(&self) -> u64 {
         match self.kind {
             Kind::Eager | Kind::Data => self.length,
@@ -154,6 +155,7 @@ impl Header {
     }
 
     /// The 64 bytes.
+    #[inline]
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut out = [0; HEADER_LEN];
         out[0..2].copy_from_slice(&MAGIC.to_le_bytes());
@@ -175,6 +177,7 @@ impl Header {
     ///
     /// # Errors
     /// Whatever is wrong with them; no length is believed beyond the limit of its kind.
+    #[inline]
     pub fn decode(bytes: &[u8; HEADER_LEN]) -> Result<Header, HeaderError> {
         let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;

@@ -236,7 +236,7 @@ impl Core {
         if let Request::Recv(recv) = &mut self.requests[at] {
             recv.state = RecvState::Done;
             if recv.freed {
-                self.requests.remove(at);
+                self.requests.discard(at);
             }
         }
     }
@@ -248,7 +248,7 @@ impl Core {
             if send.done() {
                 self.moved += 1;
                 if send.freed {
-                    self.requests.remove(at);
+                    self.requests.discard(at);
                 }
             }
         }

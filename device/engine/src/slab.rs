@@ -55,7 +55,17 @@ impl<T> Slab<T> {
         (slot.generation == (id >> 32) as u32 && slot.value.is_some()).then_some(index)
     }
 
-    /// Removes a value; its ids become stale.
+    /// Drops a live value where it lies; its ids become stale.
+    #[inline]
+    pub(crate) fn discard(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        debug_assert!(slot.value.is_some());
+        slot.value = None;
+        slot.generation = (slot.generation + 1) % u32::MAX;
+        self.free.push(index);
+    }
+
+    /// Takes a value out; its ids become stale.
     pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
         let slot = self.slots.get_mut(index as usize)?;
         let value = slot.value.take()?;
@@ -117,5 +127,8 @@ mod tests {
         assert_eq!(slab.find(slab.id(b)), Some(b));
         assert_eq!(slab.find(u64::MAX), None);
         assert_eq!(slab.iter().collect::<Vec<_>>(), [(b, &'b')]);
+        let id = slab.id(b);
+        slab.discard(b);
+        assert_eq!((slab.find(id), slab.iter().count()), (None, 0));
     }
 }
