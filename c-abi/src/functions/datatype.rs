@@ -105,6 +105,15 @@ impl Datatypes {
         self.handles.insert(datatype.clone())
     }
 
+    /// A handle for a part of another type: an equivalent object, so that freeing it leaves the
+    /// attributes of the one that was given alone.
+    pub fn part_handle(&self, datatype: &Rc<Datatype>) -> MPI_Datatype {
+        if datatype.is_predefined() {
+            return self.share(datatype.clone());
+        }
+        self.handles.insert(datatype.equivalent())
+    }
+
     /// Runs `call` with a handle of the type, for functions of the program: the one it has, or one
     /// for this call when it freed all of its own.
     pub fn with_handle<R>(
@@ -155,12 +164,14 @@ pub unsafe fn type_commit(mpi: &Mpi, datatype: *mut MPI_Datatype) -> Result<()> 
 pub unsafe fn type_free(mpi: &Mpi, datatype: *mut MPI_Datatype) -> Result<()> {
     // SAFETY: the caller's promise.
     let handle = unsafe { load(datatype, "the datatype") }?;
-    if mpi.datatypes.get(handle)?.is_predefined() {
+    let object = mpi.datatypes.get(handle)?;
+    if object.is_predefined() {
         return Err(Error::new(
             ErrorClass::Type,
             "a predefined datatype cannot be freed",
         ));
     }
+    object.attributes.delete_all(handle.raw())?;
     drop(mpi.datatypes.handles.remove(handle)?);
     // SAFETY: as above.
     unsafe { store(datatype, "the datatype", MPI_DATATYPE_NULL) }
@@ -175,7 +186,9 @@ pub unsafe fn type_dup(mpi: &Mpi, oldtype: MPI_Datatype, newtype: *mut MPI_Datat
     if newtype.is_null() {
         return Err(arg_error("the pointer for the new datatype is null"));
     }
-    let handle = mpi.datatypes.handles.insert(Datatype::dup(&old));
+    let copy = Datatype::dup(&old);
+    old.attributes.copy_to(oldtype.raw(), &copy.attributes)?;
+    let handle = mpi.datatypes.handles.insert(copy);
     // SAFETY: the caller's promise.
     unsafe { store(newtype, "the new datatype", handle) }
 }

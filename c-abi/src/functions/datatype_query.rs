@@ -168,7 +168,7 @@ unsafe fn contents(mpi: &Mpi, datatype: MPI_Datatype, large: bool, room: &Room) 
         let (max, target) = room.large_counts;
         fill(&contents.large_counts, target, max, "large counts", |v| v)?;
         for (i, part) in contents.datatypes.iter().enumerate() {
-            types.add(i).write(mpi.datatypes.new_handle(part));
+            types.add(i).write(mpi.datatypes.part_handle(part));
         }
     }
     Ok(())

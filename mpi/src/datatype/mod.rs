@@ -31,6 +31,7 @@ pub use named::{Class, Element, Named};
 pub use pack::transfer;
 pub use scalar::Scalar;
 
+use crate::attr::Attributes;
 use crate::error::{Error, ErrorClass, Result};
 use body::Body;
 use layout::Shape;
@@ -48,6 +49,8 @@ pub struct Datatype {
     contents: Contents,
     committed: Cell<bool>,
     name: RefCell<String>,
+    /// What the program caches here (MPI-5.0 §7.7.4). Copying and deleting is the caller's task.
+    pub attributes: Attributes,
 }
 
 impl Datatype {
@@ -64,6 +67,7 @@ impl Datatype {
             contents,
             committed: Cell::new(false),
             name: RefCell::new(name),
+            attributes: Attributes::default(),
         };
         datatype.reduction = datatype.find_reduction();
         datatype
@@ -79,6 +83,14 @@ impl Datatype {
     /// A new derived type, after the last checks.
     fn derived(body: Body, combiner: Combiner, contents: Contents) -> Result<Rc<Self>> {
         Ok(Rc::new(Self::new(body.check()?, combiner, contents)))
+    }
+
+    /// An object of its own that was made in the same way: what `MPI_TYPE_GET_CONTENTS` gives for
+    /// the parts of a type. Name and attributes stay behind.
+    pub fn equivalent(&self) -> Rc<Self> {
+        let twin = Self::new(self.body.clone(), self.combiner, self.contents.clone());
+        twin.committed.set(self.is_committed());
+        Rc::new(twin)
     }
 
     /// Makes the type usable in communication (`MPI_TYPE_COMMIT`). The optimised layout exists
