@@ -92,7 +92,7 @@ fn run(m: &Mpi, call: Call) {
 }
 
 #[test]
-fn moves_of_equal_blocks() {
+fn moves_of_equal_blocks_with_a_root() {
     for n in 1..=5 {
         testnet::run(n, n as u64, |m| {
             for (t, count) in types().iter().flat_map(|t| [(t, 0), (t, 1), (t, 3)]) {
@@ -137,7 +137,20 @@ fn moves_of_equal_blocks() {
                     },
                 );
                 assert_eq!(got.packed(), block(me));
+            }
+        });
+    }
+}
 
+#[test]
+fn moves_of_equal_blocks_among_all() {
+    for n in 1..=5 {
+        testnet::run(n, 20 + n as u64, |m| {
+            for (t, count) in types().iter().flat_map(|t| [(t, 0), (t, 1), (t, 3)]) {
+                let me = m.rank().0 as usize;
+                let block = |rank| bytes(t, count, rank);
+                let whole: Vec<u8> = (0..n).flat_map(block).collect();
+                let mut mine = Buffer::filled(t, &block(me));
                 let mut everywhere = Buffer::blank(t, n * count);
                 let recv = everywhere.part(0, count);
                 run(
@@ -311,6 +324,18 @@ fn a_users_operation_sees_the_true_layout_in_the_order_of_ranks() {
             if me == root {
                 assert_eq!(at_root.packed(), prefix(n - 1));
             }
+        });
+    }
+}
+
+#[test]
+fn a_users_operation_in_scans_and_reduce_scatters() {
+    for (n, count) in [(1, 3), (2, 1), (3, 2000), (4, 5), (5, 7)] {
+        testnet::run(n, 17 + n as u64, |m| {
+            let (t, op, me) = (gappy(), affine(), m.rank().0 as usize);
+            let value = |i: usize| bytes(&t, n * count, i);
+            let prefix = |k: usize| (1..=k).fold(value(0), |acc, i| compose(&acc, &value(i)));
+            let mut mine = Buffer::filled(&t, &value(me));
             for exclusive in [false, true] {
                 let mut got = Buffer::filled(&t, &value(99));
                 let (send, recv) = (Some(mine.all()), got.all());
