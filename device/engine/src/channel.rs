@@ -106,7 +106,7 @@ pub(crate) struct Rx {
     pub window: ReceiveWindow,
     pub current: Option<Current>,
     /// Ascending.
-    pub partial: Vec<Partial>,
+    pub partial: VecDeque<Partial>,
     /// Eager ones among them.
     pub partial_eager: usize,
     /// Bytes received since an ack was fixed.
@@ -153,7 +153,7 @@ impl Channel {
                 order: Order::default(),
                 window: ReceiveWindow::new(config.window),
                 current: None,
-                partial: Vec::new(),
+                partial: VecDeque::new(),
                 partial_eager: 0,
                 unacked: 0,
                 cancelled: Vec::new(),

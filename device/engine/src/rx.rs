@@ -260,7 +260,9 @@ impl Context<'_> {
         if partial.received < partial.len {
             return;
         }
-        let partial = self.channel.rx.partial.remove(at);
+        let Some(partial) = self.channel.rx.partial.remove(at) else {
+            return;
+        };
         if partial.eager {
             self.channel.rx.partial_eager -= 1;
             self.eager_done(partial.target, partial.len as usize, partial.want_ack);

@@ -357,3 +357,31 @@ proptest! {
         prop_assert!(engine.resume(Rank(1)).check().is_ok());
     }
 }
+
+#[test]
+fn many_large_messages_at_once_end_in_linear_time() {
+    const MANY: usize = 20_000;
+    let config = Config {
+        eager_max: 0,
+        ..small()
+    };
+    let start = Instant::now();
+    let mut world = World::linked(config, 2);
+    let receives: Vec<ReqId> = (0..MANY).map(|_| world.recv(1, ANY, 100).0).collect();
+    let sends: Vec<ReqId> = (0..MANY)
+        .filter_map(|number| world.send(0, 1, 0, &content(number, 100), Mode::Standard))
+        .collect();
+    world.finish();
+    assert_eq!(sends.len(), MANY);
+    assert!(
+        receives
+            .iter()
+            .all(|id| world.nodes[1].engine.is_complete(*id))
+    );
+    assert!(
+        sends
+            .iter()
+            .all(|id| world.nodes[0].engine.is_complete(*id))
+    );
+    assert!(start.elapsed() < Duration::from_secs(20));
+}
