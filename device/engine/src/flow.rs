@@ -2,8 +2,8 @@
 //!
 //! Why nothing deadlocks: control frames and data frames need no window, so acks, credits and
 //! matched rendezvous always flow. A sender waits only for the window. The receiver tells credit
-//! when a quarter of the window is untold, and one eager message takes a quarter at most; so while
-//! a sender waits, more than half of the window holds messages that the receiver has not consumed.
+//! when a quarter of the window is untold, and one eager message takes half of it at most; so while
+//! a sender waits, a quarter of the window or more holds messages that were not consumed.
 //! Either the program receives them, and credit follows; or it waits for something else, which may
 //! be behind them: then the receiver grants envelopes beyond the window, in steps that double
 //! while they are used up, until the one it waits for has come. Envelopes beyond the window have

@@ -155,7 +155,15 @@ fn grants_stop_at_the_cap() {
 
 #[test]
 fn head_to_head_floods_do_not_deadlock() {
-    let mut world = World::linked(small(), 2);
+    head_to_head(small());
+    head_to_head(Config {
+        eager_max: 8000,
+        ..small()
+    });
+}
+
+fn head_to_head(config: Config) {
+    let mut world = World::linked(config, 2);
     let mut sends = Vec::new();
     for number in 0..300 {
         for (from, to) in [(0, 1), (1, 0)] {

@@ -27,6 +27,28 @@ pub(crate) fn content(number: usize, len: usize) -> Vec<u8> {
     bytes
 }
 
+/// Ways of sending in all proportions.
+fn config() -> impl Strategy<Value = Config> {
+    let nearly_all_eager = Config {
+        eager_max: 8000,
+        ..small()
+    };
+    let all_copied = Config {
+        eager_copy: 8000,
+        ..nearly_all_eager
+    };
+    let all_rendezvous = Config {
+        eager_max: 0,
+        ..small()
+    };
+    prop_oneof![
+        4 => Just(small()),
+        1 => Just(nearly_all_eager),
+        1 => Just(all_copied),
+        1 => Just(all_rendezvous),
+    ]
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Send(usize, usize, i32, usize, u8),
@@ -109,9 +131,9 @@ struct Run {
 }
 
 impl Run {
-    fn new() -> Run {
+    fn new(config: Config) -> Run {
         Run {
-            world: World::linked(small(), RANKS as u32),
+            world: World::linked(config, RANKS as u32),
             messages: Vec::new(),
             receives: Vec::new(),
             said: Vec::new(),
@@ -331,8 +353,10 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 600, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn everything_arrives_once_and_in_order(steps in proptest::collection::vec(step(), 1..200)) {
-        let mut run = Run::new();
+    fn everything_arrives_once_and_in_order(
+        config in config(), steps in proptest::collection::vec(step(), 1..200)
+    ) {
+        let mut run = Run::new(config);
         for step in steps {
             run.step(step);
         }

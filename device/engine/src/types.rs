@@ -272,13 +272,13 @@ impl Config {
         .consistent()
     }
 
-    /// The same with every bound that the others imply: an eager message takes a quarter of the
-    /// window at most, or acks on every quarter could leave a sender waiting.
+    /// The same with every bound that the others imply: an eager message takes half of the window
+    /// at most, so that a sender never waits for credit that is not worth a frame to its receiver.
     #[must_use]
     pub fn consistent(mut self) -> Config {
         self.window = self.window.max(16 << 10);
-        let quarter = usize::try_from(self.window / 4).unwrap_or(usize::MAX);
-        let largest = (quarter - crate::HEADER_LEN).min(crate::frame::EAGER_LIMIT as usize);
+        let half = usize::try_from(self.window / 2).unwrap_or(usize::MAX);
+        let largest = (half - crate::HEADER_LEN).min(crate::frame::EAGER_LIMIT as usize);
         self.eager_max = self.eager_max.min(largest);
         self.eager_copy = self.eager_copy.min(self.eager_max);
         self.chunk = self.chunk.clamp(4 << 10, 64 << 20);
