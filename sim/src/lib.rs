@@ -1,1 +1,10 @@
-//! Deterministic simulator of ranks, links and faults.
+//! Deterministic simulator: ranks made of the real engine, table and handshake, over a network
+//! that delays, cuts and half-opens connections. One thread, one seed, and checkers apart from the
+//! code under test.
+#![forbid(unsafe_code)]
+
+pub mod check;
+pub mod node;
+pub mod plan;
+pub mod rng;
+pub mod world;

@@ -1,0 +1,496 @@
+//! One rank: the engine, the table and the handshakes, glued together as a device does it, over
+//! connections that are only numbers. Nothing of the code under test is replaced.
+
+use std::collections::BTreeMap;
+
+use rejoin_channel_table::table::TableError;
+use rejoin_channel_table::{
+    Acceptor, AcceptorStep, AddressBook, Attempt, Dialer, DialerStep, Identity, JobKey, Link,
+    LinkState, Rank, Refusal, Resume, Table,
+};
+use rejoin_engine::{
+    Config, Detach, Engine, Envelope, HEADER_LEN, Header, Mode, MsgId, Pattern, Piece, ReqId,
+    RxBody, Segment, Sent, Source,
+};
+
+/// Number of a connection, the same at both ends.
+pub type ConnectionId = u32;
+
+/// What a node wants from the network.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Output {
+    /// Bytes of a handshake to write.
+    Bytes(ConnectionId, Vec<u8>),
+    /// Close this end: what was written still arrives, then the end.
+    Close(ConnectionId),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Body {
+    into: Option<Segment>,
+    buffer: bool,
+    at: usize,
+    len: usize,
+}
+
+/// Puts frames together.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Reader {
+    header: Vec<u8>,
+    body: Option<Body>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum End {
+    Dialing(Dialer),
+    Accepting(Acceptor),
+    Live(Link, Reader),
+}
+
+/// A rank. User memory is a vector; the address of a segment is an index into it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Node {
+    /// The engine, for calls that need nothing else.
+    pub engine: Engine,
+    table: Table<ConnectionId>,
+    memory: Vec<u8>,
+    ends: BTreeMap<ConnectionId, End>,
+    output: Vec<Output>,
+    /// Headers read since they were last taken, for checkers.
+    pub headers: Vec<(Rank, Header)>,
+}
+
+/// Something that must never happen; the text says what.
+pub type Violation = String;
+
+/// The key of every simulated job.
+pub fn key() -> JobKey {
+    JobKey::new([9; 32])
+}
+
+impl Node {
+    /// A rank without connections.
+    pub fn new(config: Config, me: Identity, book: AddressBook) -> Node {
+        Node {
+            engine: Engine::new(config, me.rank, book.size()),
+            table: Table::new(me, book),
+            memory: Vec::new(),
+            ends: BTreeMap::new(),
+            output: Vec::new(),
+            headers: Vec::new(),
+        }
+    }
+
+    /// The table of channels.
+    pub fn table(&self) -> &Table<ConnectionId> {
+        &self.table
+    }
+
+    /// What the network has to do, in order.
+    pub fn take_output(&mut self) -> Vec<Output> {
+        std::mem::take(&mut self.output)
+    }
+
+    /// Connections that are not links yet.
+    pub fn half_open(&self) -> impl Iterator<Item = ConnectionId> + '_ {
+        self.ends
+            .iter()
+            .filter(|(_, end)| !matches!(end, End::Live(..)))
+            .map(|(id, _)| *id)
+    }
+
+    /// Whether this end is half open.
+    pub fn is_half_open(&self, id: ConnectionId) -> bool {
+        self.ends
+            .get(&id)
+            .is_some_and(|end| !matches!(end, End::Live(..)))
+    }
+
+    /// Whether this end is the table's link to its peer.
+    pub fn is_live(&self, id: ConnectionId) -> bool {
+        matches!(self.ends.get(&id), Some(End::Live(link, _)) if self.table.get(*link) == Some(id))
+    }
+
+    /// Whether there is something to send to `peer` and nothing to send it over.
+    pub fn wants_link(&self, peer: Rank) -> bool {
+        self.engine.tx_waiting(peer) && self.table.state(peer) == LinkState::Null
+    }
+
+    /// Dials `peer` over a new connection.
+    ///
+    /// # Errors
+    /// As [`Table::dial`].
+    pub fn dial(
+        &mut self,
+        peer: Rank,
+        id: ConnectionId,
+        nonce: [u8; 32],
+    ) -> Result<(), TableError> {
+        let (attempt, incarnation) = self.table.dial(peer)?;
+        let mut hello = Vec::new();
+        let me = self.table.me();
+        let dialer = Dialer::new(me, peer, incarnation, attempt, nonce, &mut hello);
+        self.ends.insert(id, End::Dialing(dialer));
+        self.output.push(Output::Bytes(id, hello));
+        Ok(())
+    }
+
+    /// Someone dials.
+    pub fn accept(&mut self, id: ConnectionId, nonce: [u8; 32]) {
+        self.ends
+            .insert(id, End::Accepting(Acceptor::new(self.table.me(), nonce)));
+    }
+
+    /// The connection ended, or its time is over. True if an own attempt failed: back off.
+    pub fn end(&mut self, id: ConnectionId) -> bool {
+        let failed = match self.ends.get(&id) {
+            Some(End::Dialing(dialer)) => {
+                let (peer, attempt) = (dialer.peer(), dialer.attempt());
+                self.table.failed(peer, attempt)
+            }
+            _ => false,
+        };
+        self.close(id);
+        failed
+    }
+
+    fn close(&mut self, id: ConnectionId) {
+        let Some(end) = self.ends.remove(&id) else {
+            return;
+        };
+        if let End::Live(link, _) = end
+            && self.table.lost(link).is_some()
+        {
+            self.engine.link_down(link.peer());
+        }
+        self.output.push(Output::Close(id));
+    }
+
+    fn close_attempt(&mut self, attempt: Attempt, peer: Rank) {
+        let ours = |end: &End| matches!(end, End::Dialing(d) if d.attempt() == attempt && d.peer() == peer);
+        if let Some((&id, _)) = self.ends.iter().find(|(_, end)| ours(end)) {
+            self.close(id);
+        }
+    }
+
+    /// Takes bytes that arrived. True if an own attempt failed: back off.
+    ///
+    /// # Errors
+    /// Whatever a genuine peer never sends.
+    pub fn feed(&mut self, id: ConnectionId, mut bytes: &[u8]) -> Result<bool, Violation> {
+        while !bytes.is_empty() {
+            let Some(end) = self.ends.remove(&id) else {
+                return Ok(false);
+            };
+            match end {
+                End::Live(link, mut reader) => {
+                    let done = self.read(link, &mut reader, bytes);
+                    self.ends.insert(id, End::Live(link, reader));
+                    return done.map(|()| false);
+                }
+                End::Dialing(mut dialer) => {
+                    let mut out = Vec::new();
+                    let (taken, step) = dialer.feed(&key(), bytes, &mut out);
+                    bytes = &bytes[taken..];
+                    if self.dialer_step(id, dialer, step, out)? {
+                        return Ok(true);
+                    }
+                }
+                End::Accepting(mut acceptor) => {
+                    let mut out = Vec::new();
+                    let book = self.table.book();
+                    let (taken, step) = acceptor.feed(&key(), book, bytes, &mut out);
+                    bytes = &bytes[taken..];
+                    self.acceptor_step(id, acceptor, step, out)?;
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    fn dialer_step(
+        &mut self,
+        id: ConnectionId,
+        mut dialer: Dialer,
+        step: DialerStep,
+        mut out: Vec<u8>,
+    ) -> Result<bool, Violation> {
+        let peer = dialer.peer();
+        match step {
+            DialerStep::More => {}
+            DialerStep::Prove => {
+                let Ok(seen) = self.table.prove(peer, dialer.attempt()) else {
+                    self.output.push(Output::Close(id));
+                    return Ok(false);
+                };
+                let resume = self.engine.resume(peer);
+                dialer
+                    .prove(&key(), seen, &resume, &mut out)
+                    .map_err(|e| e.to_string())?;
+            }
+            DialerStep::Established(opened) => {
+                let Ok(link) = self.table.established(&opened, id) else {
+                    self.output.push(Output::Close(id));
+                    return Ok(false);
+                };
+                self.open(id, link, &opened.resume)?;
+                return Ok(false);
+            }
+            DialerStep::Refused(refusal) => {
+                self.output.push(Output::Bytes(id, out));
+                self.output.push(Output::Close(id));
+                let failed = self.table.failed(peer, dialer.attempt());
+                return genuine(refusal).map(|()| failed);
+            }
+        }
+        self.output.push(Output::Bytes(id, out));
+        self.ends.insert(id, End::Dialing(dialer));
+        Ok(false)
+    }
+
+    fn acceptor_step(
+        &mut self,
+        id: ConnectionId,
+        mut acceptor: Acceptor,
+        step: AcceptorStep,
+        mut out: Vec<u8>,
+    ) -> Result<(), Violation> {
+        match step {
+            AcceptorStep::More => {}
+            AcceptorStep::Admit(proved) => match self.table.admit(&proved, id) {
+                Ok(admission) => {
+                    let peer = proved.peer.rank;
+                    if let Some(old) = admission.closes {
+                        self.ends.remove(&old);
+                        self.engine.link_down(peer);
+                        self.output.push(Output::Close(old));
+                    }
+                    if let Some(attempt) = admission.abandons {
+                        self.close_attempt(attempt, peer);
+                    }
+                    let resume = self.engine.resume(peer);
+                    let accepted = acceptor.accept(&key(), admission.renounced, &resume, &mut out);
+                    accepted.map_err(|e| e.to_string())?;
+                    self.output.push(Output::Bytes(id, out));
+                    return self.open(id, admission.link, &proved.resume);
+                }
+                Err(refusal) => {
+                    acceptor.refuse(&key(), refusal, &mut out);
+                    self.output.push(Output::Bytes(id, out));
+                    self.output.push(Output::Close(id));
+                    return Ok(());
+                }
+            },
+            AcceptorStep::Refused(refusal) => {
+                self.output.push(Output::Bytes(id, out));
+                self.output.push(Output::Close(id));
+                return genuine(refusal);
+            }
+        }
+        self.output.push(Output::Bytes(id, out));
+        self.ends.insert(id, End::Accepting(acceptor));
+        Ok(())
+    }
+
+    fn open(&mut self, id: ConnectionId, link: Link, resume: &Resume) -> Result<(), Violation> {
+        let opened = self.engine.link_up(link.peer(), resume);
+        opened.map_err(|e| format!("a resume was refused: {e}"))?;
+        self.ends.insert(id, End::Live(link, Reader::default()));
+        Ok(())
+    }
+
+    fn read(&mut self, link: Link, reader: &mut Reader, mut bytes: &[u8]) -> Result<(), Violation> {
+        let peer = link.peer();
+        while !bytes.is_empty() {
+            let Some(body) = &mut reader.body else {
+                let missing = (HEADER_LEN - reader.header.len()).min(bytes.len());
+                reader.header.extend_from_slice(&bytes[..missing]);
+                bytes = &bytes[missing..];
+                if let Ok(header) = <[u8; HEADER_LEN]>::try_from(&reader.header[..]) {
+                    reader.header.clear();
+                    reader.body = self.header(peer, &header)?;
+                }
+                continue;
+            };
+            let part = (body.len - body.at).min(bytes.len());
+            if let Some(into) = body.into {
+                let from = body.at.min(into.len);
+                let upto = (body.at + part).min(into.len);
+                self.memory[into.addr + from..into.addr + upto]
+                    .copy_from_slice(&bytes[..upto - from]);
+            } else if body.buffer {
+                self.engine.rx_buffer(peer)[body.at..body.at + part]
+                    .copy_from_slice(&bytes[..part]);
+            }
+            body.at += part;
+            bytes = &bytes[part..];
+            if body.at == body.len {
+                reader.body = None;
+                self.engine
+                    .rx_done(peer)
+                    .map_err(|e| format!("a body was refused: {e}"))?;
+                self.copies();
+            }
+        }
+        Ok(())
+    }
+
+    fn header(&mut self, peer: Rank, bytes: &[u8; HEADER_LEN]) -> Result<Option<Body>, Violation> {
+        let header = Header::decode(bytes).map_err(|e| format!("a header was refused: {e}"))?;
+        let place = self.engine.rx_header(peer, &header);
+        let place = place.map_err(|e| format!("a frame was refused: {e} ({header:?})"))?;
+        self.headers.push((peer, header));
+        self.copies();
+        let len = header.body_len() as usize;
+        Ok(match place {
+            RxBody::None => None,
+            RxBody::Into { into, .. } => Some(Body {
+                into: Some(into),
+                buffer: false,
+                at: 0,
+                len,
+            }),
+            RxBody::Buffer => Some(Body {
+                into: None,
+                buffer: true,
+                at: 0,
+                len,
+            }),
+            RxBody::Discard(_) => Some(Body {
+                into: None,
+                buffer: false,
+                at: 0,
+                len,
+            }),
+        })
+    }
+
+    /// Takes at most `limit` bytes that are to be written to `peer`.
+    pub fn write(&mut self, peer: Rank, limit: usize) -> Vec<u8> {
+        let mut written = Vec::new();
+        if !self.engine.tx_pending(peer) {
+            return written;
+        }
+        let gather = self.engine.tx_gather(peer);
+        for piece in gather.pieces() {
+            let bytes = match piece {
+                Piece::Bytes(bytes) => bytes,
+                Piece::Memory(seg) => &self.memory[seg.addr..seg.addr + seg.len],
+            };
+            let part = bytes.len().min(limit - written.len());
+            written.extend_from_slice(&bytes[..part]);
+        }
+        self.engine.tx_advance(peer, written.len());
+        written
+    }
+
+    /// New memory with this content.
+    pub fn segment(&mut self, content: &[u8]) -> Segment {
+        let addr = self.memory.len();
+        self.memory.extend_from_slice(content);
+        Segment {
+            addr,
+            len: content.len(),
+        }
+    }
+
+    /// What lies in `segment`.
+    pub fn bytes(&self, segment: Segment) -> &[u8] {
+        &self.memory[segment.addr..segment.addr + segment.len]
+    }
+
+    /// The program uses its memory again.
+    pub fn spoil(&mut self, segment: Segment) {
+        self.memory[segment.addr..segment.addr + segment.len].fill(0xee);
+    }
+
+    /// Sends `content`; `None`: complete, and the memory is already used for something else.
+    pub fn send(
+        &mut self,
+        to: Rank,
+        envelope: Envelope,
+        content: &[u8],
+        mode: Mode,
+    ) -> Option<(ReqId, Segment)> {
+        let segment = self.segment(content);
+        let bytes = self.engine.copies(content.len()).then_some(content);
+        let sent = self.engine.send(to, envelope, segment, bytes, mode);
+        self.copies();
+        match sent {
+            Ok(Sent::Pending(id)) => Some((id, segment)),
+            Ok(Sent::Done) | Err(_) => {
+                self.spoil(segment);
+                None
+            }
+        }
+    }
+
+    /// Posts a receive into fresh memory.
+    ///
+    /// # Errors
+    /// As [`Engine::recv`].
+    pub fn receive(&mut self, pattern: Pattern, len: usize) -> Result<(ReqId, Segment), Violation> {
+        let segment = self.segment(&vec![0xaa; len]);
+        let id = self
+            .engine
+            .recv(pattern, segment)
+            .map_err(|e| e.to_string())?;
+        self.copies();
+        Ok((id, segment))
+    }
+
+    /// Receives a message that a matched probe took.
+    ///
+    /// # Errors
+    /// As [`Engine::mrecv`].
+    pub fn receive_matched(
+        &mut self,
+        message: MsgId,
+        len: usize,
+    ) -> Result<(ReqId, Segment), Violation> {
+        let segment = self.segment(&vec![0xaa; len]);
+        let id = self
+            .engine
+            .mrecv(message, segment)
+            .map_err(|e| e.to_string())?;
+        self.copies();
+        Ok((id, segment))
+    }
+
+    /// Tries to complete a blocking send by a copy of its body; true if the memory is free again.
+    pub fn detach(&mut self, id: ReqId, segment: Segment) -> bool {
+        match self.engine.detach(id) {
+            Detach::Done => {}
+            Detach::Wait => return false,
+            Detach::Copy { from, into } => {
+                into.copy_from_slice(&self.memory[from.addr..from.addr + from.len]);
+            }
+        }
+        self.spoil(segment);
+        true
+    }
+
+    fn copies(&mut self) {
+        while let Some(copy) = self.engine.next_copy() {
+            let to = copy.to.addr..copy.to.addr + copy.to.len;
+            match copy.from {
+                Source::Bytes(bytes) => self.memory[to].copy_from_slice(bytes),
+                Source::Memory(from) => {
+                    self.memory
+                        .copy_within(from.addr..from.addr + from.len, to.start);
+                }
+            }
+        }
+    }
+}
+
+/// Refusals that two ranks of one job may give each other.
+fn genuine(refusal: Refusal) -> Result<(), Violation> {
+    match refusal {
+        Refusal::Yield
+        | Refusal::Superseded
+        | Refusal::PeerIsNewer { .. }
+        | Refusal::PeerIsOlder { .. } => Ok(()),
+        other => Err(format!("a genuine peer was refused: {other}")),
+    }
+}

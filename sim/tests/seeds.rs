@@ -1,0 +1,67 @@
+//! A fixed set of seeds. `REJOIN_SIM_SEEDS=1000..5000` runs others, and `REJOIN_SIM_SEEDS=17..18`
+//! one that failed.
+
+use rejoin_sim::plan::Plan;
+use rejoin_sim::rng::Rng;
+use rejoin_sim::world::{Faults, World};
+
+/// Seeds that every test run takes.
+const FIXED: std::ops::Range<u64> = 0..150;
+
+fn seeds() -> std::ops::Range<u64> {
+    let Ok(text) = std::env::var("REJOIN_SIM_SEEDS") else {
+        return FIXED;
+    };
+    let parse = |(from, to): (&str, &str)| Some(from.parse().ok()?..to.parse().ok()?);
+    let range = text.split_once("..").and_then(parse);
+    range.unwrap_or_else(|| panic!("REJOIN_SIM_SEEDS is {text:?}, not from..to"))
+}
+
+fn run(seed: u64) -> (usize, u32, Result<(), String>) {
+    let mut rng = Rng::new(seed);
+    let ranks = match seed % 16 {
+        15 => rng.between(17, 64) as u32,
+        7 => rng.between(9, 16) as u32,
+        _ => rng.between(2, 8) as u32,
+    };
+    let count = rng.between(20, 600) as usize;
+    let calm = rng.chance(15);
+    let faults = Faults {
+        cut_every: if calm { 0 } else { rng.between(100, 20_000) },
+        until: rng.between(50_000, 400_000),
+        dead_on_arrival: rng.below(20),
+        late: rng.below(50),
+    };
+    let plan = Plan::random(&mut rng, ranks, count);
+    let messages = plan.messages.len();
+    let mut world = World::new(rng, plan, faults);
+    let result = world.run();
+    (messages, world.cuts, result)
+}
+
+#[test]
+fn every_message_arrives_once_in_order_and_unchanged() {
+    let (mut messages, mut cuts, mut count) = (0, 0, 0);
+    for seed in seeds() {
+        let (sent, cut, result) = run(seed);
+        if let Err(violation) = result {
+            panic!(
+                "seed {seed}: {violation}\nrepeat it with REJOIN_SIM_SEEDS={seed}..{}",
+                seed + 1
+            );
+        }
+        messages += sent;
+        cuts += cut;
+        count += 1;
+    }
+    println!("{count} seeds, {messages} messages, {cuts} connections cut");
+    assert!(
+        std::env::var("REJOIN_SIM_SEEDS").is_ok() || cuts > 1000,
+        "too few cuts to mean much"
+    );
+}
+
+#[test]
+fn one_seed_is_one_run() {
+    assert_eq!(run(3), run(3));
+}
