@@ -5,8 +5,9 @@ use crate::error::Result;
 use crate::plan::Up;
 use crate::reactor::{Interest, Token};
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// The pipe to the rank, and what it has not taken yet (at most a window).
 pub(super) struct RankInput {
@@ -43,8 +44,8 @@ impl Driver {
             return Ok(());
         };
         let mut taken = 0;
-        let mut closed = false;
-        let idle = input.queue.is_empty() && !input.ended;
+        // With nothing to write only an error can tell that the rank closed its side.
+        let mut closed = input.queue.is_empty() && is_broken(&input.pipe);
         while !input.queue.is_empty() {
             match nix::unistd::write(&input.pipe, input.queue.as_slices().0) {
                 Ok(count) => {
@@ -60,8 +61,7 @@ impl Driver {
             }
         }
         let ended = input.ended && input.queue.is_empty();
-        if closed || ended || idle {
-            // Idle and called by an event: nothing was waited for, so the rank closed its side.
+        if closed || ended {
             self.reactor.remove(&input.pipe);
             self.input = None;
             if !ended {
@@ -80,4 +80,11 @@ impl Driver {
         }
         Ok(())
     }
+}
+
+/// Nobody can read from this pipe any more.
+fn is_broken(pipe: &OwnedFd) -> bool {
+    let mut polled = [PollFd::new(pipe.as_fd(), PollFlags::empty())];
+    let found = poll(&mut polled, PollTimeout::ZERO);
+    found.is_ok() && polled[0].revents().is_some_and(|r| r.contains(PollFlags::POLLERR))
 }
