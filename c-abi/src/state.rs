@@ -1,14 +1,17 @@
 //! Everything that the library of one process holds.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 
 use rejoin_mpi::op::Op;
+use rejoin_mpi::p2p::Message;
+use rejoin_mpi::{Communicator, Error, ErrorClass, Group, Info, Mpi as Core, Result};
 
-use crate::constants::{MPI_COMM_SELF, MPI_COMM_WORLD, MPI_FILE_NULL};
+use crate::constants::MPI_FILE_NULL;
 use crate::errors::Errors;
 use crate::functions::datatype::Datatypes;
 use crate::handles::{Kind, Table};
-use crate::types::MPI_Op;
+use crate::types::{MPI_Comm, MPI_Group, MPI_Info, MPI_Message, MPI_Op};
 
 /// The library's objects. One per process; reached through [`crate::enter::enter`] only, so that one
 /// thread at a time sees it.
@@ -19,6 +22,16 @@ pub struct Mpi {
     pub datatypes: Datatypes,
     /// Reduction operations.
     pub ops: Table<MPI_Op, Rc<Op>>,
+    /// The runtime, from `MPI_Init` on.
+    pub core: OnceCell<Rc<Core>>,
+    /// Communicators.
+    pub comms: Table<MPI_Comm, Rc<Communicator>>,
+    /// Groups.
+    pub groups: Table<MPI_Group, Rc<Group>>,
+    /// Info objects.
+    pub infos: Table<MPI_Info, Rc<Info>>,
+    /// Messages taken by matching probes.
+    pub messages: Table<MPI_Message, Message>,
 }
 
 /// The one instance.
@@ -29,11 +42,7 @@ struct Shared(Mpi);
 // thread-safe at any level always take the lock.
 unsafe impl Sync for Shared {}
 
-static SHARED: Shared = Shared(Mpi {
-    errors: Errors::new(),
-    datatypes: Datatypes::new(),
-    ops: Table::new(),
-});
+static SHARED: Shared = Shared(Mpi::new());
 
 /// The library's objects.
 ///
@@ -45,11 +54,34 @@ pub unsafe fn mpi() -> &'static Mpi {
 }
 
 impl Mpi {
+    /// The state before `MPI_Init`.
+    pub const fn new() -> Self {
+        Self {
+            errors: Errors::new(),
+            datatypes: Datatypes::new(),
+            ops: Table::new(),
+            core: OnceCell::new(),
+            comms: Table::new(),
+            groups: Table::new(),
+            infos: Table::new(),
+            messages: Table::new(),
+        }
+    }
+
+    /// The runtime. Calls that the gate lets through find it.
+    ///
+    /// # Errors
+    /// Before `MPI_Init`.
+    #[inline(always)]
+    pub fn core(&self) -> Result<&Rc<Core>> {
+        self.core.get().ok_or_else(not_there)
+    }
+
     /// Whether a handle of this kind stands for an object that can have an error handler. Files: also
     /// `MPI_FILE_NULL`, whose handler is the default of all files (MPI-5.0 §14.7).
     pub fn exists(&self, kind: Kind, raw: usize) -> bool {
         match kind {
-            Kind::Comm => raw == MPI_COMM_WORLD.0 || raw == MPI_COMM_SELF.0,
+            Kind::Comm => self.comms.contains(MPI_Comm(raw)),
             Kind::File => raw == MPI_FILE_NULL.0,
             _ => false,
         }
@@ -60,11 +92,25 @@ impl Mpi {
         use std::io::Write as _;
         // Nobody is left to tell when standard error is gone.
         let _ = writeln!(std::io::stderr(), "rejoin: {why}");
-        // What the parent sees is the low byte, and it must not look like success.
-        let status = if code & 0xff == 0 { 1 } else { code & 0xff };
         // SAFETY: writes out what the program printed; null means all of its streams.
         unsafe { libc::fflush(std::ptr::null_mut()) };
+        // What the parent sees is the low byte, and it must not look like success.
+        let status = if code & 0xff == 0 { 1 } else { code & 0xff };
+        if let Some(core) = self.core.get() {
+            core.abort(status);
+        }
         // SAFETY: ends the process without running the program's exit handlers, which may call MPI.
         unsafe { libc::_exit(status) }
     }
+}
+
+impl Default for Mpi {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cold]
+fn not_there() -> Error {
+    Error::new(ErrorClass::Other, "called before MPI_Init")
 }

@@ -3,7 +3,7 @@
 
 use crate::error::{Error, ErrorClass, Result};
 use std::cell::RefCell;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 /// What kind of object a keyval belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,10 +41,23 @@ impl std::fmt::Debug for Keyval {
 /// First id given to a user's keyval: above the ABI's predefined ones.
 const FIRST: i32 = 1024;
 
+/// A keyval in the table.
+#[derive(Debug)]
+enum Entry {
+    Usable(Rc<Keyval>),
+    /// The program freed it; attributes may still use it.
+    Freed(Weak<Keyval>),
+}
+
 /// All keyvals of the process.
 #[derive(Debug, Default)]
 pub struct Keyvals {
-    table: RefCell<Vec<Option<Rc<Keyval>>>>,
+    table: RefCell<Vec<Entry>>,
+}
+
+/// Where the keyval `id` is in the table.
+fn index(id: i32) -> Option<usize> {
+    usize::try_from(id.checked_sub(FIRST)?).ok()
 }
 
 fn unknown(id: i32) -> Error {
@@ -59,7 +72,7 @@ impl Keyvals {
     pub fn create(&self, kind: ObjectKind, callbacks: Box<dyn Callbacks>) -> i32 {
         let mut table = self.table.borrow_mut();
         let id = FIRST + table.len() as i32;
-        table.push(Some(Rc::new(Keyval {
+        table.push(Entry::Usable(Rc::new(Keyval {
             id,
             kind,
             callbacks,
@@ -67,20 +80,36 @@ impl Keyvals {
         id
     }
 
-    /// The keyval `id` of objects of `kind`.
+    /// The keyval `id` of objects of `kind`, for a new attribute.
     pub fn get(&self, kind: ObjectKind, id: i32) -> Result<Rc<Keyval>> {
         let table = self.table.borrow();
-        let at = usize::try_from(id.wrapping_sub(FIRST)).unwrap_or(usize::MAX);
-        match table.get(at) {
-            Some(Some(k)) if k.kind == kind => Ok(k.clone()),
+        match index(id).and_then(|at| table.get(at)) {
+            Some(Entry::Usable(k)) if k.kind == kind => Ok(k.clone()),
             _ => Err(unknown(id)),
         }
     }
 
-    /// `MPI_Comm_free_keyval`: the id goes now, the callbacks with the last attribute.
+    /// The same for an attribute that is there: a freed keyval lives as long as an attribute uses it
+    /// (MPI-5.0 §7.7.2, `MPI_Comm_free_keyval`).
+    pub fn find(&self, kind: ObjectKind, id: i32) -> Result<Rc<Keyval>> {
+        let table = self.table.borrow();
+        let found = match index(id).and_then(|at| table.get(at)) {
+            Some(Entry::Usable(k)) => Some(k.clone()),
+            Some(Entry::Freed(k)) => k.upgrade(),
+            None => None,
+        };
+        found.filter(|k| k.kind == kind).ok_or_else(|| unknown(id))
+    }
+
+    /// `MPI_Comm_free_keyval`: no new attributes from now on, the callbacks go with the last one.
+    /// Freeing a copy of the id while attributes use it changes nothing.
     pub fn free(&self, kind: ObjectKind, id: i32) -> Result<()> {
-        self.get(kind, id)?;
-        self.table.borrow_mut()[(id - FIRST) as usize] = None;
+        let keyval = self.find(kind, id)?;
+        let weak = Entry::Freed(Rc::downgrade(&keyval));
+        let mut table = self.table.borrow_mut();
+        if let Some(entry) = index(id).and_then(|at| table.get_mut(at)) {
+            *entry = weak;
+        }
         Ok(())
     }
 }

@@ -117,8 +117,19 @@ fn a_freed_keyval_lives_with_its_attributes() {
         f.keyvals.get(ObjectKind::Comm, a.id).unwrap_err().class,
         ErrorClass::Keyval
     );
-    one.delete_all(1).unwrap();
+    let found = f.keyvals.find(ObjectKind::Comm, a.id).unwrap();
+    f.keyvals.free(ObjectKind::Comm, a.id).unwrap();
+    let id = a.id;
+    drop(a);
+    one.delete(1, &found).unwrap();
     assert_eq!(f.said(), ["delete 1 10"]);
+    drop(found);
+    for gone in [
+        f.keyvals.find(ObjectKind::Comm, id).map(drop),
+        f.keyvals.free(ObjectKind::Comm, id),
+    ] {
+        assert_eq!(gone.unwrap_err().class, ErrorClass::Keyval);
+    }
     assert_eq!(
         f.keyvals.free(ObjectKind::Type, 1024).unwrap_err().class,
         ErrorClass::Keyval

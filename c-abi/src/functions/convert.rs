@@ -45,16 +45,16 @@ macro_rules! predefined_only {
 
 conversions! {
     MPI_Errhandler errhandler_toint errhandler_fromint |mpi| &mpi.errors.handlers;
+    MPI_Comm comm_toint comm_fromint |mpi| &mpi.comms;
+    MPI_Group group_toint group_fromint |mpi| &mpi.groups;
+    MPI_Info info_toint info_fromint |mpi| &mpi.infos;
+    MPI_Message message_toint message_fromint |mpi| &mpi.messages;
     MPI_Op op_toint op_fromint |mpi| &mpi.ops;
     MPI_Datatype type_toint type_fromint |mpi| &mpi.datatypes.handles;
 }
 
 predefined_only! {
-    MPI_Comm comm_toint comm_fromint;
     MPI_File file_toint file_fromint;
-    MPI_Group group_toint group_fromint;
-    MPI_Info info_toint info_fromint;
-    MPI_Message message_toint message_fromint;
     MPI_Request request_toint request_fromint;
     MPI_Session session_toint session_fromint;
     MPI_Win win_toint win_fromint;

@@ -12,17 +12,11 @@ use super::pack::{pack_external_size, pack_size};
 use super::status::{get_count, get_elements, set_bytes, status_set_elements};
 use crate::callback::{Callback, UserFunction};
 use crate::constants::*;
-use crate::errors::Errors;
-use crate::handles::Table;
 use crate::state::Mpi;
 use crate::types::*;
 
 fn mpi() -> Mpi {
-    let mpi = Mpi {
-        errors: Errors::new(),
-        datatypes: Datatypes::new(),
-        ops: Table::new(),
-    };
+    let mpi = Mpi::new();
     mpi.datatypes.define_predefined();
     define_predefined(&mpi.ops);
     mpi

@@ -62,16 +62,33 @@
 //! `MPI_Init_thread` calls `gate::initialized(provided, multiple)`, at `MPI_THREAD_MULTIPLE` after
 //! `lock::install` with the runtime's lock; `MPI_Finalize` calls `gate::finalized()`.
 
+#[cfg(test)]
+mod datatype_tests;
+#[cfg(test)]
+mod object_tests;
+
 pub mod abi;
+pub mod attr;
+pub mod buffer;
+pub mod coll;
+pub mod comm;
+pub mod comm_make;
 pub mod convert;
 pub mod datatype;
 pub mod datatype_create;
 pub mod datatype_query;
-#[cfg(test)]
-mod datatype_tests;
 pub mod env;
 pub mod errhandler;
 pub mod error;
+pub mod general;
+pub mod group;
+pub mod info;
+pub mod init;
 pub mod op;
+pub mod p2p;
 pub mod pack;
+pub mod probe;
+pub mod request;
+pub mod request_many;
+pub mod sendrecv;
 pub mod status;

@@ -12,6 +12,28 @@ use crate::enter::{Call, Phase, enter, missing, missing_tool};
 use crate::errors::Owner;
 use crate::functions;
 
+#[inline]
+unsafe fn shared_allgather(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Allgather", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::blocking::allgather(
+                mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
+            )
+        },
+    )
+}
+
 /// `int MPI_Allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Allgather(
@@ -25,9 +47,14 @@ pub unsafe extern "C" fn MPI_Allgather(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Allgather", Phase::Running, false) },
-            Owner::of(comm),
+        shared_allgather(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            comm,
         )
     }
 }
@@ -45,9 +72,14 @@ pub unsafe extern "C" fn PMPI_Allgather(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Allgather", Phase::Running, false) },
-            Owner::of(comm),
+        shared_allgather(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            comm,
         )
     }
 }
@@ -65,9 +97,8 @@ pub unsafe extern "C" fn MPI_Allgather_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Allgather_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_allgather(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
         )
     }
 }
@@ -85,11 +116,35 @@ pub unsafe extern "C" fn PMPI_Allgather_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Allgather_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_allgather(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_allgather_init(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+    info: MPI_Info,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Allgather_init", Phase::Running, true) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::persistent::allgather_init(
+                mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info,
+                request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Allgather_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
@@ -107,9 +162,16 @@ pub unsafe extern "C" fn MPI_Allgather_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Allgather_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_allgather_init(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -129,9 +191,16 @@ pub unsafe extern "C" fn PMPI_Allgather_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Allgather_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_allgather_init(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -151,9 +220,8 @@ pub unsafe extern "C" fn MPI_Allgather_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Allgather_init_c", Phase::Running, true) },
-            Owner::of(comm),
+        shared_allgather_init(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request,
         )
     }
 }
@@ -173,11 +241,33 @@ pub unsafe extern "C" fn PMPI_Allgather_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Allgather_init_c", Phase::Running, true) },
-            Owner::of(comm),
+        shared_allgather_init(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_allgatherv(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    displs: Counts,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Allgatherv", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::blocking::allgatherv(
+                mpi, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
+            )
+        },
+    )
 }
 
 /// `int MPI_Allgatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm)`.
@@ -194,9 +284,15 @@ pub unsafe extern "C" fn MPI_Allgatherv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Allgatherv", Phase::Running, false) },
-            Owner::of(comm),
+        shared_allgatherv(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            comm,
         )
     }
 }
@@ -215,9 +311,15 @@ pub unsafe extern "C" fn PMPI_Allgatherv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Allgatherv", Phase::Running, false) },
-            Owner::of(comm),
+        shared_allgatherv(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            comm,
         )
     }
 }
@@ -236,9 +338,15 @@ pub unsafe extern "C" fn MPI_Allgatherv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Allgatherv_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_allgatherv(
+            sendbuf,
+            sendcount,
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            comm,
         )
     }
 }
@@ -257,11 +365,43 @@ pub unsafe extern "C" fn PMPI_Allgatherv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Allgatherv_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_allgatherv(
+            sendbuf,
+            sendcount,
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            comm,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_allgatherv_init(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    displs: Counts,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+    info: MPI_Info,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Allgatherv_init", Phase::Running, true) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::persistent::allgatherv_init(
+                mpi, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
+                info, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Allgatherv_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
@@ -280,9 +420,17 @@ pub unsafe extern "C" fn MPI_Allgatherv_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Allgatherv_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_allgatherv_init(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -303,9 +451,17 @@ pub unsafe extern "C" fn PMPI_Allgatherv_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Allgatherv_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_allgatherv_init(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -326,9 +482,17 @@ pub unsafe extern "C" fn MPI_Allgatherv_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Allgatherv_init_c", Phase::Running, true) },
-            Owner::of(comm),
+        shared_allgatherv_init(
+            sendbuf,
+            sendcount,
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -349,11 +513,40 @@ pub unsafe extern "C" fn PMPI_Allgatherv_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Allgatherv_init_c", Phase::Running, true) },
-            Owner::of(comm),
+        shared_allgatherv_init(
+            sendbuf,
+            sendcount,
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            comm,
+            info,
+            request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_allreduce(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Allreduce", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::blocking_reductions::allreduce(
+                mpi, sendbuf, recvbuf, count, datatype, op, comm,
+            )
+        },
+    )
 }
 
 /// `int MPI_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)`.
@@ -367,12 +560,7 @@ pub unsafe extern "C" fn MPI_Allreduce(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Allreduce", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_allreduce(sendbuf, recvbuf, count.into(), datatype, op, comm) }
 }
 
 /// `MPI_Allreduce` under its profiling name.
@@ -386,12 +574,7 @@ pub unsafe extern "C" fn PMPI_Allreduce(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Allreduce", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_allreduce(sendbuf, recvbuf, count.into(), datatype, op, comm) }
 }
 
 /// `int MPI_Allreduce_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)`.
@@ -405,12 +588,7 @@ pub unsafe extern "C" fn MPI_Allreduce_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Allreduce_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_allreduce(sendbuf, recvbuf, count, datatype, op, comm) }
 }
 
 /// `MPI_Allreduce_c` under its profiling name.
@@ -424,12 +602,30 @@ pub unsafe extern "C" fn PMPI_Allreduce_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Allreduce_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_allreduce(sendbuf, recvbuf, count, datatype, op, comm) }
+}
+
+#[inline]
+unsafe fn shared_allreduce_init(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    comm: MPI_Comm,
+    info: MPI_Info,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Allreduce_init", Phase::Running, true) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::persistent_reductions::allreduce_init(
+                mpi, sendbuf, recvbuf, count, datatype, op, comm, info, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Allreduce_init(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
@@ -446,9 +642,15 @@ pub unsafe extern "C" fn MPI_Allreduce_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Allreduce_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_allreduce_init(
+            sendbuf,
+            recvbuf,
+            count.into(),
+            datatype,
+            op,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -467,9 +669,15 @@ pub unsafe extern "C" fn PMPI_Allreduce_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Allreduce_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_allreduce_init(
+            sendbuf,
+            recvbuf,
+            count.into(),
+            datatype,
+            op,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -487,12 +695,7 @@ pub unsafe extern "C" fn MPI_Allreduce_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Allreduce_init_c", Phase::Running, true) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_allreduce_init(sendbuf, recvbuf, count, datatype, op, comm, info, request) }
 }
 
 /// `MPI_Allreduce_init_c` under its profiling name.
@@ -508,12 +711,29 @@ pub unsafe extern "C" fn PMPI_Allreduce_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Allreduce_init_c", Phase::Running, true) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_allreduce_init(sendbuf, recvbuf, count, datatype, op, comm, info, request) }
+}
+
+#[inline]
+unsafe fn shared_alltoall(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Alltoall", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::blocking::alltoall(
+                mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
+            )
+        },
+    )
 }
 
 /// `int MPI_Alltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm)`.
@@ -529,9 +749,14 @@ pub unsafe extern "C" fn MPI_Alltoall(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Alltoall", Phase::Running, false) },
-            Owner::of(comm),
+        shared_alltoall(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            comm,
         )
     }
 }
@@ -549,9 +774,14 @@ pub unsafe extern "C" fn PMPI_Alltoall(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Alltoall", Phase::Running, false) },
-            Owner::of(comm),
+        shared_alltoall(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            comm,
         )
     }
 }
@@ -569,9 +799,8 @@ pub unsafe extern "C" fn MPI_Alltoall_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Alltoall_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_alltoall(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
         )
     }
 }
@@ -589,11 +818,35 @@ pub unsafe extern "C" fn PMPI_Alltoall_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Alltoall_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_alltoall(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_alltoall_init(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+    info: MPI_Info,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Alltoall_init", Phase::Running, true) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::persistent::alltoall_init(
+                mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info,
+                request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Alltoall_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
@@ -611,9 +864,16 @@ pub unsafe extern "C" fn MPI_Alltoall_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Alltoall_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_alltoall_init(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -633,9 +893,16 @@ pub unsafe extern "C" fn PMPI_Alltoall_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Alltoall_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_alltoall_init(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -655,9 +922,8 @@ pub unsafe extern "C" fn MPI_Alltoall_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Alltoall_init_c", Phase::Running, true) },
-            Owner::of(comm),
+        shared_alltoall_init(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request,
         )
     }
 }
@@ -677,11 +943,35 @@ pub unsafe extern "C" fn PMPI_Alltoall_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Alltoall_init_c", Phase::Running, true) },
-            Owner::of(comm),
+        shared_alltoall_init(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_alltoallv(
+    sendbuf: *const c_void,
+    sendcounts: Counts,
+    sdispls: Counts,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    rdispls: Counts,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Alltoallv", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::blocking::alltoallv(
+                mpi, sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
+                recvtype, comm,
+            )
+        },
+    )
 }
 
 /// `int MPI_Alltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm)`.
@@ -699,9 +989,16 @@ pub unsafe extern "C" fn MPI_Alltoallv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Alltoallv", Phase::Running, false) },
-            Owner::of(comm),
+        shared_alltoallv(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtype,
+            comm,
         )
     }
 }
@@ -721,9 +1018,16 @@ pub unsafe extern "C" fn PMPI_Alltoallv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Alltoallv", Phase::Running, false) },
-            Owner::of(comm),
+        shared_alltoallv(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtype,
+            comm,
         )
     }
 }
@@ -743,9 +1047,16 @@ pub unsafe extern "C" fn MPI_Alltoallv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Alltoallv_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_alltoallv(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtype,
+            comm,
         )
     }
 }
@@ -765,11 +1076,45 @@ pub unsafe extern "C" fn PMPI_Alltoallv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Alltoallv_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_alltoallv(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtype,
+            comm,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_alltoallv_init(
+    sendbuf: *const c_void,
+    sendcounts: Counts,
+    sdispls: Counts,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    rdispls: Counts,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+    info: MPI_Info,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Alltoallv_init", Phase::Running, true) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::persistent::alltoallv_init(
+                mpi, sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
+                recvtype, comm, info, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Alltoallv_init(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
@@ -789,9 +1134,18 @@ pub unsafe extern "C" fn MPI_Alltoallv_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Alltoallv_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_alltoallv_init(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtype,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -813,9 +1167,18 @@ pub unsafe extern "C" fn PMPI_Alltoallv_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Alltoallv_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_alltoallv_init(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtype,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -837,9 +1200,18 @@ pub unsafe extern "C" fn MPI_Alltoallv_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Alltoallv_init_c", Phase::Running, true) },
-            Owner::of(comm),
+        shared_alltoallv_init(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtype,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -861,11 +1233,45 @@ pub unsafe extern "C" fn PMPI_Alltoallv_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Alltoallv_init_c", Phase::Running, true) },
-            Owner::of(comm),
+        shared_alltoallv_init(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtype,
+            comm,
+            info,
+            request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_alltoallw(
+    sendbuf: *const c_void,
+    sendcounts: Counts,
+    sdispls: Counts,
+    sendtypes: *const MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    rdispls: Counts,
+    recvtypes: *const MPI_Datatype,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Alltoallw", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::blocking::alltoallw(
+                mpi, sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls,
+                recvtypes, comm,
+            )
+        },
+    )
 }
 
 /// `int MPI_Alltoallw(const void *sendbuf, const int sendcounts[], const int sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const int rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm)`.
@@ -883,9 +1289,16 @@ pub unsafe extern "C" fn MPI_Alltoallw(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Alltoallw", Phase::Running, false) },
-            Owner::of(comm),
+        shared_alltoallw(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtypes,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtypes,
+            comm,
         )
     }
 }
@@ -905,9 +1318,16 @@ pub unsafe extern "C" fn PMPI_Alltoallw(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Alltoallw", Phase::Running, false) },
-            Owner::of(comm),
+        shared_alltoallw(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtypes,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtypes,
+            comm,
         )
     }
 }
@@ -927,9 +1347,16 @@ pub unsafe extern "C" fn MPI_Alltoallw_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Alltoallw_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_alltoallw(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtypes,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtypes,
+            comm,
         )
     }
 }
@@ -949,11 +1376,45 @@ pub unsafe extern "C" fn PMPI_Alltoallw_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Alltoallw_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_alltoallw(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtypes,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtypes,
+            comm,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_alltoallw_init(
+    sendbuf: *const c_void,
+    sendcounts: Counts,
+    sdispls: Counts,
+    sendtypes: *const MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    rdispls: Counts,
+    recvtypes: *const MPI_Datatype,
+    comm: MPI_Comm,
+    info: MPI_Info,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Alltoallw_init", Phase::Running, true) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::persistent::alltoallw_init(
+                mpi, sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls,
+                recvtypes, comm, info, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Alltoallw_init(const void *sendbuf, const int sendcounts[], const int sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const int rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
@@ -973,9 +1434,18 @@ pub unsafe extern "C" fn MPI_Alltoallw_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Alltoallw_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_alltoallw_init(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtypes,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtypes,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -997,9 +1467,18 @@ pub unsafe extern "C" fn PMPI_Alltoallw_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Alltoallw_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_alltoallw_init(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtypes,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtypes,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -1021,9 +1500,18 @@ pub unsafe extern "C" fn MPI_Alltoallw_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Alltoallw_init_c", Phase::Running, true) },
-            Owner::of(comm),
+        shared_alltoallw_init(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtypes,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtypes,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -1045,35 +1533,54 @@ pub unsafe extern "C" fn PMPI_Alltoallw_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Alltoallw_init_c", Phase::Running, true) },
-            Owner::of(comm),
+        shared_alltoallw_init(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtypes,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtypes,
+            comm,
+            info,
+            request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_barrier(comm: MPI_Comm) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Barrier", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::coll::blocking::barrier(mpi, comm) },
+    )
 }
 
 /// `int MPI_Barrier(MPI_Comm comm)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Barrier(comm: MPI_Comm) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Barrier", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_barrier(comm) }
 }
 
 /// `MPI_Barrier` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Barrier(comm: MPI_Comm) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Barrier", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_barrier(comm) }
+}
+
+#[inline]
+unsafe fn shared_barrier_init(comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Barrier_init", Phase::Running, true) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::coll::persistent::barrier_init(mpi, comm, info, request) },
+    )
 }
 
 /// `int MPI_Barrier_init(MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
@@ -1084,12 +1591,7 @@ pub unsafe extern "C" fn MPI_Barrier_init(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Barrier_init", Phase::Running, true) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_barrier_init(comm, info, request) }
 }
 
 /// `MPI_Barrier_init` under its profiling name.
@@ -1100,12 +1602,25 @@ pub unsafe extern "C" fn PMPI_Barrier_init(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Barrier_init", Phase::Running, true) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_barrier_init(comm, info, request) }
+}
+
+#[inline]
+unsafe fn shared_bcast(
+    buffer: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    root: c_int,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Bcast", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::blocking::bcast(mpi, buffer, count, datatype, root, comm)
+        },
+    )
 }
 
 /// `int MPI_Bcast(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm)`.
@@ -1118,12 +1633,7 @@ pub unsafe extern "C" fn MPI_Bcast(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Bcast", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_bcast(buffer, count.into(), datatype, root, comm) }
 }
 
 /// `MPI_Bcast` under its profiling name.
@@ -1136,12 +1646,7 @@ pub unsafe extern "C" fn PMPI_Bcast(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Bcast", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_bcast(buffer, count.into(), datatype, root, comm) }
 }
 
 /// `int MPI_Bcast_c(void *buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm)`.
@@ -1154,12 +1659,7 @@ pub unsafe extern "C" fn MPI_Bcast_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Bcast_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_bcast(buffer, count, datatype, root, comm) }
 }
 
 /// `MPI_Bcast_c` under its profiling name.
@@ -1172,12 +1672,29 @@ pub unsafe extern "C" fn PMPI_Bcast_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Bcast_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_bcast(buffer, count, datatype, root, comm) }
+}
+
+#[inline]
+unsafe fn shared_bcast_init(
+    buffer: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    root: c_int,
+    comm: MPI_Comm,
+    info: MPI_Info,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Bcast_init", Phase::Running, true) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::persistent::bcast_init(
+                mpi, buffer, count, datatype, root, comm, info, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Bcast_init(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
@@ -1192,12 +1709,7 @@ pub unsafe extern "C" fn MPI_Bcast_init(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Bcast_init", Phase::Running, true) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_bcast_init(buffer, count.into(), datatype, root, comm, info, request) }
 }
 
 /// `MPI_Bcast_init` under its profiling name.
@@ -1212,12 +1724,7 @@ pub unsafe extern "C" fn PMPI_Bcast_init(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Bcast_init", Phase::Running, true) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_bcast_init(buffer, count.into(), datatype, root, comm, info, request) }
 }
 
 /// `int MPI_Bcast_init_c(void *buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
@@ -1232,12 +1739,7 @@ pub unsafe extern "C" fn MPI_Bcast_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Bcast_init_c", Phase::Running, true) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_bcast_init(buffer, count, datatype, root, comm, info, request) }
 }
 
 /// `MPI_Bcast_init_c` under its profiling name.
@@ -1252,12 +1754,28 @@ pub unsafe extern "C" fn PMPI_Bcast_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Bcast_init_c", Phase::Running, true) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_bcast_init(buffer, count, datatype, root, comm, info, request) }
+}
+
+#[inline]
+unsafe fn shared_exscan(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Exscan", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::blocking_reductions::exscan(
+                mpi, sendbuf, recvbuf, count, datatype, op, comm,
+            )
+        },
+    )
 }
 
 /// `int MPI_Exscan(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)`.
@@ -1271,12 +1789,7 @@ pub unsafe extern "C" fn MPI_Exscan(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Exscan", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_exscan(sendbuf, recvbuf, count.into(), datatype, op, comm) }
 }
 
 /// `MPI_Exscan` under its profiling name.
@@ -1290,12 +1803,7 @@ pub unsafe extern "C" fn PMPI_Exscan(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Exscan", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_exscan(sendbuf, recvbuf, count.into(), datatype, op, comm) }
 }
 
 /// `int MPI_Exscan_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)`.
@@ -1309,12 +1817,7 @@ pub unsafe extern "C" fn MPI_Exscan_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Exscan_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_exscan(sendbuf, recvbuf, count, datatype, op, comm) }
 }
 
 /// `MPI_Exscan_c` under its profiling name.
@@ -1328,12 +1831,30 @@ pub unsafe extern "C" fn PMPI_Exscan_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Exscan_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_exscan(sendbuf, recvbuf, count, datatype, op, comm) }
+}
+
+#[inline]
+unsafe fn shared_exscan_init(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    comm: MPI_Comm,
+    info: MPI_Info,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Exscan_init", Phase::Running, true) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::persistent_reductions::exscan_init(
+                mpi, sendbuf, recvbuf, count, datatype, op, comm, info, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Exscan_init(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
@@ -1350,9 +1871,15 @@ pub unsafe extern "C" fn MPI_Exscan_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Exscan_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_exscan_init(
+            sendbuf,
+            recvbuf,
+            count.into(),
+            datatype,
+            op,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -1371,9 +1898,15 @@ pub unsafe extern "C" fn PMPI_Exscan_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Exscan_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_exscan_init(
+            sendbuf,
+            recvbuf,
+            count.into(),
+            datatype,
+            op,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -1391,12 +1924,7 @@ pub unsafe extern "C" fn MPI_Exscan_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Exscan_init_c", Phase::Running, true) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_exscan_init(sendbuf, recvbuf, count, datatype, op, comm, info, request) }
 }
 
 /// `MPI_Exscan_init_c` under its profiling name.
@@ -1412,12 +1940,30 @@ pub unsafe extern "C" fn PMPI_Exscan_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Exscan_init_c", Phase::Running, true) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_exscan_init(sendbuf, recvbuf, count, datatype, op, comm, info, request) }
+}
+
+#[inline]
+unsafe fn shared_gather(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    root: c_int,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Gather", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::blocking::gather(
+                mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
+            )
+        },
+    )
 }
 
 /// `int MPI_Gather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm)`.
@@ -1434,9 +1980,15 @@ pub unsafe extern "C" fn MPI_Gather(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Gather", Phase::Running, false) },
-            Owner::of(comm),
+        shared_gather(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            root,
+            comm,
         )
     }
 }
@@ -1455,9 +2007,15 @@ pub unsafe extern "C" fn PMPI_Gather(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Gather", Phase::Running, false) },
-            Owner::of(comm),
+        shared_gather(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            root,
+            comm,
         )
     }
 }
@@ -1476,9 +2034,8 @@ pub unsafe extern "C" fn MPI_Gather_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Gather_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_gather(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
         )
     }
 }
@@ -1497,11 +2054,36 @@ pub unsafe extern "C" fn PMPI_Gather_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Gather_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_gather(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_gather_init(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    root: c_int,
+    comm: MPI_Comm,
+    info: MPI_Info,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Gather_init", Phase::Running, true) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::persistent::gather_init(
+                mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info,
+                request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Gather_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
@@ -1520,9 +2102,17 @@ pub unsafe extern "C" fn MPI_Gather_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Gather_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_gather_init(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            root,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -1543,9 +2133,17 @@ pub unsafe extern "C" fn PMPI_Gather_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Gather_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_gather_init(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            root,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -1566,9 +2164,8 @@ pub unsafe extern "C" fn MPI_Gather_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Gather_init_c", Phase::Running, true) },
-            Owner::of(comm),
+        shared_gather_init(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request,
         )
     }
 }
@@ -1589,11 +2186,35 @@ pub unsafe extern "C" fn PMPI_Gather_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Gather_init_c", Phase::Running, true) },
-            Owner::of(comm),
+        shared_gather_init(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_gatherv(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    displs: Counts,
+    recvtype: MPI_Datatype,
+    root: c_int,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Gatherv", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::blocking::gatherv(
+                mpi, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root,
+                comm,
+            )
+        },
+    )
 }
 
 /// `int MPI_Gatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm)`.
@@ -1611,9 +2232,16 @@ pub unsafe extern "C" fn MPI_Gatherv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Gatherv", Phase::Running, false) },
-            Owner::of(comm),
+        shared_gatherv(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            root,
+            comm,
         )
     }
 }
@@ -1633,9 +2261,16 @@ pub unsafe extern "C" fn PMPI_Gatherv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Gatherv", Phase::Running, false) },
-            Owner::of(comm),
+        shared_gatherv(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            root,
+            comm,
         )
     }
 }
@@ -1655,9 +2290,16 @@ pub unsafe extern "C" fn MPI_Gatherv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Gatherv_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_gatherv(
+            sendbuf,
+            sendcount,
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            root,
+            comm,
         )
     }
 }
@@ -1677,11 +2319,45 @@ pub unsafe extern "C" fn PMPI_Gatherv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Gatherv_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_gatherv(
+            sendbuf,
+            sendcount,
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            root,
+            comm,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_gatherv_init(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    displs: Counts,
+    recvtype: MPI_Datatype,
+    root: c_int,
+    comm: MPI_Comm,
+    info: MPI_Info,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Gatherv_init", Phase::Running, true) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::persistent::gatherv_init(
+                mpi, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root,
+                comm, info, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Gatherv_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
@@ -1701,9 +2377,18 @@ pub unsafe extern "C" fn MPI_Gatherv_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Gatherv_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_gatherv_init(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            root,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -1725,9 +2410,18 @@ pub unsafe extern "C" fn PMPI_Gatherv_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Gatherv_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_gatherv_init(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            root,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -1749,9 +2443,18 @@ pub unsafe extern "C" fn MPI_Gatherv_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Gatherv_init_c", Phase::Running, true) },
-            Owner::of(comm),
+        shared_gatherv_init(
+            sendbuf,
+            sendcount,
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            root,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -1773,11 +2476,43 @@ pub unsafe extern "C" fn PMPI_Gatherv_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Gatherv_init_c", Phase::Running, true) },
-            Owner::of(comm),
+        shared_gatherv_init(
+            sendbuf,
+            sendcount,
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            root,
+            comm,
+            info,
+            request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_iallgather(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Iallgather", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::nonblocking::iallgather(
+                mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Iallgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)`.
@@ -1794,9 +2529,15 @@ pub unsafe extern "C" fn MPI_Iallgather(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Iallgather", Phase::Running, false) },
-            Owner::of(comm),
+        shared_iallgather(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            comm,
+            request,
         )
     }
 }
@@ -1815,9 +2556,15 @@ pub unsafe extern "C" fn PMPI_Iallgather(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Iallgather", Phase::Running, false) },
-            Owner::of(comm),
+        shared_iallgather(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            comm,
+            request,
         )
     }
 }
@@ -1836,9 +2583,8 @@ pub unsafe extern "C" fn MPI_Iallgather_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Iallgather_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_iallgather(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request,
         )
     }
 }
@@ -1857,11 +2603,35 @@ pub unsafe extern "C" fn PMPI_Iallgather_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Iallgather_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_iallgather(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_iallgatherv(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    displs: Counts,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Iallgatherv", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::nonblocking::iallgatherv(
+                mpi, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
+                request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Iallgatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)`.
@@ -1879,9 +2649,16 @@ pub unsafe extern "C" fn MPI_Iallgatherv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Iallgatherv", Phase::Running, false) },
-            Owner::of(comm),
+        shared_iallgatherv(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            comm,
+            request,
         )
     }
 }
@@ -1901,9 +2678,16 @@ pub unsafe extern "C" fn PMPI_Iallgatherv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Iallgatherv", Phase::Running, false) },
-            Owner::of(comm),
+        shared_iallgatherv(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            comm,
+            request,
         )
     }
 }
@@ -1923,9 +2707,16 @@ pub unsafe extern "C" fn MPI_Iallgatherv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Iallgatherv_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_iallgatherv(
+            sendbuf,
+            sendcount,
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            comm,
+            request,
         )
     }
 }
@@ -1945,11 +2736,40 @@ pub unsafe extern "C" fn PMPI_Iallgatherv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Iallgatherv_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_iallgatherv(
+            sendbuf,
+            sendcount,
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            comm,
+            request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_iallreduce(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Iallreduce", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::nonblocking_reductions::iallreduce(
+                mpi, sendbuf, recvbuf, count, datatype, op, comm, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Iallreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request)`.
@@ -1964,12 +2784,7 @@ pub unsafe extern "C" fn MPI_Iallreduce(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Iallreduce", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_iallreduce(sendbuf, recvbuf, count.into(), datatype, op, comm, request) }
 }
 
 /// `MPI_Iallreduce` under its profiling name.
@@ -1984,12 +2799,7 @@ pub unsafe extern "C" fn PMPI_Iallreduce(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Iallreduce", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_iallreduce(sendbuf, recvbuf, count.into(), datatype, op, comm, request) }
 }
 
 /// `int MPI_Iallreduce_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request)`.
@@ -2004,12 +2814,7 @@ pub unsafe extern "C" fn MPI_Iallreduce_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Iallreduce_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_iallreduce(sendbuf, recvbuf, count, datatype, op, comm, request) }
 }
 
 /// `MPI_Iallreduce_c` under its profiling name.
@@ -2024,12 +2829,30 @@ pub unsafe extern "C" fn PMPI_Iallreduce_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Iallreduce_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_iallreduce(sendbuf, recvbuf, count, datatype, op, comm, request) }
+}
+
+#[inline]
+unsafe fn shared_ialltoall(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Ialltoall", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::nonblocking::ialltoall(
+                mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Ialltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)`.
@@ -2046,9 +2869,15 @@ pub unsafe extern "C" fn MPI_Ialltoall(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Ialltoall", Phase::Running, false) },
-            Owner::of(comm),
+        shared_ialltoall(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            comm,
+            request,
         )
     }
 }
@@ -2067,9 +2896,15 @@ pub unsafe extern "C" fn PMPI_Ialltoall(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Ialltoall", Phase::Running, false) },
-            Owner::of(comm),
+        shared_ialltoall(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            comm,
+            request,
         )
     }
 }
@@ -2088,9 +2923,8 @@ pub unsafe extern "C" fn MPI_Ialltoall_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Ialltoall_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_ialltoall(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request,
         )
     }
 }
@@ -2109,11 +2943,36 @@ pub unsafe extern "C" fn PMPI_Ialltoall_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Ialltoall_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_ialltoall(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_ialltoallv(
+    sendbuf: *const c_void,
+    sendcounts: Counts,
+    sdispls: Counts,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    rdispls: Counts,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Ialltoallv", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::nonblocking::ialltoallv(
+                mpi, sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
+                recvtype, comm, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Ialltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)`.
@@ -2132,9 +2991,17 @@ pub unsafe extern "C" fn MPI_Ialltoallv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Ialltoallv", Phase::Running, false) },
-            Owner::of(comm),
+        shared_ialltoallv(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtype,
+            comm,
+            request,
         )
     }
 }
@@ -2155,9 +3022,17 @@ pub unsafe extern "C" fn PMPI_Ialltoallv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Ialltoallv", Phase::Running, false) },
-            Owner::of(comm),
+        shared_ialltoallv(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtype,
+            comm,
+            request,
         )
     }
 }
@@ -2178,9 +3053,17 @@ pub unsafe extern "C" fn MPI_Ialltoallv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Ialltoallv_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_ialltoallv(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtype,
+            comm,
+            request,
         )
     }
 }
@@ -2201,11 +3084,45 @@ pub unsafe extern "C" fn PMPI_Ialltoallv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Ialltoallv_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_ialltoallv(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtype,
+            comm,
+            request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_ialltoallw(
+    sendbuf: *const c_void,
+    sendcounts: Counts,
+    sdispls: Counts,
+    sendtypes: *const MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    rdispls: Counts,
+    recvtypes: *const MPI_Datatype,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Ialltoallw", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::nonblocking::ialltoallw(
+                mpi, sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls,
+                recvtypes, comm, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Ialltoallw(const void *sendbuf, const int sendcounts[], const int sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const int rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request *request)`.
@@ -2224,9 +3141,17 @@ pub unsafe extern "C" fn MPI_Ialltoallw(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Ialltoallw", Phase::Running, false) },
-            Owner::of(comm),
+        shared_ialltoallw(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtypes,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtypes,
+            comm,
+            request,
         )
     }
 }
@@ -2247,9 +3172,17 @@ pub unsafe extern "C" fn PMPI_Ialltoallw(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Ialltoallw", Phase::Running, false) },
-            Owner::of(comm),
+        shared_ialltoallw(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtypes,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtypes,
+            comm,
+            request,
         )
     }
 }
@@ -2270,9 +3203,17 @@ pub unsafe extern "C" fn MPI_Ialltoallw_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Ialltoallw_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_ialltoallw(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtypes,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtypes,
+            comm,
+            request,
         )
     }
 }
@@ -2293,35 +3234,64 @@ pub unsafe extern "C" fn PMPI_Ialltoallw_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Ialltoallw_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_ialltoallw(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtypes,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtypes,
+            comm,
+            request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_ibarrier(comm: MPI_Comm, request: *mut MPI_Request) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Ibarrier", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::coll::nonblocking::ibarrier(mpi, comm, request) },
+    )
 }
 
 /// `int MPI_Ibarrier(MPI_Comm comm, MPI_Request *request)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ibarrier(comm: MPI_Comm, request: *mut MPI_Request) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Ibarrier", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_ibarrier(comm, request) }
 }
 
 /// `MPI_Ibarrier` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Ibarrier(comm: MPI_Comm, request: *mut MPI_Request) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Ibarrier", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_ibarrier(comm, request) }
+}
+
+#[inline]
+unsafe fn shared_ibcast(
+    buffer: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    root: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Ibcast", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::nonblocking::ibcast(
+                mpi, buffer, count, datatype, root, comm, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Ibcast(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm, MPI_Request *request)`.
@@ -2335,12 +3305,7 @@ pub unsafe extern "C" fn MPI_Ibcast(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Ibcast", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_ibcast(buffer, count.into(), datatype, root, comm, request) }
 }
 
 /// `MPI_Ibcast` under its profiling name.
@@ -2354,12 +3319,7 @@ pub unsafe extern "C" fn PMPI_Ibcast(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Ibcast", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_ibcast(buffer, count.into(), datatype, root, comm, request) }
 }
 
 /// `int MPI_Ibcast_c(void *buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm, MPI_Request *request)`.
@@ -2373,12 +3333,7 @@ pub unsafe extern "C" fn MPI_Ibcast_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Ibcast_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_ibcast(buffer, count, datatype, root, comm, request) }
 }
 
 /// `MPI_Ibcast_c` under its profiling name.
@@ -2392,12 +3347,29 @@ pub unsafe extern "C" fn PMPI_Ibcast_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Ibcast_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_ibcast(buffer, count, datatype, root, comm, request) }
+}
+
+#[inline]
+unsafe fn shared_iexscan(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Iexscan", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::nonblocking_reductions::iexscan(
+                mpi, sendbuf, recvbuf, count, datatype, op, comm, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Iexscan(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request)`.
@@ -2412,12 +3384,7 @@ pub unsafe extern "C" fn MPI_Iexscan(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Iexscan", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_iexscan(sendbuf, recvbuf, count.into(), datatype, op, comm, request) }
 }
 
 /// `MPI_Iexscan` under its profiling name.
@@ -2432,12 +3399,7 @@ pub unsafe extern "C" fn PMPI_Iexscan(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Iexscan", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_iexscan(sendbuf, recvbuf, count.into(), datatype, op, comm, request) }
 }
 
 /// `int MPI_Iexscan_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request)`.
@@ -2452,12 +3414,7 @@ pub unsafe extern "C" fn MPI_Iexscan_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Iexscan_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_iexscan(sendbuf, recvbuf, count, datatype, op, comm, request) }
 }
 
 /// `MPI_Iexscan_c` under its profiling name.
@@ -2472,12 +3429,32 @@ pub unsafe extern "C" fn PMPI_Iexscan_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Iexscan_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_iexscan(sendbuf, recvbuf, count, datatype, op, comm, request) }
+}
+
+#[inline]
+unsafe fn shared_igather(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    root: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Igather", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::nonblocking::igather(
+                mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
+                request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Igather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request)`.
@@ -2495,9 +3472,16 @@ pub unsafe extern "C" fn MPI_Igather(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Igather", Phase::Running, false) },
-            Owner::of(comm),
+        shared_igather(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            root,
+            comm,
+            request,
         )
     }
 }
@@ -2517,9 +3501,16 @@ pub unsafe extern "C" fn PMPI_Igather(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Igather", Phase::Running, false) },
-            Owner::of(comm),
+        shared_igather(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            root,
+            comm,
+            request,
         )
     }
 }
@@ -2539,9 +3530,8 @@ pub unsafe extern "C" fn MPI_Igather_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Igather_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_igather(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request,
         )
     }
 }
@@ -2561,11 +3551,36 @@ pub unsafe extern "C" fn PMPI_Igather_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Igather_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_igather(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_igatherv(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    displs: Counts,
+    recvtype: MPI_Datatype,
+    root: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Igatherv", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::nonblocking::igatherv(
+                mpi, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root,
+                comm, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Igatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request)`.
@@ -2584,9 +3599,17 @@ pub unsafe extern "C" fn MPI_Igatherv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Igatherv", Phase::Running, false) },
-            Owner::of(comm),
+        shared_igatherv(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            root,
+            comm,
+            request,
         )
     }
 }
@@ -2607,9 +3630,17 @@ pub unsafe extern "C" fn PMPI_Igatherv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Igatherv", Phase::Running, false) },
-            Owner::of(comm),
+        shared_igatherv(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            root,
+            comm,
+            request,
         )
     }
 }
@@ -2630,9 +3661,17 @@ pub unsafe extern "C" fn MPI_Igatherv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Igatherv_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_igatherv(
+            sendbuf,
+            sendcount,
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            root,
+            comm,
+            request,
         )
     }
 }
@@ -2653,9 +3692,17 @@ pub unsafe extern "C" fn PMPI_Igatherv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Igatherv_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_igatherv(
+            sendbuf,
+            sendcount,
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            root,
+            comm,
+            request,
         )
     }
 }
@@ -3100,6 +4147,29 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoallw_c(
     }
 }
 
+#[inline]
+unsafe fn shared_ireduce(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    root: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Ireduce", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::nonblocking_reductions::ireduce(
+                mpi, sendbuf, recvbuf, count, datatype, op, root, comm, request,
+            )
+        },
+    )
+}
+
 /// `int MPI_Ireduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm, MPI_Request *request)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ireduce(
@@ -3114,9 +4184,15 @@ pub unsafe extern "C" fn MPI_Ireduce(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Ireduce", Phase::Running, false) },
-            Owner::of(comm),
+        shared_ireduce(
+            sendbuf,
+            recvbuf,
+            count.into(),
+            datatype,
+            op,
+            root,
+            comm,
+            request,
         )
     }
 }
@@ -3135,9 +4211,15 @@ pub unsafe extern "C" fn PMPI_Ireduce(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Ireduce", Phase::Running, false) },
-            Owner::of(comm),
+        shared_ireduce(
+            sendbuf,
+            recvbuf,
+            count.into(),
+            datatype,
+            op,
+            root,
+            comm,
+            request,
         )
     }
 }
@@ -3155,12 +4237,7 @@ pub unsafe extern "C" fn MPI_Ireduce_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Ireduce_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_ireduce(sendbuf, recvbuf, count, datatype, op, root, comm, request) }
 }
 
 /// `MPI_Ireduce_c` under its profiling name.
@@ -3176,12 +4253,29 @@ pub unsafe extern "C" fn PMPI_Ireduce_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Ireduce_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_ireduce(sendbuf, recvbuf, count, datatype, op, root, comm, request) }
+}
+
+#[inline]
+unsafe fn shared_ireduce_scatter(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Ireduce_scatter", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::nonblocking_reductions::ireduce_scatter(
+                mpi, sendbuf, recvbuf, recvcounts, datatype, op, comm, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Ireduce_scatter(const void *sendbuf, void *recvbuf, const int recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request)`.
@@ -3197,9 +4291,14 @@ pub unsafe extern "C" fn MPI_Ireduce_scatter(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Ireduce_scatter", Phase::Running, false) },
-            Owner::of(comm),
+        shared_ireduce_scatter(
+            sendbuf,
+            recvbuf,
+            recvcounts.into(),
+            datatype,
+            op,
+            comm,
+            request,
         )
     }
 }
@@ -3217,9 +4316,14 @@ pub unsafe extern "C" fn PMPI_Ireduce_scatter(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Ireduce_scatter", Phase::Running, false) },
-            Owner::of(comm),
+        shared_ireduce_scatter(
+            sendbuf,
+            recvbuf,
+            recvcounts.into(),
+            datatype,
+            op,
+            comm,
+            request,
         )
     }
 }
@@ -3237,9 +4341,14 @@ pub unsafe extern "C" fn MPI_Ireduce_scatter_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Ireduce_scatter_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_ireduce_scatter(
+            sendbuf,
+            recvbuf,
+            recvcounts.into(),
+            datatype,
+            op,
+            comm,
+            request,
         )
     }
 }
@@ -3257,11 +4366,38 @@ pub unsafe extern "C" fn PMPI_Ireduce_scatter_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Ireduce_scatter_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_ireduce_scatter(
+            sendbuf,
+            recvbuf,
+            recvcounts.into(),
+            datatype,
+            op,
+            comm,
+            request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_ireduce_scatter_block(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Ireduce_scatter_block", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::nonblocking_reductions::ireduce_scatter_block(
+                mpi, sendbuf, recvbuf, recvcount, datatype, op, comm, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Ireduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request)`.
@@ -3277,9 +4413,14 @@ pub unsafe extern "C" fn MPI_Ireduce_scatter_block(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Ireduce_scatter_block", Phase::Running, false) },
-            Owner::of(comm),
+        shared_ireduce_scatter_block(
+            sendbuf,
+            recvbuf,
+            recvcount.into(),
+            datatype,
+            op,
+            comm,
+            request,
         )
     }
 }
@@ -3297,9 +4438,14 @@ pub unsafe extern "C" fn PMPI_Ireduce_scatter_block(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Ireduce_scatter_block", Phase::Running, false) },
-            Owner::of(comm),
+        shared_ireduce_scatter_block(
+            sendbuf,
+            recvbuf,
+            recvcount.into(),
+            datatype,
+            op,
+            comm,
+            request,
         )
     }
 }
@@ -3317,10 +4463,7 @@ pub unsafe extern "C" fn MPI_Ireduce_scatter_block_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Ireduce_scatter_block_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
+        shared_ireduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm, request)
     }
 }
 
@@ -3337,11 +4480,30 @@ pub unsafe extern "C" fn PMPI_Ireduce_scatter_block_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Ireduce_scatter_block_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
+        shared_ireduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm, request)
     }
+}
+
+#[inline]
+unsafe fn shared_iscan(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Iscan", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::nonblocking_reductions::iscan(
+                mpi, sendbuf, recvbuf, count, datatype, op, comm, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Iscan(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request)`.
@@ -3356,12 +4518,7 @@ pub unsafe extern "C" fn MPI_Iscan(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Iscan", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_iscan(sendbuf, recvbuf, count.into(), datatype, op, comm, request) }
 }
 
 /// `MPI_Iscan` under its profiling name.
@@ -3376,12 +4533,7 @@ pub unsafe extern "C" fn PMPI_Iscan(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Iscan", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_iscan(sendbuf, recvbuf, count.into(), datatype, op, comm, request) }
 }
 
 /// `int MPI_Iscan_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request)`.
@@ -3396,12 +4548,7 @@ pub unsafe extern "C" fn MPI_Iscan_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Iscan_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_iscan(sendbuf, recvbuf, count, datatype, op, comm, request) }
 }
 
 /// `MPI_Iscan_c` under its profiling name.
@@ -3416,12 +4563,32 @@ pub unsafe extern "C" fn PMPI_Iscan_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Iscan_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_iscan(sendbuf, recvbuf, count, datatype, op, comm, request) }
+}
+
+#[inline]
+unsafe fn shared_iscatter(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    root: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Iscatter", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::nonblocking::iscatter(
+                mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
+                request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Iscatter(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request)`.
@@ -3439,9 +4606,16 @@ pub unsafe extern "C" fn MPI_Iscatter(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Iscatter", Phase::Running, false) },
-            Owner::of(comm),
+        shared_iscatter(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            root,
+            comm,
+            request,
         )
     }
 }
@@ -3461,9 +4635,16 @@ pub unsafe extern "C" fn PMPI_Iscatter(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Iscatter", Phase::Running, false) },
-            Owner::of(comm),
+        shared_iscatter(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            root,
+            comm,
+            request,
         )
     }
 }
@@ -3483,9 +4664,8 @@ pub unsafe extern "C" fn MPI_Iscatter_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Iscatter_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_iscatter(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request,
         )
     }
 }
@@ -3505,11 +4685,36 @@ pub unsafe extern "C" fn PMPI_Iscatter_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Iscatter_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_iscatter(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_iscatterv(
+    sendbuf: *const c_void,
+    sendcounts: Counts,
+    displs: Counts,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    root: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Iscatterv", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::nonblocking::iscatterv(
+                mpi, sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root,
+                comm, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Iscatterv(const void *sendbuf, const int sendcounts[], const int displs[], MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request)`.
@@ -3528,9 +4733,17 @@ pub unsafe extern "C" fn MPI_Iscatterv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Iscatterv", Phase::Running, false) },
-            Owner::of(comm),
+        shared_iscatterv(
+            sendbuf,
+            sendcounts.into(),
+            displs.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            root,
+            comm,
+            request,
         )
     }
 }
@@ -3551,9 +4764,17 @@ pub unsafe extern "C" fn PMPI_Iscatterv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Iscatterv", Phase::Running, false) },
-            Owner::of(comm),
+        shared_iscatterv(
+            sendbuf,
+            sendcounts.into(),
+            displs.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            root,
+            comm,
+            request,
         )
     }
 }
@@ -3574,9 +4795,17 @@ pub unsafe extern "C" fn MPI_Iscatterv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Iscatterv_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_iscatterv(
+            sendbuf,
+            sendcounts.into(),
+            displs.into(),
+            sendtype,
+            recvbuf,
+            recvcount,
+            recvtype,
+            root,
+            comm,
+            request,
         )
     }
 }
@@ -3597,9 +4826,17 @@ pub unsafe extern "C" fn PMPI_Iscatterv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Iscatterv_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_iscatterv(
+            sendbuf,
+            sendcounts.into(),
+            displs.into(),
+            sendtype,
+            recvbuf,
+            recvcount,
+            recvtype,
+            root,
+            comm,
+            request,
         )
     }
 }
@@ -4586,6 +5823,28 @@ pub unsafe extern "C" fn PMPI_Op_free(op: *mut MPI_Op) -> c_int {
     unsafe { shared_op_free(op) }
 }
 
+#[inline]
+unsafe fn shared_reduce(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    root: c_int,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Reduce", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::blocking_reductions::reduce(
+                mpi, sendbuf, recvbuf, count, datatype, op, root, comm,
+            )
+        },
+    )
+}
+
 /// `int MPI_Reduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Reduce(
@@ -4598,12 +5857,7 @@ pub unsafe extern "C" fn MPI_Reduce(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_reduce(sendbuf, recvbuf, count.into(), datatype, op, root, comm) }
 }
 
 /// `MPI_Reduce` under its profiling name.
@@ -4618,12 +5872,7 @@ pub unsafe extern "C" fn PMPI_Reduce(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_reduce(sendbuf, recvbuf, count.into(), datatype, op, root, comm) }
 }
 
 /// `int MPI_Reduce_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm)`.
@@ -4638,12 +5887,7 @@ pub unsafe extern "C" fn MPI_Reduce_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_reduce(sendbuf, recvbuf, count, datatype, op, root, comm) }
 }
 
 /// `MPI_Reduce_c` under its profiling name.
@@ -4658,12 +5902,31 @@ pub unsafe extern "C" fn PMPI_Reduce_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_reduce(sendbuf, recvbuf, count, datatype, op, root, comm) }
+}
+
+#[inline]
+unsafe fn shared_reduce_init(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    root: c_int,
+    comm: MPI_Comm,
+    info: MPI_Info,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Reduce_init", Phase::Running, true) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::persistent_reductions::reduce_init(
+                mpi, sendbuf, recvbuf, count, datatype, op, root, comm, info, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Reduce_init(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
@@ -4681,9 +5944,16 @@ pub unsafe extern "C" fn MPI_Reduce_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_reduce_init(
+            sendbuf,
+            recvbuf,
+            count.into(),
+            datatype,
+            op,
+            root,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -4703,9 +5973,16 @@ pub unsafe extern "C" fn PMPI_Reduce_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_reduce_init(
+            sendbuf,
+            recvbuf,
+            count.into(),
+            datatype,
+            op,
+            root,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -4725,9 +6002,8 @@ pub unsafe extern "C" fn MPI_Reduce_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce_init_c", Phase::Running, true) },
-            Owner::of(comm),
+        shared_reduce_init(
+            sendbuf, recvbuf, count, datatype, op, root, comm, info, request,
         )
     }
 }
@@ -4747,9 +6023,8 @@ pub unsafe extern "C" fn PMPI_Reduce_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce_init_c", Phase::Running, true) },
-            Owner::of(comm),
+        shared_reduce_init(
+            sendbuf, recvbuf, count, datatype, op, root, comm, info, request,
         )
     }
 }
@@ -4824,6 +6099,27 @@ pub unsafe extern "C" fn PMPI_Reduce_local_c(
     unsafe { shared_reduce_local(inbuf, inoutbuf, count, datatype, op) }
 }
 
+#[inline]
+unsafe fn shared_reduce_scatter(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Reduce_scatter", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::blocking_reductions::reduce_scatter(
+                mpi, sendbuf, recvbuf, recvcounts, datatype, op, comm,
+            )
+        },
+    )
+}
+
 /// `int MPI_Reduce_scatter(const void *sendbuf, void *recvbuf, const int recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Reduce_scatter(
@@ -4835,12 +6131,7 @@ pub unsafe extern "C" fn MPI_Reduce_scatter(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce_scatter", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_reduce_scatter(sendbuf, recvbuf, recvcounts.into(), datatype, op, comm) }
 }
 
 /// `MPI_Reduce_scatter` under its profiling name.
@@ -4854,12 +6145,7 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce_scatter", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_reduce_scatter(sendbuf, recvbuf, recvcounts.into(), datatype, op, comm) }
 }
 
 /// `int MPI_Reduce_scatter_c(const void *sendbuf, void *recvbuf, const MPI_Count recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)`.
@@ -4873,12 +6159,7 @@ pub unsafe extern "C" fn MPI_Reduce_scatter_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce_scatter_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_reduce_scatter(sendbuf, recvbuf, recvcounts.into(), datatype, op, comm) }
 }
 
 /// `MPI_Reduce_scatter_c` under its profiling name.
@@ -4892,12 +6173,28 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce_scatter_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_reduce_scatter(sendbuf, recvbuf, recvcounts.into(), datatype, op, comm) }
+}
+
+#[inline]
+unsafe fn shared_reduce_scatter_block(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Reduce_scatter_block", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::blocking_reductions::reduce_scatter_block(
+                mpi, sendbuf, recvbuf, recvcount, datatype, op, comm,
+            )
+        },
+    )
 }
 
 /// `int MPI_Reduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)`.
@@ -4911,12 +6208,7 @@ pub unsafe extern "C" fn MPI_Reduce_scatter_block(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce_scatter_block", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_reduce_scatter_block(sendbuf, recvbuf, recvcount.into(), datatype, op, comm) }
 }
 
 /// `MPI_Reduce_scatter_block` under its profiling name.
@@ -4930,12 +6222,7 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_block(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce_scatter_block", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_reduce_scatter_block(sendbuf, recvbuf, recvcount.into(), datatype, op, comm) }
 }
 
 /// `int MPI_Reduce_scatter_block_c(const void *sendbuf, void *recvbuf, MPI_Count recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)`.
@@ -4949,12 +6236,7 @@ pub unsafe extern "C" fn MPI_Reduce_scatter_block_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce_scatter_block_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_reduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm) }
 }
 
 /// `MPI_Reduce_scatter_block_c` under its profiling name.
@@ -4968,12 +6250,30 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_block_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce_scatter_block_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_reduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm) }
+}
+
+#[inline]
+unsafe fn shared_reduce_scatter_block_init(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    comm: MPI_Comm,
+    info: MPI_Info,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Reduce_scatter_block_init", Phase::Running, true) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::persistent_reductions::reduce_scatter_block_init(
+                mpi, sendbuf, recvbuf, recvcount, datatype, op, comm, info, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Reduce_scatter_block_init(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
@@ -4990,9 +6290,15 @@ pub unsafe extern "C" fn MPI_Reduce_scatter_block_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce_scatter_block_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_reduce_scatter_block_init(
+            sendbuf,
+            recvbuf,
+            recvcount.into(),
+            datatype,
+            op,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -5011,9 +6317,15 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_block_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce_scatter_block_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_reduce_scatter_block_init(
+            sendbuf,
+            recvbuf,
+            recvcount.into(),
+            datatype,
+            op,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -5032,9 +6344,8 @@ pub unsafe extern "C" fn MPI_Reduce_scatter_block_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce_scatter_block_init_c", Phase::Running, true) },
-            Owner::of(comm),
+        shared_reduce_scatter_block_init(
+            sendbuf, recvbuf, recvcount, datatype, op, comm, info, request,
         )
     }
 }
@@ -5053,11 +6364,33 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_block_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce_scatter_block_init_c", Phase::Running, true) },
-            Owner::of(comm),
+        shared_reduce_scatter_block_init(
+            sendbuf, recvbuf, recvcount, datatype, op, comm, info, request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_reduce_scatter_init(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    comm: MPI_Comm,
+    info: MPI_Info,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Reduce_scatter_init", Phase::Running, true) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::persistent_reductions::reduce_scatter_init(
+                mpi, sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Reduce_scatter_init(const void *sendbuf, void *recvbuf, const int recvcounts[], MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
@@ -5074,9 +6407,15 @@ pub unsafe extern "C" fn MPI_Reduce_scatter_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce_scatter_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_reduce_scatter_init(
+            sendbuf,
+            recvbuf,
+            recvcounts.into(),
+            datatype,
+            op,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -5095,9 +6434,15 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce_scatter_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_reduce_scatter_init(
+            sendbuf,
+            recvbuf,
+            recvcounts.into(),
+            datatype,
+            op,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -5116,9 +6461,15 @@ pub unsafe extern "C" fn MPI_Reduce_scatter_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce_scatter_init_c", Phase::Running, true) },
-            Owner::of(comm),
+        shared_reduce_scatter_init(
+            sendbuf,
+            recvbuf,
+            recvcounts.into(),
+            datatype,
+            op,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -5137,11 +6488,38 @@ pub unsafe extern "C" fn PMPI_Reduce_scatter_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Reduce_scatter_init_c", Phase::Running, true) },
-            Owner::of(comm),
+        shared_reduce_scatter_init(
+            sendbuf,
+            recvbuf,
+            recvcounts.into(),
+            datatype,
+            op,
+            comm,
+            info,
+            request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_scan(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Scan", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::blocking_reductions::scan(
+                mpi, sendbuf, recvbuf, count, datatype, op, comm,
+            )
+        },
+    )
 }
 
 /// `int MPI_Scan(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)`.
@@ -5155,12 +6533,7 @@ pub unsafe extern "C" fn MPI_Scan(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Scan", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_scan(sendbuf, recvbuf, count.into(), datatype, op, comm) }
 }
 
 /// `MPI_Scan` under its profiling name.
@@ -5174,12 +6547,7 @@ pub unsafe extern "C" fn PMPI_Scan(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Scan", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_scan(sendbuf, recvbuf, count.into(), datatype, op, comm) }
 }
 
 /// `int MPI_Scan_c(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm)`.
@@ -5193,12 +6561,7 @@ pub unsafe extern "C" fn MPI_Scan_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Scan_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_scan(sendbuf, recvbuf, count, datatype, op, comm) }
 }
 
 /// `MPI_Scan_c` under its profiling name.
@@ -5212,12 +6575,30 @@ pub unsafe extern "C" fn PMPI_Scan_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Scan_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_scan(sendbuf, recvbuf, count, datatype, op, comm) }
+}
+
+#[inline]
+unsafe fn shared_scan_init(
+    sendbuf: *const c_void,
+    recvbuf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    comm: MPI_Comm,
+    info: MPI_Info,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Scan_init", Phase::Running, true) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::persistent_reductions::scan_init(
+                mpi, sendbuf, recvbuf, count, datatype, op, comm, info, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Scan_init(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
@@ -5234,9 +6615,15 @@ pub unsafe extern "C" fn MPI_Scan_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Scan_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_scan_init(
+            sendbuf,
+            recvbuf,
+            count.into(),
+            datatype,
+            op,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -5255,9 +6642,15 @@ pub unsafe extern "C" fn PMPI_Scan_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Scan_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_scan_init(
+            sendbuf,
+            recvbuf,
+            count.into(),
+            datatype,
+            op,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -5275,12 +6668,7 @@ pub unsafe extern "C" fn MPI_Scan_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Scan_init_c", Phase::Running, true) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_scan_init(sendbuf, recvbuf, count, datatype, op, comm, info, request) }
 }
 
 /// `MPI_Scan_init_c` under its profiling name.
@@ -5296,12 +6684,30 @@ pub unsafe extern "C" fn PMPI_Scan_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Scan_init_c", Phase::Running, true) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_scan_init(sendbuf, recvbuf, count, datatype, op, comm, info, request) }
+}
+
+#[inline]
+unsafe fn shared_scatter(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    root: c_int,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Scatter", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::blocking::scatter(
+                mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
+            )
+        },
+    )
 }
 
 /// `int MPI_Scatter(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm)`.
@@ -5318,9 +6724,15 @@ pub unsafe extern "C" fn MPI_Scatter(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Scatter", Phase::Running, false) },
-            Owner::of(comm),
+        shared_scatter(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            root,
+            comm,
         )
     }
 }
@@ -5339,9 +6751,15 @@ pub unsafe extern "C" fn PMPI_Scatter(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Scatter", Phase::Running, false) },
-            Owner::of(comm),
+        shared_scatter(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            root,
+            comm,
         )
     }
 }
@@ -5360,9 +6778,8 @@ pub unsafe extern "C" fn MPI_Scatter_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Scatter_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_scatter(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
         )
     }
 }
@@ -5381,11 +6798,36 @@ pub unsafe extern "C" fn PMPI_Scatter_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Scatter_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_scatter(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_scatter_init(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    root: c_int,
+    comm: MPI_Comm,
+    info: MPI_Info,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Scatter_init", Phase::Running, true) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::persistent::scatter_init(
+                mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info,
+                request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Scatter_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
@@ -5404,9 +6846,17 @@ pub unsafe extern "C" fn MPI_Scatter_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Scatter_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_scatter_init(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            root,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -5427,9 +6877,17 @@ pub unsafe extern "C" fn PMPI_Scatter_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Scatter_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_scatter_init(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            root,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -5450,9 +6908,8 @@ pub unsafe extern "C" fn MPI_Scatter_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Scatter_init_c", Phase::Running, true) },
-            Owner::of(comm),
+        shared_scatter_init(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request,
         )
     }
 }
@@ -5473,11 +6930,35 @@ pub unsafe extern "C" fn PMPI_Scatter_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Scatter_init_c", Phase::Running, true) },
-            Owner::of(comm),
+        shared_scatter_init(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_scatterv(
+    sendbuf: *const c_void,
+    sendcounts: Counts,
+    displs: Counts,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    root: c_int,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Scatterv", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::blocking::scatterv(
+                mpi, sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root,
+                comm,
+            )
+        },
+    )
 }
 
 /// `int MPI_Scatterv(const void *sendbuf, const int sendcounts[], const int displs[], MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm)`.
@@ -5495,9 +6976,16 @@ pub unsafe extern "C" fn MPI_Scatterv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Scatterv", Phase::Running, false) },
-            Owner::of(comm),
+        shared_scatterv(
+            sendbuf,
+            sendcounts.into(),
+            displs.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            root,
+            comm,
         )
     }
 }
@@ -5517,9 +7005,16 @@ pub unsafe extern "C" fn PMPI_Scatterv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Scatterv", Phase::Running, false) },
-            Owner::of(comm),
+        shared_scatterv(
+            sendbuf,
+            sendcounts.into(),
+            displs.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            root,
+            comm,
         )
     }
 }
@@ -5539,9 +7034,16 @@ pub unsafe extern "C" fn MPI_Scatterv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Scatterv_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_scatterv(
+            sendbuf,
+            sendcounts.into(),
+            displs.into(),
+            sendtype,
+            recvbuf,
+            recvcount,
+            recvtype,
+            root,
+            comm,
         )
     }
 }
@@ -5561,11 +7063,45 @@ pub unsafe extern "C" fn PMPI_Scatterv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Scatterv_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_scatterv(
+            sendbuf,
+            sendcounts.into(),
+            displs.into(),
+            sendtype,
+            recvbuf,
+            recvcount,
+            recvtype,
+            root,
+            comm,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_scatterv_init(
+    sendbuf: *const c_void,
+    sendcounts: Counts,
+    displs: Counts,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    root: c_int,
+    comm: MPI_Comm,
+    info: MPI_Info,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Scatterv_init", Phase::Running, true) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::coll::persistent::scatterv_init(
+                mpi, sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root,
+                comm, info, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Scatterv_init(const void *sendbuf, const int sendcounts[], const int displs[], MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
@@ -5585,9 +7121,18 @@ pub unsafe extern "C" fn MPI_Scatterv_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Scatterv_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_scatterv_init(
+            sendbuf,
+            sendcounts.into(),
+            displs.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            root,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -5609,9 +7154,18 @@ pub unsafe extern "C" fn PMPI_Scatterv_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Scatterv_init", Phase::Running, true) },
-            Owner::of(comm),
+        shared_scatterv_init(
+            sendbuf,
+            sendcounts.into(),
+            displs.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            root,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -5633,9 +7187,18 @@ pub unsafe extern "C" fn MPI_Scatterv_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Scatterv_init_c", Phase::Running, true) },
-            Owner::of(comm),
+        shared_scatterv_init(
+            sendbuf,
+            sendcounts.into(),
+            displs.into(),
+            sendtype,
+            recvbuf,
+            recvcount,
+            recvtype,
+            root,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -5657,9 +7220,18 @@ pub unsafe extern "C" fn PMPI_Scatterv_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Scatterv_init_c", Phase::Running, true) },
-            Owner::of(comm),
+        shared_scatterv_init(
+            sendbuf,
+            sendcounts.into(),
+            displs.into(),
+            sendtype,
+            recvbuf,
+            recvcount,
+            recvtype,
+            root,
+            comm,
+            info,
+            request,
         )
     }
 }

@@ -12,28 +12,43 @@ use crate::enter::{Call, Phase, enter, missing, missing_tool};
 use crate::errors::Owner;
 use crate::functions;
 
+#[inline]
+unsafe fn shared_attr_delete(comm: MPI_Comm, keyval: c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Attr_delete", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::attr::attr_delete(mpi, comm, keyval) },
+    )
+}
+
 /// `int MPI_Attr_delete(MPI_Comm comm, int keyval)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Attr_delete(comm: MPI_Comm, keyval: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Attr_delete", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_attr_delete(comm, keyval) }
 }
 
 /// `MPI_Attr_delete` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Attr_delete(comm: MPI_Comm, keyval: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Attr_delete", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_attr_delete(comm, keyval) }
+}
+
+#[inline]
+unsafe fn shared_attr_get(
+    comm: MPI_Comm,
+    keyval: c_int,
+    attribute_val: *mut c_void,
+    flag: *mut c_int,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Attr_get", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::attr::attr_get(mpi, comm, keyval, attribute_val, flag) },
+    )
 }
 
 /// `int MPI_Attr_get(MPI_Comm comm, int keyval, void *attribute_val, int *flag)`.
@@ -45,12 +60,7 @@ pub unsafe extern "C" fn MPI_Attr_get(
     flag: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Attr_get", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_attr_get(comm, keyval, attribute_val, flag) }
 }
 
 /// `MPI_Attr_get` under its profiling name.
@@ -62,12 +72,17 @@ pub unsafe extern "C" fn PMPI_Attr_get(
     flag: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Attr_get", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_attr_get(comm, keyval, attribute_val, flag) }
+}
+
+#[inline]
+unsafe fn shared_attr_put(comm: MPI_Comm, keyval: c_int, attribute_val: *mut c_void) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Attr_put", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::attr::attr_put(mpi, comm, keyval, attribute_val) },
+    )
 }
 
 /// `int MPI_Attr_put(MPI_Comm comm, int keyval, void *attribute_val)`.
@@ -78,12 +93,7 @@ pub unsafe extern "C" fn MPI_Attr_put(
     attribute_val: *mut c_void,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Attr_put", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_attr_put(comm, keyval, attribute_val) }
 }
 
 /// `MPI_Attr_put` under its profiling name.
@@ -94,12 +104,7 @@ pub unsafe extern "C" fn PMPI_Attr_put(
     attribute_val: *mut c_void,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Attr_put", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_attr_put(comm, keyval, attribute_val) }
 }
 
 /// `int MPI_Cart_coords(MPI_Comm comm, int rank, int maxdims, int coords[])`.
@@ -406,6 +411,16 @@ pub unsafe extern "C" fn PMPI_Comm_accept(
     }
 }
 
+#[inline]
+unsafe fn shared_comm_attach_buffer(comm: MPI_Comm, buffer: *mut c_void, size: MPI_Count) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_attach_buffer", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::buffer::comm_attach_buffer(mpi, comm, buffer, size) },
+    )
+}
+
 /// `int MPI_Comm_attach_buffer(MPI_Comm comm, void *buffer, int size)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_attach_buffer(
@@ -414,12 +429,7 @@ pub unsafe extern "C" fn MPI_Comm_attach_buffer(
     size: c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_attach_buffer", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_attach_buffer(comm, buffer, size.into()) }
 }
 
 /// `MPI_Comm_attach_buffer` under its profiling name.
@@ -430,12 +440,7 @@ pub unsafe extern "C" fn PMPI_Comm_attach_buffer(
     size: c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_attach_buffer", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_attach_buffer(comm, buffer, size.into()) }
 }
 
 /// `int MPI_Comm_attach_buffer_c(MPI_Comm comm, void *buffer, MPI_Count size)`.
@@ -446,12 +451,7 @@ pub unsafe extern "C" fn MPI_Comm_attach_buffer_c(
     size: MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_attach_buffer_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_attach_buffer(comm, buffer, size) }
 }
 
 /// `MPI_Comm_attach_buffer_c` under its profiling name.
@@ -462,12 +462,7 @@ pub unsafe extern "C" fn PMPI_Comm_attach_buffer_c(
     size: MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_attach_buffer_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_attach_buffer(comm, buffer, size) }
 }
 
 #[inline]
@@ -494,6 +489,16 @@ pub unsafe extern "C" fn PMPI_Comm_call_errhandler(comm: MPI_Comm, errorcode: c_
     unsafe { shared_comm_call_errhandler(comm, errorcode) }
 }
 
+#[inline]
+unsafe fn shared_comm_compare(comm1: MPI_Comm, comm2: MPI_Comm, result: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_compare", Phase::Running, false) },
+        Owner::of(comm1),
+        |mpi| unsafe { crate::functions::comm::comm_compare(mpi, comm1, comm2, result) },
+    )
+}
+
 /// `int MPI_Comm_compare(MPI_Comm comm1, MPI_Comm comm2, int *result)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_compare(
@@ -502,12 +507,7 @@ pub unsafe extern "C" fn MPI_Comm_compare(
     result: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_compare", Phase::Running, false) },
-            Owner::of(comm1),
-        )
-    }
+    unsafe { shared_comm_compare(comm1, comm2, result) }
 }
 
 /// `MPI_Comm_compare` under its profiling name.
@@ -518,12 +518,7 @@ pub unsafe extern "C" fn PMPI_Comm_compare(
     result: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_compare", Phase::Running, false) },
-            Owner::of(comm1),
-        )
-    }
+    unsafe { shared_comm_compare(comm1, comm2, result) }
 }
 
 /// `int MPI_Comm_connect(const char *port_name, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm)`.
@@ -562,6 +557,16 @@ pub unsafe extern "C" fn PMPI_Comm_connect(
     }
 }
 
+#[inline]
+unsafe fn shared_comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: *mut MPI_Comm) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_create", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::comm_make::comm_create(mpi, comm, group, newcomm) },
+    )
+}
+
 /// `int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *newcomm)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_create(
@@ -570,12 +575,7 @@ pub unsafe extern "C" fn MPI_Comm_create(
     newcomm: *mut MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_create", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_create(comm, group, newcomm) }
 }
 
 /// `MPI_Comm_create` under its profiling name.
@@ -586,12 +586,7 @@ pub unsafe extern "C" fn PMPI_Comm_create(
     newcomm: *mut MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_create", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_create(comm, group, newcomm) }
 }
 
 #[inline]
@@ -669,6 +664,23 @@ pub unsafe extern "C" fn PMPI_Comm_create_from_group(
     }
 }
 
+#[inline]
+unsafe fn shared_comm_create_group(
+    comm: MPI_Comm,
+    group: MPI_Group,
+    tag: c_int,
+    newcomm: *mut MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_create_group", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::comm_make::comm_create_group(mpi, comm, group, tag, newcomm)
+        },
+    )
+}
+
 /// `int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *newcomm)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_create_group(
@@ -678,12 +690,7 @@ pub unsafe extern "C" fn MPI_Comm_create_group(
     newcomm: *mut MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_create_group", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_create_group(comm, group, tag, newcomm) }
 }
 
 /// `MPI_Comm_create_group` under its profiling name.
@@ -695,12 +702,30 @@ pub unsafe extern "C" fn PMPI_Comm_create_group(
     newcomm: *mut MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_create_group", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_create_group(comm, group, tag, newcomm) }
+}
+
+#[inline]
+unsafe fn shared_comm_create_keyval(
+    comm_copy_attr_fn: Callback<MPI_Comm_copy_attr_function>,
+    comm_delete_attr_fn: Callback<MPI_Comm_delete_attr_function>,
+    comm_keyval: *mut c_int,
+    extra_state: *mut c_void,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_create_keyval", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::attr::comm_create_keyval(
+                mpi,
+                comm_copy_attr_fn,
+                comm_delete_attr_fn,
+                comm_keyval,
+                extra_state,
+            )
+        },
+    )
 }
 
 /// `int MPI_Comm_create_keyval(MPI_Comm_copy_attr_function *comm_copy_attr_fn, MPI_Comm_delete_attr_function *comm_delete_attr_fn, int *comm_keyval, void *extra_state)`.
@@ -713,9 +738,11 @@ pub unsafe extern "C" fn MPI_Comm_create_keyval(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_create_keyval", Phase::Running, false) },
-            Owner::None,
+        shared_comm_create_keyval(
+            comm_copy_attr_fn,
+            comm_delete_attr_fn,
+            comm_keyval,
+            extra_state,
         )
     }
 }
@@ -730,35 +757,51 @@ pub unsafe extern "C" fn PMPI_Comm_create_keyval(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_create_keyval", Phase::Running, false) },
-            Owner::None,
+        shared_comm_create_keyval(
+            comm_copy_attr_fn,
+            comm_delete_attr_fn,
+            comm_keyval,
+            extra_state,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_comm_delete_attr(comm: MPI_Comm, comm_keyval: c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_delete_attr", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::attr::comm_delete_attr(mpi, comm, comm_keyval) },
+    )
 }
 
 /// `int MPI_Comm_delete_attr(MPI_Comm comm, int comm_keyval)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_delete_attr(comm: MPI_Comm, comm_keyval: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_delete_attr", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_delete_attr(comm, comm_keyval) }
 }
 
 /// `MPI_Comm_delete_attr` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_delete_attr(comm: MPI_Comm, comm_keyval: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_delete_attr", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_delete_attr(comm, comm_keyval) }
+}
+
+#[inline]
+unsafe fn shared_comm_detach_buffer(
+    comm: MPI_Comm,
+    buffer_addr: *mut c_void,
+    size: OutCount,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_detach_buffer", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::buffer::comm_detach_buffer(mpi, comm, buffer_addr, size) },
+    )
 }
 
 /// `int MPI_Comm_detach_buffer(MPI_Comm comm, void *buffer_addr, int *size)`.
@@ -769,12 +812,7 @@ pub unsafe extern "C" fn MPI_Comm_detach_buffer(
     size: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_detach_buffer", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_detach_buffer(comm, buffer_addr, size.into()) }
 }
 
 /// `MPI_Comm_detach_buffer` under its profiling name.
@@ -785,12 +823,7 @@ pub unsafe extern "C" fn PMPI_Comm_detach_buffer(
     size: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_detach_buffer", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_detach_buffer(comm, buffer_addr, size.into()) }
 }
 
 /// `int MPI_Comm_detach_buffer_c(MPI_Comm comm, void *buffer_addr, MPI_Count *size)`.
@@ -801,12 +834,7 @@ pub unsafe extern "C" fn MPI_Comm_detach_buffer_c(
     size: *mut MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_detach_buffer_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_detach_buffer(comm, buffer_addr, size.into()) }
 }
 
 /// `MPI_Comm_detach_buffer_c` under its profiling name.
@@ -817,60 +845,69 @@ pub unsafe extern "C" fn PMPI_Comm_detach_buffer_c(
     size: *mut MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_detach_buffer_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_detach_buffer(comm, buffer_addr, size.into()) }
+}
+
+#[inline]
+unsafe fn shared_comm_disconnect(comm: *mut MPI_Comm) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_disconnect", Phase::Running, false) },
+        Owner::at(comm),
+        |mpi| unsafe { crate::functions::comm_make::comm_disconnect(mpi, comm) },
+    )
 }
 
 /// `int MPI_Comm_disconnect(MPI_Comm *comm)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut MPI_Comm) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_disconnect", Phase::Running, false) },
-            Owner::at(comm),
-        )
-    }
+    unsafe { shared_comm_disconnect(comm) }
 }
 
 /// `MPI_Comm_disconnect` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_disconnect(comm: *mut MPI_Comm) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_disconnect", Phase::Running, false) },
-            Owner::at(comm),
-        )
-    }
+    unsafe { shared_comm_disconnect(comm) }
+}
+
+#[inline]
+unsafe fn shared_comm_dup(comm: MPI_Comm, newcomm: *mut MPI_Comm) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_dup", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::comm_make::comm_dup(mpi, comm, newcomm) },
+    )
 }
 
 /// `int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *newcomm)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_dup(comm: MPI_Comm, newcomm: *mut MPI_Comm) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_dup", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_dup(comm, newcomm) }
 }
 
 /// `MPI_Comm_dup` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_dup(comm: MPI_Comm, newcomm: *mut MPI_Comm) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_dup", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_dup(comm, newcomm) }
+}
+
+#[inline]
+unsafe fn shared_comm_dup_with_info(
+    comm: MPI_Comm,
+    info: MPI_Info,
+    newcomm: *mut MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_dup_with_info", Phase::Running, true) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::comm_make::comm_dup_with_info(mpi, comm, info, newcomm) },
+    )
 }
 
 /// `int MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm)`.
@@ -881,12 +918,7 @@ pub unsafe extern "C" fn MPI_Comm_dup_with_info(
     newcomm: *mut MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_dup_with_info", Phase::Running, true) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_dup_with_info(comm, info, newcomm) }
 }
 
 /// `MPI_Comm_dup_with_info` under its profiling name.
@@ -897,84 +929,96 @@ pub unsafe extern "C" fn PMPI_Comm_dup_with_info(
     newcomm: *mut MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_dup_with_info", Phase::Running, true) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_dup_with_info(comm, info, newcomm) }
+}
+
+#[inline]
+unsafe fn shared_comm_flush_buffer(comm: MPI_Comm) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_flush_buffer", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::buffer::comm_flush_buffer(mpi, comm) },
+    )
 }
 
 /// `int MPI_Comm_flush_buffer(MPI_Comm comm)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_flush_buffer(comm: MPI_Comm) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_flush_buffer", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_flush_buffer(comm) }
 }
 
 /// `MPI_Comm_flush_buffer` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_flush_buffer(comm: MPI_Comm) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_flush_buffer", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_flush_buffer(comm) }
+}
+
+#[inline]
+unsafe fn shared_comm_free(comm: *mut MPI_Comm) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_free", Phase::Running, false) },
+        Owner::at(comm),
+        |mpi| unsafe { crate::functions::comm_make::comm_free(mpi, comm) },
+    )
 }
 
 /// `int MPI_Comm_free(MPI_Comm *comm)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_free(comm: *mut MPI_Comm) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_free", Phase::Running, false) },
-            Owner::at(comm),
-        )
-    }
+    unsafe { shared_comm_free(comm) }
 }
 
 /// `MPI_Comm_free` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_free(comm: *mut MPI_Comm) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_free", Phase::Running, false) },
-            Owner::at(comm),
-        )
-    }
+    unsafe { shared_comm_free(comm) }
+}
+
+#[inline]
+unsafe fn shared_comm_free_keyval(comm_keyval: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_free_keyval", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::attr::comm_free_keyval(mpi, comm_keyval) },
+    )
 }
 
 /// `int MPI_Comm_free_keyval(int *comm_keyval)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_free_keyval(comm_keyval: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_free_keyval", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_comm_free_keyval(comm_keyval) }
 }
 
 /// `MPI_Comm_free_keyval` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_free_keyval(comm_keyval: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_free_keyval", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_comm_free_keyval(comm_keyval) }
+}
+
+#[inline]
+unsafe fn shared_comm_get_attr(
+    comm: MPI_Comm,
+    comm_keyval: c_int,
+    attribute_val: *mut c_void,
+    flag: *mut c_int,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_get_attr", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::attr::comm_get_attr(mpi, comm, comm_keyval, attribute_val, flag)
+        },
+    )
 }
 
 /// `int MPI_Comm_get_attr(MPI_Comm comm, int comm_keyval, void *attribute_val, int *flag)`.
@@ -986,12 +1030,7 @@ pub unsafe extern "C" fn MPI_Comm_get_attr(
     flag: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_get_attr", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_get_attr(comm, comm_keyval, attribute_val, flag) }
 }
 
 /// `MPI_Comm_get_attr` under its profiling name.
@@ -1003,12 +1042,7 @@ pub unsafe extern "C" fn PMPI_Comm_get_attr(
     flag: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_get_attr", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_get_attr(comm, comm_keyval, attribute_val, flag) }
 }
 
 #[inline]
@@ -1041,28 +1075,42 @@ pub unsafe extern "C" fn PMPI_Comm_get_errhandler(
     unsafe { shared_comm_get_errhandler(comm, errhandler) }
 }
 
+#[inline]
+unsafe fn shared_comm_get_info(comm: MPI_Comm, info_used: *mut MPI_Info) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_get_info", Phase::Running, true) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::comm::comm_get_info(mpi, comm, info_used) },
+    )
+}
+
 /// `int MPI_Comm_get_info(MPI_Comm comm, MPI_Info *info_used)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_get_info(comm: MPI_Comm, info_used: *mut MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_get_info", Phase::Running, true) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_get_info(comm, info_used) }
 }
 
 /// `MPI_Comm_get_info` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_get_info(comm: MPI_Comm, info_used: *mut MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_get_info", Phase::Running, true) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_get_info(comm, info_used) }
+}
+
+#[inline]
+unsafe fn shared_comm_get_name(
+    comm: MPI_Comm,
+    comm_name: *mut c_char,
+    resultlen: *mut c_int,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_get_name", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::comm::comm_get_name(mpi, comm, comm_name, resultlen) },
+    )
 }
 
 /// `int MPI_Comm_get_name(MPI_Comm comm, char *comm_name, int *resultlen)`.
@@ -1073,12 +1121,7 @@ pub unsafe extern "C" fn MPI_Comm_get_name(
     resultlen: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_get_name", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_get_name(comm, comm_name, resultlen) }
 }
 
 /// `MPI_Comm_get_name` under its profiling name.
@@ -1089,60 +1132,69 @@ pub unsafe extern "C" fn PMPI_Comm_get_name(
     resultlen: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_get_name", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_get_name(comm, comm_name, resultlen) }
+}
+
+#[inline]
+unsafe fn shared_comm_get_parent(parent: *mut MPI_Comm) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_get_parent", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::comm::comm_get_parent(mpi, parent) },
+    )
 }
 
 /// `int MPI_Comm_get_parent(MPI_Comm *parent)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_get_parent(parent: *mut MPI_Comm) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_get_parent", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_comm_get_parent(parent) }
 }
 
 /// `MPI_Comm_get_parent` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_get_parent(parent: *mut MPI_Comm) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_get_parent", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_comm_get_parent(parent) }
+}
+
+#[inline]
+unsafe fn shared_comm_group(comm: MPI_Comm, group: *mut MPI_Group) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_group", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::comm::comm_group(mpi, comm, group) },
+    )
 }
 
 /// `int MPI_Comm_group(MPI_Comm comm, MPI_Group *group)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_group(comm: MPI_Comm, group: *mut MPI_Group) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_group", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_group(comm, group) }
 }
 
 /// `MPI_Comm_group` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_group(comm: MPI_Comm, group: *mut MPI_Group) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_group", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_group(comm, group) }
+}
+
+#[inline]
+unsafe fn shared_comm_idup(
+    comm: MPI_Comm,
+    newcomm: *mut MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_idup", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::comm_make::comm_idup(mpi, comm, newcomm, request) },
+    )
 }
 
 /// `int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request)`.
@@ -1153,12 +1205,7 @@ pub unsafe extern "C" fn MPI_Comm_idup(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_idup", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_idup(comm, newcomm, request) }
 }
 
 /// `MPI_Comm_idup` under its profiling name.
@@ -1169,12 +1216,24 @@ pub unsafe extern "C" fn PMPI_Comm_idup(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_idup", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_idup(comm, newcomm, request) }
+}
+
+#[inline]
+unsafe fn shared_comm_idup_with_info(
+    comm: MPI_Comm,
+    info: MPI_Info,
+    newcomm: *mut MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_idup_with_info", Phase::Running, true) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::comm_make::comm_idup_with_info(mpi, comm, info, newcomm, request)
+        },
+    )
 }
 
 /// `int MPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm, MPI_Request *request)`.
@@ -1186,12 +1245,7 @@ pub unsafe extern "C" fn MPI_Comm_idup_with_info(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_idup_with_info", Phase::Running, true) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_idup_with_info(comm, info, newcomm, request) }
 }
 
 /// `MPI_Comm_idup_with_info` under its profiling name.
@@ -1203,12 +1257,17 @@ pub unsafe extern "C" fn PMPI_Comm_idup_with_info(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_idup_with_info", Phase::Running, true) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_idup_with_info(comm, info, newcomm, request) }
+}
+
+#[inline]
+unsafe fn shared_comm_iflush_buffer(comm: MPI_Comm, request: *mut MPI_Request) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_iflush_buffer", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::buffer::comm_iflush_buffer(mpi, comm, request) },
+    )
 }
 
 /// `int MPI_Comm_iflush_buffer(MPI_Comm comm, MPI_Request *request)`.
@@ -1218,12 +1277,7 @@ pub unsafe extern "C" fn MPI_Comm_iflush_buffer(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_iflush_buffer", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_iflush_buffer(comm, request) }
 }
 
 /// `MPI_Comm_iflush_buffer` under its profiling name.
@@ -1233,12 +1287,7 @@ pub unsafe extern "C" fn PMPI_Comm_iflush_buffer(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_iflush_buffer", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_iflush_buffer(comm, request) }
 }
 
 /// `int MPI_Comm_join(int fd, MPI_Comm *intercomm)`.
@@ -1265,76 +1314,92 @@ pub unsafe extern "C" fn PMPI_Comm_join(fd: c_int, intercomm: *mut MPI_Comm) -> 
     }
 }
 
+#[inline]
+unsafe fn shared_comm_rank(comm: MPI_Comm, rank: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_rank", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::comm::comm_rank(mpi, comm, rank) },
+    )
+}
+
 /// `int MPI_Comm_rank(MPI_Comm comm, int *rank)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_rank(comm: MPI_Comm, rank: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_rank", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_rank(comm, rank) }
 }
 
 /// `MPI_Comm_rank` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_rank(comm: MPI_Comm, rank: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_rank", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_rank(comm, rank) }
+}
+
+#[inline]
+unsafe fn shared_comm_remote_group(comm: MPI_Comm, group: *mut MPI_Group) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_remote_group", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::comm::comm_remote_group(mpi, comm, group) },
+    )
 }
 
 /// `int MPI_Comm_remote_group(MPI_Comm comm, MPI_Group *group)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_remote_group(comm: MPI_Comm, group: *mut MPI_Group) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_remote_group", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_remote_group(comm, group) }
 }
 
 /// `MPI_Comm_remote_group` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_remote_group(comm: MPI_Comm, group: *mut MPI_Group) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_remote_group", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_remote_group(comm, group) }
+}
+
+#[inline]
+unsafe fn shared_comm_remote_size(comm: MPI_Comm, size: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_remote_size", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::comm::comm_remote_size(mpi, comm, size) },
+    )
 }
 
 /// `int MPI_Comm_remote_size(MPI_Comm comm, int *size)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_remote_size(comm: MPI_Comm, size: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_remote_size", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_remote_size(comm, size) }
 }
 
 /// `MPI_Comm_remote_size` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_remote_size(comm: MPI_Comm, size: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_remote_size", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_remote_size(comm, size) }
+}
+
+#[inline]
+unsafe fn shared_comm_set_attr(
+    comm: MPI_Comm,
+    comm_keyval: c_int,
+    attribute_val: *mut c_void,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_set_attr", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::attr::comm_set_attr(mpi, comm, comm_keyval, attribute_val)
+        },
+    )
 }
 
 /// `int MPI_Comm_set_attr(MPI_Comm comm, int comm_keyval, void *attribute_val)`.
@@ -1345,12 +1410,7 @@ pub unsafe extern "C" fn MPI_Comm_set_attr(
     attribute_val: *mut c_void,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_set_attr", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_set_attr(comm, comm_keyval, attribute_val) }
 }
 
 /// `MPI_Comm_set_attr` under its profiling name.
@@ -1361,12 +1421,7 @@ pub unsafe extern "C" fn PMPI_Comm_set_attr(
     attribute_val: *mut c_void,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_set_attr", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_set_attr(comm, comm_keyval, attribute_val) }
 }
 
 #[inline]
@@ -1399,76 +1454,76 @@ pub unsafe extern "C" fn PMPI_Comm_set_errhandler(
     unsafe { shared_comm_set_errhandler(comm, errhandler) }
 }
 
+#[inline]
+unsafe fn shared_comm_set_info(comm: MPI_Comm, info: MPI_Info) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_set_info", Phase::Running, true) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::comm::comm_set_info(mpi, comm, info) },
+    )
+}
+
 /// `int MPI_Comm_set_info(MPI_Comm comm, MPI_Info info)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_set_info(comm: MPI_Comm, info: MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_set_info", Phase::Running, true) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_set_info(comm, info) }
 }
 
 /// `MPI_Comm_set_info` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_set_info(comm: MPI_Comm, info: MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_set_info", Phase::Running, true) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_set_info(comm, info) }
+}
+
+#[inline]
+unsafe fn shared_comm_set_name(comm: MPI_Comm, comm_name: *const c_char) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_set_name", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::comm::comm_set_name(mpi, comm, comm_name) },
+    )
 }
 
 /// `int MPI_Comm_set_name(MPI_Comm comm, const char *comm_name)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_set_name(comm: MPI_Comm, comm_name: *const c_char) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_set_name", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_set_name(comm, comm_name) }
 }
 
 /// `MPI_Comm_set_name` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_set_name(comm: MPI_Comm, comm_name: *const c_char) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_set_name", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_set_name(comm, comm_name) }
+}
+
+#[inline]
+unsafe fn shared_comm_size(comm: MPI_Comm, size: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_size", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::comm::comm_size(mpi, comm, size) },
+    )
 }
 
 /// `int MPI_Comm_size(MPI_Comm comm, int *size)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_size(comm: MPI_Comm, size: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_size", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_size(comm, size) }
 }
 
 /// `MPI_Comm_size` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_size(comm: MPI_Comm, size: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_size", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_size(comm, size) }
 }
 
 /// `int MPI_Comm_spawn(const char *command, char *argv[], int maxprocs, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *intercomm, int array_of_errcodes[])`.
@@ -1557,6 +1612,21 @@ pub unsafe extern "C" fn PMPI_Comm_spawn_multiple(
     }
 }
 
+#[inline]
+unsafe fn shared_comm_split(
+    comm: MPI_Comm,
+    color: c_int,
+    key: c_int,
+    newcomm: *mut MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_split", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::comm_make::comm_split(mpi, comm, color, key, newcomm) },
+    )
+}
+
 /// `int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *newcomm)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_split(
@@ -1566,12 +1636,7 @@ pub unsafe extern "C" fn MPI_Comm_split(
     newcomm: *mut MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_split", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_split(comm, color, key, newcomm) }
 }
 
 /// `MPI_Comm_split` under its profiling name.
@@ -1583,12 +1648,25 @@ pub unsafe extern "C" fn PMPI_Comm_split(
     newcomm: *mut MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_split", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_split(comm, color, key, newcomm) }
+}
+
+#[inline]
+unsafe fn shared_comm_split_type(
+    comm: MPI_Comm,
+    split_type: c_int,
+    key: c_int,
+    info: MPI_Info,
+    newcomm: *mut MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_split_type", Phase::Running, true) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::comm_make::comm_split_type(mpi, comm, split_type, key, info, newcomm)
+        },
+    )
 }
 
 /// `int MPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm *newcomm)`.
@@ -1601,12 +1679,7 @@ pub unsafe extern "C" fn MPI_Comm_split_type(
     newcomm: *mut MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_split_type", Phase::Running, true) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_split_type(comm, split_type, key, info, newcomm) }
 }
 
 /// `MPI_Comm_split_type` under its profiling name.
@@ -1619,36 +1692,31 @@ pub unsafe extern "C" fn PMPI_Comm_split_type(
     newcomm: *mut MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_split_type", Phase::Running, true) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_split_type(comm, split_type, key, info, newcomm) }
+}
+
+#[inline]
+unsafe fn shared_comm_test_inter(comm: MPI_Comm, flag: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_test_inter", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::comm::comm_test_inter(mpi, comm, flag) },
+    )
 }
 
 /// `int MPI_Comm_test_inter(MPI_Comm comm, int *flag)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_test_inter(comm: MPI_Comm, flag: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_test_inter", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_test_inter(comm, flag) }
 }
 
 /// `MPI_Comm_test_inter` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Comm_test_inter(comm: MPI_Comm, flag: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_test_inter", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_comm_test_inter(comm, flag) }
 }
 
 /// `int MPI_Dims_create(int nnodes, int ndims, int dims[])`.
@@ -2047,6 +2115,16 @@ pub unsafe extern "C" fn PMPI_Graphdims_get(
     }
 }
 
+#[inline]
+unsafe fn shared_group_compare(group1: MPI_Group, group2: MPI_Group, result: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Group_compare", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::group::group_compare(mpi, group1, group2, result) },
+    )
+}
+
 /// `int MPI_Group_compare(MPI_Group group1, MPI_Group group2, int *result)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Group_compare(
@@ -2055,12 +2133,7 @@ pub unsafe extern "C" fn MPI_Group_compare(
     result: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Group_compare", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_group_compare(group1, group2, result) }
 }
 
 /// `MPI_Group_compare` under its profiling name.
@@ -2071,12 +2144,21 @@ pub unsafe extern "C" fn PMPI_Group_compare(
     result: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Group_compare", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_group_compare(group1, group2, result) }
+}
+
+#[inline]
+unsafe fn shared_group_difference(
+    group1: MPI_Group,
+    group2: MPI_Group,
+    newgroup: *mut MPI_Group,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Group_difference", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::group::group_difference(mpi, group1, group2, newgroup) },
+    )
 }
 
 /// `int MPI_Group_difference(MPI_Group group1, MPI_Group group2, MPI_Group *newgroup)`.
@@ -2087,12 +2169,7 @@ pub unsafe extern "C" fn MPI_Group_difference(
     newgroup: *mut MPI_Group,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Group_difference", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_group_difference(group1, group2, newgroup) }
 }
 
 /// `MPI_Group_difference` under its profiling name.
@@ -2103,12 +2180,22 @@ pub unsafe extern "C" fn PMPI_Group_difference(
     newgroup: *mut MPI_Group,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Group_difference", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_group_difference(group1, group2, newgroup) }
+}
+
+#[inline]
+unsafe fn shared_group_excl(
+    group: MPI_Group,
+    n: c_int,
+    ranks: *const c_int,
+    newgroup: *mut MPI_Group,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Group_excl", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::group::group_excl(mpi, group, n, ranks, newgroup) },
+    )
 }
 
 /// `int MPI_Group_excl(MPI_Group group, int n, const int ranks[], MPI_Group *newgroup)`.
@@ -2120,12 +2207,7 @@ pub unsafe extern "C" fn MPI_Group_excl(
     newgroup: *mut MPI_Group,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Group_excl", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_group_excl(group, n, ranks, newgroup) }
 }
 
 /// `MPI_Group_excl` under its profiling name.
@@ -2137,36 +2219,31 @@ pub unsafe extern "C" fn PMPI_Group_excl(
     newgroup: *mut MPI_Group,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Group_excl", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_group_excl(group, n, ranks, newgroup) }
+}
+
+#[inline]
+unsafe fn shared_group_free(group: *mut MPI_Group) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Group_free", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::group::group_free(mpi, group) },
+    )
 }
 
 /// `int MPI_Group_free(MPI_Group *group)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Group_free(group: *mut MPI_Group) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Group_free", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_group_free(group) }
 }
 
 /// `MPI_Group_free` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Group_free(group: *mut MPI_Group) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Group_free", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_group_free(group) }
 }
 
 /// `int MPI_Group_from_session_pset(MPI_Session session, const char *pset_name, MPI_Group *newgroup)`.
@@ -2201,6 +2278,21 @@ pub unsafe extern "C" fn PMPI_Group_from_session_pset(
     }
 }
 
+#[inline]
+unsafe fn shared_group_incl(
+    group: MPI_Group,
+    n: c_int,
+    ranks: *const c_int,
+    newgroup: *mut MPI_Group,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Group_incl", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::group::group_incl(mpi, group, n, ranks, newgroup) },
+    )
+}
+
 /// `int MPI_Group_incl(MPI_Group group, int n, const int ranks[], MPI_Group *newgroup)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Group_incl(
@@ -2210,12 +2302,7 @@ pub unsafe extern "C" fn MPI_Group_incl(
     newgroup: *mut MPI_Group,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Group_incl", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_group_incl(group, n, ranks, newgroup) }
 }
 
 /// `MPI_Group_incl` under its profiling name.
@@ -2227,12 +2314,21 @@ pub unsafe extern "C" fn PMPI_Group_incl(
     newgroup: *mut MPI_Group,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Group_incl", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_group_incl(group, n, ranks, newgroup) }
+}
+
+#[inline]
+unsafe fn shared_group_intersection(
+    group1: MPI_Group,
+    group2: MPI_Group,
+    newgroup: *mut MPI_Group,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Group_intersection", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::group::group_intersection(mpi, group1, group2, newgroup) },
+    )
 }
 
 /// `int MPI_Group_intersection(MPI_Group group1, MPI_Group group2, MPI_Group *newgroup)`.
@@ -2243,12 +2339,7 @@ pub unsafe extern "C" fn MPI_Group_intersection(
     newgroup: *mut MPI_Group,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Group_intersection", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_group_intersection(group1, group2, newgroup) }
 }
 
 /// `MPI_Group_intersection` under its profiling name.
@@ -2259,12 +2350,22 @@ pub unsafe extern "C" fn PMPI_Group_intersection(
     newgroup: *mut MPI_Group,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Group_intersection", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_group_intersection(group1, group2, newgroup) }
+}
+
+#[inline]
+unsafe fn shared_group_range_excl(
+    group: MPI_Group,
+    n: c_int,
+    ranges: *mut [c_int; 3],
+    newgroup: *mut MPI_Group,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Group_range_excl", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::group::group_range_excl(mpi, group, n, ranges, newgroup) },
+    )
 }
 
 /// `int MPI_Group_range_excl(MPI_Group group, int n, int ranges[][3], MPI_Group *newgroup)`.
@@ -2276,12 +2377,7 @@ pub unsafe extern "C" fn MPI_Group_range_excl(
     newgroup: *mut MPI_Group,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Group_range_excl", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_group_range_excl(group, n, ranges, newgroup) }
 }
 
 /// `MPI_Group_range_excl` under its profiling name.
@@ -2293,12 +2389,22 @@ pub unsafe extern "C" fn PMPI_Group_range_excl(
     newgroup: *mut MPI_Group,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Group_range_excl", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_group_range_excl(group, n, ranges, newgroup) }
+}
+
+#[inline]
+unsafe fn shared_group_range_incl(
+    group: MPI_Group,
+    n: c_int,
+    ranges: *mut [c_int; 3],
+    newgroup: *mut MPI_Group,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Group_range_incl", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::group::group_range_incl(mpi, group, n, ranges, newgroup) },
+    )
 }
 
 /// `int MPI_Group_range_incl(MPI_Group group, int n, int ranges[][3], MPI_Group *newgroup)`.
@@ -2310,12 +2416,7 @@ pub unsafe extern "C" fn MPI_Group_range_incl(
     newgroup: *mut MPI_Group,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Group_range_incl", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_group_range_incl(group, n, ranges, newgroup) }
 }
 
 /// `MPI_Group_range_incl` under its profiling name.
@@ -2327,60 +2428,73 @@ pub unsafe extern "C" fn PMPI_Group_range_incl(
     newgroup: *mut MPI_Group,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Group_range_incl", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_group_range_incl(group, n, ranges, newgroup) }
+}
+
+#[inline]
+unsafe fn shared_group_rank(group: MPI_Group, rank: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Group_rank", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::group::group_rank(mpi, group, rank) },
+    )
 }
 
 /// `int MPI_Group_rank(MPI_Group group, int *rank)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Group_rank(group: MPI_Group, rank: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Group_rank", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_group_rank(group, rank) }
 }
 
 /// `MPI_Group_rank` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Group_rank(group: MPI_Group, rank: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Group_rank", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_group_rank(group, rank) }
+}
+
+#[inline]
+unsafe fn shared_group_size(group: MPI_Group, size: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Group_size", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::group::group_size(mpi, group, size) },
+    )
 }
 
 /// `int MPI_Group_size(MPI_Group group, int *size)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Group_size(group: MPI_Group, size: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Group_size", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_group_size(group, size) }
 }
 
 /// `MPI_Group_size` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Group_size(group: MPI_Group, size: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Group_size", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_group_size(group, size) }
+}
+
+#[inline]
+unsafe fn shared_group_translate_ranks(
+    group1: MPI_Group,
+    n: c_int,
+    ranks1: *const c_int,
+    group2: MPI_Group,
+    ranks2: *mut c_int,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Group_translate_ranks", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::group::group_translate_ranks(mpi, group1, n, ranks1, group2, ranks2)
+        },
+    )
 }
 
 /// `int MPI_Group_translate_ranks(MPI_Group group1, int n, const int ranks1[], MPI_Group group2, int ranks2[])`.
@@ -2393,12 +2507,7 @@ pub unsafe extern "C" fn MPI_Group_translate_ranks(
     ranks2: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Group_translate_ranks", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_group_translate_ranks(group1, n, ranks1, group2, ranks2) }
 }
 
 /// `MPI_Group_translate_ranks` under its profiling name.
@@ -2411,12 +2520,21 @@ pub unsafe extern "C" fn PMPI_Group_translate_ranks(
     ranks2: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Group_translate_ranks", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_group_translate_ranks(group1, n, ranks1, group2, ranks2) }
+}
+
+#[inline]
+unsafe fn shared_group_union(
+    group1: MPI_Group,
+    group2: MPI_Group,
+    newgroup: *mut MPI_Group,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Group_union", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::group::group_union(mpi, group1, group2, newgroup) },
+    )
 }
 
 /// `int MPI_Group_union(MPI_Group group1, MPI_Group group2, MPI_Group *newgroup)`.
@@ -2427,12 +2545,7 @@ pub unsafe extern "C" fn MPI_Group_union(
     newgroup: *mut MPI_Group,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Group_union", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_group_union(group1, group2, newgroup) }
 }
 
 /// `MPI_Group_union` under its profiling name.
@@ -2443,12 +2556,7 @@ pub unsafe extern "C" fn PMPI_Group_union(
     newgroup: *mut MPI_Group,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Group_union", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_group_union(group1, group2, newgroup) }
 }
 
 /// `int MPI_Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm, int remote_leader, int tag, MPI_Comm *newintercomm)`.
@@ -2563,6 +2671,23 @@ pub unsafe extern "C" fn PMPI_Intercomm_merge(
     }
 }
 
+#[inline]
+unsafe fn shared_keyval_create(
+    copy_fn: Callback<MPI_Copy_function>,
+    delete_fn: Callback<MPI_Delete_function>,
+    keyval: *mut c_int,
+    extra_state: *mut c_void,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Keyval_create", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::attr::keyval_create(mpi, copy_fn, delete_fn, keyval, extra_state)
+        },
+    )
+}
+
 /// `int MPI_Keyval_create(MPI_Copy_function *copy_fn, MPI_Delete_function *delete_fn, int *keyval, void *extra_state)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Keyval_create(
@@ -2572,12 +2697,7 @@ pub unsafe extern "C" fn MPI_Keyval_create(
     extra_state: *mut c_void,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Keyval_create", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_keyval_create(copy_fn, delete_fn, keyval, extra_state) }
 }
 
 /// `MPI_Keyval_create` under its profiling name.
@@ -2589,36 +2709,31 @@ pub unsafe extern "C" fn PMPI_Keyval_create(
     extra_state: *mut c_void,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Keyval_create", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_keyval_create(copy_fn, delete_fn, keyval, extra_state) }
+}
+
+#[inline]
+unsafe fn shared_keyval_free(keyval: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Keyval_free", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::attr::keyval_free(mpi, keyval) },
+    )
 }
 
 /// `int MPI_Keyval_free(int *keyval)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Keyval_free(keyval: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Keyval_free", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_keyval_free(keyval) }
 }
 
 /// `MPI_Keyval_free` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Keyval_free(keyval: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Keyval_free", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_keyval_free(keyval) }
 }
 
 /// `int MPI_Topo_test(MPI_Comm comm, int *status)`.

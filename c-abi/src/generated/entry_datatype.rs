@@ -1376,6 +1376,29 @@ pub unsafe extern "C" fn PMPI_Type_create_indexed_block_c(
     }
 }
 
+#[inline]
+unsafe fn shared_type_create_keyval(
+    type_copy_attr_fn: Callback<MPI_Type_copy_attr_function>,
+    type_delete_attr_fn: Callback<MPI_Type_delete_attr_function>,
+    type_keyval: *mut c_int,
+    extra_state: *mut c_void,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_create_keyval", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::attr::type_create_keyval(
+                mpi,
+                type_copy_attr_fn,
+                type_delete_attr_fn,
+                type_keyval,
+                extra_state,
+            )
+        },
+    )
+}
+
 /// `int MPI_Type_create_keyval(MPI_Type_copy_attr_function *type_copy_attr_fn, MPI_Type_delete_attr_function *type_delete_attr_fn, int *type_keyval, void *extra_state)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_create_keyval(
@@ -1386,9 +1409,11 @@ pub unsafe extern "C" fn MPI_Type_create_keyval(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_keyval", Phase::Running, false) },
-            Owner::None,
+        shared_type_create_keyval(
+            type_copy_attr_fn,
+            type_delete_attr_fn,
+            type_keyval,
+            extra_state,
         )
     }
 }
@@ -1403,9 +1428,11 @@ pub unsafe extern "C" fn PMPI_Type_create_keyval(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Type_create_keyval", Phase::Running, false) },
-            Owner::None,
+        shared_type_create_keyval(
+            type_copy_attr_fn,
+            type_delete_attr_fn,
+            type_keyval,
+            extra_state,
         )
     }
 }
@@ -1734,16 +1761,21 @@ pub unsafe extern "C" fn PMPI_Type_create_subarray_c(
     }
 }
 
+#[inline]
+unsafe fn shared_type_delete_attr(datatype: MPI_Datatype, type_keyval: c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_delete_attr", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::attr::type_delete_attr(mpi, datatype, type_keyval) },
+    )
+}
+
 /// `int MPI_Type_delete_attr(MPI_Datatype datatype, int type_keyval)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_delete_attr(datatype: MPI_Datatype, type_keyval: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_delete_attr", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_delete_attr(datatype, type_keyval) }
 }
 
 /// `MPI_Type_delete_attr` under its profiling name.
@@ -1753,12 +1785,7 @@ pub unsafe extern "C" fn PMPI_Type_delete_attr(
     type_keyval: c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_delete_attr", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_delete_attr(datatype, type_keyval) }
 }
 
 #[inline]
@@ -1809,28 +1836,45 @@ pub unsafe extern "C" fn PMPI_Type_free(datatype: *mut MPI_Datatype) -> c_int {
     unsafe { shared_type_free(datatype) }
 }
 
+#[inline]
+unsafe fn shared_type_free_keyval(type_keyval: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_free_keyval", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::attr::type_free_keyval(mpi, type_keyval) },
+    )
+}
+
 /// `int MPI_Type_free_keyval(int *type_keyval)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_free_keyval(type_keyval: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_free_keyval", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_free_keyval(type_keyval) }
 }
 
 /// `MPI_Type_free_keyval` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Type_free_keyval(type_keyval: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_free_keyval", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_free_keyval(type_keyval) }
+}
+
+#[inline]
+unsafe fn shared_type_get_attr(
+    datatype: MPI_Datatype,
+    type_keyval: c_int,
+    attribute_val: *mut c_void,
+    flag: *mut c_int,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_get_attr", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::attr::type_get_attr(mpi, datatype, type_keyval, attribute_val, flag)
+        },
+    )
 }
 
 /// `int MPI_Type_get_attr(MPI_Datatype datatype, int type_keyval, void *attribute_val, int *flag)`.
@@ -1842,12 +1886,7 @@ pub unsafe extern "C" fn MPI_Type_get_attr(
     flag: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_get_attr", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_get_attr(datatype, type_keyval, attribute_val, flag) }
 }
 
 /// `MPI_Type_get_attr` under its profiling name.
@@ -1859,12 +1898,7 @@ pub unsafe extern "C" fn PMPI_Type_get_attr(
     flag: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_get_attr", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_get_attr(datatype, type_keyval, attribute_val, flag) }
 }
 
 #[inline]
@@ -2590,6 +2624,22 @@ pub unsafe extern "C" fn PMPI_Type_match_size(
     unsafe { shared_type_match_size(typeclass, size, datatype) }
 }
 
+#[inline]
+unsafe fn shared_type_set_attr(
+    datatype: MPI_Datatype,
+    type_keyval: c_int,
+    attribute_val: *mut c_void,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Type_set_attr", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::attr::type_set_attr(mpi, datatype, type_keyval, attribute_val)
+        },
+    )
+}
+
 /// `int MPI_Type_set_attr(MPI_Datatype datatype, int type_keyval, void *attribute_val)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Type_set_attr(
@@ -2598,12 +2648,7 @@ pub unsafe extern "C" fn MPI_Type_set_attr(
     attribute_val: *mut c_void,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_set_attr", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_set_attr(datatype, type_keyval, attribute_val) }
 }
 
 /// `MPI_Type_set_attr` under its profiling name.
@@ -2614,12 +2659,7 @@ pub unsafe extern "C" fn PMPI_Type_set_attr(
     attribute_val: *mut c_void,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Type_set_attr", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_type_set_attr(datatype, type_keyval, attribute_val) }
 }
 
 #[inline]

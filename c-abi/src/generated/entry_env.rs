@@ -70,28 +70,28 @@ pub unsafe extern "C" fn PMPI_Abi_get_fortran_info(info: *mut MPI_Info) -> c_int
     unsafe { shared_abi_get_fortran_info(info) }
 }
 
+#[inline]
+unsafe fn shared_abi_get_info(info: *mut MPI_Info) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Abi_get_info", Phase::Any, true) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::abi::abi_get_info(mpi, info) },
+    )
+}
+
 /// `int MPI_Abi_get_info(MPI_Info *info)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Abi_get_info(info: *mut MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Abi_get_info", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_abi_get_info(info) }
 }
 
 /// `MPI_Abi_get_info` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Abi_get_info(info: *mut MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Abi_get_info", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_abi_get_info(info) }
 }
 
 #[inline]
@@ -180,28 +180,28 @@ pub unsafe extern "C" fn PMPI_Abi_set_fortran_info(info: MPI_Info) -> c_int {
     }
 }
 
+#[inline]
+unsafe fn shared_abort(comm: MPI_Comm, errorcode: c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Abort", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::init::abort(mpi, comm, errorcode) },
+    )
+}
+
 /// `int MPI_Abort(MPI_Comm comm, int errorcode)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Abort(comm: MPI_Comm, errorcode: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Abort", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_abort(comm, errorcode) }
 }
 
 /// `MPI_Abort` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Abort(comm: MPI_Comm, errorcode: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Abort", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_abort(comm, errorcode) }
 }
 
 #[inline]
@@ -416,28 +416,28 @@ pub unsafe extern "C" fn PMPI_Error_string(
     unsafe { shared_error_string(errorcode, string, resultlen) }
 }
 
+#[inline]
+unsafe fn shared_finalize() -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Finalize", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::init::finalize(mpi) },
+    )
+}
+
 /// `int MPI_Finalize(void)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Finalize() -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Finalize", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_finalize() }
 }
 
 /// `MPI_Finalize` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Finalize() -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Finalize", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_finalize() }
 }
 
 #[inline]
@@ -542,16 +542,21 @@ pub unsafe extern "C" fn PMPI_Get_library_version(
     unsafe { shared_get_library_version(version, resultlen) }
 }
 
+#[inline]
+unsafe fn shared_get_processor_name(name: *mut c_char, resultlen: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Get_processor_name", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::init::get_processor_name(mpi, name, resultlen) },
+    )
+}
+
 /// `int MPI_Get_processor_name(char *name, int *resultlen)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Get_processor_name(name: *mut c_char, resultlen: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Get_processor_name", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_get_processor_name(name, resultlen) }
 }
 
 /// `MPI_Get_processor_name` under its profiling name.
@@ -561,12 +566,7 @@ pub unsafe extern "C" fn PMPI_Get_processor_name(
     resultlen: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Get_processor_name", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_get_processor_name(name, resultlen) }
 }
 
 #[inline]
@@ -593,28 +593,42 @@ pub unsafe extern "C" fn PMPI_Get_version(version: *mut c_int, subversion: *mut 
     unsafe { shared_get_version(version, subversion) }
 }
 
+#[inline]
+unsafe fn shared_info_create(info: *mut MPI_Info) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Info_create", Phase::Any, true) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::info::info_create(mpi, info) },
+    )
+}
+
 /// `int MPI_Info_create(MPI_Info *info)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Info_create(info: *mut MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Info_create", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_info_create(info) }
 }
 
 /// `MPI_Info_create` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Info_create(info: *mut MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Info_create", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_info_create(info) }
+}
+
+#[inline]
+unsafe fn shared_info_create_env(
+    argc: c_int,
+    argv: *mut *mut c_char,
+    info: *mut MPI_Info,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Info_create_env", Phase::Any, true) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::info::info_create_env(mpi, argc, argv, info) },
+    )
 }
 
 /// `int MPI_Info_create_env(int argc, char *argv[], MPI_Info *info)`.
@@ -625,12 +639,7 @@ pub unsafe extern "C" fn MPI_Info_create_env(
     info: *mut MPI_Info,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Info_create_env", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_info_create_env(argc, argv, info) }
 }
 
 /// `MPI_Info_create_env` under its profiling name.
@@ -641,84 +650,95 @@ pub unsafe extern "C" fn PMPI_Info_create_env(
     info: *mut MPI_Info,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Info_create_env", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_info_create_env(argc, argv, info) }
+}
+
+#[inline]
+unsafe fn shared_info_delete(info: MPI_Info, key: *const c_char) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Info_delete", Phase::Any, true) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::info::info_delete(mpi, info, key) },
+    )
 }
 
 /// `int MPI_Info_delete(MPI_Info info, const char *key)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Info_delete(info: MPI_Info, key: *const c_char) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Info_delete", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_info_delete(info, key) }
 }
 
 /// `MPI_Info_delete` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Info_delete(info: MPI_Info, key: *const c_char) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Info_delete", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_info_delete(info, key) }
+}
+
+#[inline]
+unsafe fn shared_info_dup(info: MPI_Info, newinfo: *mut MPI_Info) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Info_dup", Phase::Any, true) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::info::info_dup(mpi, info, newinfo) },
+    )
 }
 
 /// `int MPI_Info_dup(MPI_Info info, MPI_Info *newinfo)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Info_dup(info: MPI_Info, newinfo: *mut MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Info_dup", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_info_dup(info, newinfo) }
 }
 
 /// `MPI_Info_dup` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Info_dup(info: MPI_Info, newinfo: *mut MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Info_dup", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_info_dup(info, newinfo) }
+}
+
+#[inline]
+unsafe fn shared_info_free(info: *mut MPI_Info) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Info_free", Phase::Any, true) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::info::info_free(mpi, info) },
+    )
 }
 
 /// `int MPI_Info_free(MPI_Info *info)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Info_free(info: *mut MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Info_free", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_info_free(info) }
 }
 
 /// `MPI_Info_free` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Info_free(info: *mut MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Info_free", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_info_free(info) }
+}
+
+#[inline]
+unsafe fn shared_info_get(
+    info: MPI_Info,
+    key: *const c_char,
+    valuelen: c_int,
+    value: *mut c_char,
+    flag: *mut c_int,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Info_get", Phase::Any, true) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::info::info_get(mpi, info, key, valuelen, value, flag) },
+    )
 }
 
 /// `int MPI_Info_get(MPI_Info info, const char *key, int valuelen, char *value, int *flag)`.
@@ -731,12 +751,7 @@ pub unsafe extern "C" fn MPI_Info_get(
     flag: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Info_get", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_info_get(info, key, valuelen, value, flag) }
 }
 
 /// `MPI_Info_get` under its profiling name.
@@ -749,60 +764,73 @@ pub unsafe extern "C" fn PMPI_Info_get(
     flag: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Info_get", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_info_get(info, key, valuelen, value, flag) }
+}
+
+#[inline]
+unsafe fn shared_info_get_nkeys(info: MPI_Info, nkeys: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Info_get_nkeys", Phase::Any, true) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::info::info_get_nkeys(mpi, info, nkeys) },
+    )
 }
 
 /// `int MPI_Info_get_nkeys(MPI_Info info, int *nkeys)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Info_get_nkeys(info: MPI_Info, nkeys: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Info_get_nkeys", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_info_get_nkeys(info, nkeys) }
 }
 
 /// `MPI_Info_get_nkeys` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Info_get_nkeys(info: MPI_Info, nkeys: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Info_get_nkeys", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_info_get_nkeys(info, nkeys) }
+}
+
+#[inline]
+unsafe fn shared_info_get_nthkey(info: MPI_Info, n: c_int, key: *mut c_char) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Info_get_nthkey", Phase::Any, true) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::info::info_get_nthkey(mpi, info, n, key) },
+    )
 }
 
 /// `int MPI_Info_get_nthkey(MPI_Info info, int n, char *key)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Info_get_nthkey(info: MPI_Info, n: c_int, key: *mut c_char) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Info_get_nthkey", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_info_get_nthkey(info, n, key) }
 }
 
 /// `MPI_Info_get_nthkey` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Info_get_nthkey(info: MPI_Info, n: c_int, key: *mut c_char) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Info_get_nthkey", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_info_get_nthkey(info, n, key) }
+}
+
+#[inline]
+unsafe fn shared_info_get_string(
+    info: MPI_Info,
+    key: *const c_char,
+    buflen: *mut c_int,
+    value: *mut c_char,
+    flag: *mut c_int,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Info_get_string", Phase::Any, true) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::info::info_get_string(mpi, info, key, buflen, value, flag)
+        },
+    )
 }
 
 /// `int MPI_Info_get_string(MPI_Info info, const char *key, int *buflen, char *value, int *flag)`.
@@ -815,12 +843,7 @@ pub unsafe extern "C" fn MPI_Info_get_string(
     flag: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Info_get_string", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_info_get_string(info, key, buflen, value, flag) }
 }
 
 /// `MPI_Info_get_string` under its profiling name.
@@ -833,12 +856,22 @@ pub unsafe extern "C" fn PMPI_Info_get_string(
     flag: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Info_get_string", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_info_get_string(info, key, buflen, value, flag) }
+}
+
+#[inline]
+unsafe fn shared_info_get_valuelen(
+    info: MPI_Info,
+    key: *const c_char,
+    valuelen: *mut c_int,
+    flag: *mut c_int,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Info_get_valuelen", Phase::Any, true) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::info::info_get_valuelen(mpi, info, key, valuelen, flag) },
+    )
 }
 
 /// `int MPI_Info_get_valuelen(MPI_Info info, const char *key, int *valuelen, int *flag)`.
@@ -850,12 +883,7 @@ pub unsafe extern "C" fn MPI_Info_get_valuelen(
     flag: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Info_get_valuelen", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_info_get_valuelen(info, key, valuelen, flag) }
 }
 
 /// `MPI_Info_get_valuelen` under its profiling name.
@@ -867,12 +895,17 @@ pub unsafe extern "C" fn PMPI_Info_get_valuelen(
     flag: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Info_get_valuelen", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_info_get_valuelen(info, key, valuelen, flag) }
+}
+
+#[inline]
+unsafe fn shared_info_set(info: MPI_Info, key: *const c_char, value: *const c_char) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Info_set", Phase::Any, true) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::info::info_set(mpi, info, key, value) },
+    )
 }
 
 /// `int MPI_Info_set(MPI_Info info, const char *key, const char *value)`.
@@ -883,12 +916,7 @@ pub unsafe extern "C" fn MPI_Info_set(
     value: *const c_char,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Info_set", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_info_set(info, key, value) }
 }
 
 /// `MPI_Info_set` under its profiling name.
@@ -899,36 +927,46 @@ pub unsafe extern "C" fn PMPI_Info_set(
     value: *const c_char,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Info_set", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_info_set(info, key, value) }
+}
+
+#[inline]
+unsafe fn shared_init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Init", Phase::Any, true) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::init::init(mpi, argc, argv) },
+    )
 }
 
 /// `int MPI_Init(int *argc, char ***argv)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Init", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_init(argc, argv) }
 }
 
 /// `MPI_Init` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Init", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_init(argc, argv) }
+}
+
+#[inline]
+unsafe fn shared_init_thread(
+    argc: *mut c_int,
+    argv: *mut *mut *mut c_char,
+    required: c_int,
+    provided: *mut c_int,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Init_thread", Phase::Any, true) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::init::init_thread(mpi, argc, argv, required, provided) },
+    )
 }
 
 /// `int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)`.
@@ -940,12 +978,7 @@ pub unsafe extern "C" fn MPI_Init_thread(
     provided: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Init_thread", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_init_thread(argc, argv, required, provided) }
 }
 
 /// `MPI_Init_thread` under its profiling name.
@@ -957,12 +990,7 @@ pub unsafe extern "C" fn PMPI_Init_thread(
     provided: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Init_thread", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_init_thread(argc, argv, required, provided) }
 }
 
 #[inline]
@@ -989,28 +1017,28 @@ pub unsafe extern "C" fn PMPI_Initialized(flag: *mut c_int) -> c_int {
     unsafe { shared_initialized(flag) }
 }
 
+#[inline]
+unsafe fn shared_is_thread_main(flag: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Is_thread_main", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::init::is_thread_main(mpi, flag) },
+    )
+}
+
 /// `int MPI_Is_thread_main(int *flag)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Is_thread_main(flag: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Is_thread_main", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_is_thread_main(flag) }
 }
 
 /// `MPI_Is_thread_main` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Is_thread_main(flag: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Is_thread_main", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_is_thread_main(flag) }
 }
 
 /// `int MPI_Lookup_name(const char *service_name, MPI_Info info, char *port_name)`.
@@ -1093,6 +1121,21 @@ pub unsafe extern "C" fn PMPI_Pcontrol(level: c_int) -> c_int {
     unsafe { shared_pcontrol(level) }
 }
 
+#[inline]
+unsafe fn shared_probe(
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Probe", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::probe::probe(mpi, source, tag, comm, status) },
+    )
+}
+
 /// `int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Probe(
@@ -1102,12 +1145,7 @@ pub unsafe extern "C" fn MPI_Probe(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Probe", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_probe(source, tag, comm, status) }
 }
 
 /// `MPI_Probe` under its profiling name.
@@ -1119,12 +1157,7 @@ pub unsafe extern "C" fn PMPI_Probe(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Probe", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_probe(source, tag, comm, status) }
 }
 
 /// `int MPI_Publish_name(const char *service_name, MPI_Info info, const char *port_name)`.
@@ -1159,28 +1192,48 @@ pub unsafe extern "C" fn PMPI_Publish_name(
     }
 }
 
+#[inline]
+unsafe fn shared_query_thread(provided: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Query_thread", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::init::query_thread(mpi, provided) },
+    )
+}
+
 /// `int MPI_Query_thread(int *provided)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Query_thread(provided: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Query_thread", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_query_thread(provided) }
 }
 
 /// `MPI_Query_thread` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Query_thread(provided: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Query_thread", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_query_thread(provided) }
+}
+
+#[inline]
+unsafe fn shared_recv(
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Recv", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::p2p::recv(mpi, buf, count, datatype, source, tag, comm, status)
+        },
+    )
 }
 
 /// `int MPI_Recv(void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Status *status)`.
@@ -1195,12 +1248,7 @@ pub unsafe extern "C" fn MPI_Recv(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Recv", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_recv(buf, count.into(), datatype, source, tag, comm, status) }
 }
 
 /// `MPI_Recv` under its profiling name.
@@ -1215,12 +1263,7 @@ pub unsafe extern "C" fn PMPI_Recv(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Recv", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_recv(buf, count.into(), datatype, source, tag, comm, status) }
 }
 
 /// `int MPI_Recv_c(void *buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Status *status)`.
@@ -1235,12 +1278,7 @@ pub unsafe extern "C" fn MPI_Recv_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Recv_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_recv(buf, count, datatype, source, tag, comm, status) }
 }
 
 /// `MPI_Recv_c` under its profiling name.
@@ -1255,12 +1293,27 @@ pub unsafe extern "C" fn PMPI_Recv_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Recv_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_recv(buf, count, datatype, source, tag, comm, status) }
+}
+
+#[inline]
+unsafe fn shared_recv_init(
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Recv_init", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::p2p::recv_init(mpi, buf, count, datatype, source, tag, comm, request)
+        },
+    )
 }
 
 /// `int MPI_Recv_init(void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request)`.
@@ -1275,12 +1328,7 @@ pub unsafe extern "C" fn MPI_Recv_init(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Recv_init", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_recv_init(buf, count.into(), datatype, source, tag, comm, request) }
 }
 
 /// `MPI_Recv_init` under its profiling name.
@@ -1295,12 +1343,7 @@ pub unsafe extern "C" fn PMPI_Recv_init(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Recv_init", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_recv_init(buf, count.into(), datatype, source, tag, comm, request) }
 }
 
 /// `int MPI_Recv_init_c(void *buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request)`.
@@ -1315,12 +1358,7 @@ pub unsafe extern "C" fn MPI_Recv_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Recv_init_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_recv_init(buf, count, datatype, source, tag, comm, request) }
 }
 
 /// `MPI_Recv_init_c` under its profiling name.
@@ -1335,12 +1373,7 @@ pub unsafe extern "C" fn PMPI_Recv_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Recv_init_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_recv_init(buf, count, datatype, source, tag, comm, request) }
 }
 
 #[inline]
@@ -1415,6 +1448,23 @@ pub unsafe extern "C" fn PMPI_Remove_error_string(errorcode: c_int) -> c_int {
     unsafe { shared_remove_error_string(errorcode) }
 }
 
+#[inline]
+unsafe fn shared_send(
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Send", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::p2p::send(mpi, buf, count, datatype, dest, tag, comm) },
+    )
+}
+
 /// `int MPI_Send(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Send(
@@ -1426,12 +1476,7 @@ pub unsafe extern "C" fn MPI_Send(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Send", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_send(buf, count.into(), datatype, dest, tag, comm) }
 }
 
 /// `MPI_Send` under its profiling name.
@@ -1445,12 +1490,7 @@ pub unsafe extern "C" fn PMPI_Send(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Send", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_send(buf, count.into(), datatype, dest, tag, comm) }
 }
 
 /// `int MPI_Send_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm)`.
@@ -1464,12 +1504,7 @@ pub unsafe extern "C" fn MPI_Send_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Send_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_send(buf, count, datatype, dest, tag, comm) }
 }
 
 /// `MPI_Send_c` under its profiling name.
@@ -1483,12 +1518,27 @@ pub unsafe extern "C" fn PMPI_Send_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Send_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_send(buf, count, datatype, dest, tag, comm) }
+}
+
+#[inline]
+unsafe fn shared_send_init(
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Send_init", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::p2p::send_init(mpi, buf, count, datatype, dest, tag, comm, request)
+        },
+    )
 }
 
 /// `int MPI_Send_init(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)`.
@@ -1503,12 +1553,7 @@ pub unsafe extern "C" fn MPI_Send_init(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Send_init", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_send_init(buf, count.into(), datatype, dest, tag, comm, request) }
 }
 
 /// `MPI_Send_init` under its profiling name.
@@ -1523,12 +1568,7 @@ pub unsafe extern "C" fn PMPI_Send_init(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Send_init", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_send_init(buf, count.into(), datatype, dest, tag, comm, request) }
 }
 
 /// `int MPI_Send_init_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)`.
@@ -1543,12 +1583,7 @@ pub unsafe extern "C" fn MPI_Send_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Send_init_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_send_init(buf, count, datatype, dest, tag, comm, request) }
 }
 
 /// `MPI_Send_init_c` under its profiling name.
@@ -1563,12 +1598,7 @@ pub unsafe extern "C" fn PMPI_Send_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Send_init_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_send_init(buf, count, datatype, dest, tag, comm, request) }
 }
 
 /// `int MPI_Session_attach_buffer(MPI_Session session, void *buffer, int size)`.

@@ -12,6 +12,23 @@ use crate::enter::{Call, Phase, enter, missing, missing_tool};
 use crate::errors::Owner;
 use crate::functions;
 
+#[inline]
+unsafe fn shared_bsend(
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Bsend", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::p2p::bsend(mpi, buf, count, datatype, dest, tag, comm) },
+    )
+}
+
 /// `int MPI_Bsend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Bsend(
@@ -23,12 +40,7 @@ pub unsafe extern "C" fn MPI_Bsend(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Bsend", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_bsend(buf, count.into(), datatype, dest, tag, comm) }
 }
 
 /// `MPI_Bsend` under its profiling name.
@@ -42,12 +54,7 @@ pub unsafe extern "C" fn PMPI_Bsend(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Bsend", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_bsend(buf, count.into(), datatype, dest, tag, comm) }
 }
 
 /// `int MPI_Bsend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm)`.
@@ -61,12 +68,7 @@ pub unsafe extern "C" fn MPI_Bsend_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Bsend_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_bsend(buf, count, datatype, dest, tag, comm) }
 }
 
 /// `MPI_Bsend_c` under its profiling name.
@@ -80,12 +82,27 @@ pub unsafe extern "C" fn PMPI_Bsend_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Bsend_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_bsend(buf, count, datatype, dest, tag, comm) }
+}
+
+#[inline]
+unsafe fn shared_bsend_init(
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Bsend_init", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::p2p::bsend_init(mpi, buf, count, datatype, dest, tag, comm, request)
+        },
+    )
 }
 
 /// `int MPI_Bsend_init(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)`.
@@ -100,12 +117,7 @@ pub unsafe extern "C" fn MPI_Bsend_init(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Bsend_init", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_bsend_init(buf, count.into(), datatype, dest, tag, comm, request) }
 }
 
 /// `MPI_Bsend_init` under its profiling name.
@@ -120,12 +132,7 @@ pub unsafe extern "C" fn PMPI_Bsend_init(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Bsend_init", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_bsend_init(buf, count.into(), datatype, dest, tag, comm, request) }
 }
 
 /// `int MPI_Bsend_init_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)`.
@@ -140,12 +147,7 @@ pub unsafe extern "C" fn MPI_Bsend_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Bsend_init_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_bsend_init(buf, count, datatype, dest, tag, comm, request) }
 }
 
 /// `MPI_Bsend_init_c` under its profiling name.
@@ -160,84 +162,69 @@ pub unsafe extern "C" fn PMPI_Bsend_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Bsend_init_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_bsend_init(buf, count, datatype, dest, tag, comm, request) }
+}
+
+#[inline]
+unsafe fn shared_buffer_attach(buffer: *mut c_void, size: MPI_Count) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Buffer_attach", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::buffer::buffer_attach(mpi, buffer, size) },
+    )
 }
 
 /// `int MPI_Buffer_attach(void *buffer, int size)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Buffer_attach(buffer: *mut c_void, size: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Buffer_attach", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_buffer_attach(buffer, size.into()) }
 }
 
 /// `MPI_Buffer_attach` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Buffer_attach(buffer: *mut c_void, size: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Buffer_attach", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_buffer_attach(buffer, size.into()) }
 }
 
 /// `int MPI_Buffer_attach_c(void *buffer, MPI_Count size)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Buffer_attach_c(buffer: *mut c_void, size: MPI_Count) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Buffer_attach_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_buffer_attach(buffer, size) }
 }
 
 /// `MPI_Buffer_attach_c` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Buffer_attach_c(buffer: *mut c_void, size: MPI_Count) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Buffer_attach_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_buffer_attach(buffer, size) }
+}
+
+#[inline]
+unsafe fn shared_buffer_detach(buffer_addr: *mut c_void, size: OutCount) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Buffer_detach", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::buffer::buffer_detach(mpi, buffer_addr, size) },
+    )
 }
 
 /// `int MPI_Buffer_detach(void *buffer_addr, int *size)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Buffer_detach(buffer_addr: *mut c_void, size: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Buffer_detach", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_buffer_detach(buffer_addr, size.into()) }
 }
 
 /// `MPI_Buffer_detach` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Buffer_detach(buffer_addr: *mut c_void, size: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Buffer_detach", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_buffer_detach(buffer_addr, size.into()) }
 }
 
 /// `int MPI_Buffer_detach_c(void *buffer_addr, MPI_Count *size)`.
@@ -247,12 +234,7 @@ pub unsafe extern "C" fn MPI_Buffer_detach_c(
     size: *mut MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Buffer_detach_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_buffer_detach(buffer_addr, size.into()) }
 }
 
 /// `MPI_Buffer_detach_c` under its profiling name.
@@ -262,108 +244,128 @@ pub unsafe extern "C" fn PMPI_Buffer_detach_c(
     size: *mut MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Buffer_detach_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_buffer_detach(buffer_addr, size.into()) }
+}
+
+#[inline]
+unsafe fn shared_buffer_flush() -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Buffer_flush", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::buffer::buffer_flush(mpi) },
+    )
 }
 
 /// `int MPI_Buffer_flush(void)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Buffer_flush() -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Buffer_flush", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_buffer_flush() }
 }
 
 /// `MPI_Buffer_flush` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Buffer_flush() -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Buffer_flush", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_buffer_flush() }
+}
+
+#[inline]
+unsafe fn shared_buffer_iflush(request: *mut MPI_Request) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Buffer_iflush", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::buffer::buffer_iflush(mpi, request) },
+    )
 }
 
 /// `int MPI_Buffer_iflush(MPI_Request *request)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Buffer_iflush(request: *mut MPI_Request) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Buffer_iflush", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_buffer_iflush(request) }
 }
 
 /// `MPI_Buffer_iflush` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Buffer_iflush(request: *mut MPI_Request) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Buffer_iflush", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_buffer_iflush(request) }
+}
+
+#[inline]
+unsafe fn shared_cancel(request: *mut MPI_Request) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Cancel", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::request::cancel(mpi, request) },
+    )
 }
 
 /// `int MPI_Cancel(MPI_Request *request)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Cancel(request: *mut MPI_Request) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Cancel", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_cancel(request) }
 }
 
 /// `MPI_Cancel` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Cancel(request: *mut MPI_Request) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Cancel", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_cancel(request) }
+}
+
+#[inline]
+unsafe fn shared_grequest_complete(request: MPI_Request) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Grequest_complete", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::general::grequest_complete(mpi, request) },
+    )
 }
 
 /// `int MPI_Grequest_complete(MPI_Request request)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Grequest_complete(request: MPI_Request) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Grequest_complete", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_grequest_complete(request) }
 }
 
 /// `MPI_Grequest_complete` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Grequest_complete(request: MPI_Request) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Grequest_complete", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_grequest_complete(request) }
+}
+
+#[inline]
+unsafe fn shared_grequest_start(
+    query_fn: Callback<MPI_Grequest_query_function>,
+    free_fn: Callback<MPI_Grequest_free_function>,
+    cancel_fn: Callback<MPI_Grequest_cancel_function>,
+    extra_state: *mut c_void,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Grequest_start", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::general::grequest_start(
+                mpi,
+                query_fn,
+                free_fn,
+                cancel_fn,
+                extra_state,
+                request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Grequest_start(MPI_Grequest_query_function *query_fn, MPI_Grequest_free_function *free_fn, MPI_Grequest_cancel_function *cancel_fn, void *extra_state, MPI_Request *request)`.
@@ -376,12 +378,7 @@ pub unsafe extern "C" fn MPI_Grequest_start(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Grequest_start", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_grequest_start(query_fn, free_fn, cancel_fn, extra_state, request) }
 }
 
 /// `MPI_Grequest_start` under its profiling name.
@@ -394,12 +391,27 @@ pub unsafe extern "C" fn PMPI_Grequest_start(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Grequest_start", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_grequest_start(query_fn, free_fn, cancel_fn, extra_state, request) }
+}
+
+#[inline]
+unsafe fn shared_ibsend(
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Ibsend", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::p2p::ibsend(mpi, buf, count, datatype, dest, tag, comm, request)
+        },
+    )
 }
 
 /// `int MPI_Ibsend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)`.
@@ -414,12 +426,7 @@ pub unsafe extern "C" fn MPI_Ibsend(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Ibsend", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_ibsend(buf, count.into(), datatype, dest, tag, comm, request) }
 }
 
 /// `MPI_Ibsend` under its profiling name.
@@ -434,12 +441,7 @@ pub unsafe extern "C" fn PMPI_Ibsend(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Ibsend", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_ibsend(buf, count.into(), datatype, dest, tag, comm, request) }
 }
 
 /// `int MPI_Ibsend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)`.
@@ -454,12 +456,7 @@ pub unsafe extern "C" fn MPI_Ibsend_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Ibsend_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_ibsend(buf, count, datatype, dest, tag, comm, request) }
 }
 
 /// `MPI_Ibsend_c` under its profiling name.
@@ -474,12 +471,26 @@ pub unsafe extern "C" fn PMPI_Ibsend_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Ibsend_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_ibsend(buf, count, datatype, dest, tag, comm, request) }
+}
+
+#[inline]
+unsafe fn shared_improbe(
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    flag: *mut c_int,
+    message: *mut MPI_Message,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Improbe", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::probe::improbe(mpi, source, tag, comm, flag, message, status)
+        },
+    )
 }
 
 /// `int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status)`.
@@ -493,12 +504,7 @@ pub unsafe extern "C" fn MPI_Improbe(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Improbe", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_improbe(source, tag, comm, flag, message, status) }
 }
 
 /// `MPI_Improbe` under its profiling name.
@@ -512,12 +518,25 @@ pub unsafe extern "C" fn PMPI_Improbe(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Improbe", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_improbe(source, tag, comm, flag, message, status) }
+}
+
+#[inline]
+unsafe fn shared_imrecv(
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    message: *mut MPI_Message,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Imrecv", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::probe::imrecv(mpi, buf, count, datatype, message, request)
+        },
+    )
 }
 
 /// `int MPI_Imrecv(void *buf, int count, MPI_Datatype datatype, MPI_Message *message, MPI_Request *request)`.
@@ -530,12 +549,7 @@ pub unsafe extern "C" fn MPI_Imrecv(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Imrecv", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_imrecv(buf, count.into(), datatype, message, request) }
 }
 
 /// `MPI_Imrecv` under its profiling name.
@@ -548,12 +562,7 @@ pub unsafe extern "C" fn PMPI_Imrecv(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Imrecv", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_imrecv(buf, count.into(), datatype, message, request) }
 }
 
 /// `int MPI_Imrecv_c(void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Message *message, MPI_Request *request)`.
@@ -566,12 +575,7 @@ pub unsafe extern "C" fn MPI_Imrecv_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Imrecv_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_imrecv(buf, count, datatype, message, request) }
 }
 
 /// `MPI_Imrecv_c` under its profiling name.
@@ -584,12 +588,23 @@ pub unsafe extern "C" fn PMPI_Imrecv_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Imrecv_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_imrecv(buf, count, datatype, message, request) }
+}
+
+#[inline]
+unsafe fn shared_iprobe(
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    flag: *mut c_int,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Iprobe", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::probe::iprobe(mpi, source, tag, comm, flag, status) },
+    )
 }
 
 /// `int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status)`.
@@ -602,12 +617,7 @@ pub unsafe extern "C" fn MPI_Iprobe(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Iprobe", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_iprobe(source, tag, comm, flag, status) }
 }
 
 /// `MPI_Iprobe` under its profiling name.
@@ -620,12 +630,27 @@ pub unsafe extern "C" fn PMPI_Iprobe(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Iprobe", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_iprobe(source, tag, comm, flag, status) }
+}
+
+#[inline]
+unsafe fn shared_irecv(
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Irecv", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::p2p::irecv(mpi, buf, count, datatype, source, tag, comm, request)
+        },
+    )
 }
 
 /// `int MPI_Irecv(void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request)`.
@@ -640,12 +665,7 @@ pub unsafe extern "C" fn MPI_Irecv(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Irecv", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_irecv(buf, count.into(), datatype, source, tag, comm, request) }
 }
 
 /// `MPI_Irecv` under its profiling name.
@@ -660,12 +680,7 @@ pub unsafe extern "C" fn PMPI_Irecv(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Irecv", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_irecv(buf, count.into(), datatype, source, tag, comm, request) }
 }
 
 /// `int MPI_Irecv_c(void *buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request)`.
@@ -680,12 +695,7 @@ pub unsafe extern "C" fn MPI_Irecv_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Irecv_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_irecv(buf, count, datatype, source, tag, comm, request) }
 }
 
 /// `MPI_Irecv_c` under its profiling name.
@@ -700,12 +710,27 @@ pub unsafe extern "C" fn PMPI_Irecv_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Irecv_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_irecv(buf, count, datatype, source, tag, comm, request) }
+}
+
+#[inline]
+unsafe fn shared_irsend(
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Irsend", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::p2p::irsend(mpi, buf, count, datatype, dest, tag, comm, request)
+        },
+    )
 }
 
 /// `int MPI_Irsend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)`.
@@ -720,12 +745,7 @@ pub unsafe extern "C" fn MPI_Irsend(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Irsend", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_irsend(buf, count.into(), datatype, dest, tag, comm, request) }
 }
 
 /// `MPI_Irsend` under its profiling name.
@@ -740,12 +760,7 @@ pub unsafe extern "C" fn PMPI_Irsend(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Irsend", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_irsend(buf, count.into(), datatype, dest, tag, comm, request) }
 }
 
 /// `int MPI_Irsend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)`.
@@ -760,12 +775,7 @@ pub unsafe extern "C" fn MPI_Irsend_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Irsend_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_irsend(buf, count, datatype, dest, tag, comm, request) }
 }
 
 /// `MPI_Irsend_c` under its profiling name.
@@ -780,12 +790,27 @@ pub unsafe extern "C" fn PMPI_Irsend_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Irsend_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_irsend(buf, count, datatype, dest, tag, comm, request) }
+}
+
+#[inline]
+unsafe fn shared_isend(
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Isend", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::p2p::isend(mpi, buf, count, datatype, dest, tag, comm, request)
+        },
+    )
 }
 
 /// `int MPI_Isend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)`.
@@ -800,12 +825,7 @@ pub unsafe extern "C" fn MPI_Isend(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Isend", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_isend(buf, count.into(), datatype, dest, tag, comm, request) }
 }
 
 /// `MPI_Isend` under its profiling name.
@@ -820,12 +840,7 @@ pub unsafe extern "C" fn PMPI_Isend(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Isend", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_isend(buf, count.into(), datatype, dest, tag, comm, request) }
 }
 
 /// `int MPI_Isend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)`.
@@ -840,12 +855,7 @@ pub unsafe extern "C" fn MPI_Isend_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Isend_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_isend(buf, count, datatype, dest, tag, comm, request) }
 }
 
 /// `MPI_Isend_c` under its profiling name.
@@ -860,12 +870,35 @@ pub unsafe extern "C" fn PMPI_Isend_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Isend_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_isend(buf, count, datatype, dest, tag, comm, request) }
+}
+
+#[inline]
+unsafe fn shared_isendrecv(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    dest: c_int,
+    sendtag: c_int,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    source: c_int,
+    recvtag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Isendrecv", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::sendrecv::isendrecv(
+                mpi, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype,
+                source, recvtag, comm, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Isendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Request *request)`.
@@ -886,9 +919,19 @@ pub unsafe extern "C" fn MPI_Isendrecv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Isendrecv", Phase::Running, false) },
-            Owner::of(comm),
+        shared_isendrecv(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            dest,
+            sendtag,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            source,
+            recvtag,
+            comm,
+            request,
         )
     }
 }
@@ -911,9 +954,19 @@ pub unsafe extern "C" fn PMPI_Isendrecv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Isendrecv", Phase::Running, false) },
-            Owner::of(comm),
+        shared_isendrecv(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            dest,
+            sendtag,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            source,
+            recvtag,
+            comm,
+            request,
         )
     }
 }
@@ -936,9 +989,9 @@ pub unsafe extern "C" fn MPI_Isendrecv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Isendrecv_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_isendrecv(
+            sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
+            recvtag, comm, request,
         )
     }
 }
@@ -961,11 +1014,35 @@ pub unsafe extern "C" fn PMPI_Isendrecv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Isendrecv_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_isendrecv(
+            sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
+            recvtag, comm, request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_isendrecv_replace(
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    sendtag: c_int,
+    source: c_int,
+    recvtag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Isendrecv_replace", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::sendrecv::isendrecv_replace(
+                mpi, buf, count, datatype, dest, sendtag, source, recvtag, comm, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Isendrecv_replace(void *buf, int count, MPI_Datatype datatype, int dest, int sendtag, int source, int recvtag, MPI_Comm comm, MPI_Request *request)`.
@@ -983,9 +1060,16 @@ pub unsafe extern "C" fn MPI_Isendrecv_replace(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Isendrecv_replace", Phase::Running, false) },
-            Owner::of(comm),
+        shared_isendrecv_replace(
+            buf,
+            count.into(),
+            datatype,
+            dest,
+            sendtag,
+            source,
+            recvtag,
+            comm,
+            request,
         )
     }
 }
@@ -1005,9 +1089,16 @@ pub unsafe extern "C" fn PMPI_Isendrecv_replace(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Isendrecv_replace", Phase::Running, false) },
-            Owner::of(comm),
+        shared_isendrecv_replace(
+            buf,
+            count.into(),
+            datatype,
+            dest,
+            sendtag,
+            source,
+            recvtag,
+            comm,
+            request,
         )
     }
 }
@@ -1027,9 +1118,8 @@ pub unsafe extern "C" fn MPI_Isendrecv_replace_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Isendrecv_replace_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_isendrecv_replace(
+            buf, count, datatype, dest, sendtag, source, recvtag, comm, request,
         )
     }
 }
@@ -1049,11 +1139,30 @@ pub unsafe extern "C" fn PMPI_Isendrecv_replace_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Isendrecv_replace_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_isendrecv_replace(
+            buf, count, datatype, dest, sendtag, source, recvtag, comm, request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_issend(
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Issend", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::p2p::issend(mpi, buf, count, datatype, dest, tag, comm, request)
+        },
+    )
 }
 
 /// `int MPI_Issend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)`.
@@ -1068,12 +1177,7 @@ pub unsafe extern "C" fn MPI_Issend(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Issend", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_issend(buf, count.into(), datatype, dest, tag, comm, request) }
 }
 
 /// `MPI_Issend` under its profiling name.
@@ -1088,12 +1192,7 @@ pub unsafe extern "C" fn PMPI_Issend(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Issend", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_issend(buf, count.into(), datatype, dest, tag, comm, request) }
 }
 
 /// `int MPI_Issend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)`.
@@ -1108,12 +1207,7 @@ pub unsafe extern "C" fn MPI_Issend_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Issend_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_issend(buf, count, datatype, dest, tag, comm, request) }
 }
 
 /// `MPI_Issend_c` under its profiling name.
@@ -1128,12 +1222,23 @@ pub unsafe extern "C" fn PMPI_Issend_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Issend_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_issend(buf, count, datatype, dest, tag, comm, request) }
+}
+
+#[inline]
+unsafe fn shared_mprobe(
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    message: *mut MPI_Message,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Mprobe", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::probe::mprobe(mpi, source, tag, comm, message, status) },
+    )
 }
 
 /// `int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status)`.
@@ -1146,12 +1251,7 @@ pub unsafe extern "C" fn MPI_Mprobe(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Mprobe", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_mprobe(source, tag, comm, message, status) }
 }
 
 /// `MPI_Mprobe` under its profiling name.
@@ -1164,12 +1264,23 @@ pub unsafe extern "C" fn PMPI_Mprobe(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Mprobe", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_mprobe(source, tag, comm, message, status) }
+}
+
+#[inline]
+unsafe fn shared_mrecv(
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    message: *mut MPI_Message,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Mrecv", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::probe::mrecv(mpi, buf, count, datatype, message, status) },
+    )
 }
 
 /// `int MPI_Mrecv(void *buf, int count, MPI_Datatype datatype, MPI_Message *message, MPI_Status *status)`.
@@ -1182,12 +1293,7 @@ pub unsafe extern "C" fn MPI_Mrecv(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Mrecv", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_mrecv(buf, count.into(), datatype, message, status) }
 }
 
 /// `MPI_Mrecv` under its profiling name.
@@ -1200,12 +1306,7 @@ pub unsafe extern "C" fn PMPI_Mrecv(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Mrecv", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_mrecv(buf, count.into(), datatype, message, status) }
 }
 
 /// `int MPI_Mrecv_c(void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Message *message, MPI_Status *status)`.
@@ -1218,12 +1319,7 @@ pub unsafe extern "C" fn MPI_Mrecv_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Mrecv_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_mrecv(buf, count, datatype, message, status) }
 }
 
 /// `MPI_Mrecv_c` under its profiling name.
@@ -1236,12 +1332,7 @@ pub unsafe extern "C" fn PMPI_Mrecv_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Mrecv_c", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_mrecv(buf, count, datatype, message, status) }
 }
 
 /// `int MPI_Parrived(MPI_Request request, int partition, int *flag)`.
@@ -1540,28 +1631,42 @@ pub unsafe extern "C" fn PMPI_Psend_init_c(
     }
 }
 
+#[inline]
+unsafe fn shared_request_free(request: *mut MPI_Request) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Request_free", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::request::request_free(mpi, request) },
+    )
+}
+
 /// `int MPI_Request_free(MPI_Request *request)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Request_free(request: *mut MPI_Request) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Request_free", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_request_free(request) }
 }
 
 /// `MPI_Request_free` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Request_free(request: *mut MPI_Request) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Request_free", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_request_free(request) }
+}
+
+#[inline]
+unsafe fn shared_request_get_status(
+    request: MPI_Request,
+    flag: *mut c_int,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Request_get_status", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::request::request_get_status(mpi, request, flag, status) },
+    )
 }
 
 /// `int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)`.
@@ -1572,12 +1677,7 @@ pub unsafe extern "C" fn MPI_Request_get_status(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Request_get_status", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_request_get_status(request, flag, status) }
 }
 
 /// `MPI_Request_get_status` under its profiling name.
@@ -1588,12 +1688,30 @@ pub unsafe extern "C" fn PMPI_Request_get_status(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Request_get_status", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_request_get_status(request, flag, status) }
+}
+
+#[inline]
+unsafe fn shared_request_get_status_all(
+    count: c_int,
+    array_of_requests: *const MPI_Request,
+    flag: *mut c_int,
+    array_of_statuses: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Request_get_status_all", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::request_many::request_get_status_all(
+                mpi,
+                count,
+                array_of_requests,
+                flag,
+                array_of_statuses,
+            )
+        },
+    )
 }
 
 /// `int MPI_Request_get_status_all(int count, const MPI_Request array_of_requests[], int *flag, MPI_Status *array_of_statuses)`.
@@ -1605,12 +1723,7 @@ pub unsafe extern "C" fn MPI_Request_get_status_all(
     array_of_statuses: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Request_get_status_all", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_request_get_status_all(count, array_of_requests, flag, array_of_statuses) }
 }
 
 /// `MPI_Request_get_status_all` under its profiling name.
@@ -1622,12 +1735,32 @@ pub unsafe extern "C" fn PMPI_Request_get_status_all(
     array_of_statuses: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Request_get_status_all", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_request_get_status_all(count, array_of_requests, flag, array_of_statuses) }
+}
+
+#[inline]
+unsafe fn shared_request_get_status_any(
+    count: c_int,
+    array_of_requests: *const MPI_Request,
+    indx: *mut c_int,
+    flag: *mut c_int,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Request_get_status_any", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::request_many::request_get_status_any(
+                mpi,
+                count,
+                array_of_requests,
+                indx,
+                flag,
+                status,
+            )
+        },
+    )
 }
 
 /// `int MPI_Request_get_status_any(int count, const MPI_Request array_of_requests[], int *indx, int *flag, MPI_Status *status)`.
@@ -1640,12 +1773,7 @@ pub unsafe extern "C" fn MPI_Request_get_status_any(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Request_get_status_any", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_request_get_status_any(count, array_of_requests, indx, flag, status) }
 }
 
 /// `MPI_Request_get_status_any` under its profiling name.
@@ -1658,12 +1786,32 @@ pub unsafe extern "C" fn PMPI_Request_get_status_any(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Request_get_status_any", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_request_get_status_any(count, array_of_requests, indx, flag, status) }
+}
+
+#[inline]
+unsafe fn shared_request_get_status_some(
+    incount: c_int,
+    array_of_requests: *const MPI_Request,
+    outcount: *mut c_int,
+    array_of_indices: *mut c_int,
+    array_of_statuses: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Request_get_status_some", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::request_many::request_get_status_some(
+                mpi,
+                incount,
+                array_of_requests,
+                outcount,
+                array_of_indices,
+                array_of_statuses,
+            )
+        },
+    )
 }
 
 /// `int MPI_Request_get_status_some(int incount, const MPI_Request array_of_requests[], int *outcount, int array_of_indices[], MPI_Status *array_of_statuses)`.
@@ -1677,9 +1825,12 @@ pub unsafe extern "C" fn MPI_Request_get_status_some(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Request_get_status_some", Phase::Running, false) },
-            Owner::None,
+        shared_request_get_status_some(
+            incount,
+            array_of_requests,
+            outcount,
+            array_of_indices,
+            array_of_statuses,
         )
     }
 }
@@ -1695,11 +1846,31 @@ pub unsafe extern "C" fn PMPI_Request_get_status_some(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Request_get_status_some", Phase::Running, false) },
-            Owner::None,
+        shared_request_get_status_some(
+            incount,
+            array_of_requests,
+            outcount,
+            array_of_indices,
+            array_of_statuses,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_rsend(
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Rsend", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::p2p::rsend(mpi, buf, count, datatype, dest, tag, comm) },
+    )
 }
 
 /// `int MPI_Rsend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm)`.
@@ -1713,12 +1884,7 @@ pub unsafe extern "C" fn MPI_Rsend(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Rsend", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_rsend(buf, count.into(), datatype, dest, tag, comm) }
 }
 
 /// `MPI_Rsend` under its profiling name.
@@ -1732,12 +1898,7 @@ pub unsafe extern "C" fn PMPI_Rsend(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Rsend", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_rsend(buf, count.into(), datatype, dest, tag, comm) }
 }
 
 /// `int MPI_Rsend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm)`.
@@ -1751,12 +1912,7 @@ pub unsafe extern "C" fn MPI_Rsend_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Rsend_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_rsend(buf, count, datatype, dest, tag, comm) }
 }
 
 /// `MPI_Rsend_c` under its profiling name.
@@ -1770,12 +1926,27 @@ pub unsafe extern "C" fn PMPI_Rsend_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Rsend_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_rsend(buf, count, datatype, dest, tag, comm) }
+}
+
+#[inline]
+unsafe fn shared_rsend_init(
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Rsend_init", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::p2p::rsend_init(mpi, buf, count, datatype, dest, tag, comm, request)
+        },
+    )
 }
 
 /// `int MPI_Rsend_init(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)`.
@@ -1790,12 +1961,7 @@ pub unsafe extern "C" fn MPI_Rsend_init(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Rsend_init", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_rsend_init(buf, count.into(), datatype, dest, tag, comm, request) }
 }
 
 /// `MPI_Rsend_init` under its profiling name.
@@ -1810,12 +1976,7 @@ pub unsafe extern "C" fn PMPI_Rsend_init(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Rsend_init", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_rsend_init(buf, count.into(), datatype, dest, tag, comm, request) }
 }
 
 /// `int MPI_Rsend_init_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)`.
@@ -1830,12 +1991,7 @@ pub unsafe extern "C" fn MPI_Rsend_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Rsend_init_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_rsend_init(buf, count, datatype, dest, tag, comm, request) }
 }
 
 /// `MPI_Rsend_init_c` under its profiling name.
@@ -1850,12 +2006,35 @@ pub unsafe extern "C" fn PMPI_Rsend_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Rsend_init_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_rsend_init(buf, count, datatype, dest, tag, comm, request) }
+}
+
+#[inline]
+unsafe fn shared_sendrecv(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    dest: c_int,
+    sendtag: c_int,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    source: c_int,
+    recvtag: c_int,
+    comm: MPI_Comm,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Sendrecv", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::sendrecv::sendrecv(
+                mpi, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype,
+                source, recvtag, comm, status,
+            )
+        },
+    )
 }
 
 /// `int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Status *status)`.
@@ -1876,9 +2055,19 @@ pub unsafe extern "C" fn MPI_Sendrecv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Sendrecv", Phase::Running, false) },
-            Owner::of(comm),
+        shared_sendrecv(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            dest,
+            sendtag,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            source,
+            recvtag,
+            comm,
+            status,
         )
     }
 }
@@ -1901,9 +2090,19 @@ pub unsafe extern "C" fn PMPI_Sendrecv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Sendrecv", Phase::Running, false) },
-            Owner::of(comm),
+        shared_sendrecv(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            dest,
+            sendtag,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            source,
+            recvtag,
+            comm,
+            status,
         )
     }
 }
@@ -1926,9 +2125,9 @@ pub unsafe extern "C" fn MPI_Sendrecv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Sendrecv_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_sendrecv(
+            sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
+            recvtag, comm, status,
         )
     }
 }
@@ -1951,11 +2150,35 @@ pub unsafe extern "C" fn PMPI_Sendrecv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Sendrecv_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_sendrecv(
+            sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
+            recvtag, comm, status,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_sendrecv_replace(
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    sendtag: c_int,
+    source: c_int,
+    recvtag: c_int,
+    comm: MPI_Comm,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Sendrecv_replace", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::sendrecv::sendrecv_replace(
+                mpi, buf, count, datatype, dest, sendtag, source, recvtag, comm, status,
+            )
+        },
+    )
 }
 
 /// `int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype datatype, int dest, int sendtag, int source, int recvtag, MPI_Comm comm, MPI_Status *status)`.
@@ -1973,9 +2196,16 @@ pub unsafe extern "C" fn MPI_Sendrecv_replace(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Sendrecv_replace", Phase::Running, false) },
-            Owner::of(comm),
+        shared_sendrecv_replace(
+            buf,
+            count.into(),
+            datatype,
+            dest,
+            sendtag,
+            source,
+            recvtag,
+            comm,
+            status,
         )
     }
 }
@@ -1995,9 +2225,16 @@ pub unsafe extern "C" fn PMPI_Sendrecv_replace(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Sendrecv_replace", Phase::Running, false) },
-            Owner::of(comm),
+        shared_sendrecv_replace(
+            buf,
+            count.into(),
+            datatype,
+            dest,
+            sendtag,
+            source,
+            recvtag,
+            comm,
+            status,
         )
     }
 }
@@ -2017,9 +2254,8 @@ pub unsafe extern "C" fn MPI_Sendrecv_replace_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Sendrecv_replace_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_sendrecv_replace(
+            buf, count, datatype, dest, sendtag, source, recvtag, comm, status,
         )
     }
 }
@@ -2039,11 +2275,27 @@ pub unsafe extern "C" fn PMPI_Sendrecv_replace_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Sendrecv_replace_c", Phase::Running, false) },
-            Owner::of(comm),
+        shared_sendrecv_replace(
+            buf, count, datatype, dest, sendtag, source, recvtag, comm, status,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_ssend(
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Ssend", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::p2p::ssend(mpi, buf, count, datatype, dest, tag, comm) },
+    )
 }
 
 /// `int MPI_Ssend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm)`.
@@ -2057,12 +2309,7 @@ pub unsafe extern "C" fn MPI_Ssend(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Ssend", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_ssend(buf, count.into(), datatype, dest, tag, comm) }
 }
 
 /// `MPI_Ssend` under its profiling name.
@@ -2076,12 +2323,7 @@ pub unsafe extern "C" fn PMPI_Ssend(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Ssend", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_ssend(buf, count.into(), datatype, dest, tag, comm) }
 }
 
 /// `int MPI_Ssend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm)`.
@@ -2095,12 +2337,7 @@ pub unsafe extern "C" fn MPI_Ssend_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Ssend_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_ssend(buf, count, datatype, dest, tag, comm) }
 }
 
 /// `MPI_Ssend_c` under its profiling name.
@@ -2114,12 +2351,27 @@ pub unsafe extern "C" fn PMPI_Ssend_c(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Ssend_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_ssend(buf, count, datatype, dest, tag, comm) }
+}
+
+#[inline]
+unsafe fn shared_ssend_init(
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Ssend_init", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::p2p::ssend_init(mpi, buf, count, datatype, dest, tag, comm, request)
+        },
+    )
 }
 
 /// `int MPI_Ssend_init(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)`.
@@ -2134,12 +2386,7 @@ pub unsafe extern "C" fn MPI_Ssend_init(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Ssend_init", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_ssend_init(buf, count.into(), datatype, dest, tag, comm, request) }
 }
 
 /// `MPI_Ssend_init` under its profiling name.
@@ -2154,12 +2401,7 @@ pub unsafe extern "C" fn PMPI_Ssend_init(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Ssend_init", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_ssend_init(buf, count.into(), datatype, dest, tag, comm, request) }
 }
 
 /// `int MPI_Ssend_init_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)`.
@@ -2174,12 +2416,7 @@ pub unsafe extern "C" fn MPI_Ssend_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Ssend_init_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_ssend_init(buf, count, datatype, dest, tag, comm, request) }
 }
 
 /// `MPI_Ssend_init_c` under its profiling name.
@@ -2194,60 +2431,55 @@ pub unsafe extern "C" fn PMPI_Ssend_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Ssend_init_c", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_ssend_init(buf, count, datatype, dest, tag, comm, request) }
+}
+
+#[inline]
+unsafe fn shared_start(request: *mut MPI_Request) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Start", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::request::start(mpi, request) },
+    )
 }
 
 /// `int MPI_Start(MPI_Request *request)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Start(request: *mut MPI_Request) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Start", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_start(request) }
 }
 
 /// `MPI_Start` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Start(request: *mut MPI_Request) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Start", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_start(request) }
+}
+
+#[inline]
+unsafe fn shared_startall(count: c_int, array_of_requests: *mut MPI_Request) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Startall", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::request::startall(mpi, count, array_of_requests) },
+    )
 }
 
 /// `int MPI_Startall(int count, MPI_Request array_of_requests[])`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Startall(count: c_int, array_of_requests: *mut MPI_Request) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Startall", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_startall(count, array_of_requests) }
 }
 
 /// `MPI_Startall` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Startall(count: c_int, array_of_requests: *mut MPI_Request) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Startall", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_startall(count, array_of_requests) }
 }
 
 #[inline]
@@ -2528,6 +2760,20 @@ pub unsafe extern "C" fn PMPI_Status_set_tag(status: *mut MPI_Status, tag: c_int
     unsafe { shared_status_set_tag(status, tag) }
 }
 
+#[inline]
+unsafe fn shared_test(
+    request: *mut MPI_Request,
+    flag: *mut c_int,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Test", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::request::test(mpi, request, flag, status) },
+    )
+}
+
 /// `int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Test(
@@ -2536,12 +2782,7 @@ pub unsafe extern "C" fn MPI_Test(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Test", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_test(request, flag, status) }
 }
 
 /// `MPI_Test` under its profiling name.
@@ -2552,12 +2793,7 @@ pub unsafe extern "C" fn PMPI_Test(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Test", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_test(request, flag, status) }
 }
 
 #[inline]
@@ -2584,6 +2820,29 @@ pub unsafe extern "C" fn PMPI_Test_cancelled(status: *const MPI_Status, flag: *m
     unsafe { shared_test_cancelled(status, flag) }
 }
 
+#[inline]
+unsafe fn shared_testall(
+    count: c_int,
+    array_of_requests: *mut MPI_Request,
+    flag: *mut c_int,
+    array_of_statuses: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Testall", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::request_many::testall(
+                mpi,
+                count,
+                array_of_requests,
+                flag,
+                array_of_statuses,
+            )
+        },
+    )
+}
+
 /// `int MPI_Testall(int count, MPI_Request array_of_requests[], int *flag, MPI_Status *array_of_statuses)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Testall(
@@ -2593,12 +2852,7 @@ pub unsafe extern "C" fn MPI_Testall(
     array_of_statuses: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Testall", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_testall(count, array_of_requests, flag, array_of_statuses) }
 }
 
 /// `MPI_Testall` under its profiling name.
@@ -2610,12 +2864,32 @@ pub unsafe extern "C" fn PMPI_Testall(
     array_of_statuses: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Testall", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_testall(count, array_of_requests, flag, array_of_statuses) }
+}
+
+#[inline]
+unsafe fn shared_testany(
+    count: c_int,
+    array_of_requests: *mut MPI_Request,
+    indx: *mut c_int,
+    flag: *mut c_int,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Testany", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::request_many::testany(
+                mpi,
+                count,
+                array_of_requests,
+                indx,
+                flag,
+                status,
+            )
+        },
+    )
 }
 
 /// `int MPI_Testany(int count, MPI_Request array_of_requests[], int *indx, int *flag, MPI_Status *status)`.
@@ -2628,12 +2902,7 @@ pub unsafe extern "C" fn MPI_Testany(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Testany", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_testany(count, array_of_requests, indx, flag, status) }
 }
 
 /// `MPI_Testany` under its profiling name.
@@ -2646,12 +2915,32 @@ pub unsafe extern "C" fn PMPI_Testany(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Testany", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_testany(count, array_of_requests, indx, flag, status) }
+}
+
+#[inline]
+unsafe fn shared_testsome(
+    incount: c_int,
+    array_of_requests: *mut MPI_Request,
+    outcount: *mut c_int,
+    array_of_indices: *mut c_int,
+    array_of_statuses: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Testsome", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::request_many::testsome(
+                mpi,
+                incount,
+                array_of_requests,
+                outcount,
+                array_of_indices,
+                array_of_statuses,
+            )
+        },
+    )
 }
 
 /// `int MPI_Testsome(int incount, MPI_Request array_of_requests[], int *outcount, int array_of_indices[], MPI_Status *array_of_statuses)`.
@@ -2665,9 +2954,12 @@ pub unsafe extern "C" fn MPI_Testsome(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Testsome", Phase::Running, false) },
-            Owner::None,
+        shared_testsome(
+            incount,
+            array_of_requests,
+            outcount,
+            array_of_indices,
+            array_of_statuses,
         )
     }
 }
@@ -2683,35 +2975,59 @@ pub unsafe extern "C" fn PMPI_Testsome(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Testsome", Phase::Running, false) },
-            Owner::None,
+        shared_testsome(
+            incount,
+            array_of_requests,
+            outcount,
+            array_of_indices,
+            array_of_statuses,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_wait(request: *mut MPI_Request, status: *mut MPI_Status) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Wait", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::request::wait(mpi, request, status) },
+    )
 }
 
 /// `int MPI_Wait(MPI_Request *request, MPI_Status *status)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Wait(request: *mut MPI_Request, status: *mut MPI_Status) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Wait", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_wait(request, status) }
 }
 
 /// `MPI_Wait` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Wait(request: *mut MPI_Request, status: *mut MPI_Status) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Wait", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_wait(request, status) }
+}
+
+#[inline]
+unsafe fn shared_waitall(
+    count: c_int,
+    array_of_requests: *mut MPI_Request,
+    array_of_statuses: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Waitall", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::request_many::waitall(
+                mpi,
+                count,
+                array_of_requests,
+                array_of_statuses,
+            )
+        },
+    )
 }
 
 /// `int MPI_Waitall(int count, MPI_Request array_of_requests[], MPI_Status *array_of_statuses)`.
@@ -2722,12 +3038,7 @@ pub unsafe extern "C" fn MPI_Waitall(
     array_of_statuses: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Waitall", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_waitall(count, array_of_requests, array_of_statuses) }
 }
 
 /// `MPI_Waitall` under its profiling name.
@@ -2738,12 +3049,24 @@ pub unsafe extern "C" fn PMPI_Waitall(
     array_of_statuses: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Waitall", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_waitall(count, array_of_requests, array_of_statuses) }
+}
+
+#[inline]
+unsafe fn shared_waitany(
+    count: c_int,
+    array_of_requests: *mut MPI_Request,
+    indx: *mut c_int,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Waitany", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::request_many::waitany(mpi, count, array_of_requests, indx, status)
+        },
+    )
 }
 
 /// `int MPI_Waitany(int count, MPI_Request array_of_requests[], int *indx, MPI_Status *status)`.
@@ -2755,12 +3078,7 @@ pub unsafe extern "C" fn MPI_Waitany(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Waitany", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_waitany(count, array_of_requests, indx, status) }
 }
 
 /// `MPI_Waitany` under its profiling name.
@@ -2772,12 +3090,32 @@ pub unsafe extern "C" fn PMPI_Waitany(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Waitany", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_waitany(count, array_of_requests, indx, status) }
+}
+
+#[inline]
+unsafe fn shared_waitsome(
+    incount: c_int,
+    array_of_requests: *mut MPI_Request,
+    outcount: *mut c_int,
+    array_of_indices: *mut c_int,
+    array_of_statuses: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Waitsome", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::request_many::waitsome(
+                mpi,
+                incount,
+                array_of_requests,
+                outcount,
+                array_of_indices,
+                array_of_statuses,
+            )
+        },
+    )
 }
 
 /// `int MPI_Waitsome(int incount, MPI_Request array_of_requests[], int *outcount, int array_of_indices[], MPI_Status *array_of_statuses)`.
@@ -2791,9 +3129,12 @@ pub unsafe extern "C" fn MPI_Waitsome(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Waitsome", Phase::Running, false) },
-            Owner::None,
+        shared_waitsome(
+            incount,
+            array_of_requests,
+            outcount,
+            array_of_indices,
+            array_of_statuses,
         )
     }
 }
@@ -2809,9 +3150,12 @@ pub unsafe extern "C" fn PMPI_Waitsome(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Waitsome", Phase::Running, false) },
-            Owner::None,
+        shared_waitsome(
+            incount,
+            array_of_requests,
+            outcount,
+            array_of_indices,
+            array_of_statuses,
         )
     }
 }

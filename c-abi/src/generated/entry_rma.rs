@@ -1187,6 +1187,29 @@ pub unsafe extern "C" fn PMPI_Win_create_errhandler(
     unsafe { shared_win_create_errhandler(win_errhandler_fn, errhandler) }
 }
 
+#[inline]
+unsafe fn shared_win_create_keyval(
+    win_copy_attr_fn: Callback<MPI_Win_copy_attr_function>,
+    win_delete_attr_fn: Callback<MPI_Win_delete_attr_function>,
+    win_keyval: *mut c_int,
+    extra_state: *mut c_void,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Win_create_keyval", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::attr::win_create_keyval(
+                mpi,
+                win_copy_attr_fn,
+                win_delete_attr_fn,
+                win_keyval,
+                extra_state,
+            )
+        },
+    )
+}
+
 /// `int MPI_Win_create_keyval(MPI_Win_copy_attr_function *win_copy_attr_fn, MPI_Win_delete_attr_function *win_delete_attr_fn, int *win_keyval, void *extra_state)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_create_keyval(
@@ -1197,9 +1220,11 @@ pub unsafe extern "C" fn MPI_Win_create_keyval(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Win_create_keyval", Phase::Running, false) },
-            Owner::None,
+        shared_win_create_keyval(
+            win_copy_attr_fn,
+            win_delete_attr_fn,
+            win_keyval,
+            extra_state,
         )
     }
 }
@@ -1214,9 +1239,11 @@ pub unsafe extern "C" fn PMPI_Win_create_keyval(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Win_create_keyval", Phase::Running, false) },
-            Owner::None,
+        shared_win_create_keyval(
+            win_copy_attr_fn,
+            win_delete_attr_fn,
+            win_keyval,
+            extra_state,
         )
     }
 }
@@ -1413,28 +1440,28 @@ pub unsafe extern "C" fn PMPI_Win_free(win: *mut MPI_Win) -> c_int {
     }
 }
 
+#[inline]
+unsafe fn shared_win_free_keyval(win_keyval: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Win_free_keyval", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::attr::win_free_keyval(mpi, win_keyval) },
+    )
+}
+
 /// `int MPI_Win_free_keyval(int *win_keyval)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_free_keyval(win_keyval: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Win_free_keyval", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_win_free_keyval(win_keyval) }
 }
 
 /// `MPI_Win_free_keyval` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Win_free_keyval(win_keyval: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Win_free_keyval", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_win_free_keyval(win_keyval) }
 }
 
 /// `int MPI_Win_get_attr(MPI_Win win, int win_keyval, void *attribute_val, int *flag)`.

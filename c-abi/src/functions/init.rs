@@ -1,0 +1,148 @@
+//! Initialisation and the end (MPI-5.0 chapter 11), and who and where the process is.
+
+use std::ffi::{c_char, c_int};
+use std::sync::{Arc, OnceLock};
+use std::thread::ThreadId;
+
+use rejoin_mpi::lock::BigLock;
+use rejoin_mpi::{Error, ErrorClass, Group, Mpi as Core, Result};
+
+use crate::constants::*;
+use crate::functions::op;
+use crate::state::{self, Mpi};
+use crate::support::{arg_error, store, store_string};
+use crate::types::*;
+use crate::{gate, lock};
+
+static LOCK: OnceLock<Arc<BigLock>> = OnceLock::new();
+static MAIN: OnceLock<ThreadId> = OnceLock::new();
+
+fn enter() {
+    if let Some(lock) = LOCK.get() {
+        lock.enter();
+    }
+}
+
+fn leave() {
+    if let Some(lock) = LOCK.get() {
+        // SAFETY: the lock is held until the next line.
+        let events = unsafe { state::mpi() }.core.get().map_or(0, |c| c.events());
+        lock.leave(events);
+    }
+}
+
+/// `MPI_Init` (MPI-5.0 §11.2.1). The arguments are the program's alone.
+pub fn init(mpi: &Mpi, _argc: *mut c_int, _argv: *mut *mut *mut c_char) -> Result<()> {
+    start(mpi, MPI_THREAD_SINGLE)
+}
+
+/// `MPI_Init_thread` (MPI-5.0 §11.6.2): provides what is required.
+///
+/// # Safety
+/// `provided` is null or valid.
+pub unsafe fn init_thread(
+    mpi: &Mpi,
+    _argc: *mut c_int,
+    _argv: *mut *mut *mut c_char,
+    required: c_int,
+    provided: *mut c_int,
+) -> Result<()> {
+    let levels = [
+        MPI_THREAD_SINGLE,
+        MPI_THREAD_FUNNELED,
+        MPI_THREAD_SERIALIZED,
+        MPI_THREAD_MULTIPLE,
+    ];
+    if !levels.contains(&required) {
+        return Err(arg_error(format!("{required} is not a thread level")));
+    }
+    if provided.is_null() {
+        return Err(arg_error("the pointer for the provided level is null"));
+    }
+    start(mpi, required)?;
+    // SAFETY: the program passed it for the result.
+    unsafe { store(provided, "the provided level", required) }
+}
+
+fn start(mpi: &Mpi, level: c_int) -> Result<()> {
+    if gate::is_initialized() {
+        let text = "called a second time: MPI is initialised once";
+        return Err(Error::new(ErrorClass::Other, text));
+    }
+    let core = Core::init()?;
+    mpi.comms.define(MPI_COMM_WORLD, core.world().clone());
+    mpi.comms.define(MPI_COMM_SELF, core.self_comm().clone());
+    core.world().handle.set(MPI_COMM_WORLD.0);
+    core.self_comm().handle.set(MPI_COMM_SELF.0);
+    let empty = Group::new(Vec::new(), core.rank());
+    mpi.groups.define(MPI_GROUP_EMPTY, empty.into());
+    mpi.infos.define(MPI_INFO_ENV, core.env_info().clone());
+    mpi.datatypes.define_predefined();
+    op::define_predefined(&mpi.ops);
+    let multiple = level == MPI_THREAD_MULTIPLE;
+    if multiple {
+        let _ = LOCK.set(core.make_lock());
+    }
+    let _ = MAIN.set(std::thread::current().id());
+    let _ = mpi.core.set(core);
+    if multiple {
+        lock::install(lock::Inner { enter, leave });
+    }
+    gate::initialized(level, multiple);
+    Ok(())
+}
+
+/// `MPI_Finalize` (MPI-5.0 §11.2.2): collective over the job.
+pub fn finalize(mpi: &Mpi) -> Result<()> {
+    mpi.core()?.finalize()?;
+    gate::finalized();
+    Ok(())
+}
+
+/// `MPI_Abort` (MPI-5.0 §11.4): ends the whole job, whatever the communicator.
+pub fn abort(mpi: &Mpi, comm: MPI_Comm, errorcode: c_int) -> Result<()> {
+    let core = mpi.core()?;
+    let place = match mpi.comms.get(comm) {
+        Ok(c) => c.name(),
+        Err(_) => "an unknown communicator".to_owned(),
+    };
+    let why = format!(
+        "rank {} called MPI_Abort on {place} with code {errorcode}",
+        core.rank()
+    );
+    mpi.abort(errorcode, &why)
+}
+
+/// `MPI_Query_thread` (MPI-5.0 §11.6.2).
+///
+/// # Safety
+/// `provided` is null or valid.
+pub unsafe fn query_thread(_mpi: &Mpi, provided: *mut c_int) -> Result<()> {
+    // SAFETY: the program passed it for the result.
+    unsafe { store(provided, "the provided level", gate::thread_level()) }
+}
+
+/// `MPI_Is_thread_main` (MPI-5.0 §11.6.2).
+///
+/// # Safety
+/// `flag` is null or valid.
+pub unsafe fn is_thread_main(_mpi: &Mpi, flag: *mut c_int) -> Result<()> {
+    let main = MAIN.get() == Some(&std::thread::current().id());
+    // SAFETY: the program passed it for the result.
+    unsafe { store(flag, "the flag", c_int::from(main)) }
+}
+
+/// `MPI_Get_processor_name` (MPI-5.0 §9.1.2): the host's name.
+///
+/// # Safety
+/// `name` is null or has room for `MPI_MAX_PROCESSOR_NAME` bytes, `resultlen` is null or valid.
+pub unsafe fn get_processor_name(
+    mpi: &Mpi,
+    name: *mut c_char,
+    resultlen: *mut c_int,
+) -> Result<()> {
+    let room = MPI_MAX_PROCESSOR_NAME as usize;
+    let text = mpi.core()?.processor_name();
+    // SAFETY: the program promises the room.
+    unsafe { store_string(name, room, &text, resultlen) }
+}
