@@ -199,6 +199,13 @@ impl World {
             }
             other => format!("{} {other:?}", self.now),
         };
+        if let Event::Arrive(id, side, Some(_)) = event {
+            // Of bytes that arrive one after the other, the last line is enough.
+            let same = format!(" arrive {id}/{side} ");
+            if self.trace.back().is_some_and(|last| last.contains(&same)) {
+                self.trace.pop_back();
+            }
+        }
         self.trace.push_back(text);
         if self.trace.len() > 60 {
             self.trace.pop_front();
@@ -211,9 +218,13 @@ impl World {
             let node = &self.nodes[rank];
             let script = self.plan.scripts[rank].len();
             text += &format!(
-                "\nrank {rank}: step {} of {script}, {} sends, receives {:?}, unfinished {:?}",
+                "\nrank {rank}: step {} of {script}, sends {:?}, receives {:?}, unfinished {:?}",
                 program.position,
-                program.sends.len(),
+                program
+                    .sends
+                    .iter()
+                    .map(|p| self.plan.messages[p.number])
+                    .collect::<Vec<_>>(),
                 program
                     .receives
                     .iter()

@@ -6,6 +6,7 @@
 
 use rejoin_channel_table::ids::Ssn;
 
+use crate::channel::Target;
 use crate::control::pointless;
 use crate::engine::Engine;
 use crate::error::ProtocolError;
@@ -70,18 +71,45 @@ impl Context<'_> {
             return Err(pointless(header));
         }
         let number = header.length;
+        if self.is_arriving(header.ssn) {
+            // Its end must not wait for a receive (MPI-5.0 §3.8.4), so it can't be left alone; and
+            // the sender may not have its memory back while the body is still read from there.
+            self.channel.rx.undecided.push((number, header.ssn));
+            return Ok(());
+        }
         let remembered = &mut self.channel.rx.cancelled;
         remembered.retain(|(n, _)| *n >= header.aux);
+        self.decide_cancel(number, header.ssn);
+        Ok(())
+    }
+
+    fn decide_cancel(&mut self, number: u64, ssn: Ssn) {
+        let remembered = &self.channel.rx.cancelled;
         let room = remembered.len() < REMEMBERED;
-        let removed =
-            remembered.contains(&(number, header.ssn)) || (room && self.remove(number, header.ssn));
-        let mut reply = self
-            .channel
-            .header(self.epoch, Kind::CancelReply, header.ssn);
+        let removed = remembered.contains(&(number, ssn)) || (room && self.remove(number, ssn));
+        let mut reply = self.channel.header(self.epoch, Kind::CancelReply, ssn);
         reply.length = number;
         reply.aux = u64::from(removed);
         self.channel.control(self.core, &reply);
-        Ok(())
+    }
+
+    /// A body has come as a whole: answers the wishes to cancel it.
+    pub(crate) fn decide_cancels(&mut self, ssn: Ssn) {
+        while let Some(at) = self.channel.rx.undecided.iter().position(|c| c.1 == ssn) {
+            let (number, _) = self.channel.rx.undecided.swap_remove(at);
+            self.decide_cancel(number, ssn);
+        }
+    }
+
+    /// Whether the body of an unexpected message is still to come.
+    fn is_arriving(&self, ssn: Ssn) -> bool {
+        let Some(at) = self.channel.partial_at(ssn) else {
+            return false;
+        };
+        match self.channel.rx.partial[at].target {
+            Target::Message(message) => self.core.messages[message].links[0].listed(),
+            Target::Request(_) | Target::Nowhere => false,
+        }
     }
 
     /// Removes an unexpected message if nothing has taken it and its body is not on its way.

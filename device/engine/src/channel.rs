@@ -113,6 +113,8 @@ pub(crate) struct Rx {
     pub unacked: u64,
     /// Messages that were removed at the sender's wish: number of the wish, message.
     pub cancelled: Vec<(u64, Ssn)>,
+    /// Wishes about messages whose body is still on its way.
+    pub undecided: Vec<(u64, Ssn)>,
     /// Envelopes that the next grant allows.
     pub step: u64,
 }
@@ -157,6 +159,7 @@ impl Channel {
                 partial_eager: 0,
                 unacked: 0,
                 cancelled: Vec::new(),
+                undecided: Vec::new(),
                 step: FIRST_STEP,
             },
             up: false,

@@ -266,6 +266,7 @@ impl Context<'_> {
         if partial.eager {
             self.channel.rx.partial_eager -= 1;
             self.eager_done(partial.target, partial.len as usize, partial.want_ack);
+            self.decide_cancels(partial.ssn);
         } else if let Target::Request(request) = partial.target {
             self.tell(Kind::Finish, partial.ssn);
             self.core.recv_done(request);
@@ -326,6 +327,8 @@ fn into(seg: Segment, offset: usize, len: usize) -> RxBody {
 impl Channel {
     /// The link is lost: the body that was being read comes again as a whole.
     pub(crate) fn interrupt(&mut self) {
+        // The peer asks again.
+        self.rx.undecided.clear();
         if let Some(current) = self.rx.current.take()
             && current.kind == Kind::Eager
             && current.target != Target::Nowhere
