@@ -129,7 +129,15 @@ fn pin(me: u32) {
 fn measure(pair: &mut impl Pair, buffer: &mut [u8]) -> Figures {
     pin(pair.me());
     let mut figures = Figures::default();
+    let only = std::env::var("ONLY")
+        .ok()
+        .and_then(|text| text.parse::<usize>().ok());
     for len in SIZES {
+        if only.is_some_and(|only| only != len) {
+            figures.latency.push(f64::NAN);
+            figures.bandwidth.push(f64::NAN);
+            continue;
+        }
         let bytes = &mut buffer[..len];
         let count = (40_000_000 / (len + 20_000)).clamp(20, 2000);
         let mut start = Instant::now();

@@ -15,6 +15,7 @@ mod finish;
 mod half;
 mod live;
 mod memory;
+mod news;
 pub mod options;
 pub mod poller;
 mod progress;

@@ -111,6 +111,9 @@ fn manage(mut lines: Vec<Line>, edit: impl Fn(&mut Vec<(Incarnation, BusinessCar
     }
 }
 
+/// A change to the table that all ranks get.
+pub type Edit = Arc<dyn Fn(&mut Vec<(Incarnation, BusinessCard)>) + Send + Sync>;
+
 /// A job to be run.
 pub struct Job {
     /// Number of ranks.
@@ -120,7 +123,7 @@ pub struct Job {
     /// Options of each rank.
     pub options: Arc<dyn Fn(u32) -> Options + Send + Sync>,
     /// A change to the ranks' table.
-    pub edit: Arc<dyn Fn(&mut Vec<(Incarnation, BusinessCard)>) + Send + Sync>,
+    pub edit: Edit,
 }
 
 impl Job {

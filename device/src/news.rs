@@ -1,0 +1,66 @@
+//! What the manager says while the job runs, and what the user is told of waits that last.
+
+use std::time::Instant;
+
+use rejoin_engine::ReqId;
+use rejoin_managers_protocol::rank::FromManager;
+
+use crate::agent;
+use crate::device::Device;
+use crate::error::Result;
+
+impl Device {
+    /// Reads the manager's messages.
+    pub(crate) fn hear_manager(&mut self) -> Result<bool> {
+        let mut moved = false;
+        while let Some(agent) = &mut self.agent {
+            match agent.receive()? {
+                None => break,
+                Some(FromManager::AllFinalized) => self.all_finalized = true,
+                Some(FromManager::Stop { .. }) => agent::stop(),
+                Some(FromManager::Update {
+                    rank,
+                    incarnation,
+                    card,
+                }) => {
+                    if let Ok(Some(token)) = self.table.update(rank, incarnation, card) {
+                        self.slots.take(token);
+                        self.engine.link_down(rank);
+                    }
+                }
+                Some(FromManager::Welcome(_) | FromManager::Start { .. }) => {}
+            }
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    /// Says once per period what a wait that lasts is for.
+    pub(crate) fn report_stall(&mut self, hint: Option<ReqId>) {
+        let Some(period) = self.options.stall_report else {
+            return;
+        };
+        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        if since.elapsed() < period {
+            return;
+        }
+        self.waiting_since = Some(Instant::now());
+        let me = self.identity.rank;
+        let what = match hint.and_then(|request| self.peer_of(request)) {
+            Some(rank) => {
+                let link = if self.table.live(rank).is_some() {
+                    "link up"
+                } else {
+                    "no link"
+                };
+                format!("rank {rank} on host {} ({link})", self.host_of(rank))
+            }
+            None => "any rank".to_owned(),
+        };
+        let missing = self.engine.unfinished();
+        eprintln!(
+            "rejoin: rank {me}: waiting for {what} for {:.0} s; unfinished sends to {missing:?}",
+            period.as_secs_f64()
+        );
+    }
+}
