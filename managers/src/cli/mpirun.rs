@@ -353,6 +353,12 @@ fn program_of(arguments: ProgramArguments) -> Result<Program, Refused> {
     if arguments.command.is_empty() {
         return Err("there is no program to run; see mpirun --help".into());
     }
+    // The parser takes what it does not know for the program.
+    if arguments.command[0].as_encoded_bytes().starts_with(b"-") {
+        let option = arguments.command[0].to_string_lossy();
+        let place = "options of the job stand before the first program";
+        return Err(format!("unknown option {option} ({place}); see mpirun --help").into());
+    }
     let mut set = Vec::new();
     for variable in arguments.variables {
         let text = variable.clone().into_vec();

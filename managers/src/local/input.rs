@@ -86,5 +86,8 @@ impl Driver {
 fn is_broken(pipe: &OwnedFd) -> bool {
     let mut polled = [PollFd::new(pipe.as_fd(), PollFlags::empty())];
     let found = poll(&mut polled, PollTimeout::ZERO);
-    found.is_ok() && polled[0].revents().is_some_and(|r| r.contains(PollFlags::POLLERR))
+    found.is_ok()
+        && polled[0]
+            .revents()
+            .is_some_and(|r| r.contains(PollFlags::POLLERR))
 }

@@ -218,7 +218,7 @@ fn welcome(
         },
         size: plan.size,
         key: plan.key.clone(),
-        appnum: (plan.programs.len() > 1).then_some(rank.program),
+        appnum: Some(rank.program),
         options,
     }))
 }

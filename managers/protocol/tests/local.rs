@@ -1,0 +1,340 @@
+//! The local manager's core step by step: wrappers, graces, stale news.
+
+use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
+use rejoin_managers_protocol::control::{Cause, End, Life, Stage, Time, ToCentral, ToLocal};
+use rejoin_managers_protocol::local::{CLOSED_GRACE, Effect, GRACE, Input, Local, WRAPPER_GRACE};
+use rejoin_managers_protocol::rank::{FromManager, ToManager, VERSION};
+
+const R: Rank = Rank(4);
+const I: Incarnation = Incarnation(0);
+const CHILD: u32 = 10;
+const CALLER: u32 = 11;
+
+fn life() -> Life {
+    Life {
+        generation: Generation(0),
+        rank: R,
+        incarnation: I,
+    }
+}
+
+fn steps(core: &mut Local, inputs: Vec<Input>) -> Vec<Effect> {
+    at(core, Time(0), inputs)
+}
+
+fn at(core: &mut Local, now: Time, inputs: Vec<Input>) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    for input in inputs {
+        core.step(now, input, &mut effects);
+    }
+    effects
+}
+
+fn register() -> ToManager {
+    ToManager::Register {
+        rank: R,
+        incarnation: I,
+        pid: 1,
+        card: BusinessCard::default(),
+        version: VERSION,
+    }
+}
+
+fn said(pid: u32, message: ToManager) -> Input {
+    Input::Said(R, I, pid, message)
+}
+
+/// A core with one rank, whose process is there.
+fn spawned() -> Local {
+    let mut core = Local::new();
+    let spawn = ToLocal::Spawn {
+        generation: Generation(0),
+        ranks: vec![(R, I)],
+    };
+    let effects = steps(
+        &mut core,
+        vec![Input::Central(spawn), Input::Spawned(R, I, CHILD)],
+    );
+    let told = Effect::Central(ToCentral::Spawned {
+        life: life(),
+        pid: CHILD,
+    });
+    assert_eq!(effects, [Effect::Spawn(R, I), told]);
+    core
+}
+
+/// The same, after the process `pid` has registered.
+fn registered(pid: u32) -> Local {
+    let mut core = spawned();
+    steps(&mut core, vec![said(pid, register())]);
+    core
+}
+
+/// The same, after it has left MPI_Finalize.
+fn left(pid: u32) -> Local {
+    let mut core = registered(pid);
+    let all = ToLocal::AllFinalized {
+        generation: Generation(0),
+    };
+    steps(
+        &mut core,
+        vec![
+            said(pid, ToManager::Finalizing),
+            Input::Central(all),
+            said(pid, ToManager::Leave),
+        ],
+    );
+    core
+}
+
+fn failed(pid: u32, end: End, stage: Stage) -> Effect {
+    let cause = Cause::Ended { end, stage };
+    Effect::Central(ToCentral::Failed {
+        life: life(),
+        pid,
+        cause,
+    })
+}
+
+fn ended(stage: Stage) -> Effect {
+    Effect::Central(ToCentral::Ended {
+        life: life(),
+        stage,
+    })
+}
+
+#[test]
+fn a_plain_program_ends_as_it_ends() {
+    let effects = steps(
+        &mut spawned(),
+        vec![Input::ChildEnded(R, I, End::Exited(0))],
+    );
+    assert_eq!(effects, [ended(Stage::Spawned), Effect::Sweep]);
+    let effects = steps(
+        &mut spawned(),
+        vec![Input::ChildEnded(R, I, End::Exited(2))],
+    );
+    assert_eq!(
+        effects,
+        [failed(CHILD, End::Exited(2), Stage::Spawned), Effect::Sweep]
+    );
+}
+
+#[test]
+fn an_end_in_the_middle_is_a_failure_even_with_code_zero() {
+    let effects = steps(
+        &mut registered(CHILD),
+        vec![Input::ChildEnded(R, I, End::Exited(0))],
+    );
+    assert_eq!(effects[0], failed(CHILD, End::Exited(0), Stage::Registered));
+    let effects = steps(
+        &mut left(CHILD),
+        vec![Input::ChildEnded(R, I, End::Exited(0))],
+    );
+    assert_eq!(effects[0], ended(Stage::Left));
+}
+
+#[test]
+fn a_caller_under_a_wrapper_is_watched_and_judged() {
+    let mut core = spawned();
+    let effects = steps(&mut core, vec![said(CALLER, register())]);
+    assert_eq!(effects[0], Effect::Watch(R, I, CALLER));
+    let effects = steps(&mut core, vec![Input::CallerEnded(R, I, End::Signaled(11))]);
+    assert_eq!(
+        effects,
+        [failed(CALLER, End::Signaled(11), Stage::Registered)]
+    );
+    // The wrapper's own end later changes nothing.
+    let effects = steps(&mut core, vec![Input::ChildEnded(R, I, End::Exited(0))]);
+    assert_eq!(effects, [Effect::Sweep]);
+}
+
+#[test]
+fn a_wrapper_has_a_moment_to_say_how_its_rank_ended() {
+    let mut core = registered(CALLER);
+    let effects = steps(&mut core, vec![Input::CallerEnded(R, I, End::Unknown)]);
+    assert_eq!(effects, []);
+    let effects = steps(&mut core, vec![Input::ChildEnded(R, I, End::Exited(139))]);
+    assert_eq!(
+        effects[0],
+        failed(CALLER, End::Exited(139), Stage::Registered)
+    );
+
+    let mut core = registered(CALLER);
+    steps(&mut core, vec![Input::CallerEnded(R, I, End::Unknown)]);
+    assert_eq!(core.deadline(), Some(Time(0).plus_millis(WRAPPER_GRACE)));
+    let effects = at(
+        &mut core,
+        Time(0).plus_millis(WRAPPER_GRACE),
+        vec![Input::Tick],
+    );
+    assert_eq!(effects, [failed(CALLER, End::Unknown, Stage::Registered)]);
+}
+
+#[test]
+fn after_finalize_the_wrapper_alone_counts() {
+    let ends = |caller, child| {
+        let inputs = vec![
+            Input::CallerEnded(R, I, caller),
+            Input::ChildEnded(R, I, child),
+        ];
+        steps(&mut left(CALLER), inputs).remove(0)
+    };
+    assert_eq!(ends(End::Exited(3), End::Exited(0)), ended(Stage::Left));
+    let expected = failed(CALLER, End::Exited(5), Stage::Left);
+    assert_eq!(ends(End::Exited(3), End::Exited(5)), expected);
+}
+
+#[test]
+fn a_wrapper_may_end_before_its_rank() {
+    let mut core = registered(CALLER);
+    assert_eq!(
+        steps(&mut core, vec![Input::ChildEnded(R, I, End::Exited(0))]),
+        []
+    );
+    let effects = steps(&mut core, vec![Input::CallerEnded(R, I, End::Exited(0))]);
+    assert_eq!(
+        effects[0],
+        failed(CALLER, End::Exited(0), Stage::Registered)
+    );
+}
+
+#[test]
+fn a_closed_socket_is_followed_by_an_end_or_is_one() {
+    let mut core = registered(CHILD);
+    assert_eq!(steps(&mut core, vec![Input::Closed(R, I)]), []);
+    let at_once = steps(
+        &mut core.clone(),
+        vec![Input::ChildEnded(R, I, End::Signaled(9))],
+    );
+    assert_eq!(
+        at_once[0],
+        failed(CHILD, End::Signaled(9), Stage::Registered)
+    );
+    let effects = at(
+        &mut core,
+        Time(0).plus_millis(CLOSED_GRACE),
+        vec![Input::Tick],
+    );
+    let Effect::Central(ToCentral::Failed {
+        cause: Cause::Misbehaved { why },
+        ..
+    }) = &effects[0]
+    else {
+        panic!("{effects:?}");
+    };
+    assert!(why.contains("closed its socket"));
+}
+
+#[test]
+fn the_end_is_polite_first_and_then_not() {
+    let mut core = registered(CHILD);
+    let end = ToLocal::End { why: "test".into() };
+    let effects = steps(&mut core, vec![Input::Central(end)]);
+    let stop = FromManager::Stop { why: "test".into() };
+    let expected = [
+        Effect::Ranks(vec![R], stop),
+        Effect::SignalAll(15),
+        Effect::SignalAll(18),
+    ];
+    assert_eq!(effects, expected);
+    let now = Time(0).plus_millis(GRACE);
+    assert_eq!(core.deadline(), Some(now));
+    assert_eq!(
+        at(&mut core, now, vec![Input::Tick]),
+        [Effect::SignalAll(9)]
+    );
+    let effects = steps(
+        &mut core,
+        vec![Input::ChildEnded(R, I, End::Signaled(9)), Input::Swept],
+    );
+    assert_eq!(
+        effects[effects.len() - 3..],
+        [
+            Effect::Sweep,
+            Effect::Central(ToCentral::Done),
+            Effect::Exit
+        ]
+    );
+    assert!(core.is_over());
+}
+
+#[test]
+fn without_central_everything_is_killed_and_nothing_said() {
+    let mut core = registered(CHILD);
+    let effects = steps(&mut core, vec![Input::CentralLost]);
+    assert_eq!(effects, [Effect::SignalAll(9)]);
+    let effects = steps(
+        &mut core,
+        vec![Input::ChildEnded(R, I, End::Signaled(9)), Input::Swept],
+    );
+    assert_eq!(effects, [Effect::Sweep, Effect::Exit]);
+}
+
+#[test]
+fn news_of_another_incarnation_or_generation_changes_nothing() {
+    let mut core = registered(CHILD);
+    let before = core.clone();
+    let stale = Incarnation(7);
+    let table = Vec::new();
+    let effects = steps(
+        &mut core,
+        vec![
+            Input::ChildEnded(R, stale, End::Signaled(9)),
+            Input::Said(R, stale, CHILD, ToManager::Finalizing),
+            Input::Closed(Rank(9), I),
+            Input::Central(ToLocal::Start {
+                generation: Generation(3),
+                table,
+            }),
+            Input::Central(ToLocal::AllFinalized {
+                generation: Generation(3),
+            }),
+            Input::Swept,
+        ],
+    );
+    assert_eq!(effects, []);
+    assert_eq!(core, before);
+}
+
+#[test]
+fn a_rank_of_another_version_or_number_is_refused() {
+    let with = |rank, version| {
+        let message = ToManager::Register {
+            rank,
+            incarnation: I,
+            pid: 1,
+            card: BusinessCard::default(),
+            version,
+        };
+        steps(&mut spawned(), vec![said(CHILD, message)]).remove(0)
+    };
+    for effect in [with(R, VERSION + 1), with(Rank(0), VERSION)] {
+        let refused = matches!(
+            &effect,
+            Effect::Central(ToCentral::Failed {
+                cause: Cause::Misbehaved { .. },
+                ..
+            })
+        );
+        assert!(refused, "{effect:?}");
+    }
+}
+
+#[test]
+fn what_a_program_says_stays_one_line() {
+    let why = format!("a\nb\u{1b}[2J{}", "x".repeat(1000));
+    let abort = ToManager::Abort { code: 1, why };
+    let effects = steps(&mut registered(CHILD), vec![said(CHILD, abort)]);
+    let Effect::Central(ToCentral::Failed {
+        cause: Cause::Aborted { why, .. },
+        ..
+    }) = &effects[0]
+    else {
+        panic!("{effects:?}");
+    };
+    assert!(
+        why.starts_with("a b [2Jx") && why.chars().count() == 400,
+        "{why}"
+    );
+}

@@ -1,0 +1,454 @@
+//! The cores of central and local managers under a model checker: start, finalize, failures, aborts,
+//! lost managers, signals and the time limit, in every order that two hosts with few ranks allow.
+
+use rejoin_channel_table::{BusinessCard, Incarnation, Rank};
+use rejoin_managers_protocol::central::{self, Central, Job};
+use rejoin_managers_protocol::control::{End, Time, ToCentral, ToLocal};
+use rejoin_managers_protocol::local::{self, Local};
+use rejoin_managers_protocol::rank::{FromManager, ToManager, VERSION};
+use rejoin_managers_protocol::verdict::Verdict;
+use stateright::{Checker, Model, Property};
+use std::collections::VecDeque;
+
+/// What a rank's process does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Step {
+    NotThere,
+    BeforeInit,
+    WaitsForStart,
+    Computes,
+    WaitsForAll,
+    MayLeave,
+    MayExit,
+    Dead,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Process {
+    step: Step,
+    /// Never calls `MPI_Init`.
+    plain: bool,
+    /// Was sent SIGTERM or told to stop; it may end of it.
+    asked: bool,
+    /// Was sent SIGKILL.
+    killed: bool,
+    /// It exited with 0 as a program should.
+    well: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Host {
+    local: Local,
+    up: VecDeque<ToCentral>,
+    down: VecDeque<ToLocal>,
+    sweeping: bool,
+    lost: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct System {
+    central: Central,
+    hosts: Vec<Host>,
+    ranks: Vec<Process>,
+    decided: Vec<Verdict>,
+    over: Vec<Verdict>,
+    faults: u8,
+    signals: u8,
+    timed_out: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Action {
+    Up(usize),
+    Down(usize),
+    Rank(usize),
+    Crash(usize),
+    Abort(usize),
+    KillLocal(usize),
+    Obeys(usize),
+    Swept(usize),
+    TickLocal(usize),
+    TickCentral,
+    Interrupt,
+}
+
+struct Jobs {
+    /// For each rank its host and whether it is a plain program.
+    ranks: Vec<(usize, bool)>,
+    faults: u8,
+    signals: u8,
+    limit: bool,
+}
+
+impl System {
+    fn central(&mut self, now: Time, input: central::Input) {
+        let mut effects = Vec::new();
+        self.central.step(now, input, &mut effects);
+        for effect in effects {
+            match effect {
+                central::Effect::Send(host, order) => self.hosts[host].down.push_back(order),
+                central::Effect::Drop(host) => self.lose(host),
+                central::Effect::Decided(verdict) => self.decided.push(verdict),
+                central::Effect::Over(verdict) => self.over.push(verdict),
+            }
+        }
+    }
+
+    fn lose(&mut self, host: usize) {
+        let of = self.ranks_of(host);
+        let host = &mut self.hosts[host];
+        host.lost = true;
+        host.down.clear();
+        // The kernel's death signal, and mpirun that sweeps.
+        for rank in of {
+            self.ranks[rank].step = Step::Dead;
+        }
+    }
+
+    fn ranks_of(&self, host: usize) -> Vec<usize> {
+        (0..self.ranks.len())
+            .filter(|r| self.host_of(*r) == host)
+            .collect()
+    }
+
+    /// Ranks are dealt out to the hosts in turn.
+    fn host_of(&self, rank: usize) -> usize {
+        rank % self.hosts.len()
+    }
+
+    fn local(&mut self, host: usize, now: Time, input: local::Input) {
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            let mut effects = Vec::new();
+            self.hosts[host].local.step(now, input, &mut effects);
+            for effect in effects {
+                self.perform(host, effect, &mut inputs);
+            }
+        }
+    }
+
+    fn perform(&mut self, host: usize, effect: local::Effect, inputs: &mut VecDeque<local::Input>) {
+        match effect {
+            local::Effect::Spawn(rank, incarnation) => {
+                self.ranks[rank.0 as usize].step = Step::BeforeInit;
+                inputs.push_back(local::Input::Spawned(rank, incarnation, rank.0 + 100));
+            }
+            local::Effect::Central(message) => self.hosts[host].up.push_back(message),
+            local::Effect::Ranks(ranks, message) => {
+                for rank in ranks {
+                    let process = &mut self.ranks[rank.0 as usize];
+                    match (&message, process.step) {
+                        (_, Step::Dead) => {}
+                        (FromManager::Start { .. }, Step::WaitsForStart) => {
+                            process.step = Step::Computes;
+                        }
+                        (FromManager::AllFinalized, Step::WaitsForAll) => {
+                            process.step = Step::MayLeave;
+                        }
+                        (FromManager::Stop { .. }, _) => process.asked = true,
+                        (message, step) => panic!("{message:?} to a rank that is {step:?}"),
+                    }
+                }
+            }
+            local::Effect::Watch(..) => panic!("no wrappers in this model"),
+            local::Effect::SignalGroup(rank, _) => self.ranks[rank.0 as usize].asked = true,
+            local::Effect::SignalAll(signal) => {
+                for rank in self.ranks_of(host) {
+                    self.ranks[rank].asked = true;
+                    self.ranks[rank].killed |= signal == 9;
+                }
+            }
+            local::Effect::Sweep => self.hosts[host].sweeping = true,
+            local::Effect::Exit => {}
+        }
+    }
+
+    fn ended(&mut self, rank: usize, end: End) {
+        self.ranks[rank].step = Step::Dead;
+        self.ranks[rank].well = end == End::Exited(0);
+        let input = local::Input::ChildEnded(Rank(rank as u32), Incarnation(0), end);
+        self.local(self.host_of(rank), Time(0), input);
+    }
+
+    fn says(&mut self, rank: usize, message: ToManager) {
+        let pid = rank as u32 + 100;
+        let input = local::Input::Said(Rank(rank as u32), Incarnation(0), pid, message);
+        self.local(self.host_of(rank), Time(0), input);
+    }
+
+    fn advance(&mut self, rank: usize) {
+        let process = &mut self.ranks[rank];
+        match process.step {
+            Step::BeforeInit if process.plain => self.ended(rank, End::Exited(0)),
+            Step::BeforeInit => {
+                process.step = Step::WaitsForStart;
+                let message = ToManager::Register {
+                    rank: Rank(rank as u32),
+                    incarnation: Incarnation(0),
+                    pid: rank as u32 + 100,
+                    card: BusinessCard::default(),
+                    version: VERSION,
+                };
+                self.says(rank, message);
+            }
+            Step::Computes => {
+                process.step = Step::WaitsForAll;
+                self.says(rank, ToManager::Finalizing);
+            }
+            Step::MayLeave => {
+                process.step = Step::MayExit;
+                self.says(rank, ToManager::Leave);
+            }
+            Step::MayExit => self.ended(rank, End::Exited(0)),
+            Step::NotThere | Step::WaitsForStart | Step::WaitsForAll | Step::Dead => {}
+        }
+    }
+
+    fn rank_moves(&self, rank: usize) -> bool {
+        let step = self.ranks[rank].step;
+        matches!(
+            step,
+            Step::BeforeInit | Step::Computes | Step::MayLeave | Step::MayExit
+        )
+    }
+
+    fn rank_lives(&self, rank: usize) -> bool {
+        !matches!(self.ranks[rank].step, Step::NotThere | Step::Dead)
+    }
+}
+
+impl Model for Jobs {
+    type State = System;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<System> {
+        let count = self
+            .ranks
+            .iter()
+            .map(|(host, _)| host + 1)
+            .max()
+            .unwrap_or(0);
+        let process = |&(_, plain): &(usize, bool)| Process {
+            step: Step::NotThere,
+            plain,
+            asked: false,
+            killed: false,
+            well: false,
+        };
+        let host = || Host {
+            local: Local::new(),
+            up: VecDeque::new(),
+            down: VecDeque::new(),
+            sweeping: false,
+            lost: false,
+        };
+        let mut system = System {
+            central: Central::new(Job {
+                hosts: (0..count).map(|n| format!("host{n}")).collect(),
+                placement: self.ranks.iter().map(|(host, _)| *host).collect(),
+                limit: self.limit.then_some(1),
+            }),
+            hosts: (0..count).map(|_| host()).collect(),
+            ranks: self.ranks.iter().map(process).collect(),
+            decided: Vec::new(),
+            over: Vec::new(),
+            faults: 0,
+            signals: 0,
+            timed_out: false,
+        };
+        system.central(Time(0), central::Input::Begin);
+        vec![system]
+    }
+
+    fn actions(&self, state: &System, actions: &mut Vec<Action>) {
+        for (index, host) in state.hosts.iter().enumerate() {
+            if !host.up.is_empty() {
+                actions.push(Action::Up(index));
+            }
+            if host.lost {
+                continue;
+            }
+            if !host.down.is_empty() {
+                actions.push(Action::Down(index));
+            }
+            if host.sweeping {
+                actions.push(Action::Swept(index));
+            }
+            if host.local.deadline().is_some() {
+                actions.push(Action::TickLocal(index));
+            }
+            if state.faults < self.faults && state.over.is_empty() {
+                actions.push(Action::KillLocal(index));
+            }
+        }
+        for (rank, process) in state.ranks.iter().enumerate() {
+            if state.rank_moves(rank) {
+                actions.push(Action::Rank(rank));
+            }
+            if state.rank_lives(rank) && state.faults < self.faults {
+                actions.push(Action::Crash(rank));
+                if process.step == Step::Computes {
+                    actions.push(Action::Abort(rank));
+                }
+            }
+            if state.rank_lives(rank) && (process.asked || process.killed) {
+                actions.push(Action::Obeys(rank));
+            }
+        }
+        if state.central.deadline().is_some() && state.over.is_empty() {
+            actions.push(Action::TickCentral);
+        }
+        if state.signals < self.signals && state.over.is_empty() {
+            actions.push(Action::Interrupt);
+        }
+    }
+
+    fn next_state(&self, last: &System, action: Action) -> Option<System> {
+        let mut state = last.clone();
+        match action {
+            Action::Up(host) => {
+                let message = state.hosts[host].up.pop_front()?;
+                state.central(Time(0), central::Input::Local(host, message));
+            }
+            Action::Down(host) => {
+                let order = state.hosts[host].down.pop_front()?;
+                state.local(host, Time(0), local::Input::Central(order));
+            }
+            Action::Rank(rank) => state.advance(rank),
+            Action::Crash(rank) => {
+                state.faults += 1;
+                state.ended(rank, End::Signaled(11));
+            }
+            Action::Abort(rank) => {
+                state.faults += 1;
+                state.says(
+                    rank,
+                    ToManager::Abort {
+                        code: 3,
+                        why: String::new(),
+                    },
+                );
+                state.ended(rank, End::Exited(3));
+            }
+            Action::KillLocal(host) => {
+                state.faults += 1;
+                state.lose(host);
+                // What it had sent may still arrive; the end of file comes last.
+                while let Some(message) = state.hosts[host].up.pop_front() {
+                    state.central(Time(0), central::Input::Local(host, message));
+                }
+                state.central(Time(0), central::Input::HostLost(host));
+            }
+            Action::Obeys(rank) => state.ended(rank, End::Signaled(15)),
+            Action::Swept(host) => {
+                state.hosts[host].sweeping = false;
+                state.local(host, Time(0), local::Input::Swept);
+            }
+            Action::TickLocal(host) => {
+                let at = state.hosts[host].local.deadline()?;
+                state.local(host, at, local::Input::Tick);
+            }
+            Action::TickCentral => {
+                let at = state.central.deadline()?;
+                state.timed_out = true;
+                state.central(at, central::Input::Tick);
+            }
+            Action::Interrupt => {
+                state.signals += 1;
+                state.central(Time(0), central::Input::Signal(2));
+            }
+        }
+        (state != *last).then_some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::eventually("the job ends", |_, s: &System| !s.over.is_empty()),
+            Property::always("there is one verdict and it stays", |_, s: &System| {
+                s.decided.len() <= 1
+                    && s.over.len() <= 1
+                    && (s.over.is_empty() || s.decided.is_empty() || s.decided == s.over)
+            }),
+            Property::always(
+                "success means that every rank ended well",
+                |_, s: &System| s.over != [Verdict::Success] || s.ranks.iter().all(|r| r.well),
+            ),
+            Property::always("failure has a cause", |_, s: &System| {
+                let cause = s.faults > 0 || s.signals > 0 || s.timed_out;
+                let mixed = s.ranks.iter().any(|r| r.plain) && s.ranks.iter().any(|r| !r.plain);
+                s.over.is_empty() || s.over == [Verdict::Success] || cause || mixed
+            }),
+            Property::always("no rank outlives the job", |_, s: &System| {
+                s.over.is_empty() || (0..s.ranks.len()).all(|r| !s.rank_lives(r))
+            }),
+            Property::always(
+                "no one computes before all have registered",
+                |_, s: &System| {
+                    let early = |r: &Process| matches!(r.step, Step::NotThere | Step::BeforeInit);
+                    let running = s.ranks.iter().any(|r| r.step == Step::Computes);
+                    !running || !s.ranks.iter().any(early)
+                },
+            ),
+            Property::sometimes("it can succeed", |_, s: &System| {
+                s.over == [Verdict::Success]
+            }),
+        ]
+    }
+}
+
+fn check(ranks: &[(usize, bool)], faults: u8, signals: u8, limit: bool) {
+    let model = Jobs {
+        ranks: ranks.to_vec(),
+        faults,
+        signals,
+        limit,
+    };
+    let checker = model.checker().threads(2).spawn_dfs().join();
+    println!("{} states", checker.unique_state_count());
+    checker.assert_properties();
+}
+
+#[test]
+fn two_hosts_with_two_failures() {
+    check(&[(0, false), (1, false)], 2, 0, false);
+}
+
+#[test]
+fn one_host_with_two_failures_and_a_time_limit() {
+    check(&[(0, false), (0, false)], 2, 0, true);
+}
+
+#[test]
+fn interrupts_and_a_failure() {
+    check(&[(0, false), (1, false)], 1, 2, false);
+}
+
+#[test]
+fn three_ranks_and_a_failure() {
+    check(&[(0, false), (1, false), (0, false)], 1, 0, false);
+}
+
+#[test]
+fn plain_programs() {
+    check(&[(0, true), (1, true)], 2, 1, false);
+}
+
+#[test]
+fn a_rank_that_never_comes_ends_the_job() {
+    let model = Jobs {
+        ranks: vec![(0, true), (1, false)],
+        faults: 1,
+        signals: 0,
+        limit: false,
+    };
+    let checker = model.checker().threads(2).spawn_dfs().join();
+    // This job can't succeed: one rank waits for one that never registers.
+    checker.assert_no_discovery("it can succeed");
+    for property in [
+        "the job ends",
+        "there is one verdict and it stays",
+        "no rank outlives the job",
+    ] {
+        checker.assert_no_discovery(property);
+    }
+}

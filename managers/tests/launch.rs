@@ -1,0 +1,351 @@
+//! Plain programs under `mpirun`: streams, exit codes, options.
+
+mod common;
+
+use common::{Scratch, mpirun, run, run_with_input};
+use std::time::Duration;
+
+#[test]
+fn every_rank_runs_and_knows_its_number() {
+    let script = "echo $REJOIN_RANK $REJOIN_SIZE $REJOIN_LOCAL_RANK $REJOIN_LOCAL_SIZE";
+    let done = run(&["-n", "3", "sh", "-c", script]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let mut lines: Vec<_> = done.out.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["0 3 0 3", "1 3 1 3", "2 3 2 3"]);
+    assert_eq!(done.err, "");
+}
+
+#[test]
+fn lines_stay_whole_when_many_write_at_once() {
+    // Each line leaves its process in two writes.
+    let script = "i=0; while [ $i -lt 400 ]; do printf \"$REJOIN_RANK-$i-aaaaaaaaaa\"; \
+                  printf \"bbbbbbbbbb-$REJOIN_RANK\\n\"; i=$((i+1)); done";
+    let done = run(&["-n", "6", "sh", "-c", script]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    let mut next = [0; 6];
+    for line in done.out.lines() {
+        let parts: Vec<_> = line.split('-').collect();
+        assert_eq!(parts.len(), 4, "a torn line: {line:?}");
+        let rank: usize = parts[0].parse().unwrap();
+        assert_eq!((parts[2], parts[3]), ("aaaaaaaaaabbbbbbbbbb", parts[0]));
+        assert_eq!(parts[1], next[rank].to_string(), "order within rank {rank}");
+        next[rank] += 1;
+    }
+    assert_eq!(next, [400; 6]);
+}
+
+#[test]
+fn bytes_pass_unchanged_with_long_and_unfinished_lines() {
+    let scratch = Scratch::new("bytes");
+    let mut bytes: Vec<u8> = (0..3_000_000u32)
+        .map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8)
+        .collect();
+    bytes.extend_from_slice(&[b'x'; 300_000]);
+    std::fs::write(scratch.path("in"), &bytes).unwrap();
+    let output = mpirun(&["-n", "1", "cat", &scratch.path("in")])
+        .output()
+        .unwrap();
+    assert!(
+        output.stdout == bytes,
+        "{} bytes became {}",
+        bytes.len(),
+        output.stdout.len()
+    );
+    assert!(output.status.success());
+}
+
+#[test]
+fn output_is_tagged_and_streams_are_kept_apart() {
+    let done = run(&[
+        "-n",
+        "2",
+        "--tag-output",
+        "sh",
+        "-c",
+        "echo out; printf 'no end' >&2",
+    ]);
+    let mut out: Vec<_> = done.out.lines().collect();
+    out.sort_unstable();
+    assert_eq!(out, ["[0]<stdout> out", "[1]<stdout> out"]);
+    let mut err: Vec<_> = done.err.lines().collect();
+    err.sort_unstable();
+    assert_eq!(err, ["[0]<stderr> no end", "[1]<stderr> no end"]);
+}
+
+#[test]
+fn standard_input_goes_to_one_rank() {
+    let input: Vec<u8> = (0..2_000_000u32).map(|i| i as u8).collect();
+    let done = run_with_input(&["-n", "2", "sh", "-c", "wc -c"], &input);
+    let mut lines: Vec<_> = done.out.lines().map(str::trim).collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["0", "2000000"]);
+    let script = "echo $REJOIN_RANK $(wc -c)";
+    let done = run_with_input(&["--stdin", "1", "-n", "2", "sh", "-c", script], b"12345");
+    let mut lines: Vec<_> = done.out.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["0 0", "1 5"]);
+}
+
+#[test]
+fn input_that_nobody_reads_keeps_nobody() {
+    let done = run_with_input(
+        &["-n", "2", "sh", "-c", "exec <&-; sleep 0.1"],
+        &[0; 1_000_000],
+    );
+    assert_eq!(done.code, Some(0));
+    let mut child = mpirun(&["-n", "1", "head", "-c", "3"]);
+    child.stdin(std::fs::File::open("/dev/zero").unwrap());
+    let done = common::finish(child.spawn().unwrap());
+    assert_eq!((done.code, done.out.len()), (Some(0), 3));
+}
+
+#[test]
+fn the_first_failing_rank_gives_code_and_last_line() {
+    let script = "[ $REJOIN_RANK = 1 ] && exit 7; sleep 30";
+    let done = run(&["-n", "4", "sh", "-c", script]);
+    assert_eq!(done.code, Some(7));
+    assert!(done.last_line().contains("rank 1 on host "), "{}", done.err);
+    assert!(
+        done.last_line().contains("exited with code 7"),
+        "{}",
+        done.err
+    );
+    assert!(done.took < Duration::from_secs(10), "took {:?}", done.took);
+
+    let done = run(&[
+        "-n",
+        "2",
+        "sh",
+        "-c",
+        "[ $REJOIN_RANK = 0 ] && kill -SEGV $$; sleep 30",
+    ]);
+    assert_eq!(done.code, Some(128 + 11));
+    assert!(
+        done.last_line()
+            .contains("was killed by signal 11 (SIGSEGV)"),
+        "{}",
+        done.err
+    );
+}
+
+#[test]
+fn what_a_failing_job_wrote_comes_before_the_last_line() {
+    let script = "echo before; echo why >&2; [ $REJOIN_RANK = 0 ] && exit 3; sleep 30";
+    let done = run(&["-n", "1", "sh", "-c", script]);
+    assert_eq!(done.out, "before\n");
+    let lines: Vec<_> = done.err.lines().collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert_eq!(lines[0], "why");
+}
+
+#[test]
+fn programs_that_are_not_there_are_named() {
+    let done = run(&["-n", "2", "no-such-program-anywhere"]);
+    assert_eq!(done.code, Some(1));
+    assert!(
+        done.last_line()
+            .contains("no program no-such-program-anywhere in PATH")
+    );
+    let done = run(&["-n", "2", "/etc/passwd"]);
+    assert_eq!(done.code, Some(1));
+    assert!(
+        done.last_line().contains("Permission denied"),
+        "{}",
+        done.err
+    );
+    let done = run(&["--wdir", "/no/such/dir", "true"]);
+    assert!(
+        done.last_line().contains("/no/such/dir is not there"),
+        "{}",
+        done.err
+    );
+}
+
+#[test]
+fn several_programs_have_their_own_options() {
+    let done = run(&[
+        "-n",
+        "1",
+        "-x",
+        "A=1",
+        "sh",
+        "-c",
+        "echo a$A$REJOIN_RANK",
+        ":",
+        "-np",
+        "2",
+        "-wdir",
+        "/",
+        "-x",
+        "A=2",
+        "sh",
+        "-c",
+        "echo b$A$REJOIN_RANK $PWD",
+    ]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    let mut lines: Vec<_> = done.out.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["a10", "b21 /", "b22 /"]);
+}
+
+#[test]
+fn programs_come_from_a_file() {
+    let scratch = Scratch::new("app");
+    let text = "# two programs\n-n 2 echo one\n\n-n 1 sh -c 'echo \"t w o\"'\n";
+    std::fs::write(scratch.path("app"), text).unwrap();
+    let done = run(&["--app", &scratch.path("app")]);
+    let mut lines: Vec<_> = done.out.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["one", "one", "t w o"], "{}", done.err);
+}
+
+#[test]
+fn variables_are_passed_on() {
+    let mut command = mpirun(&[
+        "-x",
+        "FROM_HERE",
+        "-x",
+        "SET=a=b",
+        "sh",
+        "-c",
+        "echo $FROM_HERE $SET",
+    ]);
+    let output = command.env("FROM_HERE", "x y").output().unwrap();
+    assert_eq!(output.stdout, b"x y a=b\n");
+    let done = run(&["-x", "SURELY_NOT_SET_ANYWHERE", "true"]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.last_line().contains("SURELY_NOT_SET_ANYWHERE"));
+}
+
+#[test]
+fn the_time_limit_ends_the_job() {
+    let done = run(&[
+        "--timeout",
+        "0.2",
+        "-n",
+        "2",
+        "sh",
+        "-c",
+        "echo there; sleep 30",
+    ]);
+    assert_eq!(done.code, Some(124));
+    assert_eq!(done.out, "there\nthere\n");
+    assert!(
+        done.last_line().contains("time limit of 0.2 s"),
+        "{}",
+        done.err
+    );
+    assert!(done.took < Duration::from_secs(5));
+}
+
+#[test]
+fn options_that_mean_nothing_here_are_refused() {
+    let refused = [
+        (&["--transport", "shm", "true"][..], "not there yet"),
+        (&["--transport", "pigeon", "true"], "no such transport"),
+        (&["--recovery", "coordinated", "true"], "not there yet"),
+        (&["--host", "elsewhere.invalid", "true"], "not there yet"),
+        (&["-n", "0", "true"], "0"),
+        (&["--timeout", "-1", "true"], "--timeout"),
+        (&["--stdin", "2", "-n", "2", "true"], "2 ranks only"),
+        (&["-n", "2"], "no program"),
+        (&["true", ":", "--tag-output", "true"], "--tag-output"),
+        (&["--no-such-option", "true"], "--no-such-option"),
+        (&["--port-range", "9-1", "true"], "first port"),
+    ];
+    for (arguments, text) in refused {
+        let done = run(arguments);
+        assert_eq!(done.code, Some(2), "{arguments:?}: {}", done.err);
+        assert!(done.err.contains(text), "{arguments:?}: {}", done.err);
+    }
+}
+
+#[test]
+fn hundred_and_twenty_eight_ranks_run_here() {
+    let done = run(&[
+        "-n",
+        "128",
+        "--bind-to",
+        "core",
+        "sh",
+        "-c",
+        "echo $REJOIN_RANK",
+    ]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    let mut ranks: Vec<u32> = done.out.lines().map(|l| l.parse().unwrap()).collect();
+    ranks.sort_unstable();
+    assert_eq!(ranks, (0..128).collect::<Vec<_>>());
+}
+
+#[test]
+fn ranks_are_bound_to_cores_when_asked() {
+    let script = "grep Cpus_allowed_list /proc/self/status";
+    let bound = run(&["-n", "2", "--bind-to", "core", "sh", "-c", script]);
+    for line in bound.out.lines() {
+        let list = line.split_whitespace().last().unwrap();
+        assert!(list.parse::<u32>().is_ok(), "more than one core: {line}");
+    }
+    assert_eq!(bound.out.lines().count(), 2);
+}
+
+#[test]
+fn a_reader_that_leaves_ends_the_writers() {
+    let mut child = mpirun(&["-n", "2", "yes"]).spawn().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let mut some = [0; 1000];
+    std::io::Read::read_exact(&mut stdout, &mut some).unwrap();
+    drop(stdout);
+    let done = common::finish(child);
+    assert_eq!(done.code, Some(128 + 13), "{}", done.err);
+}
+
+#[test]
+fn a_slow_reader_holds_the_writers_back_without_loss() {
+    let script = "i=0; while [ $i -lt 60 ]; do head -c 65535 /dev/zero; echo; i=$((i+1)); done";
+    let mut child = mpirun(&["-n", "2", "sh", "-c", script]).spawn().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let mut all = Vec::new();
+    std::io::Read::read_to_end(&mut stdout, &mut all).unwrap();
+    assert_eq!(common::finish(child).code, Some(0));
+    assert_eq!(all.len(), 2 * 60 * 65536);
+    assert_eq!(all.iter().filter(|&&b| b == b'\n').count(), 120);
+}
+
+#[test]
+fn a_script_without_interpreter_line_runs() {
+    let scratch = Scratch::new("script");
+    let path = scratch.path("job");
+    std::fs::write(&path, "echo script $1 $REJOIN_RANK\n").unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let done = run(&["-n", "1", &path, "arg"]);
+    assert_eq!(done.out, "script arg 0\n", "{}", done.err);
+}
+
+#[test]
+fn ranks_find_usual_signals_limits_and_descriptors() {
+    let script =
+        "grep -E 'SigBlk|SigIgn' /proc/self/status; ulimit -n; ls /proc/self/fd | tr '\\n' ' '";
+    let done = run(&["-n", "1", "sh", "-c", script]);
+    let lines: Vec<_> = done.out.lines().collect();
+    assert_eq!(lines[0].split_whitespace().last(), Some("0000000000000000"));
+    // SIGPIPE is ignored in Rust programs and must not be in theirs.
+    let ignored = u64::from_str_radix(lines[1].split_whitespace().last().unwrap(), 16).unwrap();
+    assert_eq!(ignored & (1 << (libc::SIGPIPE - 1)), 0, "{ignored:x}");
+    let mut limit = std::process::Command::new("sh");
+    let here = limit.args(["-c", "ulimit -n"]).output().unwrap();
+    assert_eq!(lines[2].as_bytes(), here.stdout.trim_ascii());
+    // Beside what everyone here has, only the socket to the manager.
+    let direct = std::process::Command::new("sh")
+        .args(["-c", "ls /proc/self/fd"])
+        .output();
+    let mut expected: Vec<String> = String::from_utf8(direct.unwrap().stdout)
+        .unwrap()
+        .lines()
+        .map(str::to_string)
+        .collect();
+    expected.push("100".to_string());
+    expected.sort();
+    assert_eq!(lines[3].split_whitespace().collect::<Vec<_>>(), expected);
+}

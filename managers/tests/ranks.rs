@@ -1,0 +1,115 @@
+//! The managers' protocol end to end, with a program that plays a rank.
+
+mod common;
+
+use common::{fake_rank, run};
+use std::time::Duration;
+
+fn ranks(count: &str, arguments: &[&str]) -> common::Done {
+    let fake = fake_rank();
+    let mut all = vec!["-n", count, fake.as_str()];
+    all.extend_from_slice(arguments);
+    let done = run(&all);
+    assert!(done.took < Duration::from_secs(15), "took {:?}", done.took);
+    done
+}
+
+#[test]
+fn ranks_start_and_finalize_together() {
+    for count in ["1", "2", "40"] {
+        let done = ranks(count, &["ok"]);
+        assert_eq!(done.code, Some(0), "{}", done.err);
+        assert_eq!(done.out.lines().count().to_string(), count);
+        assert!(
+            done.out.contains(&format!("0 of {count}, program None\n")),
+            "{}",
+            done.out
+        );
+    }
+}
+
+#[test]
+fn programs_know_their_number() {
+    let fake = fake_rank();
+    let done = run(&["-n", "1", &fake, ":", "-n", "1", &fake]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    assert!(
+        done.out.contains("1 of 2, program Some(1)\n"),
+        "{}",
+        done.out
+    );
+}
+
+#[test]
+fn each_failure_has_its_code_and_line() {
+    let expected = [
+        (
+            "quit",
+            1,
+            "exited with code 0 after MPI_Init without MPI_Finalize",
+        ),
+        ("crash", 128 + 6, "was killed by signal 6 (SIGABRT)"),
+        (
+            "code",
+            5,
+            "exited with code 5 after MPI_Init without MPI_Finalize",
+        ),
+        ("abort", 42, "called MPI_Abort with code 42: as told"),
+        ("garbage", 1, "above this link's limit"),
+        ("twice", 1, "a second process of this rank called MPI_Init"),
+        ("close", 1, "closed its socket to the manager"),
+    ];
+    for (mode, code, text) in expected {
+        let done = ranks("3", &[mode, "1"]);
+        assert_eq!(done.code, Some(code), "{mode}: {}", done.err);
+        assert!(done.last_line().contains(text), "{mode}: {}", done.err);
+        assert!(
+            done.last_line().contains("rank 1 on host "),
+            "{mode}: {}",
+            done.err
+        );
+    }
+}
+
+#[test]
+fn a_rank_that_never_calls_init_is_named() {
+    let done = ranks("3", &["skip", "2"]);
+    assert_eq!(done.code, Some(1));
+    let text = "rank 2 ended without calling MPI_Init while rank ";
+    assert!(done.last_line().contains(text), "{}", done.err);
+}
+
+#[test]
+fn a_failure_after_finalize_lets_the_others_finish() {
+    let done = ranks("3", &["fail-late", "1"]);
+    assert_eq!(done.code, Some(9), "{}", done.err);
+    assert_eq!(done.out.lines().count(), 3, "{}", done.out);
+}
+
+#[test]
+fn wrappers_may_stand_before_and_after() {
+    let fake = fake_rank();
+    let script = format!("{fake} ok; echo post $?");
+    let done = run(&["-n", "2", "sh", "-c", &script]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    assert_eq!(done.out.matches("post 0").count(), 2, "{}", done.out);
+
+    // The wrapper would hide the failure; the rank's own process is what counts.
+    let script = format!("{fake} crash 1; sleep 20; true");
+    let done = run(&["-n", "2", "sh", "-c", &script]);
+    assert!(matches!(done.code, Some(1 | 134)), "{}", done.err);
+    assert!(done.last_line().contains("rank 1 on host "), "{}", done.err);
+    assert!(done.took < Duration::from_secs(10));
+
+    let script = format!("{fake} code 1; exit $?");
+    let done = run(&["-n", "2", "sh", "-c", &script]);
+    assert_eq!(done.code, Some(5), "{}", done.err);
+}
+
+#[test]
+fn a_job_within_a_job_is_its_own() {
+    let mpirun = env!("CARGO_BIN_EXE_mpirun");
+    let done = run(&["-n", "1", mpirun, "-n", "2", &fake_rank(), "ok"]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    assert!(done.out.contains("1 of 2"), "{}", done.out);
+}
