@@ -202,6 +202,24 @@ impl Agent {
         }
     }
 
+    /// Waits, at most for `limit`, for the manager's stop or its end.
+    pub fn await_end(&mut self, limit: Duration) {
+        let start = Instant::now();
+        let mut bytes = [0; 4096];
+        while start.elapsed() < limit {
+            match self.reader.next::<FromManager>() {
+                Ok(Some(FromManager::Stop { .. })) | Err(_) => return,
+                Ok(Some(_)) => continue,
+                Ok(None) => {}
+            }
+            match self.socket.read(&mut bytes) {
+                Ok(0) => return,
+                Ok(count) => self.reader.push(&bytes[..count]),
+                Err(_) => self.poll(PollFlags::POLLIN, Some(Duration::from_millis(100))),
+            }
+        }
+    }
+
     /// The socket, to be watched.
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {

@@ -1,6 +1,6 @@
 //! The ends of a rank: in order, or by abort.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rejoin_managers_protocol::rank::ToManager;
 
@@ -52,14 +52,8 @@ impl Device {
         if let Some(agent) = &mut self.agent
             && agent.tell(&ToManager::Abort { code, why }).is_ok()
         {
-            // The manager's stop, or its end of file, ends the process in `hear_manager`.
-            let start = Instant::now();
-            while start.elapsed() < ABORT_PATIENCE {
-                if self.hear_manager().is_err() {
-                    break;
-                }
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            // Not to be taken for a rank that died before the manager has read why.
+            agent.await_end(ABORT_PATIENCE);
         }
         let low = code & 0xff;
         agent::end(if low == 0 { 1 } else { low })

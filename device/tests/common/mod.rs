@@ -17,20 +17,23 @@ use rejoin_managers_protocol::rank::{FromManager, RankOptions, ToManager, VERSIO
 const WATCHDOG: Duration = Duration::from_secs(100);
 
 /// The manager's end of one rank's channel.
-struct Line {
-    socket: UnixStream,
-    reader: FrameReader,
+pub struct Line {
+    /// The manager's socket.
+    pub socket: UnixStream,
+    /// Puts messages together.
+    pub reader: FrameReader,
 }
 
 impl Line {
-    fn say(&mut self, message: &FromManager) {
+    /// Sends a message.
+    pub fn say(&mut self, message: &FromManager) {
         let mut bytes = Vec::new();
         codec::encode(message, MANAGER_LIMIT, &mut bytes).expect("encodes");
         self.socket.write_all(&bytes).expect("the rank reads");
     }
 
     /// `None` at the end of the stream.
-    fn hear(&mut self) -> Option<ToManager> {
+    pub fn hear(&mut self) -> Option<ToManager> {
         let mut bytes = [0; 4096];
         loop {
             if let Some(message) = self.reader.next().expect("a message") {
@@ -54,7 +57,8 @@ pub fn identity(rank: u32) -> Identity {
     }
 }
 
-fn welcome(rank: u32, size: u32, cores: u32) -> FromManager {
+/// The first message to a rank.
+pub fn welcome(rank: u32, size: u32, cores: u32) -> FromManager {
     FromManager::Welcome(Box::new(Welcome {
         version: VERSION,
         identity: identity(rank),

@@ -1,0 +1,178 @@
+//! A rank as a process: the inherited channel, and what its end means. The child is this test
+//! program again, told by the environment which part to play.
+
+mod common;
+
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Line, from, recv, send, welcome};
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use rejoin_device::{Device, Options};
+use rejoin_managers_protocol::codec::{FrameReader, RANK_LIMIT};
+use rejoin_managers_protocol::rank::{FromManager, MANAGER_FD, ToManager};
+
+const PART: &str = "REJOIN_TEST_PART";
+
+/// What the child does; nothing when the tests run as usual.
+#[test]
+fn child() {
+    let Ok(part) = std::env::var(PART) else {
+        return;
+    };
+    let mut device = match Device::init() {
+        Ok(device) => device,
+        Err(error) => {
+            eprintln!("init: {error}");
+            std::process::exit(3);
+        }
+    };
+    match part.as_str() {
+        "wait" => loop {
+            device.wait(None, None).expect("progress");
+        },
+        "abort" => device.abort(42),
+        _ => device.finalize().expect("finalized"),
+    }
+}
+
+fn start(part: &str, fd: &str) -> Child {
+    Command::new(std::env::current_exe().expect("a path"))
+        .args(["--exact", "child", "--nocapture"])
+        .env(PART, part)
+        .env(MANAGER_FD, fd)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("started")
+}
+
+/// A child with the manager's end of its channel.
+fn rank(part: &str) -> (Child, Line) {
+    let (ours, theirs) = UnixStream::pair().expect("a pair");
+    fcntl(theirs.as_fd(), FcntlArg::F_SETFD(FdFlag::empty())).expect("inherited");
+    let mut line = Line {
+        socket: ours,
+        reader: FrameReader::new(RANK_LIMIT),
+    };
+    line.say(&welcome(0, 1, 1));
+    let number = std::os::fd::AsRawFd::as_raw_fd(&theirs);
+    let child = start(part, &number.to_string());
+    let Some(ToManager::Register {
+        card, incarnation, ..
+    }) = line.hear()
+    else {
+        panic!("no registration")
+    };
+    line.say(&FromManager::Start {
+        table: vec![(incarnation, card)],
+    });
+    (child, line)
+}
+
+/// Exit code and standard error; kills a child that does not end.
+fn ended(mut child: Child) -> (Option<i32>, String) {
+    let start = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("waited") {
+            break status;
+        }
+        if start.elapsed() > Duration::from_secs(20) {
+            child.kill().expect("killed");
+            panic!("the child does not end");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    let mut said = String::new();
+    child
+        .stderr
+        .take()
+        .expect("piped")
+        .read_to_string(&mut said)
+        .expect("text");
+    (status.code(), said)
+}
+
+#[test]
+fn a_rank_ends_with_its_manager_and_says_so() {
+    let (child, line) = rank("wait");
+    let start = Instant::now();
+    drop(line);
+    let (code, said) = ended(child);
+    assert_eq!(code, Some(1));
+    assert_eq!(said, "rejoin: rank 0: the local manager is gone; ending\n");
+    assert!(start.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn a_rank_stops_on_the_managers_order() {
+    let (child, mut line) = rank("wait");
+    line.say(&FromManager::Stop {
+        why: "another rank died".to_owned(),
+    });
+    assert_eq!(ended(child), (Some(1), String::new()));
+}
+
+#[test]
+fn an_abort_reaches_the_manager_with_its_code() {
+    let (child, mut line) = rank("abort");
+    let said = line.hear();
+    assert!(
+        matches!(said, Some(ToManager::Abort { code: 42, .. })),
+        "{said:?}"
+    );
+    line.say(&FromManager::Stop { why: String::new() });
+    assert_eq!(ended(child).0, Some(42));
+}
+
+#[test]
+fn a_rank_finalizes_in_order() {
+    let (child, mut line) = rank("finalize");
+    assert_eq!(line.hear(), Some(ToManager::Finalizing));
+    line.say(&FromManager::AllFinalized);
+    assert_eq!(line.hear(), Some(ToManager::Leave));
+    assert_eq!(ended(child).0, Some(0));
+}
+
+#[test]
+fn a_wrong_descriptor_is_refused_clearly() {
+    for (fd, part) in [
+        ("77", "no such descriptor"),
+        ("x", "inherited descriptor"),
+        ("1", "inherited descriptor"),
+    ] {
+        let (code, said) = ended(start("wait", fd));
+        assert_eq!(code, Some(3), "{said}");
+        assert!(
+            said.contains(part) && said.contains("REJOIN_MANAGER_FD"),
+            "{said}"
+        );
+    }
+    let file = std::fs::File::open("/dev/null").expect("opened");
+    fcntl(file.as_fd(), FcntlArg::F_SETFD(FdFlag::empty())).expect("inherited");
+    let number = std::os::fd::AsRawFd::as_raw_fd(&file).to_string();
+    let (code, said) = ended(start("wait", &number));
+    assert_eq!(code, Some(3));
+    assert!(said.contains("no socket"), "{said}");
+}
+
+#[test]
+fn a_process_alone_is_a_job_of_one() {
+    let mut device = Device::alone(Options::default()).expect("a device");
+    assert_eq!((device.rank().0, device.size()), (0, 1));
+    assert!(!device.host_of(device.rank()).is_empty());
+    let body = vec![7; 300_000];
+    let mut buffer = vec![0; 300_000];
+    let request = common::irecv(&mut device, from(0, 1), &mut buffer);
+    send(&mut device, 0, 1, &body);
+    assert_eq!(common::finish(&mut device, request).len, 300_000);
+    assert!(buffer == body);
+    send(&mut device, 0, 2, b"later");
+    let mut five = [0; 5];
+    recv(&mut device, from(0, 2), &mut five);
+    assert_eq!(&five, b"later");
+    device.finalize().expect("finalized");
+}
