@@ -140,16 +140,16 @@ impl Errors {
     }
 
     /// The handler that an error of `owner` goes to and the object it is told about. Null handles have
-    /// no handler of their own (except `MPI_FILE_NULL`): their errors go to `MPI_COMM_SELF`'s.
-    fn resolve(&self, owner: Owner) -> (Handler, Kind, usize) {
+    /// no handler of their own (except `MPI_FILE_NULL`), nor do handles of nothing: their errors go to
+    /// `MPI_COMM_SELF`'s.
+    fn resolve(&self, mpi: &Mpi, owner: Owner) -> (Handler, Kind, usize) {
         let (kind, raw) = match owner {
             Owner::Object(kind, raw) => (kind, raw),
             // SAFETY: not null; the program passed it as a pointer to its handle.
             Owner::At(kind, at) if !at.is_null() => (kind, unsafe { at.read() }),
             _ => (Kind::Comm, MPI_COMM_SELF.0),
         };
-        let null = [MPI_COMM_NULL.0, MPI_WIN_NULL.0, MPI_SESSION_NULL.0];
-        if null.contains(&raw) {
+        if kind != Kind::File && !mpi.exists(kind, raw) {
             let own = self.lookup(Kind::Comm, MPI_COMM_SELF.0);
             return (own, Kind::Comm, MPI_COMM_SELF.0);
         }
@@ -206,7 +206,7 @@ pub fn raise(mpi: &Mpi, call: &Call, owner: Owner, error: Error) -> c_int {
 
 /// Runs the handler of `owner` with `code`; gives the code as the handler left it.
 pub fn invoke(mpi: &Mpi, owner: Owner, mut code: c_int) -> c_int {
-    let (handler, kind, raw) = mpi.errors.resolve(owner);
+    let (handler, kind, raw) = mpi.errors.resolve(mpi, owner);
     let code_at = &raw mut code;
     // The handlers' functions get the handle of the object, which they may read through the pointer.
     let (mut comm, mut win) = (MPI_Comm(raw), MPI_Win(raw));

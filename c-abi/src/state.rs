@@ -10,6 +10,7 @@ use rejoin_mpi::{Communicator, Error, ErrorClass, Group, Info, Mpi as Core, Resu
 use crate::constants::MPI_FILE_NULL;
 use crate::errors::Errors;
 use crate::functions::datatype::Datatypes;
+use crate::functions::memory::Memory;
 use crate::handles::{Kind, Table};
 use crate::types::{MPI_Comm, MPI_Group, MPI_Info, MPI_Message, MPI_Op};
 
@@ -32,6 +33,8 @@ pub struct Mpi {
     pub infos: Table<MPI_Info, Rc<Info>>,
     /// Messages taken by matching probes.
     pub messages: Table<MPI_Message, Message>,
+    /// What `MPI_Alloc_mem` gave out.
+    pub memory: Memory,
 }
 
 /// The one instance.
@@ -65,6 +68,7 @@ impl Mpi {
             groups: Table::new(),
             infos: Table::new(),
             messages: Table::new(),
+            memory: Memory::new(),
         }
     }
 
@@ -90,8 +94,13 @@ impl Mpi {
     /// Ends the whole job (MPI-5.0 §9.3, §9.4 `MPI_Abort`): `why` is one line for the user.
     pub fn abort(&self, code: i32, why: &str) -> ! {
         use std::io::Write as _;
-        // Nobody is left to tell when standard error is gone.
-        let _ = writeln!(std::io::stderr(), "rejoin: {why}");
+        let line = match self.core.get() {
+            Some(core) => format!("rejoin: rank {}: {why}\n", core.rank()),
+            None => format!("rejoin: {why}\n"),
+        };
+        // One write, so that lines of several ranks do not mix. Nobody is left to tell when standard
+        // error is gone.
+        let _ = std::io::stderr().write_all(line.as_bytes());
         // SAFETY: writes out what the program printed; null means all of its streams.
         unsafe { libc::fflush(std::ptr::null_mut()) };
         // What the parent sees is the low byte, and it must not look like success.

@@ -147,6 +147,13 @@ impl Slab {
         slot.request.take().ok_or_else(|| stale(id))
     }
 
+    /// The id of the request in `slot`.
+    pub fn in_slot(&self, slot: u32) -> Option<RequestId> {
+        let found = self.slots.get(slot as usize)?;
+        found.request.as_ref()?;
+        Some(RequestId::new(slot, found.generation))
+    }
+
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

@@ -4,6 +4,8 @@
 
 use std::ffi::c_int;
 
+use crate::constants::MPI_REQUEST_NULL;
+use crate::functions::request;
 use crate::handles::Table;
 use crate::state::Mpi;
 use crate::types::*;
@@ -55,9 +57,45 @@ conversions! {
 
 predefined_only! {
     MPI_File file_toint file_fromint;
-    MPI_Request request_toint request_fromint;
     MPI_Session session_toint session_fromint;
     MPI_Win win_toint win_fromint;
+}
+
+/// Marks the integer of a request; 8 bits of generation and 22 of slot follow.
+const REQUEST_MARK: u32 = 1 << 30;
+const SLOT_BITS: u32 = 22;
+
+/// The integer of a handle; 0 when the handle is invalid.
+pub fn request_toint(request: MPI_Request) -> c_int {
+    with(|mpi| match request::id_of(request) {
+        Ok(None) => request.0 as c_int,
+        Ok(Some(id)) if mpi.core.get().is_some_and(|c| c.request_exists(id)) => {
+            if id.to_raw() as u32 >> SLOT_BITS != 0 {
+                return 0;
+            }
+            request_int(request) as c_int
+        }
+        _ => 0,
+    })
+}
+
+/// The handle of an integer; the null handle when it stands for none.
+pub fn request_fromint(value: c_int) -> MPI_Request {
+    let value = value as u32;
+    let slot = value & ((1 << SLOT_BITS) - 1);
+    with(|mpi| {
+        let found = mpi.core.get().and_then(|c| c.request_in_slot(slot));
+        match found.map(request::handle_of) {
+            Some(handle) if request_int(handle) == value => handle,
+            _ => MPI_REQUEST_NULL,
+        }
+    })
+}
+
+/// The integer of a live request's handle.
+fn request_int(handle: MPI_Request) -> u32 {
+    let (slot, generation) = (handle.0 as u32, (handle.0 >> 32) as u32);
+    REQUEST_MARK | (generation & 0xff) << SLOT_BITS | slot
 }
 
 /// These functions report no errors and may be called at any time, so they do not pass the entry.

@@ -101,15 +101,11 @@ pub fn finalize(mpi: &Mpi) -> Result<()> {
 
 /// `MPI_Abort` (MPI-5.0 §11.4): ends the whole job, whatever the communicator.
 pub fn abort(mpi: &Mpi, comm: MPI_Comm, errorcode: c_int) -> Result<()> {
-    let core = mpi.core()?;
     let place = match mpi.comms.get(comm) {
         Ok(c) => c.name(),
         Err(_) => "an unknown communicator".to_owned(),
     };
-    let why = format!(
-        "rank {} called MPI_Abort on {place} with code {errorcode}",
-        core.rank()
-    );
+    let why = format!("called MPI_Abort on {place} with code {errorcode}");
     mpi.abort(errorcode, &why)
 }
 

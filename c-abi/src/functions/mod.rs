@@ -84,6 +84,7 @@ pub mod general;
 pub mod group;
 pub mod info;
 pub mod init;
+pub mod memory;
 pub mod op;
 pub mod p2p;
 pub mod pack;

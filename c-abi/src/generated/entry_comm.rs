@@ -2736,28 +2736,28 @@ pub unsafe extern "C" fn PMPI_Keyval_free(keyval: *mut c_int) -> c_int {
     unsafe { shared_keyval_free(keyval) }
 }
 
+#[inline]
+unsafe fn shared_topo_test(comm: MPI_Comm, status: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Topo_test", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::comm::topo_test(mpi, comm, status) },
+    )
+}
+
 /// `int MPI_Topo_test(MPI_Comm comm, int *status)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Topo_test(comm: MPI_Comm, status: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Topo_test", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_topo_test(comm, status) }
 }
 
 /// `MPI_Topo_test` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Topo_test(comm: MPI_Comm, status: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Topo_test", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_topo_test(comm, status) }
 }
 
 /// `MPI_Comm MPI_Comm_fromint(int comm)`.

@@ -276,6 +276,16 @@ pub unsafe extern "C" fn PMPI_Add_error_string(errorcode: c_int, string: *const 
     unsafe { shared_add_error_string(errorcode, string) }
 }
 
+#[inline]
+unsafe fn shared_alloc_mem(size: MPI_Aint, info: MPI_Info, baseptr: *mut c_void) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Alloc_mem", Phase::Running, true) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::memory::alloc_mem(mpi, size, info, baseptr) },
+    )
+}
+
 /// `int MPI_Alloc_mem(MPI_Aint size, MPI_Info info, void *baseptr)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Alloc_mem(
@@ -284,12 +294,7 @@ pub unsafe extern "C" fn MPI_Alloc_mem(
     baseptr: *mut c_void,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Alloc_mem", Phase::Running, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_alloc_mem(size, info, baseptr) }
 }
 
 /// `MPI_Alloc_mem` under its profiling name.
@@ -300,12 +305,7 @@ pub unsafe extern "C" fn PMPI_Alloc_mem(
     baseptr: *mut c_void,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Alloc_mem", Phase::Running, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_alloc_mem(size, info, baseptr) }
 }
 
 /// `int MPI_Close_port(const char *port_name)`.
@@ -464,28 +464,28 @@ pub unsafe extern "C" fn PMPI_Finalized(flag: *mut c_int) -> c_int {
     unsafe { shared_finalized(flag) }
 }
 
+#[inline]
+unsafe fn shared_free_mem(base: *mut c_void) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Free_mem", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::memory::free_mem(mpi, base) },
+    )
+}
+
 /// `int MPI_Free_mem(void *base)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Free_mem(base: *mut c_void) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Free_mem", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_free_mem(base) }
 }
 
 /// `MPI_Free_mem` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Free_mem(base: *mut c_void) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Free_mem", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_free_mem(base) }
 }
 
 /// `int MPI_Get_hw_resource_info(MPI_Info *hw_info)`.

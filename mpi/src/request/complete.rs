@@ -184,6 +184,11 @@ impl Mpi {
         self.requests.borrow_mut().get(id).is_ok()
     }
 
+    /// The request in a slot (the low 32 bits of its number), for handles that keep less of it.
+    pub fn request_in_slot(&self, slot: u32) -> Option<RequestId> {
+        self.requests.borrow().in_slot(slot)
+    }
+
     /// Number of requests, inactive ones too.
     pub fn live_requests(&self) -> usize {
         self.requests.borrow().len()
