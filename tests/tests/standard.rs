@@ -26,6 +26,11 @@ fn communicators() {
 }
 
 #[test]
+fn attributes_and_info() {
+    on("objects", &[1, 2, 4]);
+}
+
+#[test]
 fn datatypes() {
     on("types", &[1, 2, 4]);
 }
