@@ -59,6 +59,8 @@ pub struct Device {
     pub(crate) events: Vec<Event>,
     /// Links that may hold bytes which no event will announce.
     pub(crate) readable: VecDeque<Token>,
+    /// Links that are busy enough to be read without epoll.
+    pub(crate) unwatched: Vec<Token>,
     /// The link that brought something last: the first to be read when nothing hints at one.
     pub(crate) recent: Option<Token>,
     /// Per slot of the engine's requests, the peer's rank; `u32::MAX` for none.

@@ -13,6 +13,7 @@ mod device;
 pub mod error;
 mod finish;
 mod half;
+mod hot;
 mod live;
 mod memory;
 mod news;

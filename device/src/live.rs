@@ -47,6 +47,10 @@ pub(crate) struct Live {
     pub(crate) readable: bool,
     /// In the list of links to be read before anything blocks.
     pub(crate) listed: bool,
+    /// Reads in a row that brought something to a request that was waited for.
+    pub(crate) hits: u32,
+    /// Epoll watches the link.
+    pub(crate) watched: bool,
     /// The last body was long: read little into the staging buffer, the rest in place.
     pub(crate) large: bool,
     /// Small nonblocking sends put off since the last progress.
@@ -72,6 +76,8 @@ impl Live {
             // Frames may have come right behind the handshake.
             readable: true,
             listed: false,
+            hits: 0,
+            watched: true,
             large: false,
             burst: 0,
             last_write: 0,

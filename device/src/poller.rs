@@ -125,6 +125,16 @@ impl Poller {
             .map_err(|errno| Error::system("register a descriptor with epoll", errno))
     }
 
+    /// Takes a descriptor out for a while.
+    ///
+    /// # Errors
+    /// When it was not registered.
+    pub fn remove<F: AsFd>(&self, descriptor: F) -> Result<()> {
+        self.epoll
+            .delete(descriptor)
+            .map_err(|errno| Error::system("take a descriptor out of epoll", errno))
+    }
+
     /// Waits at most `limit` (`None`: without limit) and gives each event to `each`. Returns their
     /// number. A signal ends the wait early without an error. Time is counted in milliseconds,
     /// rounded up.

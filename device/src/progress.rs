@@ -46,7 +46,10 @@ impl Device {
             .and_then(|request| self.peer_of(request))
             .and_then(|rank| self.table.live(rank).map(|(_, token)| (rank, token)));
         if let Some((rank, token)) = hinted {
-            moved |= self.poll_link(rank, token)?;
+            if self.poll_link(rank, token)? {
+                self.hit(token)?;
+                moved = true;
+            }
             if moved || !self.passes.is_multiple_of(LOOK_EVERY) {
                 return Ok(self.flush_ready()? | moved);
             }
@@ -132,6 +135,7 @@ impl Device {
         if self.accept_again {
             limit = limit.min(Duration::from_millis(50));
         }
+        self.watch_all()?;
         if !self.readable.is_empty() {
             limit = Duration::ZERO;
         }
@@ -165,6 +169,9 @@ impl Device {
             }
         }
         self.run_timers()?;
+        if !self.unwatched.is_empty() {
+            moved |= self.serve_unwatched()?;
+        }
         moved |= self.drain_readable()?;
         Ok(self.flush_ready()? | moved)
     }
@@ -204,7 +211,7 @@ impl Device {
 
     /// Reads a link that is waited for, and retries what did not fit: its turn in a spin.
     #[inline]
-    fn poll_link(&mut self, rank: Rank, token: Token) -> Result<bool> {
+    pub(crate) fn poll_link(&mut self, rank: Rank, token: Token) -> Result<bool> {
         let mut moved = self.take_in(token, None)?;
         if let Some(live) = self.slots.live(token)
             && live.write_blocked
@@ -306,6 +313,7 @@ impl Device {
             return Ok(());
         };
         let rank = live.rank;
+        self.unwatched.retain(|other| *other != token);
         drop(live);
         self.meter.stats.links_lost += 1;
         if self

@@ -218,6 +218,7 @@ impl Device {
         };
         if let Some(old) = admission.closes {
             self.slots.take(old);
+            self.unwatched.retain(|other| *other != old);
             self.engine.link_down(rank);
             self.meter.stats.links_lost += 1;
         }

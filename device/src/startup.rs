@@ -14,6 +14,7 @@ use crate::agent::{self, Agent};
 use crate::cut::Cutter;
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::hot::MOST_UNWATCHED;
 use crate::live::Meter;
 use crate::options::Options;
 use crate::poller::{Poller, Token};
@@ -131,6 +132,7 @@ impl Device {
             staging: vec![0; STAGING].into_boxed_slice(),
             events: Vec::with_capacity(64),
             readable: VecDeque::new(),
+            unwatched: Vec::with_capacity(MOST_UNWATCHED),
             recent: None,
             peers: Vec::new(),
             detaching: Vec::new(),
