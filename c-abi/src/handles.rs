@@ -45,7 +45,7 @@ pub enum Kind {
 pub trait Handle: Copy + Eq {
     /// The kind of object behind it.
     const KIND: Kind;
-    /// What messages call the object.
+    /// What messages call the object, with its article.
     const NOUN: &'static str;
     /// The null handle; predefined handles follow it.
     const NULL: Self;
@@ -79,24 +79,24 @@ macro_rules! handle {
     };
 }
 
-handle!(MPI_Op, Op, "operation", 0x20, 32, Op);
-handle!(MPI_Comm, Comm, "communicator", 0x100, 8, Comm);
-handle!(MPI_Group, Group, "group", 0x108, 8, Group);
-handle!(MPI_Win, Win, "window", 0x110, 8, Win);
-handle!(MPI_File, File, "file", 0x118, 8, File);
-handle!(MPI_Session, Session, "session", 0x120, 8, Session);
-handle!(MPI_Message, Message, "message", 0x128, 8, Request);
-handle!(MPI_Info, Info, "info", 0x130, 8, Info);
+handle!(MPI_Op, Op, "an operation", 0x20, 32, Op);
+handle!(MPI_Comm, Comm, "a communicator", 0x100, 8, Comm);
+handle!(MPI_Group, Group, "a group", 0x108, 8, Group);
+handle!(MPI_Win, Win, "a window", 0x110, 8, Win);
+handle!(MPI_File, File, "a file", 0x118, 8, File);
+handle!(MPI_Session, Session, "a session", 0x120, 8, Session);
+handle!(MPI_Message, Message, "a message", 0x128, 8, Request);
+handle!(MPI_Info, Info, "an info object", 0x130, 8, Info);
 handle!(
     MPI_Errhandler,
     Errhandler,
-    "error handler",
+    "an error handler",
     0x140,
     8,
     Errhandler
 );
-handle!(MPI_Request, Request, "request", 0x180, 8, Request);
-handle!(MPI_Datatype, Datatype, "datatype", 0x200, 512, Type);
+handle!(MPI_Request, Request, "a request", 0x180, 8, Request);
+handle!(MPI_Datatype, Datatype, "a datatype", 0x200, 512, Type);
 
 /// Bit where the kind begins; the generation lies below it, the slot below that.
 const KIND_SHIFT: u32 = 56;
@@ -366,18 +366,18 @@ pub fn invalid<H: Handle>(handle: H) -> Error {
         return Error::new(
             H::CLASS,
             format!(
-                "{} where a {} is needed",
+                "{} where {} is needed",
                 name(raw).unwrap_or("null"),
                 H::NOUN
             ),
         );
     }
     let why = match name(raw) {
-        Some(known) => format!("{known} cannot be used as a {} here", H::NOUN),
+        Some(known) => format!("{known} cannot be used as {} here", H::NOUN),
         None if raw >> KIND_SHIFT == MARK | H::KIND as usize => {
-            format!("the {} {raw:#x} was freed or never existed", H::NOUN)
+            format!("{raw:#x} is {} that was freed or never existed", H::NOUN)
         }
-        None => format!("{raw:#x} is not a {}", H::NOUN),
+        None => format!("{raw:#x} is not {}", H::NOUN),
     };
     Error::new(H::CLASS, why)
 }

@@ -75,7 +75,7 @@ static void types(void)
 static void communicators(void)
 {
     static int places[3] = {2, 1, 0};
-    int key, refused, flag, *at, code, before;
+    int key, refused, flag, *at, code, before = 0;
     MPI_Comm c, copy = MPI_COMM_NULL;
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_WTIME_IS_GLOBAL, &at, &flag);
     CHECK(!flag || *at == 0 || *at == 1);
