@@ -98,6 +98,7 @@ pub fn spawn(order: &Order<'_>) -> std::io::Result<Child> {
         pid => {
             // SAFETY: the kernel made the descriptor for us.
             let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+            lead_group(pid as i32);
             Ok(Child {
                 pid: pid as u32,
                 pidfd,
@@ -113,10 +114,21 @@ fn spawn_by_fork(raw: &Raw) -> std::io::Result<Child> {
         // SAFETY: we are the child.
         0 => unsafe { become_rank(raw) },
         -1 => Err(std::io::Error::last_os_error()),
-        pid => Ok(Child {
-            pid: pid as u32,
-            pidfd: watch(pid as u32)?,
-        }),
+        pid => {
+            lead_group(pid);
+            Ok(Child {
+                pid: pid as u32,
+                pidfd: watch(pid as u32)?,
+            })
+        }
+    }
+}
+
+/// Both sides do this, so that a signal to the group never comes too early.
+fn lead_group(pid: libc::pid_t) {
+    // SAFETY: plain numbers. After the child's exec it fails, and is done already.
+    unsafe {
+        libc::setpgid(pid, pid);
     }
 }
 

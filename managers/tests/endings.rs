@@ -104,7 +104,6 @@ fn stopped_ranks_end_too() {
         .unwrap();
     let pids = settled(child.id(), 3);
     kill(child.id(), libc::SIGTERM);
-    kill(child.id(), libc::SIGTERM);
     all_gone(&pids, SOON);
     assert_eq!(finish(child).code, Some(143));
 }

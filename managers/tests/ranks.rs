@@ -21,7 +21,8 @@ fn ranks_start_and_finalize_together() {
         assert_eq!(done.code, Some(0), "{}", done.err);
         assert_eq!(done.out.lines().count().to_string(), count);
         assert!(
-            done.out.contains(&format!("0 of {count}, program None\n")),
+            done.out
+                .contains(&format!("0 of {count}, program Some(0)\n")),
             "{}",
             done.out
         );

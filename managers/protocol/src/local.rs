@@ -233,6 +233,10 @@ impl Local {
             ToLocal::Signal { signal } => {
                 for process in self.ranks.iter().filter(|r| r.child_end.is_none()) {
                     effects.push(Effect::SignalGroup(process.rank, signal));
+                    if matches!(signal, HUP | INT | QUIT | TERM) {
+                        // A stopped process would keep it pending.
+                        effects.push(Effect::SignalGroup(process.rank, CONT));
+                    }
                 }
             }
             ToLocal::End { why } if matches!(self.phase, Phase::Idle | Phase::Running) => {
@@ -457,6 +461,9 @@ impl Process {
     }
 }
 
+const HUP: i32 = 1;
+const INT: i32 = 2;
+const QUIT: i32 = 3;
 const KILL: i32 = 9;
 const TERM: i32 = 15;
 const CONT: i32 = 18;

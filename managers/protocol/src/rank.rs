@@ -85,7 +85,7 @@ pub struct Welcome {
     /// The job's key; it travels through this socket only.
     #[serde(with = "rejoin_channel_table::ids::job_key")]
     pub key: JobKey,
-    /// Number of the program on the command line (`MPI_APPNUM`), when there are several.
+    /// Number of the program on the command line, from 0 (`MPI_APPNUM`, MPI-5.0 §11.10.3).
     pub appnum: Option<u32>,
     /// Settings.
     pub options: RankOptions,
