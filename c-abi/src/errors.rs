@@ -7,8 +7,9 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ffi::c_int;
+use std::rc::Rc;
 
-use rejoin_mpi::Error;
+use rejoin_mpi::{Error, Result};
 
 use crate::constants::*;
 use crate::enter::Call;
@@ -69,14 +70,48 @@ pub enum Handler {
     Session(MPI_Session_errhandler_function),
 }
 
+/// An error handler object: what it does, and, for those that the program made, how many of its handles
+/// the program has still to free. Copies are the same object.
+#[derive(Clone, Debug)]
+pub struct Installed {
+    /// What it does.
+    pub action: Handler,
+    handles: Option<Rc<Cell<u32>>>,
+}
+
+impl Installed {
+    /// A predefined handler.
+    pub const fn predefined(action: Handler) -> Self {
+        Self {
+            action,
+            handles: None,
+        }
+    }
+
+    /// A new handler of the program, with one handle.
+    pub fn made(action: Handler) -> Self {
+        Self {
+            action,
+            handles: Some(Rc::new(Cell::new(1))),
+        }
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        match (&self.handles, &other.handles) {
+            (Some(a), Some(b)) => Rc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+}
+
 /// The part of the library's state that errors need.
 pub struct Errors {
     /// Error handlers that the program made.
-    pub handlers: Table<MPI_Errhandler, Handler>,
+    pub handlers: Table<MPI_Errhandler, Installed>,
     /// Error classes and codes that the program added.
     pub codes: Codes,
     /// Handlers of objects that do not have the default one.
-    set: RefCell<BTreeMap<(Kind, usize), Handler>>,
+    set: RefCell<BTreeMap<(Kind, usize), Installed>>,
     /// The latest error: its code and sentence.
     last: RefCell<Option<(c_int, String)>>,
     /// A better owner than the call's arguments tell, see [`Errors::blame`].
@@ -102,19 +137,44 @@ impl Errors {
     }
 
     /// The handler of an object; without one of its own, the default of its kind.
-    pub fn handler<H: Handle>(&self, object: H) -> Handler {
+    pub fn handler<H: Handle>(&self, object: H) -> Installed {
         self.lookup(H::KIND, object.raw())
     }
 
+    /// One more handle of a handler that the program made: the same number as long as it has one.
+    pub fn share(&self, handler: Installed) -> MPI_Errhandler {
+        let Some(handles) = &handler.handles else {
+            return MPI_ERRHANDLER_NULL;
+        };
+        handles.set(handles.get() + 1);
+        let known = self.handlers.find(|h| h.is(&handler));
+        known.unwrap_or_else(|| self.handlers.insert(handler))
+    }
+
+    /// The program freed a handle; the number is invalid once it has freed all of them.
+    ///
+    /// # Errors
+    /// `Errhandler` for an invalid handle.
+    pub fn free(&self, handle: MPI_Errhandler) -> Result<()> {
+        let handler = self.handlers.get(handle)?;
+        if let Some(handles) = &handler.handles {
+            handles.set(handles.get() - 1);
+            if handles.get() == 0 {
+                drop(self.handlers.remove(handle)?);
+            }
+        }
+        Ok(())
+    }
+
     /// Gives an object its handler.
-    pub fn set_handler<H: Handle>(&self, object: H, handler: Handler) {
+    pub fn set_handler<H: Handle>(&self, object: H, handler: Installed) {
         let key = (H::KIND, object.raw());
         self.set.borrow_mut().insert(key, handler);
     }
 
     /// A new object takes over the handler of the one it was made from (MPI-5.0 §9.3.1).
     pub fn inherit<H: Handle, P: Handle>(&self, new: H, from: P) {
-        let found = self.set.borrow().get(&(P::KIND, from.raw())).copied();
+        let found = self.set.borrow().get(&(P::KIND, from.raw())).cloned();
         if let Some(handler) = found {
             self.set_handler(new, handler);
         }
@@ -127,16 +187,16 @@ impl Errors {
 
     /// Handler of an object: its own, or for files the one of `MPI_FILE_NULL` (return, §14.7), for
     /// others fatal.
-    fn lookup(&self, kind: Kind, raw: usize) -> Handler {
+    fn lookup(&self, kind: Kind, raw: usize) -> Installed {
         let set = self.set.borrow();
         if let Some(handler) = set.get(&(kind, raw)) {
-            return *handler;
+            return handler.clone();
         }
         if kind == Kind::File {
-            let default = set.get(&(kind, MPI_FILE_NULL.0)).copied();
-            return default.unwrap_or(Handler::Return);
+            let default = set.get(&(kind, MPI_FILE_NULL.0)).cloned();
+            return default.unwrap_or(Installed::predefined(Handler::Return));
         }
-        Handler::AreFatal
+        Installed::predefined(Handler::AreFatal)
     }
 
     /// The handler that an error of `owner` goes to and the object it is told about. Null handles have
@@ -150,10 +210,10 @@ impl Errors {
             _ => (Kind::Comm, MPI_COMM_SELF.0),
         };
         if kind != Kind::File && !mpi.exists(kind, raw) {
-            let own = self.lookup(Kind::Comm, MPI_COMM_SELF.0);
+            let own = self.lookup(Kind::Comm, MPI_COMM_SELF.0).action;
             return (own, Kind::Comm, MPI_COMM_SELF.0);
         }
-        (self.lookup(kind, raw), kind, raw)
+        (self.lookup(kind, raw).action, kind, raw)
     }
 
     /// The text of a code: of the latest error when it has this code, of an added code, of a class.

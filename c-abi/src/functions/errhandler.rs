@@ -6,7 +6,7 @@ use rejoin_mpi::{Error, ErrorClass, Result};
 
 use crate::callback::Callback;
 use crate::constants::*;
-use crate::errors::{self, Handler, Owner};
+use crate::errors::{self, Handler, Installed, Owner};
 use crate::handles::{self, Handle};
 use crate::state::Mpi;
 use crate::support::{arg_error, load, store};
@@ -30,7 +30,8 @@ macro_rules! errhandlers {
             if errhandler.is_null() {
                 return Err(arg_error("the pointer for the error handler is null"));
             }
-            let handle = mpi.errors.handlers.insert(Handler::$handler(function));
+            let handle = Installed::made(Handler::$handler(function));
+            let handle = mpi.errors.handlers.insert(handle);
             // SAFETY: the program passed it for the result.
             unsafe { store(errhandler, "the error handler", handle) }
         }
@@ -54,7 +55,7 @@ macro_rules! errhandlers {
         pub fn $set(mpi: &Mpi, $arg: $handle, errhandler: MPI_Errhandler) -> Result<()> {
             check(mpi, $arg)?;
             let handler = resolve(mpi, errhandler)?;
-            let fits = match handler {
+            let fits = match handler.action {
                 Handler::AreFatal | Handler::Abort | Handler::Return | Handler::$handler(_) => true,
                 _ => false,
             };
@@ -128,7 +129,7 @@ pub unsafe fn errhandler_free(mpi: &Mpi, errhandler: *mut MPI_Errhandler) -> Res
     let handle = unsafe { load(errhandler, "the error handler") }?;
     // Handles of the predefined ones may come from MPI_Comm_get_errhandler and are freed like others.
     if predefined(handle).is_none() {
-        mpi.errors.handlers.remove(handle)?;
+        mpi.errors.free(handle)?;
     }
     // SAFETY: as above.
     unsafe { store(errhandler, "the error handler", MPI_ERRHANDLER_NULL) }
@@ -143,19 +144,19 @@ fn predefined(handle: MPI_Errhandler) -> Option<Handler> {
     }
 }
 
-fn resolve(mpi: &Mpi, handle: MPI_Errhandler) -> Result<Handler> {
+fn resolve(mpi: &Mpi, handle: MPI_Errhandler) -> Result<Installed> {
     match predefined(handle) {
-        Some(handler) => Ok(handler),
+        Some(handler) => Ok(Installed::predefined(handler)),
         None => mpi.errors.handlers.get(handle),
     }
 }
 
-fn handle_of(mpi: &Mpi, handler: Handler) -> MPI_Errhandler {
-    match handler {
+fn handle_of(mpi: &Mpi, handler: Installed) -> MPI_Errhandler {
+    match handler.action {
         Handler::AreFatal => MPI_ERRORS_ARE_FATAL,
         Handler::Abort => MPI_ERRORS_ABORT,
         Handler::Return => MPI_ERRORS_RETURN,
-        other => mpi.errors.handlers.insert(other),
+        _ => mpi.errors.share(handler),
     }
 }
 
