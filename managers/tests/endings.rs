@@ -199,3 +199,38 @@ fn orphans_of_a_finished_wrapper_are_found() {
     assert_eq!(done.code, Some(0), "{}", done.err);
     all_gone(&seen, SOON);
 }
+
+#[test]
+fn a_second_interrupt_kills_what_ignores_the_first() {
+    let script = "trap 'echo heard' INT; echo ready; while :; do sleep 0.02; done";
+    let scratch = common::Scratch::new("second");
+    let out = std::fs::File::create(scratch.path("out")).unwrap();
+    let child = mpirun(&["-n", "1", "sh", "-c", script])
+        .stdout(out)
+        .spawn()
+        .unwrap();
+    let text = || std::fs::read_to_string(scratch.path("out")).unwrap();
+    let limit = Duration::from_secs(20);
+    wait_for(limit, "the rank", || text().contains("ready"));
+    kill(child.id(), libc::SIGINT);
+    wait_for(limit, "the first interrupt", || text().contains("heard"));
+    let pids = descendants(child.id());
+    kill(child.id(), libc::SIGINT);
+    let done = finish(child);
+    assert_eq!(done.code, Some(130), "{}", done.err);
+    all_gone(&pids, SOON);
+}
+
+#[test]
+fn a_reader_that_stopped_does_not_keep_a_timed_out_job() {
+    // Nobody reads this pipe, and it stays open.
+    let mut child = mpirun(&["--timeout", "0.3", "-n", "2", "yes"])
+        .spawn()
+        .unwrap();
+    let stdout = child.stdout.take().unwrap();
+    let pids = settled(child.id(), 3);
+    let done = finish(child);
+    assert_eq!(done.code, Some(124), "{}", done.err);
+    all_gone(&pids, SOON);
+    drop(stdout);
+}

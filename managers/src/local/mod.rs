@@ -59,7 +59,7 @@ struct Driver {
     signals: Signals,
     begun: Instant,
     plan: Option<Box<Plan>>,
-    /// In the order of the plan; a slot is an index here.
+    /// In rank order; a slot is an index here, and the local rank.
     ranks: Vec<RankIo>,
     start: Option<start::Start>,
     failures: (OwnedFd, OwnedFd),
@@ -341,7 +341,7 @@ impl Driver {
     }
 
     fn slot(&self, rank: Rank) -> Option<usize> {
-        self.ranks.iter().position(|r| r.rank == rank)
+        self.ranks.binary_search_by_key(&rank, |r| r.rank).ok()
     }
 
     fn told(&mut self, slot: usize, input: impl FnOnce(Rank, Incarnation) -> Input) {

@@ -52,6 +52,7 @@ impl Driver {
             .iter()
             .map(|&(rank, p)| RankIo::new(rank, p))
             .collect();
+        self.ranks.sort_by_key(|r| r.rank);
         self.plan = Some(plan);
         Ok(())
     }
