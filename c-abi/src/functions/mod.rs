@@ -89,6 +89,7 @@ pub mod op;
 pub mod p2p;
 pub mod pack;
 pub mod probe;
+pub mod removed;
 pub mod request;
 pub mod request_many;
 pub mod sendrecv;

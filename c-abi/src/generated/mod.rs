@@ -7,6 +7,7 @@ mod entry_datatype;
 mod entry_env;
 mod entry_file;
 mod entry_p2p;
+mod entry_removed;
 mod entry_rma;
 mod entry_tools;
 pub mod types;

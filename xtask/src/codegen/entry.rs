@@ -12,6 +12,9 @@ use super::scan::Found;
 
 /// The file that a function's entry point goes to.
 pub fn group(f: &Function) -> &'static str {
+    if f.removed {
+        return "removed";
+    }
     let name = &f.name["MPI_".len()..];
     let has = |list: &[&str]| list.iter().any(|p| name.starts_with(p));
     let request = name.contains("send") || name.contains("recv") || name.contains("probe");
@@ -255,6 +258,7 @@ fn any_phase(name: &str) -> bool {
             "Init" | "Init_thread" | "Initialized" | "Finalized" | "Get_version"
         )
         || matches!(name, "Get_library_version" | "Errhandler_free" | "Pcontrol")
+        || name == "Errhandler_create"
         || name.starts_with("Status_get_")
         || matches!(
             name,

@@ -22,7 +22,16 @@ pub fn render(model: &Model) -> Result<String> {
     callback_constants(&mut out, model)?;
     for (prefix, title) in [("", "Functions."), ("P", "The profiling names.")] {
         writeln!(out, "\n/* {title} */")?;
-        for function in &model.functions {
+        for function in model.standard() {
+            out.push_str(&prototype(prefix, function));
+        }
+    }
+    out.push_str(
+        "\n/* Removed from the standard in MPI-3.0 and here only so that old programs link: new programs\n   \
+         should not use them. */\ntypedef MPI_Comm_errhandler_function MPI_Handler_function;\n",
+    );
+    for prefix in ["", "P"] {
+        for function in model.removed() {
             out.push_str(&prototype(prefix, function));
         }
     }

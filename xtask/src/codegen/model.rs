@@ -27,6 +27,8 @@ pub struct Function {
     pub returns: String,
     /// In order.
     pub params: Vec<Param>,
+    /// Removed from the standard in MPI-3.0, kept for old programs.
+    pub removed: bool,
 }
 
 /// One constant.
@@ -55,7 +57,7 @@ pub struct Callback {
 
 /// All tables.
 pub struct Model {
-    /// Functions in the table's order.
+    /// Functions in the tables' order, the standard's before the removed ones.
     pub functions: Vec<Function>,
     /// Constants in the table's order.
     pub constants: Vec<Constant>,
@@ -81,7 +83,17 @@ impl Function {
 }
 
 impl Model {
-    /// Reads the three tables in `folder`.
+    /// The standard's functions, without the removed ones.
+    pub fn standard(&self) -> impl Iterator<Item = &Function> {
+        self.functions.iter().filter(|f| !f.removed)
+    }
+
+    /// The functions that MPI-3.0 removed.
+    pub fn removed(&self) -> impl Iterator<Item = &Function> {
+        self.functions.iter().filter(|f| f.removed)
+    }
+
+    /// Reads the tables in `folder`.
     pub fn load(folder: &Path) -> Result<Self> {
         let read = |name: &str| -> Result<Vec<Vec<String>>> {
             let path = folder.join(name);
@@ -90,17 +102,17 @@ impl Model {
             Ok(rows(&text))
         };
         let mut functions = Vec::new();
-        for row in read("functions.tsv")? {
-            ensure!(row.len() >= 3, "functions.tsv: short row {row:?}");
-            functions.push(Function {
-                name: row[0].clone(),
-                returns: row[1].clone(),
-                params: params(
-                    row[2]
-                        .split(" | ")
-                        .map(|p| p.split(" : ").next().unwrap_or_default()),
-                )?,
-            });
+        for (table, removed) in [("functions.tsv", false), ("removed.tsv", true)] {
+            for row in read(table)? {
+                ensure!(row.len() >= 3, "{table}: short row {row:?}");
+                let decls = row[2].split(" | ");
+                functions.push(Function {
+                    name: row[0].clone(),
+                    returns: row[1].clone(),
+                    params: params(decls.map(|p| p.split(" : ").next().unwrap_or_default()))?,
+                    removed,
+                });
+            }
         }
         let mut constants = Vec::new();
         for row in read("constants.tsv")? {

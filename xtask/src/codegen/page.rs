@@ -14,14 +14,17 @@ pub fn render(model: &Model, found: &Found) -> String {
         let done = implementation(model, f, found).is_some();
         groups.entry(group(f)).or_default().push((&f.name, done));
     }
-    let total = model.functions.len();
-    let done = groups.values().flatten().filter(|f| f.1).count();
+    let total = model.standard().count();
+    let standard = groups.iter().filter(|g| *g.0 != "removed");
+    let done = standard.flat_map(|g| g.1).filter(|f| f.1).count();
+    let removed = model.removed().count();
     let mut out = format!(
         "<!-- {}: do not edit. -->\n# Functions\n\n\
          All {total} functions of the MPI-5.0 standard ABI are exported, each with its `PMPI_` twin. \
          {done} are implemented. A call of any other returns an error of class \
          `MPI_ERR_UNSUPPORTED_OPERATION` through the error handler, with the function's name \
-         (those of the tools' interface return `MPI_T_ERR_NOT_SUPPORTED`).\n",
+         (those of the tools' interface return `MPI_T_ERR_NOT_SUPPORTED`). {removed} functions that MPI-3.0 \
+         removed are there for old programs.\n",
         super::MARK
     );
     for (name, list) in groups {
@@ -48,6 +51,7 @@ fn title(group: &str) -> &'static str {
         "env" => "Environment, errors, info and sessions",
         "file" => "Files",
         "p2p" => "Point-to-point and requests",
+        "removed" => "Removed from the standard in MPI-3.0: new programs should not use them",
         "rma" => "One-sided communication",
         _ => "Tools' interface",
     }
