@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod fuzz;
 pub mod node;
 pub mod plan;
 pub mod rng;

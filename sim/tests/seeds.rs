@@ -6,7 +6,7 @@ use rejoin_sim::rng::Rng;
 use rejoin_sim::world::{Faults, World};
 
 /// Seeds that every test run takes.
-const FIXED: std::ops::Range<u64> = 0..150;
+const FIXED: std::ops::Range<u64> = 0..400;
 
 fn seeds() -> std::ops::Range<u64> {
     let Ok(text) = std::env::var("REJOIN_SIM_SEEDS") else {

@@ -207,6 +207,10 @@ fn who_is_behind_learns_it_from_an_authenticated_peer() {
         newer.acceptor,
         Some(AcceptorStep::Refused(Refusal::PeerIsNewer { .. }))
     ));
+}
+
+#[test]
+fn who_was_restored_and_who_was_replaced_is_told_apart() {
     // The dialer was restored and the acceptor does not know it yet.
     let restored = Setup {
         dialer: identity(0, 1, 9),

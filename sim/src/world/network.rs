@@ -1,0 +1,210 @@
+//! Connections: delays, cuts, half-open ends, and who dials when.
+
+use rejoin_channel_table::Rank;
+
+use super::{Connection, Event, HANDSHAKE_LIMIT, IN_FLIGHT, Time, World};
+use crate::node::{ConnectionId, Output, Violation};
+
+impl World {
+    pub(super) fn delay(&mut self) -> Time {
+        match self.rng.below(20) {
+            0 => self.rng.between(500, 3_000),
+            1..=4 => self.rng.between(50, 500),
+            _ => self.rng.between(5, 50),
+        }
+    }
+
+    /// Schedules what travels to the end `side`.
+    pub(super) fn travel(
+        &mut self,
+        id: ConnectionId,
+        side: usize,
+        bytes: Option<Vec<u8>>,
+        extra: Time,
+    ) {
+        let delay = self.delay() + extra;
+        let now = self.now;
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return;
+        };
+        if connection.cut && bytes.is_some() {
+            return;
+        }
+        connection.in_flight[side] += bytes.as_ref().map_or(0, Vec::len);
+        let time = connection.last_arrival[side].max(now + delay);
+        connection.last_arrival[side] = time;
+        self.at(time, Event::Arrive(id, side, bytes));
+    }
+
+    pub(super) fn arrive(
+        &mut self,
+        id: ConnectionId,
+        side: usize,
+        bytes: Option<Vec<u8>>,
+    ) -> Result<(), Violation> {
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return Ok(());
+        };
+        let (rank, writer) = (connection.ranks[side], connection.ranks[1 - side]);
+        connection.in_flight[side] -= bytes.as_ref().map_or(0, Vec::len);
+        if !connection.open[side] || (connection.cut && bytes.is_some()) {
+            return Ok(());
+        }
+        match bytes {
+            None => self.end(id, side),
+            Some(bytes) => {
+                let failed = self.nodes[rank as usize].feed(id, &bytes)?;
+                self.bounds(rank)?;
+                let peer = self.connections[&id].ranks[1 - side];
+                self.dialed(rank, peer, failed);
+            }
+        }
+        self.reap(rank)?;
+        self.step_if_waiting(rank)?;
+        self.pump(rank);
+        self.pump_to(writer, rank);
+        Ok(())
+    }
+
+    /// The end `side` of a connection is over for its rank.
+    pub(super) fn end(&mut self, id: ConnectionId, side: usize) {
+        let ranks = self.connections[&id].ranks;
+        let failed = self.nodes[ranks[side] as usize].end(id);
+        self.dialed(ranks[side], ranks[1 - side], failed);
+    }
+
+    pub(super) fn dialed(&mut self, from: u32, to: u32, failed: bool) {
+        if failed {
+            let failures = self.failures.entry((from, to)).or_default();
+            *failures += 1;
+            let longest = 200 << (*failures).min(6);
+            let delay = self.rng.between(100, longest);
+            if self.dialing.insert((from, to)) {
+                self.after(delay, Event::Dial(from, to));
+            }
+        } else if self.nodes[from as usize].table().live(Rank(to)).is_some() {
+            self.failures.remove(&(from, to));
+        }
+    }
+
+    pub(super) fn dial(&mut self, from: u32, to: u32) {
+        self.dialing.remove(&(from, to));
+        let nonces = [self.rng.nonce(), self.rng.nonce()];
+        let node = &mut self.nodes[from as usize];
+        let id = self.next_connection;
+        if !node.wants_link(Rank(to)) || node.dial(Rank(to), id, nonces[0]).is_err() {
+            return;
+        }
+        self.next_connection += 1;
+        let faulty = self.now < self.faults.until;
+        let dead = faulty && self.rng.chance(self.faults.dead_on_arrival);
+        self.connections.insert(
+            id,
+            Connection {
+                ranks: [from, to],
+                open: [true; 2],
+                cut: dead,
+                in_flight: [0; 2],
+                last_arrival: [0; 2],
+            },
+        );
+        self.nodes[to as usize].accept(id, nonces[1]);
+        self.after(HANDSHAKE_LIMIT, Event::Expire(id, 0));
+        self.after(HANDSHAKE_LIMIT, Event::Expire(id, 1));
+        self.pump(from);
+    }
+
+    pub(super) fn cut(&mut self) {
+        let ids: Vec<ConnectionId> = self
+            .connections
+            .iter()
+            .filter(|(_, c)| !c.cut && c.open == [true; 2])
+            .map(|(id, _)| *id)
+            .collect();
+        if self.now < self.faults.until {
+            let next = self.rng.between(1, 2 * self.faults.cut_every);
+            self.after(next, Event::Cut);
+            if !ids.is_empty() {
+                let id = *self.rng.pick(&ids);
+                self.cut_one(id);
+            }
+        }
+    }
+
+    pub(super) fn cut_one(&mut self, id: ConnectionId) {
+        self.cuts += 1;
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.cut = true;
+        }
+        let late = self.rng.chance(self.faults.late);
+        let deaf = self.rng.below(2) as usize;
+        for side in 0..2 {
+            let extra = if late && side == deaf { 300_000 } else { 0 };
+            self.travel(id, side, None, extra);
+        }
+    }
+
+    /// Does what the node of `rank` wants, and writes whatever is ready.
+    pub(super) fn pump(&mut self, rank: u32) {
+        self.flush(rank);
+        while let Some(peer) = self.nodes[rank as usize].engine.next_ready() {
+            self.pump_to(rank, peer.0);
+        }
+    }
+
+    pub(super) fn pump_to(&mut self, rank: u32, peer: u32) {
+        let node = &self.nodes[rank as usize];
+        if node.wants_link(Rank(peer)) && self.dialing.insert((rank, peer)) {
+            let delay = self.rng.below(100);
+            self.after(delay, Event::Dial(rank, peer));
+        }
+        while let Some((_, id)) = self.nodes[rank as usize].table().live(Rank(peer)) {
+            let connection = &self.connections[&id];
+            let side = usize::from(connection.ranks[0] == rank);
+            let room = IN_FLIGHT.saturating_sub(connection.in_flight[side]);
+            if room == 0 {
+                break;
+            }
+            let limit = (self.rng.between(1, 9_000) as usize).min(room);
+            let bytes = self.nodes[rank as usize].write(Rank(peer), limit);
+            if bytes.is_empty() {
+                break;
+            }
+            self.travel(id, side, Some(bytes), 0);
+        }
+    }
+
+    pub(super) fn flush(&mut self, rank: u32) {
+        for output in self.nodes[rank as usize].take_output() {
+            match output {
+                Output::Bytes(_, bytes) if bytes.is_empty() => {}
+                Output::Bytes(id, bytes) => {
+                    let side = usize::from(self.connections[&id].ranks[0] == rank);
+                    self.travel(id, side, Some(bytes), 0);
+                }
+                Output::Close(id) => {
+                    let Some(connection) = self.connections.get_mut(&id) else {
+                        continue;
+                    };
+                    let side = usize::from(connection.ranks[0] == rank);
+                    connection.open[1 - side] = false;
+                    if !connection.cut && connection.open[side] {
+                        self.travel(id, side, None, 0);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn bounds(&mut self, rank: u32) -> Result<(), Violation> {
+        let node = &mut self.nodes[rank as usize];
+        for (peer, header) in std::mem::take(&mut node.headers) {
+            let credit = node.engine.resume(peer).credit;
+            let bound = self.bounds.entry((rank, peer.0)).or_default();
+            bound
+                .note(&self.plan.config, &header, credit)
+                .map_err(|e| format!("rank {rank} from {peer}: {e}"))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,211 @@
+//! What the ranks' programs do, and how it ends.
+
+use rejoin_channel_table::Rank;
+use rejoin_engine::{Envelope, Mode};
+
+use super::{Event, Pending, World};
+use crate::check::{self, Outcome};
+use crate::node::Violation;
+use crate::plan::{CANCEL_CONTEXT, IDLE_CONTEXT, Receive, Step, content, pattern};
+
+impl World {
+    pub(super) fn step_if_waiting(&mut self, rank: u32) -> Result<(), Violation> {
+        if self.programs[rank as usize].waiting {
+            self.step(rank)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn step(&mut self, rank: u32) -> Result<(), Violation> {
+        let program = &mut self.programs[rank as usize];
+        let Some(&step) = self.plan.scripts[rank as usize].get(program.position) else {
+            return Ok(());
+        };
+        program.waiting = false;
+        let mut pause = self.rng.below(30);
+        match step {
+            Step::Send(number) => self.send(rank, number),
+            Step::Receive(number) => {
+                if !self.receive(rank, number)? {
+                    self.programs[rank as usize].waiting = true;
+                    return Ok(());
+                }
+            }
+            Step::Await(number) => {
+                let program = &mut self.programs[rank as usize];
+                if !program.outcomes.contains_key(&number) {
+                    program.waiting = true;
+                    let engine = &mut self.nodes[rank as usize].engine;
+                    engine.grant_if_starved(None);
+                    return Ok(());
+                }
+            }
+            Step::Cancel(number) => {
+                let pending = self.programs[rank as usize].sends.iter();
+                if let Some(send) = pending.into_iter().find(|p| p.number == number) {
+                    self.nodes[rank as usize].engine.cancel(send.id);
+                }
+            }
+            Step::CancelReceive(number) => {
+                let pending = self.programs[rank as usize].receives.iter();
+                if let Some(receive) = pending.into_iter().find(|p| p.number == number) {
+                    self.nodes[rank as usize].engine.cancel(receive.id);
+                }
+            }
+            Step::Compute(time) => pause = time,
+        }
+        self.programs[rank as usize].position += 1;
+        self.reap(rank)?;
+        self.after(pause, Event::Step(rank));
+        Ok(())
+    }
+
+    pub(super) fn send(&mut self, rank: u32, number: usize) {
+        let message = self.plan.messages[number];
+        let envelope = Envelope {
+            context: message.context,
+            source: rank.cast_signed(),
+            tag: message.tag,
+        };
+        let bytes = content(number, message.len);
+        let node = &mut self.nodes[rank as usize];
+        match node.send(Rank(message.to), envelope, &bytes, message.mode) {
+            Some((id, segment)) => self.programs[rank as usize].sends.push(Pending {
+                id,
+                segment,
+                number,
+                blocking: message.mode == Mode::Blocking,
+            }),
+            None => self.not_cancelled(number),
+        }
+    }
+
+    /// A message that was to be cancelled went out after all: it gets its receive.
+    pub(super) fn not_cancelled(&mut self, number: usize) {
+        let message = self.plan.messages[number];
+        if message.context != CANCEL_CONTEXT {
+            return;
+        }
+        let receive = self.plan.receives.len();
+        let pattern = pattern(CANCEL_CONTEXT, Some(message.from), Some(message.tag));
+        self.plan.receives.push(Receive {
+            at: message.to,
+            pattern,
+            len: message.len,
+            probed: false,
+        });
+        // Outside of the receiver's script.
+        let _ = self.receive(message.to, receive);
+        self.after(0, Event::Poke(message.to));
+    }
+
+    /// Posts a receive; false if it probes and nothing is there yet.
+    pub(super) fn receive(&mut self, rank: u32, number: usize) -> Result<bool, Violation> {
+        let receive = self.plan.receives[number];
+        let node = &mut self.nodes[rank as usize];
+        let (id, segment) = if receive.probed {
+            match node.engine.mprobe(&receive.pattern) {
+                Some((message, _)) => node.receive_matched(message, receive.len)?,
+                None => {
+                    node.engine.grant_if_starved(Some(&receive.pattern));
+                    return Ok(false);
+                }
+            }
+        } else {
+            node.receive(receive.pattern, receive.len)?
+        };
+        let program = &mut self.programs[rank as usize];
+        program.bound.push(number);
+        program.receives.push(Pending {
+            id,
+            segment,
+            number,
+            blocking: false,
+        });
+        Ok(true)
+    }
+
+    /// Takes what has completed.
+    pub(super) fn reap(&mut self, rank: u32) -> Result<(), Violation> {
+        let node = &mut self.nodes[rank as usize];
+        let program = &mut self.programs[rank as usize];
+        let mut kept = Vec::new();
+        for pending in std::mem::take(&mut program.receives) {
+            let Some(completion) = node.engine.poll(pending.id) else {
+                kept.push(pending);
+                continue;
+            };
+            let bytes = node.bytes(pending.segment).to_vec();
+            node.spoil(pending.segment);
+            let outcome = Outcome {
+                receive: pending.number,
+                completion,
+                bytes,
+            };
+            if program.outcomes.insert(pending.number, outcome).is_some() {
+                return Err(format!("receive {} ended twice", pending.number));
+            }
+        }
+        program.receives = kept;
+        let mut sent = Vec::new();
+        let mut kept = Vec::new();
+        for pending in std::mem::take(&mut program.sends) {
+            if pending.blocking && node.detach(pending.id, pending.segment) {
+                node.engine
+                    .poll(pending.id)
+                    .ok_or("a detached send is not complete")?;
+                continue;
+            }
+            match node.engine.poll(pending.id) {
+                None => kept.push(pending),
+                Some(completion) => {
+                    node.spoil(pending.segment);
+                    if !completion.cancelled {
+                        sent.push(pending.number);
+                    } else if self.plan.messages[pending.number].context != CANCEL_CONTEXT {
+                        return Err(format!("send {} was cancelled by itself", pending.number));
+                    }
+                }
+            }
+        }
+        program.sends = kept;
+        for number in sent {
+            self.not_cancelled(number);
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.programs.iter().enumerate().all(|(rank, program)| {
+            program.position == self.plan.scripts[rank].len()
+                && program.sends.is_empty()
+                && program.receives.is_empty()
+        }) && self.nodes.iter().all(|node| node.engine.quiescent())
+    }
+
+    pub(super) fn check(&self) -> Result<(), Violation> {
+        for (rank, program) in self.programs.iter().enumerate() {
+            let outcomes = |context| {
+                let of = |n: &&usize| self.plan.receives[**n].pattern.context == context;
+                let outcome = |n: &usize| program.outcomes[n].clone();
+                program
+                    .bound
+                    .iter()
+                    .filter(of)
+                    .map(outcome)
+                    .collect::<Vec<Outcome>>()
+            };
+            for context in [1, 2, 3, CANCEL_CONTEXT] {
+                check::receives(&self.plan, rank as u32, context, &outcomes(context))
+                    .map_err(|e| format!("rank {rank}, context {context}: {e}"))?;
+            }
+            if outcomes(IDLE_CONTEXT)
+                .iter()
+                .any(|o| !o.completion.cancelled)
+            {
+                return Err(format!("rank {rank}: a cancelled receive got a message"));
+            }
+        }
+        Ok(())
+    }
+}
