@@ -73,26 +73,8 @@ impl Device {
             options: settings,
             ..
         } = welcome;
-        let interface = match (&options.interface, &settings.interface) {
-            (Some(filter), _) => Some(filter.clone()),
-            (None, Some(text)) => {
-                Some(
-                    InterfaceFilter::parse(text).map_err(|problem| Error::Environment {
-                        variable: "REJOIN_TCP_INTERFACE",
-                        value: text.clone(),
-                        problem,
-                    })?,
-                )
-            }
-            (None, None) => None,
-        };
         let poller = Poller::new()?;
-        let ports = options.ports.or(settings.port_range);
-        let listeners = Listeners::open(interface.as_ref(), ports)?;
-        for (number, socket) in listeners.sockets().iter().enumerate() {
-            let number = u32::try_from(number).unwrap_or(0);
-            poller.add(socket.as_fd(), Token::listener(number), false)?;
-        }
+        let listeners = listen(&poller, &options, &settings)?;
         let card = card(&listeners, &options, &settings);
         let entries = match &mut agent {
             Some(agent) => {
@@ -150,6 +132,29 @@ impl Device {
         device.hear_manager()?;
         Ok(device)
     }
+}
+
+/// Opens the listeners on the interfaces and ports that were asked for, and watches them.
+fn listen(poller: &Poller, options: &Options, settings: &RankOptions) -> Result<Listeners> {
+    let interface = match (&options.interface, &settings.interface) {
+        (Some(filter), _) => Some(filter.clone()),
+        (None, Some(text)) => {
+            let parsed = InterfaceFilter::parse(text);
+            Some(parsed.map_err(|problem| Error::Environment {
+                variable: "REJOIN_TCP_INTERFACE",
+                value: text.clone(),
+                problem,
+            })?)
+        }
+        (None, None) => None,
+    };
+    let ports = options.ports.or(settings.port_range);
+    let listeners = Listeners::open(interface.as_ref(), ports)?;
+    for (number, socket) in listeners.sockets().iter().enumerate() {
+        let number = u32::try_from(number).unwrap_or(0);
+        poller.add(socket.as_fd(), Token::listener(number), false)?;
+    }
+    Ok(listeners)
 }
 
 fn card(listeners: &Listeners, options: &Options, settings: &RankOptions) -> BusinessCard {
