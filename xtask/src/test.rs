@@ -61,6 +61,16 @@ const CLAIMS: &[Claim] = &[
         run: units,
     },
     Claim {
+        name: "models",
+        what: "the protocol cores hold in every interleaving, at the models' full bounds",
+        run: models,
+    },
+    Claim {
+        name: "memory",
+        what: "unsafe code touches only memory that is its own",
+        run: memory,
+    },
+    Claim {
         name: "fuzz",
         what: "decoders survive hostile input",
         run: fuzz,
@@ -228,6 +238,48 @@ fn units(c: &Setting) -> Result<()> {
         c,
         &["test", "--workspace", "--exclude", "rejoin-tests"],
     ))
+}
+
+fn models(c: &Setting) -> Result<()> {
+    let args = "test --profile fast -p rejoin-channel-table --test model_handshake -p rejoin-sim --test model_channel";
+    checked(&mut cargo(c, &args.split(' ').collect::<Vec<_>>()))
+}
+
+/// Miri where the nightly toolchain has it, else the address sanitizer, on the crates with unsafe code.
+fn memory(c: &Setting) -> Result<()> {
+    let has = |args: &[&str]| {
+        Command::new("cargo")
+            .args(args)
+            .output()
+            .is_ok_and(|o| o.status.success())
+    };
+    if !has(&["+nightly", "--version"]) {
+        println!("no nightly toolchain here: neither Miri nor the address sanitizer can run");
+        return Ok(());
+    }
+    let crates = ["-p", "rejoin-mpi", "-p", "rejoin-c-abi", "--lib"];
+    if has(&["+nightly", "miri", "--version"]) {
+        let mut command = cargo(c, &["+nightly", "miri", "test"]);
+        command.env(
+            "MIRIFLAGS",
+            "-Zmiri-permissive-provenance -Zmiri-disable-isolation",
+        );
+        return checked(
+            command
+                .args(crates)
+                .args(["--", "datatype", "handles", "matching"]),
+        );
+    }
+    println!("Miri is not installed for the nightly toolchain: the address sanitizer stands in");
+    let mut command = cargo(
+        c,
+        &["+nightly", "test", "--target", "x86_64-unknown-linux-gnu"],
+    );
+    command.env("RUSTFLAGS", "-Zsanitizer=address");
+    // Objects that live as long as the process are not leaks to us.
+    command.env("ASAN_OPTIONS", "detect_leaks=0");
+    command.env("CARGO_TARGET_DIR", c.root.join("target/sanitizer"));
+    checked(command.args(crates).args(["-p", "rejoin-device"]))
 }
 
 /// A short run of each fuzz target, where cargo-fuzz and a nightly toolchain can be had.
