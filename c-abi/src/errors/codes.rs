@@ -81,11 +81,12 @@ impl Codes {
         }
     }
 
-    /// `MPI_Remove_error_code`.
+    /// `MPI_Remove_error_code`: refused while it has a string (MPI-5.0 §9.5).
     pub fn remove_code(&self, code: c_int) -> Result<()> {
         let mut added = self.added.borrow_mut();
         match added.get(&code) {
             Some(entry) if entry.class != code => {
+                entry.check_bare(code)?;
                 added.remove(&code);
                 Ok(())
             }
@@ -95,13 +96,16 @@ impl Codes {
         }
     }
 
-    /// `MPI_Remove_error_class`: refused while codes of the class exist.
+    /// `MPI_Remove_error_class`: refused while it has a string or codes of it exist.
     pub fn remove_class(&self, class: c_int) -> Result<()> {
         let mut added = self.added.borrow_mut();
-        if added.get(&class).is_none_or(|e| e.class != class) {
-            return Err(arg(format!(
-                "{class} is no error class that the program added"
-            )));
+        match added.get(&class) {
+            Some(entry) if entry.class == class => entry.check_bare(class)?,
+            _ => {
+                return Err(arg(format!(
+                    "{class} is no error class that the program added"
+                )));
+            }
         }
         if let Some((code, _)) = added.iter().find(|(c, e)| **c != class && e.class == class) {
             return Err(arg(format!(
@@ -142,6 +146,18 @@ impl Codes {
     fn add(&self, number: c_int, class: c_int) {
         let entry = Added { class, text: None };
         self.added.borrow_mut().insert(number, entry);
+    }
+}
+
+impl Added {
+    /// No string hangs on the code.
+    fn check_bare(&self, code: c_int) -> Result<()> {
+        match &self.text {
+            None => Ok(()),
+            Some(text) => Err(arg(format!(
+                "the error code {code} still has the string {text:?}"
+            ))),
+        }
     }
 }
 
@@ -191,6 +207,10 @@ mod tests {
         assert!(codes.remove_text(class).is_err());
         assert!(codes.set_text(class, "mine").is_ok());
         assert_eq!(codes.text(class).as_deref(), Some("mine"));
+        assert!(codes.remove_class(class).is_err(), "it has a string");
+        let code = codes.add_code(class).expect("a code");
+        assert!(codes.set_text(code, "mine too").is_ok());
+        assert!(codes.remove_code(code).is_err(), "it has a string");
         assert!(codes.remove_text(class).is_ok());
         assert_eq!(codes.text(class).as_deref(), Some(""));
         assert_eq!(codes.text(MPI_ERR_RANK), None);

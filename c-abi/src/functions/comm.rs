@@ -125,7 +125,11 @@ pub unsafe fn comm_get_name(
     comm_name: *mut c_char,
     resultlen: *mut c_int,
 ) -> Result<()> {
-    let name = mpi.comms.get(comm)?.name();
+    // The null handle has its own name as its name (MPI-5.0 §7.8).
+    let name = match comm {
+        MPI_COMM_NULL => "MPI_COMM_NULL".to_owned(),
+        comm => mpi.comms.get(comm)?.name(),
+    };
     let room = MPI_MAX_OBJECT_NAME as usize;
     // SAFETY: the program promises the room.
     unsafe { store_string(comm_name, room, &name, resultlen) }

@@ -321,7 +321,11 @@ pub unsafe fn type_get_name(
     type_name: *mut c_char,
     resultlen: *mut c_int,
 ) -> Result<()> {
-    let name = mpi.datatypes.get(datatype)?.name();
+    // The null handle has its own name as its name.
+    let name = match datatype {
+        MPI_DATATYPE_NULL => "MPI_DATATYPE_NULL".to_owned(),
+        datatype => mpi.datatypes.get(datatype)?.name(),
+    };
     // SAFETY: the caller's promise.
     unsafe { store_string(type_name, MPI_MAX_OBJECT_NAME as usize, &name, resultlen) }
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use rejoin_mpi::Result;
+use rejoin_mpi::{Info, Result};
 
 use crate::constants::*;
 use crate::gate;
@@ -39,6 +39,18 @@ pub unsafe fn get_library_version(
     let room = MPI_MAX_LIBRARY_VERSION_STRING as usize;
     // SAFETY: the program promises the room.
     unsafe { store_string(version, room, text, resultlen) }
+}
+
+/// `MPI_Get_hw_resource_info` (MPI-5.0 §9.1.2): the kinds of hardware that `MPI_Comm_split_type` knows.
+/// Every process lies within one memory.
+///
+/// # Safety
+/// `hw_info` is null or valid.
+pub unsafe fn get_hw_resource_info(mpi: &Mpi, hw_info: *mut MPI_Info) -> Result<()> {
+    let info = Info::new();
+    info.set("mpi_shared_memory", "true")?;
+    // SAFETY: the caller's.
+    unsafe { super::info::give(mpi, hw_info, info) }
 }
 
 /// `MPI_Initialized` (MPI-5.0 §11.4.1).

@@ -80,6 +80,19 @@ pub(super) unsafe fn put(target: *mut MPI_Status, status: &Status) {
     }
 }
 
+/// Stores the empty status, which has an error field: success (MPI-5.0 §3.7.3).
+///
+/// # Safety
+/// `target` is `MPI_STATUS_IGNORE` or valid.
+pub(super) unsafe fn put_empty(target: *mut MPI_Status) {
+    // SAFETY: the caller's.
+    unsafe { put(target, &Status::EMPTY) };
+    if !target.is_null() {
+        // SAFETY: not null, and so valid by the caller's promise.
+        unsafe { (*target).MPI_ERROR = MPI_SUCCESS };
+    }
+}
+
 /// Stores the status of a finished call, and gives its error.
 ///
 /// # Safety
@@ -138,7 +151,7 @@ pub unsafe fn wait(mpi: &Mpi, request: *mut MPI_Request, status: *mut MPI_Status
     let handle = unsafe { load(request, "the request") }?;
     let Some(id) = id_of(handle)? else {
         // SAFETY: the caller's.
-        unsafe { put(status, &Status::EMPTY) };
+        unsafe { put_empty(status) };
         return Ok(());
     };
     let done = mpi.core()?.wait(id)?;
@@ -165,7 +178,7 @@ pub unsafe fn test(
     unsafe { store(flag, "the flag", 1) }?;
     let Some(id) = id_of(handle)? else {
         // SAFETY: the caller's.
-        unsafe { put(status, &Status::EMPTY) };
+        unsafe { put_empty(status) };
         return Ok(());
     };
     match mpi.core()?.test(id)? {

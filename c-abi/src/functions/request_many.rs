@@ -7,7 +7,7 @@ use rejoin_mpi::{Completed, Error, ErrorClass, Result, Status, check};
 
 use crate::constants::*;
 use crate::errors;
-use crate::functions::request::{blame, finished, id_of, put, retire};
+use crate::functions::request::{blame, finished, id_of, put, put_empty, retire};
 use crate::state::Mpi;
 use crate::support::{arg_error, store};
 use crate::types::*;
@@ -158,7 +158,11 @@ unsafe fn any(
             list.retire(mpi, i);
             (i as c_int, done)
         }
-        Any::NoneActive => (MPI_UNDEFINED, Completed::ok(Status::EMPTY)),
+        Any::NoneActive => {
+            // SAFETY: the caller's.
+            unsafe { put_empty(status) };
+            (MPI_UNDEFINED, Completed::ok(Status::EMPTY))
+        }
         // SAFETY: the caller's.
         Any::NotYet => return unsafe { store(indx, "the index", MPI_UNDEFINED) },
     };
@@ -339,7 +343,11 @@ pub unsafe fn request_get_status_any(
         })?;
     let (at, yes, done) = match (active, found) {
         (_, Some((i, done))) => (i as c_int, 1, done),
-        (None, None) => (MPI_UNDEFINED, 1, Completed::ok(Status::EMPTY)),
+        (None, None) => {
+            // SAFETY: the caller's.
+            unsafe { put_empty(status) };
+            (MPI_UNDEFINED, 1, Completed::ok(Status::EMPTY))
+        }
         (Some(_), None) => {
             // SAFETY: the caller's.
             return unsafe {

@@ -488,28 +488,28 @@ pub unsafe extern "C" fn PMPI_Free_mem(base: *mut c_void) -> c_int {
     unsafe { shared_free_mem(base) }
 }
 
+#[inline]
+unsafe fn shared_get_hw_resource_info(hw_info: *mut MPI_Info) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Get_hw_resource_info", Phase::Running, true) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::env::get_hw_resource_info(mpi, hw_info) },
+    )
+}
+
 /// `int MPI_Get_hw_resource_info(MPI_Info *hw_info)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Get_hw_resource_info(hw_info: *mut MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Get_hw_resource_info", Phase::Running, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_get_hw_resource_info(hw_info) }
 }
 
 /// `MPI_Get_hw_resource_info` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Get_hw_resource_info(hw_info: *mut MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Get_hw_resource_info", Phase::Running, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_get_hw_resource_info(hw_info) }
 }
 
 #[inline]

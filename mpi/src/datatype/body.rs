@@ -50,6 +50,12 @@ impl Range {
         })
     }
 
+    /// The upper bound, such that the extent is a multiple of `align` (MPI-5.0 §5.1.6).
+    fn padded(self, align: i64) -> i128 {
+        let (low, align) = (i128::from(self.low), i128::from(align));
+        low + (i128::from(self.high) - low + align - 1) / align * align
+    }
+
     /// The range that covers both.
     fn union(a: Option<Self>, b: Option<Self>) -> Option<Self> {
         match (a, b) {
@@ -67,6 +73,10 @@ impl Range {
 pub(super) struct Body {
     /// Where the data lies; `None` without data.
     pub data: Option<Range>,
+    /// From the lowest lower to the highest upper bound of what it is made of, not yet padded; `None`
+    /// without data. A padded part counts with its padding, as in other MPIs: programs lay it out like
+    /// a struct in a struct.
+    pub natural: Option<Range>,
     /// Bounds that the user set; they hide the natural ones (MPI-5.0 §5.1.6).
     pub marks: Option<Range>,
     /// The strictest alignment of the basic types.
@@ -80,6 +90,7 @@ impl Body {
     pub fn empty() -> Self {
         Self {
             data: None,
+            natural: None,
             marks: None,
             align: 1,
             layout: Layout::empty(),
@@ -92,8 +103,10 @@ impl Body {
         match named.element() {
             Element::One(scalar) => {
                 let size = scalar.size() as i64;
+                let range = Some(Range { low: 0, high: size });
                 Self {
-                    data: Some(Range { low: 0, high: size }),
+                    data: range,
+                    natural: range,
                     marks: None,
                     align: scalar.align() as i64,
                     layout: Layout::bytes(size),
@@ -119,18 +132,20 @@ impl Body {
 
     /// Lower and upper bound, in 128 bits as the padding of the upper one may overflow.
     fn wide_bounds(&self) -> (i64, i128) {
-        match (self.marks, self.data) {
+        match (self.marks, self.natural) {
             (Some(m), _) => (m.low, m.high.into()),
-            (None, Some(d)) => {
-                let (extent, align) = (
-                    i128::from(d.high) - i128::from(d.low),
-                    i128::from(self.align),
-                );
-                let padded = (extent + align - 1) / align * align;
-                (d.low, i128::from(d.low) + padded)
-            }
+            (None, Some(n)) => (n.low, n.padded(self.align)),
             (None, None) => (0, 0),
         }
+    }
+
+    /// The natural bounds with the padding.
+    fn padded(&self) -> Result<Option<Range>> {
+        let Some(natural) = self.natural else {
+            return Ok(None);
+        };
+        let (low, high) = (natural.low, displacement(natural.padded(self.align))?);
+        Ok(Some(Range { low, high }))
     }
 
     /// Lower bound and extent in bytes (MPI-5.0 §5.1, §5.1.7). `check` has made sure they fit.
@@ -169,6 +184,10 @@ impl Body {
         size_of(i128::from(self.size()) * i128::from(count))?;
         Ok(Self {
             data: self.data.map(|d| d.repeated(count, stride)).transpose()?,
+            natural: self
+                .padded()?
+                .map(|n| n.repeated(count, stride))
+                .transpose()?,
             marks: self.marks.map(|m| m.repeated(count, stride)).transpose()?,
             align: self.align,
             layout: self.layout.clone().repeated(count, stride),
@@ -185,6 +204,7 @@ impl Body {
     pub fn shift(self, by: i64) -> Result<Self> {
         Ok(Self {
             data: self.data.map(|d| d.shifted(by)).transpose()?,
+            natural: self.natural.map(|n| n.shifted(by)).transpose()?,
             marks: self.marks.map(|m| m.shifted(by)).transpose()?,
             layout: self.layout.shifted(by),
             ..self
@@ -200,6 +220,7 @@ impl Body {
         for (at, part) in parts {
             let part = part.shift(at)?;
             all.data = Range::union(all.data, part.data);
+            all.natural = Range::union(all.natural, part.padded()?);
             all.marks = Range::union(all.marks, part.marks);
             all.align = all.align.max(part.align);
             size += i128::from(part.size());
@@ -241,6 +262,7 @@ impl Body {
             .map(|&(at, n)| (offset.wrapping_add(at), n.max(0) * self.size()));
         Ok(Self {
             data,
+            natural: data, // dense: nothing is padded
             marks: None,
             align: self.align,
             layout: Layout::from_blocks(spans),

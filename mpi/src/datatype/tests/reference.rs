@@ -12,6 +12,8 @@ use crate::error::Result;
 #[derive(Clone, Debug, Default)]
 pub struct TypeMap {
     pub entries: Vec<(i64, Named)>,
+    /// Lower and upper bound by the parts' own, without the padding.
+    pub natural: Option<(i64, i64)>,
     pub marks: Option<(i64, i64)>,
 }
 
@@ -31,10 +33,12 @@ impl TypeMap {
     }
 
     pub fn bounds(&self) -> (i64, i64) {
-        if let Some(marks) = self.marks {
-            return marks;
-        }
-        let Some((low, mut high)) = self.true_bounds() else {
+        self.marks.unwrap_or_else(|| self.padded())
+    }
+
+    /// The natural bounds, the upper one padded for the strictest alignment.
+    fn padded(&self) -> (i64, i64) {
+        let Some((low, mut high)) = self.natural else {
             return (0, 0);
         };
         let aligns = self
@@ -56,6 +60,11 @@ impl TypeMap {
     fn add(&mut self, other: &TypeMap, at: i64) {
         self.entries
             .extend(other.entries.iter().map(|(d, n)| (d + at, *n)));
+        if other.natural.is_some() {
+            let (l, u) = other.padded();
+            let (a, b) = self.natural.unwrap_or((i64::MAX, i64::MIN));
+            self.natural = Some((a.min(l + at), b.max(u + at)));
+        }
         if let Some((l, u)) = other.marks {
             let (a, b) = self.marks.unwrap_or((i64::MAX, i64::MIN));
             self.marks = Some((a.min(l + at), b.max(u + at)));
@@ -145,7 +154,10 @@ impl Recipe {
     pub fn expand(&self) -> TypeMap {
         let mut map = TypeMap::default();
         match self {
-            Recipe::Named(n) => map.entries.push((0, *n)),
+            Recipe::Named(n) => {
+                map.entries.push((0, *n));
+                map.natural = Some((0, bytes_of(*n)));
+            }
             Recipe::Contiguous(n, old) => map.add_row(&old.expand(), 0, *n),
             Recipe::Vector(n, l, s, old) => {
                 let old = old.expand();
