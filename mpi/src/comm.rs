@@ -6,6 +6,7 @@ mod link;
 mod split;
 
 pub use context::{ContextIds, Traffic};
+pub(crate) use create::CREATION_TAG;
 pub use link::Link;
 pub use split::SplitType;
 
@@ -16,7 +17,7 @@ use crate::group::{Comparison, Group};
 use crate::info::Info;
 use crate::p2p::BsendBuffer;
 use crate::status::{ANY_SOURCE, ANY_TAG};
-use std::any::Any;
+use crate::topology::Topology;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -37,7 +38,7 @@ pub struct Communicator {
     /// Hints of `MPI_Comm_set_info`.
     pub info: Info,
     /// Virtual topology, if one is attached.
-    pub topology: RefCell<Option<Rc<dyn Any>>>,
+    pub topology: RefCell<Option<Rc<Topology>>>,
     /// Buffer of `MPI_Comm_attach_buffer`.
     pub(crate) buffer: RefCell<Option<Rc<BsendBuffer>>>,
     sequence: Cell<u32>,

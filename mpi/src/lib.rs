@@ -19,6 +19,7 @@ pub mod p2p;
 pub mod request;
 pub mod runtime;
 pub mod status;
+pub mod topology;
 
 pub use comm::Communicator;
 pub use error::{Error, ErrorClass, Result};

@@ -153,13 +153,3 @@ pub unsafe fn comm_get_info(mpi: &Mpi, comm: MPI_Comm, info_used: *mut MPI_Info)
     // SAFETY: the caller's.
     unsafe { super::info::give(mpi, info_used, copy) }
 }
-
-/// `MPI_Topo_test` (MPI-5.0 §8.5.5): communicators have no topologies yet.
-///
-/// # Safety
-/// `status` is null or valid.
-pub unsafe fn topo_test(mpi: &Mpi, comm: MPI_Comm, status: *mut c_int) -> Result<()> {
-    mpi.comms.with(comm, |_| ())?;
-    // SAFETY: the program passed it for the result.
-    unsafe { store(status, "the kind of topology", MPI_UNDEFINED) }
-}

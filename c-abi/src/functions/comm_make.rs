@@ -20,7 +20,7 @@ fn enter(mpi: &Mpi, comm: Rc<Communicator>, parent: MPI_Comm) -> MPI_Comm {
     handle
 }
 
-fn check_out(newcomm: *mut MPI_Comm) -> Result<()> {
+pub(super) fn check_out(newcomm: *mut MPI_Comm) -> Result<()> {
     if newcomm.is_null() {
         return Err(arg_error("the pointer for the new communicator is null"));
     }
@@ -31,7 +31,7 @@ fn check_out(newcomm: *mut MPI_Comm) -> Result<()> {
 ///
 /// # Safety
 /// `newcomm` is valid.
-unsafe fn give(
+pub(super) unsafe fn give(
     mpi: &Mpi,
     newcomm: *mut MPI_Comm,
     made: Option<Rc<Communicator>>,

@@ -94,3 +94,5 @@ pub mod request;
 pub mod request_many;
 pub mod sendrecv;
 pub mod status;
+pub mod topology;
+pub mod topology_graph;

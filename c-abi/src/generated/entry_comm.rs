@@ -107,6 +107,21 @@ pub unsafe extern "C" fn PMPI_Attr_put(
     unsafe { shared_attr_put(comm, keyval, attribute_val) }
 }
 
+#[inline]
+unsafe fn shared_cart_coords(
+    comm: MPI_Comm,
+    rank: c_int,
+    maxdims: c_int,
+    coords: *mut c_int,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Cart_coords", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::topology::cart_coords(mpi, comm, rank, maxdims, coords) },
+    )
+}
+
 /// `int MPI_Cart_coords(MPI_Comm comm, int rank, int maxdims, int coords[])`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Cart_coords(
@@ -116,12 +131,7 @@ pub unsafe extern "C" fn MPI_Cart_coords(
     coords: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Cart_coords", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_cart_coords(comm, rank, maxdims, coords) }
 }
 
 /// `MPI_Cart_coords` under its profiling name.
@@ -133,12 +143,28 @@ pub unsafe extern "C" fn PMPI_Cart_coords(
     coords: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Cart_coords", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_cart_coords(comm, rank, maxdims, coords) }
+}
+
+#[inline]
+unsafe fn shared_cart_create(
+    comm_old: MPI_Comm,
+    ndims: c_int,
+    dims: *const c_int,
+    periods: *const c_int,
+    reorder: c_int,
+    comm_cart: *mut MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Cart_create", Phase::Running, false) },
+        Owner::of(comm_old),
+        |mpi| unsafe {
+            crate::functions::topology::cart_create(
+                mpi, comm_old, ndims, dims, periods, reorder, comm_cart,
+            )
+        },
+    )
 }
 
 /// `int MPI_Cart_create(MPI_Comm comm_old, int ndims, const int dims[], const int periods[], int reorder, MPI_Comm *comm_cart)`.
@@ -152,12 +178,7 @@ pub unsafe extern "C" fn MPI_Cart_create(
     comm_cart: *mut MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Cart_create", Phase::Running, false) },
-            Owner::of(comm_old),
-        )
-    }
+    unsafe { shared_cart_create(comm_old, ndims, dims, periods, reorder, comm_cart) }
 }
 
 /// `MPI_Cart_create` under its profiling name.
@@ -171,12 +192,25 @@ pub unsafe extern "C" fn PMPI_Cart_create(
     comm_cart: *mut MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Cart_create", Phase::Running, false) },
-            Owner::of(comm_old),
-        )
-    }
+    unsafe { shared_cart_create(comm_old, ndims, dims, periods, reorder, comm_cart) }
+}
+
+#[inline]
+unsafe fn shared_cart_get(
+    comm: MPI_Comm,
+    maxdims: c_int,
+    dims: *mut c_int,
+    periods: *mut c_int,
+    coords: *mut c_int,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Cart_get", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::topology::cart_get(mpi, comm, maxdims, dims, periods, coords)
+        },
+    )
 }
 
 /// `int MPI_Cart_get(MPI_Comm comm, int maxdims, int dims[], int periods[], int coords[])`.
@@ -189,12 +223,7 @@ pub unsafe extern "C" fn MPI_Cart_get(
     coords: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Cart_get", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_cart_get(comm, maxdims, dims, periods, coords) }
 }
 
 /// `MPI_Cart_get` under its profiling name.
@@ -207,12 +236,25 @@ pub unsafe extern "C" fn PMPI_Cart_get(
     coords: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Cart_get", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_cart_get(comm, maxdims, dims, periods, coords) }
+}
+
+#[inline]
+unsafe fn shared_cart_map(
+    comm: MPI_Comm,
+    ndims: c_int,
+    dims: *const c_int,
+    periods: *const c_int,
+    newrank: *mut c_int,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Cart_map", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::topology::cart_map(mpi, comm, ndims, dims, periods, newrank)
+        },
+    )
 }
 
 /// `int MPI_Cart_map(MPI_Comm comm, int ndims, const int dims[], const int periods[], int *newrank)`.
@@ -225,12 +267,7 @@ pub unsafe extern "C" fn MPI_Cart_map(
     newrank: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Cart_map", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_cart_map(comm, ndims, dims, periods, newrank) }
 }
 
 /// `MPI_Cart_map` under its profiling name.
@@ -243,12 +280,17 @@ pub unsafe extern "C" fn PMPI_Cart_map(
     newrank: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Cart_map", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_cart_map(comm, ndims, dims, periods, newrank) }
+}
+
+#[inline]
+unsafe fn shared_cart_rank(comm: MPI_Comm, coords: *const c_int, rank: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Cart_rank", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::topology::cart_rank(mpi, comm, coords, rank) },
+    )
 }
 
 /// `int MPI_Cart_rank(MPI_Comm comm, const int coords[], int *rank)`.
@@ -259,12 +301,7 @@ pub unsafe extern "C" fn MPI_Cart_rank(
     rank: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Cart_rank", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_cart_rank(comm, coords, rank) }
 }
 
 /// `MPI_Cart_rank` under its profiling name.
@@ -275,12 +312,32 @@ pub unsafe extern "C" fn PMPI_Cart_rank(
     rank: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Cart_rank", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_cart_rank(comm, coords, rank) }
+}
+
+#[inline]
+unsafe fn shared_cart_shift(
+    comm: MPI_Comm,
+    direction: c_int,
+    disp: c_int,
+    rank_source: *mut c_int,
+    rank_dest: *mut c_int,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Cart_shift", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::topology::cart_shift(
+                mpi,
+                comm,
+                direction,
+                disp,
+                rank_source,
+                rank_dest,
+            )
+        },
+    )
 }
 
 /// `int MPI_Cart_shift(MPI_Comm comm, int direction, int disp, int *rank_source, int *rank_dest)`.
@@ -293,12 +350,7 @@ pub unsafe extern "C" fn MPI_Cart_shift(
     rank_dest: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Cart_shift", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_cart_shift(comm, direction, disp, rank_source, rank_dest) }
 }
 
 /// `MPI_Cart_shift` under its profiling name.
@@ -311,12 +363,21 @@ pub unsafe extern "C" fn PMPI_Cart_shift(
     rank_dest: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Cart_shift", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_cart_shift(comm, direction, disp, rank_source, rank_dest) }
+}
+
+#[inline]
+unsafe fn shared_cart_sub(
+    comm: MPI_Comm,
+    remain_dims: *const c_int,
+    newcomm: *mut MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Cart_sub", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::topology::cart_sub(mpi, comm, remain_dims, newcomm) },
+    )
 }
 
 /// `int MPI_Cart_sub(MPI_Comm comm, const int remain_dims[], MPI_Comm *newcomm)`.
@@ -327,12 +388,7 @@ pub unsafe extern "C" fn MPI_Cart_sub(
     newcomm: *mut MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Cart_sub", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_cart_sub(comm, remain_dims, newcomm) }
 }
 
 /// `MPI_Cart_sub` under its profiling name.
@@ -343,36 +399,31 @@ pub unsafe extern "C" fn PMPI_Cart_sub(
     newcomm: *mut MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Cart_sub", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_cart_sub(comm, remain_dims, newcomm) }
+}
+
+#[inline]
+unsafe fn shared_cartdim_get(comm: MPI_Comm, ndims: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Cartdim_get", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::topology::cartdim_get(mpi, comm, ndims) },
+    )
 }
 
 /// `int MPI_Cartdim_get(MPI_Comm comm, int *ndims)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Cartdim_get(comm: MPI_Comm, ndims: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Cartdim_get", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_cartdim_get(comm, ndims) }
 }
 
 /// `MPI_Cartdim_get` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Cartdim_get(comm: MPI_Comm, ndims: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Cartdim_get", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_cartdim_get(comm, ndims) }
 }
 
 /// `int MPI_Comm_accept(const char *port_name, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm)`.
@@ -1719,28 +1770,61 @@ pub unsafe extern "C" fn PMPI_Comm_test_inter(comm: MPI_Comm, flag: *mut c_int) 
     unsafe { shared_comm_test_inter(comm, flag) }
 }
 
+#[inline]
+unsafe fn shared_dims_create(nnodes: c_int, ndims: c_int, dims: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Dims_create", Phase::Running, false) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::topology::dims_create(mpi, nnodes, ndims, dims) },
+    )
+}
+
 /// `int MPI_Dims_create(int nnodes, int ndims, int dims[])`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Dims_create(nnodes: c_int, ndims: c_int, dims: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Dims_create", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_dims_create(nnodes, ndims, dims) }
 }
 
 /// `MPI_Dims_create` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Dims_create(nnodes: c_int, ndims: c_int, dims: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Dims_create", Phase::Running, false) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_dims_create(nnodes, ndims, dims) }
+}
+
+#[inline]
+unsafe fn shared_dist_graph_create(
+    comm_old: MPI_Comm,
+    n: c_int,
+    sources: *const c_int,
+    degrees: *const c_int,
+    destinations: *const c_int,
+    weights: *const c_int,
+    info: MPI_Info,
+    reorder: c_int,
+    comm_dist_graph: *mut MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Dist_graph_create", Phase::Running, true) },
+        Owner::of(comm_old),
+        |mpi| unsafe {
+            crate::functions::topology_graph::dist_graph_create(
+                mpi,
+                comm_old,
+                n,
+                sources,
+                degrees,
+                destinations,
+                weights,
+                info,
+                reorder,
+                comm_dist_graph,
+            )
+        },
+    )
 }
 
 /// `int MPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[], const int degrees[], const int destinations[], const int weights[], MPI_Info info, int reorder, MPI_Comm *comm_dist_graph)`.
@@ -1758,9 +1842,16 @@ pub unsafe extern "C" fn MPI_Dist_graph_create(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Dist_graph_create", Phase::Running, true) },
-            Owner::of(comm_old),
+        shared_dist_graph_create(
+            comm_old,
+            n,
+            sources,
+            degrees,
+            destinations,
+            weights,
+            info,
+            reorder,
+            comm_dist_graph,
         )
     }
 }
@@ -1780,11 +1871,53 @@ pub unsafe extern "C" fn PMPI_Dist_graph_create(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Dist_graph_create", Phase::Running, true) },
-            Owner::of(comm_old),
+        shared_dist_graph_create(
+            comm_old,
+            n,
+            sources,
+            degrees,
+            destinations,
+            weights,
+            info,
+            reorder,
+            comm_dist_graph,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_dist_graph_create_adjacent(
+    comm_old: MPI_Comm,
+    indegree: c_int,
+    sources: *const c_int,
+    sourceweights: *const c_int,
+    outdegree: c_int,
+    destinations: *const c_int,
+    destweights: *const c_int,
+    info: MPI_Info,
+    reorder: c_int,
+    comm_dist_graph: *mut MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Dist_graph_create_adjacent", Phase::Running, true) },
+        Owner::of(comm_old),
+        |mpi| unsafe {
+            crate::functions::topology_graph::dist_graph_create_adjacent(
+                mpi,
+                comm_old,
+                indegree,
+                sources,
+                sourceweights,
+                outdegree,
+                destinations,
+                destweights,
+                info,
+                reorder,
+                comm_dist_graph,
+            )
+        },
+    )
 }
 
 /// `int MPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree, const int sources[], const int sourceweights[], int outdegree, const int destinations[], const int destweights[], MPI_Info info, int reorder, MPI_Comm *comm_dist_graph)`.
@@ -1803,9 +1936,17 @@ pub unsafe extern "C" fn MPI_Dist_graph_create_adjacent(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Dist_graph_create_adjacent", Phase::Running, true) },
-            Owner::of(comm_old),
+        shared_dist_graph_create_adjacent(
+            comm_old,
+            indegree,
+            sources,
+            sourceweights,
+            outdegree,
+            destinations,
+            destweights,
+            info,
+            reorder,
+            comm_dist_graph,
         )
     }
 }
@@ -1826,11 +1967,48 @@ pub unsafe extern "C" fn PMPI_Dist_graph_create_adjacent(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Dist_graph_create_adjacent", Phase::Running, true) },
-            Owner::of(comm_old),
+        shared_dist_graph_create_adjacent(
+            comm_old,
+            indegree,
+            sources,
+            sourceweights,
+            outdegree,
+            destinations,
+            destweights,
+            info,
+            reorder,
+            comm_dist_graph,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_dist_graph_neighbors(
+    comm: MPI_Comm,
+    maxindegree: c_int,
+    sources: *mut c_int,
+    sourceweights: *mut c_int,
+    maxoutdegree: c_int,
+    destinations: *mut c_int,
+    destweights: *mut c_int,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Dist_graph_neighbors", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::topology_graph::dist_graph_neighbors(
+                mpi,
+                comm,
+                maxindegree,
+                sources,
+                sourceweights,
+                maxoutdegree,
+                destinations,
+                destweights,
+            )
+        },
+    )
 }
 
 /// `int MPI_Dist_graph_neighbors(MPI_Comm comm, int maxindegree, int sources[], int sourceweights[], int maxoutdegree, int destinations[], int destweights[])`.
@@ -1846,9 +2024,14 @@ pub unsafe extern "C" fn MPI_Dist_graph_neighbors(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Dist_graph_neighbors", Phase::Running, false) },
-            Owner::of(comm),
+        shared_dist_graph_neighbors(
+            comm,
+            maxindegree,
+            sources,
+            sourceweights,
+            maxoutdegree,
+            destinations,
+            destweights,
         )
     }
 }
@@ -1866,11 +2049,35 @@ pub unsafe extern "C" fn PMPI_Dist_graph_neighbors(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { Call::new("MPI_Dist_graph_neighbors", Phase::Running, false) },
-            Owner::of(comm),
+        shared_dist_graph_neighbors(
+            comm,
+            maxindegree,
+            sources,
+            sourceweights,
+            maxoutdegree,
+            destinations,
+            destweights,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_dist_graph_neighbors_count(
+    comm: MPI_Comm,
+    indegree: *mut c_int,
+    outdegree: *mut c_int,
+    weighted: *mut c_int,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Dist_graph_neighbors_count", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::topology_graph::dist_graph_neighbors_count(
+                mpi, comm, indegree, outdegree, weighted,
+            )
+        },
+    )
 }
 
 /// `int MPI_Dist_graph_neighbors_count(MPI_Comm comm, int *indegree, int *outdegree, int *weighted)`.
@@ -1882,12 +2089,7 @@ pub unsafe extern "C" fn MPI_Dist_graph_neighbors_count(
     weighted: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Dist_graph_neighbors_count", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_dist_graph_neighbors_count(comm, indegree, outdegree, weighted) }
 }
 
 /// `MPI_Dist_graph_neighbors_count` under its profiling name.
@@ -1899,12 +2101,28 @@ pub unsafe extern "C" fn PMPI_Dist_graph_neighbors_count(
     weighted: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Dist_graph_neighbors_count", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_dist_graph_neighbors_count(comm, indegree, outdegree, weighted) }
+}
+
+#[inline]
+unsafe fn shared_graph_create(
+    comm_old: MPI_Comm,
+    nnodes: c_int,
+    indx: *const c_int,
+    edges: *const c_int,
+    reorder: c_int,
+    comm_graph: *mut MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Graph_create", Phase::Running, false) },
+        Owner::of(comm_old),
+        |mpi| unsafe {
+            crate::functions::topology_graph::graph_create(
+                mpi, comm_old, nnodes, indx, edges, reorder, comm_graph,
+            )
+        },
+    )
 }
 
 /// `int MPI_Graph_create(MPI_Comm comm_old, int nnodes, const int indx[], const int edges[], int reorder, MPI_Comm *comm_graph)`.
@@ -1918,12 +2136,7 @@ pub unsafe extern "C" fn MPI_Graph_create(
     comm_graph: *mut MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Graph_create", Phase::Running, false) },
-            Owner::of(comm_old),
-        )
-    }
+    unsafe { shared_graph_create(comm_old, nnodes, indx, edges, reorder, comm_graph) }
 }
 
 /// `MPI_Graph_create` under its profiling name.
@@ -1937,12 +2150,25 @@ pub unsafe extern "C" fn PMPI_Graph_create(
     comm_graph: *mut MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Graph_create", Phase::Running, false) },
-            Owner::of(comm_old),
-        )
-    }
+    unsafe { shared_graph_create(comm_old, nnodes, indx, edges, reorder, comm_graph) }
+}
+
+#[inline]
+unsafe fn shared_graph_get(
+    comm: MPI_Comm,
+    maxindex: c_int,
+    maxedges: c_int,
+    indx: *mut c_int,
+    edges: *mut c_int,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Graph_get", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::topology_graph::graph_get(mpi, comm, maxindex, maxedges, indx, edges)
+        },
+    )
 }
 
 /// `int MPI_Graph_get(MPI_Comm comm, int maxindex, int maxedges, int indx[], int edges[])`.
@@ -1955,12 +2181,7 @@ pub unsafe extern "C" fn MPI_Graph_get(
     edges: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Graph_get", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_graph_get(comm, maxindex, maxedges, indx, edges) }
 }
 
 /// `MPI_Graph_get` under its profiling name.
@@ -1973,12 +2194,25 @@ pub unsafe extern "C" fn PMPI_Graph_get(
     edges: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Graph_get", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_graph_get(comm, maxindex, maxedges, indx, edges) }
+}
+
+#[inline]
+unsafe fn shared_graph_map(
+    comm: MPI_Comm,
+    nnodes: c_int,
+    indx: *const c_int,
+    edges: *const c_int,
+    newrank: *mut c_int,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Graph_map", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::topology_graph::graph_map(mpi, comm, nnodes, indx, edges, newrank)
+        },
+    )
 }
 
 /// `int MPI_Graph_map(MPI_Comm comm, int nnodes, const int indx[], const int edges[], int *newrank)`.
@@ -1991,12 +2225,7 @@ pub unsafe extern "C" fn MPI_Graph_map(
     newrank: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Graph_map", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_graph_map(comm, nnodes, indx, edges, newrank) }
 }
 
 /// `MPI_Graph_map` under its profiling name.
@@ -2009,12 +2238,30 @@ pub unsafe extern "C" fn PMPI_Graph_map(
     newrank: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Graph_map", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_graph_map(comm, nnodes, indx, edges, newrank) }
+}
+
+#[inline]
+unsafe fn shared_graph_neighbors(
+    comm: MPI_Comm,
+    rank: c_int,
+    maxneighbors: c_int,
+    neighbors: *mut c_int,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Graph_neighbors", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::topology_graph::graph_neighbors(
+                mpi,
+                comm,
+                rank,
+                maxneighbors,
+                neighbors,
+            )
+        },
+    )
 }
 
 /// `int MPI_Graph_neighbors(MPI_Comm comm, int rank, int maxneighbors, int neighbors[])`.
@@ -2026,12 +2273,7 @@ pub unsafe extern "C" fn MPI_Graph_neighbors(
     neighbors: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Graph_neighbors", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_graph_neighbors(comm, rank, maxneighbors, neighbors) }
 }
 
 /// `MPI_Graph_neighbors` under its profiling name.
@@ -2043,12 +2285,23 @@ pub unsafe extern "C" fn PMPI_Graph_neighbors(
     neighbors: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Graph_neighbors", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_graph_neighbors(comm, rank, maxneighbors, neighbors) }
+}
+
+#[inline]
+unsafe fn shared_graph_neighbors_count(
+    comm: MPI_Comm,
+    rank: c_int,
+    nneighbors: *mut c_int,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Graph_neighbors_count", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe {
+            crate::functions::topology_graph::graph_neighbors_count(mpi, comm, rank, nneighbors)
+        },
+    )
 }
 
 /// `int MPI_Graph_neighbors_count(MPI_Comm comm, int rank, int *nneighbors)`.
@@ -2059,12 +2312,7 @@ pub unsafe extern "C" fn MPI_Graph_neighbors_count(
     nneighbors: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Graph_neighbors_count", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_graph_neighbors_count(comm, rank, nneighbors) }
 }
 
 /// `MPI_Graph_neighbors_count` under its profiling name.
@@ -2075,12 +2323,17 @@ pub unsafe extern "C" fn PMPI_Graph_neighbors_count(
     nneighbors: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Graph_neighbors_count", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_graph_neighbors_count(comm, rank, nneighbors) }
+}
+
+#[inline]
+unsafe fn shared_graphdims_get(comm: MPI_Comm, nnodes: *mut c_int, nedges: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Graphdims_get", Phase::Running, false) },
+        Owner::of(comm),
+        |mpi| unsafe { crate::functions::topology_graph::graphdims_get(mpi, comm, nnodes, nedges) },
+    )
 }
 
 /// `int MPI_Graphdims_get(MPI_Comm comm, int *nnodes, int *nedges)`.
@@ -2091,12 +2344,7 @@ pub unsafe extern "C" fn MPI_Graphdims_get(
     nedges: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Graphdims_get", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_graphdims_get(comm, nnodes, nedges) }
 }
 
 /// `MPI_Graphdims_get` under its profiling name.
@@ -2107,12 +2355,7 @@ pub unsafe extern "C" fn PMPI_Graphdims_get(
     nedges: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Graphdims_get", Phase::Running, false) },
-            Owner::of(comm),
-        )
-    }
+    unsafe { shared_graphdims_get(comm, nnodes, nedges) }
 }
 
 #[inline]
@@ -2742,7 +2985,7 @@ unsafe fn shared_topo_test(comm: MPI_Comm, status: *mut c_int) -> c_int {
     enter(
         &const { Call::new("MPI_Topo_test", Phase::Running, false) },
         Owner::of(comm),
-        |mpi| unsafe { crate::functions::comm::topo_test(mpi, comm, status) },
+        |mpi| unsafe { crate::functions::topology::topo_test(mpi, comm, status) },
     )
 }
 

@@ -9,7 +9,7 @@ use crate::runtime::Mpi;
 use std::rc::Rc;
 
 /// Tag of creation messages in a communicator's collective context: no algorithm uses it.
-pub(super) const CREATION_TAG: i32 = i32::MAX;
+pub(crate) const CREATION_TAG: i32 = i32::MAX;
 
 impl Link {
     /// An id for a new communicator that is free at all members of this link.

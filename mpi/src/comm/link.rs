@@ -118,6 +118,27 @@ impl Link {
         Ok(())
     }
 
+    /// Sends `data` to member `to` and gives what member `from` sent, whose length need not be known.
+    /// All members do this at the same time.
+    pub async fn exchange(&self, to: usize, data: &[u8], from: usize) -> Result<Vec<u8>> {
+        let length = (data.len() as u64).to_le_bytes();
+        let mut other = [0; 8];
+        // SAFETY: (both) the bytes are borrowed until this future is done, and it is run to its end.
+        let sends = unsafe {
+            [
+                self.isend(to, self.tag, length.as_ptr(), length.len())?,
+                self.isend(to, self.tag, data.as_ptr(), data.len())?,
+            ]
+        };
+        self.recv(from, &mut other).await?;
+        let mut found = vec![0; u64::from_le_bytes(other) as usize];
+        self.recv(from, &mut found).await?;
+        for r in sends {
+            poll_fn(|_| self.poll(r)).await;
+        }
+        Ok(found)
+    }
+
     /// Member 0's `data` to all, along a binomial tree.
     pub async fn bcast(&self, data: &mut [u8]) -> Result<()> {
         let (me, n) = (self.me, self.size());
