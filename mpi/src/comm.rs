@@ -41,7 +41,8 @@ pub struct Communicator {
     pub topology: RefCell<Option<Rc<Topology>>>,
     /// Buffer of `MPI_Comm_attach_buffer`.
     pub(crate) buffer: RefCell<Option<Rc<BsendBuffer>>>,
-    sequence: Cell<u32>,
+    /// Numbers of blocking and of other collectives.
+    sequence: [Cell<u32>; 2],
     /// What the C layer keeps with the object.
     pub handle: Cell<usize>,
 }
@@ -79,7 +80,7 @@ impl Communicator {
             info: Info::new(),
             topology: RefCell::new(None),
             buffer: RefCell::new(None),
-            sequence: Cell::new(0),
+            sequence: Default::default(),
             handle: Cell::new(0),
         })
     }
@@ -155,10 +156,12 @@ impl Communicator {
         }
     }
 
-    /// The number of the next collective operation on this communicator.
-    pub fn next_collective(&self) -> u32 {
-        let n = self.sequence.get();
-        self.sequence.set(n.wrapping_add(1));
+    /// The number of the next collective operation on this communicator. Blocking ones are counted
+    /// apart, so that programs work which mix both kinds in no common order: other MPIs allow it.
+    pub fn next_collective(&self, blocking: bool) -> u32 {
+        let counter = &self.sequence[usize::from(blocking)];
+        let n = counter.get();
+        counter.set(n.wrapping_add(1));
         n
     }
 

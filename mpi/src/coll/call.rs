@@ -171,16 +171,19 @@ macro_rules! with_future {
     };
 }
 
-/// Tags of persistent operations have this bit: they keep theirs for as long as they live.
-const PERSISTENT: u32 = 1 << 29;
+/// How a collective is called, as the highest bits of its tags.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+enum Kind {
+    Blocking = 0,
+    Nonblocking = 1 << 28,
+    /// These keep their tag for as long as they live.
+    Persistent = 1 << 29,
+}
 
-fn next_tag(comm: &Communicator, persistent: bool) -> i32 {
-    let number = comm.next_collective() & (PERSISTENT - 1);
-    (if persistent {
-        number | PERSISTENT
-    } else {
-        number
-    }) as i32
+fn next_tag(comm: &Communicator, kind: Kind) -> i32 {
+    let number = comm.next_collective(kind == Kind::Blocking) & (Kind::Nonblocking as u32 - 1);
+    (number | kind as u32) as i32
 }
 
 fn intra(comm: &Communicator) -> Result<()> {
@@ -226,7 +229,7 @@ impl Mpi {
     ) -> Result<()> {
         intra(comm)?;
         let ctx = self
-            .collective_context(comm, next_tag(comm, false))
+            .collective_context(comm, next_tag(comm, Kind::Blocking))
             .with_choice(choice);
         let wait = || self.block(ctx.p2p().hint());
         with_future!(&ctx, call, future => block_on(future, wait))
@@ -238,7 +241,7 @@ impl Mpi {
     /// `UnsupportedOperation` on an inter-communicator; all others come with the request's completion.
     pub fn start_collective(&self, comm: &Rc<Communicator>, call: Call) -> Result<RequestId> {
         intra(comm)?;
-        let ctx = self.collective_context(comm, next_tag(comm, false));
+        let ctx = self.collective_context(comm, next_tag(comm, Kind::Nonblocking));
         Ok(self.start_task(Some(comm), task(ctx, Rc::new(call))))
     }
 
@@ -248,7 +251,7 @@ impl Mpi {
     /// As [`Mpi::start_collective`].
     pub fn collective_init(&self, comm: &Rc<Communicator>, call: Call) -> Result<RequestId> {
         intra(comm)?;
-        let tag = next_tag(comm, true);
+        let tag = next_tag(comm, Kind::Persistent);
         let (this, call, on) = (Rc::downgrade(&self.rc()), Rc::new(call), comm.clone());
         let make = move || -> Task {
             match this.upgrade() {

@@ -69,7 +69,7 @@ impl Mpi {
         done: impl FnOnce(Rc<Communicator>) + 'static,
     ) -> Result<impl Future<Output = Result<()>> + 'static> {
         intra(comm)?;
-        let tag = comm.next_collective() as i32 & 0xFFFF;
+        let tag = comm.next_collective(false) as i32 & 0xFFFF;
         let link = Link::all(self, comm, CREATION_TAG - 1 - tag);
         let (mpi, comm) = (self.rc(), comm.clone());
         let topology = comm.topology.borrow().clone();
