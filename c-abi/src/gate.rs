@@ -57,12 +57,21 @@ pub fn thread_level() -> i32 {
 pub fn initialized(provided: i32, multiple: bool) {
     LEVEL.store(provided as u32, Ordering::Release);
     WORLD.fetch_or(INITIALIZED, Ordering::AcqRel);
+    opened(multiple);
+}
+
+/// The library runs from now on; once it takes the lock, it keeps taking it.
+pub fn opened(multiple: bool) {
     let locked = if multiple { LOCKED } else { 0 };
-    GATE.store(RUNNING | locked, Ordering::Release);
+    GATE.fetch_or(RUNNING | locked, Ordering::AcqRel);
 }
 
 /// `MPI_Finalize` has done its work.
 pub fn finalized() {
     WORLD.fetch_or(FINALIZED, Ordering::AcqRel);
+}
+
+/// Nothing uses the library any more.
+pub fn closed() {
     GATE.store(0, Ordering::Release);
 }

@@ -1,6 +1,6 @@
 //! Everything that the library of one process holds.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
 use rejoin_mpi::op::Op;
@@ -11,8 +11,9 @@ use crate::constants::MPI_FILE_NULL;
 use crate::errors::Errors;
 use crate::functions::datatype::Datatypes;
 use crate::functions::memory::Memory;
+use crate::functions::session::Session;
 use crate::handles::{Kind, Table};
-use crate::types::{MPI_Comm, MPI_Group, MPI_Info, MPI_Message, MPI_Op};
+use crate::types::{MPI_Comm, MPI_Group, MPI_Info, MPI_Message, MPI_Op, MPI_Session};
 
 /// The library's objects. One per process; reached through [`crate::enter::enter`] only, so that one
 /// thread at a time sees it.
@@ -33,6 +34,10 @@ pub struct Mpi {
     pub infos: Table<MPI_Info, Rc<Info>>,
     /// Messages taken by matching probes.
     pub messages: Table<MPI_Message, Message>,
+    /// Sessions.
+    pub sessions: Table<MPI_Session, Rc<Session>>,
+    /// How many sessions, and the world model as one more, use the runtime.
+    pub users: Cell<u32>,
     /// What `MPI_Alloc_mem` gave out.
     pub memory: Memory,
 }
@@ -68,6 +73,8 @@ impl Mpi {
             groups: Table::new(),
             infos: Table::new(),
             messages: Table::new(),
+            sessions: Table::new(),
+            users: Cell::new(0),
             memory: Memory::new(),
         }
     }
@@ -86,6 +93,7 @@ impl Mpi {
     pub fn exists(&self, kind: Kind, raw: usize) -> bool {
         match kind {
             Kind::Comm => self.comms.contains(MPI_Comm(raw)),
+            Kind::Session => self.sessions.contains(MPI_Session(raw)),
             Kind::File => raw == MPI_FILE_NULL.0,
             _ => false,
         }

@@ -51,8 +51,9 @@ pub struct Mpi {
     pub(crate) scratch: Rc<Scratch>,
 }
 
+/// `MPI_INFO_ENV` (MPI-5.0 §11.2.1). A key stands for what was asked for before the program started, so
+/// `thread_level` is not among them.
 fn env_info(dev: &Dev) -> Info {
-    let var = |k: &str| std::env::var(k).unwrap_or_default();
     let mut args = std::env::args_os().map(|a| a.to_string_lossy().into_owned());
     let command = args.next().unwrap_or_default();
     let rest = args.collect::<Vec<_>>().join(" ");
@@ -64,7 +65,6 @@ fn env_info(dev: &Dev) -> Info {
         ("host", dev.host_of(dev.rank())),
         ("arch", std::env::consts::ARCH.to_string()),
         ("wdir", wdir),
-        ("thread_level", var("REJOIN_THREAD_LEVEL")),
     ])
 }
 
@@ -239,9 +239,9 @@ impl Mpi {
         }
     }
 
-    /// `MPI_Finalize` up to the device: attributes of `MPI_COMM_SELF` go first, last set first; then
+    /// `MPI_Finalize` before the device: attributes of `MPI_COMM_SELF` go first, last set first; then
     /// freed and buffered sends are completed.
-    pub fn finalize(&self) -> Result<()> {
+    pub fn leave_world(&self) -> Result<()> {
         self.self_comm
             .attributes
             .delete_all(self.self_comm.handle.get())?;
@@ -251,6 +251,12 @@ impl Mpi {
         if let Some(buffer) = buffer {
             self.flush_buffer(&buffer)?;
         }
+        Ok(())
+    }
+
+    /// The end of the runtime, with the job's other processes.
+    pub fn finalize(&self) -> Result<()> {
+        self.leave_world()?;
         self.dev.borrow_mut().finalize()
     }
 
@@ -267,3 +273,7 @@ impl Mpi {
         Error::new(ErrorClass::Intern, text)
     }
 }
+
+#[cfg(test)]
+#[path = "runtime_tests.rs"]
+mod tests;

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::rc::Rc;
 
 use rejoin_mpi::comm::SplitType;
-use rejoin_mpi::{Communicator, Completed, Info, Result, Status};
+use rejoin_mpi::{Communicator, Completed, Info, Mpi as Core, Result, Status};
 
 use crate::constants::*;
 use crate::functions::request;
@@ -42,7 +42,7 @@ pub(super) unsafe fn give(
     unsafe { store(newcomm, "the new communicator", handle) }
 }
 
-fn hints(mpi: &Mpi, info: MPI_Info) -> Result<Option<Rc<Info>>> {
+pub(super) fn hints(mpi: &Mpi, info: MPI_Info) -> Result<Option<Rc<Info>>> {
     if info == MPI_INFO_NULL {
         return Ok(None);
     }
@@ -222,21 +222,31 @@ pub unsafe fn comm_split_type(
 /// `comm` is null or valid.
 pub unsafe fn comm_free(mpi: &Mpi, comm: *mut MPI_Comm) -> Result<()> {
     // SAFETY: the caller's.
-    let handle = unsafe { load(comm, "the communicator") }?;
-    let found = mpi.comms.get(handle)?;
-    mpi.core()?.comm_free(&found)?;
-    drop(mpi.comms.remove(handle)?);
-    mpi.errors.forget(handle);
-    // SAFETY: as above.
-    unsafe { store(comm, "the communicator", MPI_COMM_NULL) }
+    unsafe { end(mpi, comm, Core::comm_free) }
 }
 
-/// `MPI_Comm_disconnect` (MPI-5.0 §11.10.4): of pending operations, only this process's are
-/// waited for.
+/// `MPI_Comm_disconnect` (MPI-5.0 §11.10.4): waits for this process's pending operations first.
 ///
 /// # Safety
 /// `comm` is null or valid.
 pub unsafe fn comm_disconnect(mpi: &Mpi, comm: *mut MPI_Comm) -> Result<()> {
     // SAFETY: the caller's.
-    unsafe { comm_free(mpi, comm) }
+    unsafe { end(mpi, comm, Core::comm_disconnect) }
+}
+
+/// # Safety
+/// `comm` is null or valid.
+unsafe fn end(
+    mpi: &Mpi,
+    comm: *mut MPI_Comm,
+    run: impl FnOnce(&Core, &Rc<Communicator>) -> Result<()>,
+) -> Result<()> {
+    // SAFETY: the caller's.
+    let handle = unsafe { load(comm, "the communicator") }?;
+    let found = mpi.comms.get(handle)?;
+    run(mpi.core()?, &found)?;
+    drop(mpi.comms.remove(handle)?);
+    mpi.errors.forget(handle);
+    // SAFETY: as above.
+    unsafe { store(comm, "the communicator", MPI_COMM_NULL) }
 }

@@ -51,13 +51,13 @@ conversions! {
     MPI_Group group_toint group_fromint |mpi| &mpi.groups;
     MPI_Info info_toint info_fromint |mpi| &mpi.infos;
     MPI_Message message_toint message_fromint |mpi| &mpi.messages;
+    MPI_Session session_toint session_fromint |mpi| &mpi.sessions;
     MPI_Op op_toint op_fromint |mpi| &mpi.ops;
     MPI_Datatype type_toint type_fromint |mpi| &mpi.datatypes.handles;
 }
 
 predefined_only! {
     MPI_File file_toint file_fromint;
-    MPI_Session session_toint session_fromint;
     MPI_Win win_toint win_fromint;
 }
 

@@ -1,6 +1,7 @@
 //! Initialisation and the end (MPI-5.0 chapter 11), and who and where the process is.
 
 use std::ffi::{c_char, c_int};
+use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
 
@@ -69,6 +70,37 @@ fn start(mpi: &Mpi, level: c_int) -> Result<()> {
         let text = "called a second time: MPI is initialised once";
         return Err(Error::new(ErrorClass::Other, text));
     }
+    open(mpi, level)?;
+    let _ = MAIN.set(std::thread::current().id());
+    gate::initialized(level, level == MPI_THREAD_MULTIPLE);
+    Ok(())
+}
+
+/// One more user of the runtime: the world model or a session. The first one starts it.
+pub(super) fn open(mpi: &Mpi, level: c_int) -> Result<()> {
+    match mpi.core.get() {
+        None => {
+            let _ = mpi.core.set(start_core(mpi)?);
+        }
+        Some(_) if gate::is_running() => {}
+        Some(_) => {
+            let text = "called after this process has left the job: nothing comes after the end of \
+                        the world model and of all sessions";
+            return Err(Error::new(ErrorClass::Other, text));
+        }
+    }
+    mpi.users.set(mpi.users.get() + 1);
+    let multiple = level == MPI_THREAD_MULTIPLE;
+    if multiple {
+        let lock = mpi.core()?.make_lock();
+        let _ = LOCK.set(lock);
+        lock::install(lock::Inner { enter, leave });
+    }
+    gate::opened(multiple);
+    Ok(())
+}
+
+fn start_core(mpi: &Mpi) -> Result<Rc<Core>> {
     let core = Core::init()?;
     mpi.comms.define(MPI_COMM_WORLD, core.world().clone());
     mpi.comms.define(MPI_COMM_SELF, core.self_comm().clone());
@@ -79,22 +111,28 @@ fn start(mpi: &Mpi, level: c_int) -> Result<()> {
     mpi.infos.define(MPI_INFO_ENV, core.env_info().clone());
     mpi.datatypes.define_predefined();
     op::define_predefined(&mpi.ops);
-    let multiple = level == MPI_THREAD_MULTIPLE;
-    if multiple {
-        let _ = LOCK.set(core.make_lock());
+    Ok(core)
+}
+
+/// One user less; the last one leaves the job, which waits for the other processes.
+pub(super) fn close(mpi: &Mpi) -> Result<()> {
+    let left = mpi.users.get().saturating_sub(1);
+    mpi.users.set(left);
+    if left == 0 {
+        mpi.core()?.finalize()?;
+        gate::closed();
     }
-    let _ = MAIN.set(std::thread::current().id());
-    let _ = mpi.core.set(core);
-    if multiple {
-        lock::install(lock::Inner { enter, leave });
-    }
-    gate::initialized(level, multiple);
     Ok(())
 }
 
-/// `MPI_Finalize` (MPI-5.0 §11.2.2): collective over the job.
+/// `MPI_Finalize` (MPI-5.0 §11.2.2): collective over the job. Sessions may go on after it.
 pub fn finalize(mpi: &Mpi) -> Result<()> {
-    mpi.core()?.finalize()?;
+    if !gate::is_initialized() || gate::is_finalized() {
+        let text = "the world model is not initialised, or finalised already";
+        return Err(Error::new(ErrorClass::Other, text));
+    }
+    mpi.core()?.leave_world()?;
+    close(mpi)?;
     gate::finalized();
     Ok(())
 }

@@ -60,7 +60,8 @@
 //! # Threads
 //!
 //! `MPI_Init_thread` calls `gate::initialized(provided, multiple)`, at `MPI_THREAD_MULTIPLE` after
-//! `lock::install` with the runtime's lock; `MPI_Finalize` calls `gate::finalized()`.
+//! `lock::install` with the runtime's lock; the end of the world model and of all sessions calls
+//! `gate::closed()`.
 
 #[cfg(test)]
 mod datatype_tests;
@@ -93,6 +94,7 @@ pub mod removed;
 pub mod request;
 pub mod request_many;
 pub mod sendrecv;
+pub mod session;
 pub mod status;
 pub mod topology;
 pub mod topology_graph;

@@ -679,6 +679,26 @@ pub unsafe extern "C" fn PMPI_Comm_create_errhandler(
     unsafe { shared_comm_create_errhandler(comm_errhandler_fn, errhandler) }
 }
 
+#[inline]
+unsafe fn shared_comm_create_from_group(
+    group: MPI_Group,
+    stringtag: *const c_char,
+    info: MPI_Info,
+    errhandler: MPI_Errhandler,
+    newcomm: *mut MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Comm_create_from_group", Phase::Running, true) },
+        Owner::None,
+        |mpi| unsafe {
+            crate::functions::session::comm_create_from_group(
+                mpi, group, stringtag, info, errhandler, newcomm,
+            )
+        },
+    )
+}
+
 /// `int MPI_Comm_create_from_group(MPI_Group group, const char *stringtag, MPI_Info info, MPI_Errhandler errhandler, MPI_Comm *newcomm)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Comm_create_from_group(
@@ -689,12 +709,7 @@ pub unsafe extern "C" fn MPI_Comm_create_from_group(
     newcomm: *mut MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_create_from_group", Phase::Running, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_comm_create_from_group(group, stringtag, info, errhandler, newcomm) }
 }
 
 /// `MPI_Comm_create_from_group` under its profiling name.
@@ -707,12 +722,7 @@ pub unsafe extern "C" fn PMPI_Comm_create_from_group(
     newcomm: *mut MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Comm_create_from_group", Phase::Running, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_comm_create_from_group(group, stringtag, info, errhandler, newcomm) }
 }
 
 #[inline]
@@ -2489,6 +2499,22 @@ pub unsafe extern "C" fn PMPI_Group_free(group: *mut MPI_Group) -> c_int {
     unsafe { shared_group_free(group) }
 }
 
+#[inline]
+unsafe fn shared_group_from_session_pset(
+    session: MPI_Session,
+    pset_name: *const c_char,
+    newgroup: *mut MPI_Group,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Group_from_session_pset", Phase::Running, true) },
+        Owner::of(session),
+        |mpi| unsafe {
+            crate::functions::session::group_from_session_pset(mpi, session, pset_name, newgroup)
+        },
+    )
+}
+
 /// `int MPI_Group_from_session_pset(MPI_Session session, const char *pset_name, MPI_Group *newgroup)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Group_from_session_pset(
@@ -2497,12 +2523,7 @@ pub unsafe extern "C" fn MPI_Group_from_session_pset(
     newgroup: *mut MPI_Group,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Group_from_session_pset", Phase::Running, true) },
-            Owner::of(session),
-        )
-    }
+    unsafe { shared_group_from_session_pset(session, pset_name, newgroup) }
 }
 
 /// `MPI_Group_from_session_pset` under its profiling name.
@@ -2513,12 +2534,7 @@ pub unsafe extern "C" fn PMPI_Group_from_session_pset(
     newgroup: *mut MPI_Group,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Group_from_session_pset", Phase::Running, true) },
-            Owner::of(session),
-        )
-    }
+    unsafe { shared_group_from_session_pset(session, pset_name, newgroup) }
 }
 
 #[inline]

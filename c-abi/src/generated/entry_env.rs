@@ -1800,28 +1800,28 @@ pub unsafe extern "C" fn PMPI_Session_detach_buffer_c(
     }
 }
 
+#[inline]
+unsafe fn shared_session_finalize(session: *mut MPI_Session) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Session_finalize", Phase::Any, true) },
+        Owner::at(session),
+        |mpi| unsafe { crate::functions::session::session_finalize(mpi, session) },
+    )
+}
+
 /// `int MPI_Session_finalize(MPI_Session *session)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_finalize(session: *mut MPI_Session) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Session_finalize", Phase::Any, true) },
-            Owner::at(session),
-        )
-    }
+    unsafe { shared_session_finalize(session) }
 }
 
 /// `MPI_Session_finalize` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Session_finalize(session: *mut MPI_Session) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Session_finalize", Phase::Any, true) },
-            Owner::at(session),
-        )
-    }
+    unsafe { shared_session_finalize(session) }
 }
 
 /// `int MPI_Session_flush_buffer(MPI_Session session)`.
@@ -1883,6 +1883,16 @@ pub unsafe extern "C" fn PMPI_Session_get_errhandler(
     unsafe { shared_session_get_errhandler(session, errhandler) }
 }
 
+#[inline]
+unsafe fn shared_session_get_info(session: MPI_Session, info_used: *mut MPI_Info) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Session_get_info", Phase::Any, true) },
+        Owner::of(session),
+        |mpi| unsafe { crate::functions::session::session_get_info(mpi, session, info_used) },
+    )
+}
+
 /// `int MPI_Session_get_info(MPI_Session session, MPI_Info *info_used)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_get_info(
@@ -1890,12 +1900,7 @@ pub unsafe extern "C" fn MPI_Session_get_info(
     info_used: *mut MPI_Info,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Session_get_info", Phase::Any, true) },
-            Owner::of(session),
-        )
-    }
+    unsafe { shared_session_get_info(session, info_used) }
 }
 
 /// `MPI_Session_get_info` under its profiling name.
@@ -1905,12 +1910,27 @@ pub unsafe extern "C" fn PMPI_Session_get_info(
     info_used: *mut MPI_Info,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Session_get_info", Phase::Any, true) },
-            Owner::of(session),
-        )
-    }
+    unsafe { shared_session_get_info(session, info_used) }
+}
+
+#[inline]
+unsafe fn shared_session_get_nth_pset(
+    session: MPI_Session,
+    info: MPI_Info,
+    n: c_int,
+    pset_len: *mut c_int,
+    pset_name: *mut c_char,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Session_get_nth_pset", Phase::Any, true) },
+        Owner::of(session),
+        |mpi| unsafe {
+            crate::functions::session::session_get_nth_pset(
+                mpi, session, info, n, pset_len, pset_name,
+            )
+        },
+    )
 }
 
 /// `int MPI_Session_get_nth_pset(MPI_Session session, MPI_Info info, int n, int *pset_len, char *pset_name)`.
@@ -1923,12 +1943,7 @@ pub unsafe extern "C" fn MPI_Session_get_nth_pset(
     pset_name: *mut c_char,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Session_get_nth_pset", Phase::Any, true) },
-            Owner::of(session),
-        )
-    }
+    unsafe { shared_session_get_nth_pset(session, info, n, pset_len, pset_name) }
 }
 
 /// `MPI_Session_get_nth_pset` under its profiling name.
@@ -1941,12 +1956,23 @@ pub unsafe extern "C" fn PMPI_Session_get_nth_pset(
     pset_name: *mut c_char,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Session_get_nth_pset", Phase::Any, true) },
-            Owner::of(session),
-        )
-    }
+    unsafe { shared_session_get_nth_pset(session, info, n, pset_len, pset_name) }
+}
+
+#[inline]
+unsafe fn shared_session_get_num_psets(
+    session: MPI_Session,
+    info: MPI_Info,
+    npset_names: *mut c_int,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Session_get_num_psets", Phase::Any, true) },
+        Owner::of(session),
+        |mpi| unsafe {
+            crate::functions::session::session_get_num_psets(mpi, session, info, npset_names)
+        },
+    )
 }
 
 /// `int MPI_Session_get_num_psets(MPI_Session session, MPI_Info info, int *npset_names)`.
@@ -1957,12 +1983,7 @@ pub unsafe extern "C" fn MPI_Session_get_num_psets(
     npset_names: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Session_get_num_psets", Phase::Any, true) },
-            Owner::of(session),
-        )
-    }
+    unsafe { shared_session_get_num_psets(session, info, npset_names) }
 }
 
 /// `MPI_Session_get_num_psets` under its profiling name.
@@ -1973,12 +1994,23 @@ pub unsafe extern "C" fn PMPI_Session_get_num_psets(
     npset_names: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Session_get_num_psets", Phase::Any, true) },
-            Owner::of(session),
-        )
-    }
+    unsafe { shared_session_get_num_psets(session, info, npset_names) }
+}
+
+#[inline]
+unsafe fn shared_session_get_pset_info(
+    session: MPI_Session,
+    pset_name: *const c_char,
+    info: *mut MPI_Info,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Session_get_pset_info", Phase::Any, true) },
+        Owner::of(session),
+        |mpi| unsafe {
+            crate::functions::session::session_get_pset_info(mpi, session, pset_name, info)
+        },
+    )
 }
 
 /// `int MPI_Session_get_pset_info(MPI_Session session, const char *pset_name, MPI_Info *info)`.
@@ -1989,12 +2021,7 @@ pub unsafe extern "C" fn MPI_Session_get_pset_info(
     info: *mut MPI_Info,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Session_get_pset_info", Phase::Any, true) },
-            Owner::of(session),
-        )
-    }
+    unsafe { shared_session_get_pset_info(session, pset_name, info) }
 }
 
 /// `MPI_Session_get_pset_info` under its profiling name.
@@ -2005,12 +2032,7 @@ pub unsafe extern "C" fn PMPI_Session_get_pset_info(
     info: *mut MPI_Info,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Session_get_pset_info", Phase::Any, true) },
-            Owner::of(session),
-        )
-    }
+    unsafe { shared_session_get_pset_info(session, pset_name, info) }
 }
 
 /// `int MPI_Session_iflush_buffer(MPI_Session session, MPI_Request *request)`.
@@ -2043,6 +2065,20 @@ pub unsafe extern "C" fn PMPI_Session_iflush_buffer(
     }
 }
 
+#[inline]
+unsafe fn shared_session_init(
+    info: MPI_Info,
+    errhandler: MPI_Errhandler,
+    session: *mut MPI_Session,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Session_init", Phase::Any, true) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::session::session_init(mpi, info, errhandler, session) },
+    )
+}
+
 /// `int MPI_Session_init(MPI_Info info, MPI_Errhandler errhandler, MPI_Session *session)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Session_init(
@@ -2051,12 +2087,7 @@ pub unsafe extern "C" fn MPI_Session_init(
     session: *mut MPI_Session,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Session_init", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_session_init(info, errhandler, session) }
 }
 
 /// `MPI_Session_init` under its profiling name.
@@ -2067,12 +2098,7 @@ pub unsafe extern "C" fn PMPI_Session_init(
     session: *mut MPI_Session,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Session_init", Phase::Any, true) },
-            Owner::None,
-        )
-    }
+    unsafe { shared_session_init(info, errhandler, session) }
 }
 
 #[inline]

@@ -2,9 +2,9 @@
 
 use super::context::{ContextIds, WINDOW};
 use super::{Communicator, Link};
+use crate::attr::Attributes;
 use crate::error::{Error, ErrorClass, Result};
 use crate::group::Group;
-use crate::info::Info;
 use crate::runtime::Mpi;
 use std::rc::Rc;
 
@@ -62,13 +62,16 @@ impl Mpi {
         Ok(new)
     }
 
-    /// `MPI_Comm_idup`, as a future to put into a request; the communicator is given to `done`.
+    /// `MPI_Comm_idup`, as a future to put into a request; the communicator is given to `done`. Attributes
+    /// are copied now, as if by `MPI_Comm_dup` (MPI-5.0 §7.4.2).
     pub fn comm_idup(
         &self,
         comm: &Rc<Communicator>,
         done: impl FnOnce(Rc<Communicator>) + 'static,
     ) -> Result<impl Future<Output = Result<()>> + 'static> {
         intra(comm)?;
+        let copies = Attributes::default();
+        comm.attributes.copy_to(comm.handle.get(), &copies)?;
         let tag = comm.next_collective(false) as i32 & 0xFFFF;
         let link = Link::all(self, comm, CREATION_TAG - 1 - tag);
         let (mpi, comm) = (self.rc(), comm.clone());
@@ -77,22 +80,10 @@ impl Mpi {
             let id = link.agree(&mpi.ids, comm.id(), tag).await?;
             let new = mpi.build(id, comm.group().clone());
             *new.topology.borrow_mut() = topology;
-            comm.attributes
-                .copy_to(comm.handle.get(), &new.attributes)?;
+            new.attributes.adopt(copies);
             done(new);
             Ok(())
         })
-    }
-
-    /// `MPI_Comm_dup_with_info`: as dup, with the hints of `info`.
-    pub fn comm_dup_with_info(
-        &self,
-        comm: &Rc<Communicator>,
-        info: &Info,
-    ) -> Result<Rc<Communicator>> {
-        let new = self.comm_dup(comm)?;
-        new.info.replace(info);
-        Ok(new)
     }
 
     /// `MPI_Comm_create`: collective over `comm`; `None` for those not in `group`.
@@ -129,6 +120,26 @@ impl Mpi {
         Ok(Some(self.build(id, group.clone())))
     }
 
+    /// `MPI_Comm_create_from_group`: collective over the members of `group`, with no parent. `text` keeps
+    /// apart what several threads make at the same time.
+    pub fn comm_create_from_group(
+        &self,
+        group: &Rc<Group>,
+        text: &str,
+    ) -> Result<Option<Rc<Communicator>>> {
+        if group.rank().is_none() {
+            return Ok(None);
+        }
+        // FNV-1a; below the tags of programs and the -1 of creation by all.
+        let hash = text.bytes().fold(0x811c_9dc5u32, |h, b| {
+            (h ^ u32::from(b)).wrapping_mul(0x0100_0193)
+        });
+        let tag = -2 - (hash >> 2) as i32;
+        let link = Link::part(self, self.world(), group, tag)?;
+        let id = self.block_on(link.agree(&self.ids, self.world().id(), tag))?;
+        Ok(Some(self.build(id, group.clone())))
+    }
+
     /// `MPI_Comm_free`: delete callbacks first; a failing one leaves the communicator as it is.
     /// The caller drops its reference then; pending operations keep theirs.
     pub fn comm_free(&self, comm: &Rc<Communicator>) -> Result<()> {
@@ -142,6 +153,20 @@ impl Mpi {
             self.flush_buffer(&buffer)?;
         }
         Ok(())
+    }
+
+    /// `MPI_Comm_disconnect` (MPI-5.0 §11.10.4): [`Mpi::comm_free`] after all of this process's operations on
+    /// the communicator are complete. Their requests stay, to be waited for.
+    pub fn comm_disconnect(&self, comm: &Rc<Communicator>) -> Result<()> {
+        self.wait_until(None, |m| {
+            m.reap();
+            Ok(m.is_quiet(comm)?.then_some(()))
+        })?;
+        let process = self.buffer.borrow().clone();
+        if let Some(buffer) = process {
+            self.flush_buffer(&buffer)?;
+        }
+        self.comm_free(comm)
     }
 }
 
