@@ -13,7 +13,7 @@ use nix::sys::socket::{AddressFamily, SockType, SockaddrLike, getsockname, getso
 use rejoin_channel_table::{BusinessCard, Generation, Identity, Incarnation, JobId, JobKey, Rank};
 use rejoin_managers_protocol::codec::{self, FrameReader, MANAGER_LIMIT, RANK_LIMIT};
 use rejoin_managers_protocol::rank::{
-    FromManager, MANAGER_FD, RankOptions, ToManager, VERSION, Welcome,
+    FromManager, Limits, MANAGER_FD, RankOptions, ToManager, VERSION, Welcome,
 };
 
 use crate::descriptors;
@@ -120,7 +120,7 @@ impl Agent {
         Ok((agent, welcome))
     }
 
-    /// Reports this process, and waits until every rank of the job has done so. There is no bound:
+    /// Reports this process and the sizes it goes by, and waits until every rank of the job has done so. There is no bound:
     /// a rank may begin MPI hours after another, and the manager's end ends the wait.
     ///
     /// # Errors
@@ -130,6 +130,7 @@ impl Agent {
         identity: &Identity,
         size: u32,
         card: &BusinessCard,
+        limits: Limits,
     ) -> Result<Vec<(Incarnation, BusinessCard)>> {
         self.tell(&ToManager::Register {
             rank: identity.rank,
@@ -137,13 +138,21 @@ impl Agent {
             pid: std::process::id(),
             card: card.clone(),
             version: VERSION,
+            limits,
         })?;
         loop {
             match self.wait_for(None)? {
-                Some(FromManager::Start { table }) if table.len() == size as usize => {
+                Some(FromManager::Start { generation, .. })
+                    if generation != identity.generation =>
+                {
+                    let (theirs, ours) = (generation.0, identity.generation.0);
+                    let problem = format!("a start of generation {theirs}, not {ours}");
+                    return Err(self.problem(problem));
+                }
+                Some(FromManager::Start { table, .. }) if table.len() == size as usize => {
                     return Ok(table);
                 }
-                Some(FromManager::Start { table }) => {
+                Some(FromManager::Start { table, .. }) => {
                     let count = table.len();
                     return Err(self.problem(format!("a table of {count} ranks, not {size}")));
                 }

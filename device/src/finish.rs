@@ -27,6 +27,8 @@ impl Device {
             self.wait(None, None)?;
         }
         self.leaving = true;
+        // Before any rank may close its links: a lost one below is one that was really lost.
+        let counters = self.meter.stats.named(self.engine.messages());
         if let Some(agent) = &mut self.agent {
             agent.tell(&ToManager::Finalizing)?;
             while !self.all_finalized {
@@ -34,6 +36,9 @@ impl Device {
             }
         }
         if let Some(agent) = &mut self.agent {
+            if self.settings.stats {
+                agent.tell(&ToManager::Counters { counters })?;
+            }
             agent.tell(&ToManager::Leave)?;
         }
         self.slots = Slots::default();

@@ -16,12 +16,17 @@ impl Device {
         while let Some(agent) = &mut self.agent {
             match agent.receive()? {
                 None => break,
-                Some(FromManager::AllFinalized) => self.all_finalized = true,
+                Some(FromManager::AllFinalized { generation }) => {
+                    self.all_finalized |= generation == self.identity.generation;
+                }
                 Some(FromManager::Stop { .. }) => agent::stop(),
+                Some(FromManager::Update { generation, .. })
+                    if generation != self.identity.generation => {}
                 Some(FromManager::Update {
                     rank,
                     incarnation,
                     card,
+                    ..
                 }) => {
                     if let Ok(Some(token)) = self.table.update(rank, incarnation, card) {
                         self.slots.take(token);

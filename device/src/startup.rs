@@ -8,7 +8,7 @@ use std::time::Duration;
 use rejoin_channel_table::card::MAX_ADDRESSES;
 use rejoin_channel_table::{Address, AddressBook, BusinessCard, LanId, LocalHostId, Table};
 use rejoin_engine::{Config, Engine};
-use rejoin_managers_protocol::rank::{RankOptions, Welcome};
+use rejoin_managers_protocol::rank::{Limits, RankOptions, Welcome};
 
 use crate::agent::{self, Agent};
 use crate::cut::Cutter;
@@ -76,15 +76,16 @@ impl Device {
         let poller = Poller::new()?;
         let listeners = listen(&poller, &options, &settings)?;
         let card = card(&listeners, &options, &settings);
+        let config = config(&options, &settings, size);
         let entries = match &mut agent {
             Some(agent) => {
-                let entries = agent.register(&identity, size, &card)?;
+                let entries = agent.register(&identity, size, &card, limits(&config))?;
                 poller.add(agent.descriptor(), Token::MANAGER, false)?;
                 entries
             }
             None => vec![(identity.incarnation, card.clone())],
         };
-        let engine = Engine::new(config(&options, &settings, size), identity.rank, size);
+        let engine = Engine::new(config, identity.rank, size);
         let mut noise = [0; 8];
         agent::random(&mut noise)?;
         let cutter = options
@@ -191,6 +192,15 @@ fn config(options: &Options, settings: &RankOptions, size: u32) -> Config {
         config.window = bytes;
     }
     config.consistent()
+}
+
+/// What the manager compares between ranks.
+fn limits(config: &Config) -> Limits {
+    Limits {
+        eager_copy: config.eager_copy as u64,
+        eager_max: config.eager_max as u64,
+        window: config.window,
+    }
 }
 
 /// Spins only where no rank takes another's core.

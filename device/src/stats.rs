@@ -32,3 +32,33 @@ pub struct Stats {
     /// Incoming connections dropped: strangers, forged or late handshakes, too many at once.
     pub strangers: u64,
 }
+
+impl Stats {
+    /// Names and values as `mpirun --stats` shows them, with the messages that the engine sent to
+    /// other ranks and received from them.
+    #[must_use]
+    pub fn named(&self, (sends, receives): (u64, u64)) -> Vec<(String, u64)> {
+        let calls = self.writes + self.reads + self.looks + self.blocks;
+        [
+            ("sends", sends),
+            ("receives", receives),
+            ("bytes_out", self.bytes_out),
+            ("bytes_in", self.bytes_in),
+            ("bytes_staged", self.bytes_staged),
+            ("frames_in", self.frames_in),
+            ("system_calls", calls),
+            ("writes", self.writes),
+            ("writes_blocked", self.writes_blocked),
+            ("reads", self.reads),
+            ("reads_empty", self.reads_empty),
+            ("looks", self.looks),
+            ("blocks", self.blocks),
+            ("dials", self.dials),
+            ("links_made", self.links_made),
+            ("links_lost", self.links_lost),
+            ("strangers", self.strangers),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+    }
+}

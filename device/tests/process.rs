@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::{Line, from, recv, send, welcome};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_device::{Device, Options};
 use rejoin_managers_protocol::codec::{FrameReader, RANK_LIMIT};
 use rejoin_managers_protocol::rank::{FromManager, MANAGER_FD, ToManager};
@@ -68,6 +69,7 @@ fn rank(part: &str) -> (Child, Line) {
         panic!("no registration")
     };
     line.say(&FromManager::Start {
+        generation: Generation(0),
         table: vec![(incarnation, card)],
     });
     (child, line)
@@ -132,7 +134,24 @@ fn an_abort_reaches_the_manager_with_its_code() {
 fn a_rank_finalizes_in_order() {
     let (child, mut line) = rank("finalize");
     assert_eq!(line.hear(), Some(ToManager::Finalizing));
-    line.say(&FromManager::AllFinalized);
+    // News of another generation changes nothing.
+    line.say(&FromManager::AllFinalized {
+        generation: Generation(9),
+    });
+    std::thread::sleep(Duration::from_millis(50));
+    line.say(&FromManager::Update {
+        generation: Generation(9),
+        rank: Rank(0),
+        incarnation: Incarnation(9),
+        card: BusinessCard::default(),
+    });
+    line.socket.set_nonblocking(true).expect("set up");
+    let silent = std::io::Read::read(&mut line.socket, &mut [0]).expect_err("silence");
+    assert_eq!(silent.kind(), std::io::ErrorKind::WouldBlock);
+    line.socket.set_nonblocking(false).expect("set up");
+    line.say(&FromManager::AllFinalized {
+        generation: Generation(0),
+    });
     assert_eq!(line.hear(), Some(ToManager::Leave));
     assert_eq!(ended(child).0, Some(0));
 }

@@ -2,7 +2,9 @@
 
 use rejoin_channel_table::{Address, BusinessCard, Identity};
 use rejoin_managers_protocol::codec::{FrameReader, MANAGER_LIMIT, RANK_LIMIT, encode};
-use rejoin_managers_protocol::rank::{FromManager, MANAGER_FD, ToManager, VERSION, Welcome};
+use rejoin_managers_protocol::rank::{
+    FromManager, Limits, MANAGER_FD, ToManager, VERSION, Welcome,
+};
 use std::io::{Read, Write};
 use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixStream;
@@ -55,10 +57,11 @@ impl Manager {
         }
     }
 
-    fn register(&mut self, identity: &Identity) -> usize {
-        self.announce(identity);
+    fn register(&mut self, identity: &Identity, limits: Limits) -> usize {
+        self.announce(identity, limits);
         match self.hear() {
-            FromManager::Start { table } => {
+            FromManager::Start { generation, table } => {
+                assert_eq!(generation, identity.generation);
                 for ((_, card), rank) in table.iter().zip(0u16..) {
                     let address = Address::Tcp(([127, 0, 0, 1], 5000 + rank).into());
                     assert_eq!(card.addresses, [address], "the card of another rank");
@@ -73,7 +76,7 @@ impl Manager {
         }
     }
 
-    fn announce(&mut self, identity: &Identity) {
+    fn announce(&mut self, identity: &Identity, limits: Limits) {
         let port = 5000 + identity.rank.0 as u16;
         let card = BusinessCard {
             addresses: vec![Address::Tcp(([127, 0, 0, 1], port).into())],
@@ -86,12 +89,20 @@ impl Manager {
             pid: std::process::id(),
             card,
             version: VERSION,
+            limits,
         });
     }
 
-    fn finalize(&mut self) {
+    fn finalize(&mut self, welcome: &Welcome) {
         self.tell(&ToManager::Finalizing);
-        assert_eq!(self.hear(), FromManager::AllFinalized);
+        let generation = welcome.identity.generation;
+        assert_eq!(self.hear(), FromManager::AllFinalized { generation });
+        if welcome.options.stats {
+            let rank = u64::from(welcome.identity.rank.0);
+            self.tell(&ToManager::Counters {
+                counters: vec![("one".into(), 1), ("rank".into(), rank)],
+            });
+        }
         self.tell(&ToManager::Leave);
     }
 }
@@ -107,13 +118,19 @@ fn main() {
     if mode == "skip" && rank == bad {
         return;
     }
-    let size = manager.register(&welcome.identity);
+    let odd = mode == "differ" && rank == bad;
+    let limits = Limits {
+        eager_copy: 10,
+        eager_max: 20,
+        window: if odd { 31 } else { 30 },
+    };
+    let size = manager.register(&welcome.identity, limits);
     if mode == "ok" {
         println!("{rank} of {size}, program {:?}", welcome.appnum);
-        return manager.finalize();
+        return manager.finalize(&welcome);
     }
     if mode == "fail-late" {
-        manager.finalize();
+        manager.finalize(&welcome);
         std::thread::sleep(std::time::Duration::from_millis(if rank == bad {
             0
         } else {
@@ -144,7 +161,7 @@ fn main() {
             std::thread::sleep(std::time::Duration::from_secs(30));
         }
         "twice" => {
-            manager.announce(&welcome.identity);
+            manager.announce(&welcome.identity, limits);
             std::thread::sleep(std::time::Duration::from_secs(30));
         }
         "close" => {

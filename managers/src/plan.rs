@@ -5,6 +5,7 @@
 //! take: a reader that stops stops the writers, and memory stays bounded.
 
 use rejoin_channel_table::{JobId, JobKey, Rank};
+use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::control::{ToCentral, ToLocal};
 use rejoin_managers_protocol::rank::RankOptions;
 use serde::{Deserialize, Serialize};
@@ -82,7 +83,8 @@ pub enum Bind {
     Core,
 }
 
-/// What a local manager must know to start its ranks. Holds the job's key.
+/// What local managers must know to start ranks. Holds the job's key. mpirun has the plan of the whole
+/// job, each local manager its host's part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// The job.
@@ -94,7 +96,7 @@ pub struct Plan {
     pub size: u32,
     /// Programs of the job, in the order of the command line.
     pub programs: Vec<Program>,
-    /// This host's ranks, each with the number of its program.
+    /// The ranks (in a part, those of one host), each with the number of its program.
     pub ranks: Vec<(Rank, u32)>,
     /// Settings for all ranks; host and local numbers are the local manager's to fill in.
     pub options: RankOptions,
@@ -104,4 +106,50 @@ pub struct Plan {
     pub stdin: Option<Rank>,
     /// A person sits at the terminal: pass unfinished lines on after a moment.
     pub interactive: bool,
+}
+
+impl Plan {
+    /// The part of one host, where `placement` has the host of each rank.
+    #[must_use]
+    pub fn part(&self, placement: &[HostIndex], host: HostIndex) -> Plan {
+        let here = |rank: &Rank| placement.get(rank.0 as usize) == Some(&host);
+        Plan {
+            ranks: self
+                .ranks
+                .iter()
+                .filter(|(rank, _)| here(rank))
+                .copied()
+                .collect(),
+            stdin: self.stdin.filter(here),
+            ..self.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_host_gets_its_own_ranks() {
+        let plan = Plan {
+            job: JobId(1),
+            key: JobKey::new([0; 32]),
+            size: 3,
+            programs: Vec::new(),
+            ranks: vec![(Rank(0), 0), (Rank(1), 0), (Rank(2), 1)],
+            options: RankOptions::default(),
+            bind: Bind::None,
+            stdin: Some(Rank(1)),
+            interactive: false,
+        };
+        let placement = [0, 1, 0];
+        let first = plan.part(&placement, 0);
+        assert_eq!(first.ranks, [(Rank(0), 0), (Rank(2), 1)]);
+        assert_eq!((first.stdin, first.size), (None, 3));
+        let second = plan.part(&placement, 1);
+        assert_eq!(second.ranks, [(Rank(1), 0)]);
+        assert_eq!(second.stdin, Some(Rank(1)));
+        assert!(plan.part(&placement, 2).ranks.is_empty());
+    }
 }

@@ -114,3 +114,44 @@ fn a_job_within_a_job_is_its_own() {
     assert_eq!(done.code, Some(0), "{}", done.err);
     assert!(done.out.contains("1 of 2"), "{}", done.out);
 }
+
+#[test]
+fn ranks_with_different_sizes_do_not_start() {
+    let done = ranks("3", &["differ", "1"]);
+    assert_eq!(done.code, Some(1), "{}", done.err);
+    let line = done.last_line();
+    assert!(
+        line.contains("REJOIN_WINDOW is 3")
+            && line.contains("31 on rank 1")
+            && line.contains("all ranks need the same"),
+        "{line}"
+    );
+    assert!(!done.out.contains("heard"), "{}", done.out);
+}
+
+#[test]
+fn counters_are_shown_in_rank_order_when_asked_for() {
+    let fake = fake_rank();
+    let done = run(&["-n", "3", "--stats", &fake, "ok"]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    let shown: Vec<_> = done.err.lines().collect();
+    assert_eq!(
+        shown,
+        [
+            "mpirun: stats: rank 0: one=1 rank=0",
+            "mpirun: stats: rank 1: one=1 rank=1",
+            "mpirun: stats: rank 2: one=1 rank=2",
+        ]
+    );
+    // A rank that never comes to the end has nothing to show.
+    let done = run(&["-n", "2", "--stats", &fake, "crash", "1"]);
+    assert_eq!(
+        done.err.matches("nothing reported").count(),
+        2,
+        "{}",
+        done.err
+    );
+    assert!(done.last_line().contains("rank 1 on host"), "{}", done.err);
+    let done = run(&["-n", "1", &fake, "ok"]);
+    assert_eq!(done.err, "");
+}

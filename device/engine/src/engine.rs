@@ -57,6 +57,17 @@ impl Engine {
         self.core.moved
     }
 
+    /// Messages sent to other ranks and received from them, each once however often it travelled.
+    pub fn messages(&self) -> (u64, u64) {
+        let channels = self.channels.iter().flatten();
+        channels.fold((0, 0), |(sent, received), channel| {
+            (
+                sent + channel.tx.kept.next().0,
+                received + channel.rx.order.next().0,
+            )
+        })
+    }
+
     /// The channel to a peer, made at its first use.
     #[inline]
     pub(crate) fn channel(&mut self, peer: Rank) -> Result<(&mut Channel, &mut Core), Error> {

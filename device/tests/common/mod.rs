@@ -94,6 +94,7 @@ fn manage(mut lines: Vec<Line>, edit: impl Fn(&mut Vec<(Incarnation, BusinessCar
     edit(&mut table);
     for line in &mut lines {
         line.say(&FromManager::Start {
+            generation: Generation(0),
             table: table.clone(),
         });
     }
@@ -104,7 +105,9 @@ fn manage(mut lines: Vec<Line>, edit: impl Fn(&mut Vec<(Incarnation, BusinessCar
         .all(|said| said == Some(ToManager::Finalizing));
     if all {
         for line in &mut lines {
-            line.say(&FromManager::AllFinalized);
+            line.say(&FromManager::AllFinalized {
+                generation: Generation(0),
+            });
         }
         for line in &mut lines {
             assert_eq!(line.hear(), Some(ToManager::Leave));

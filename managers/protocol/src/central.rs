@@ -2,10 +2,16 @@
 //!
 //! It gathers the ranks' cards and lets them start together, lets them leave `MPI_Finalize` together,
 //! and gives exactly one [`Verdict`]: the first failure wins.
+//!
+//! What a central manager that is started again must know is named by [`Effect::Persist`]: nothing
+//! that follows it may be done before it is stored. Drivers without a store pass over it; their job
+//! ends with its central manager.
 
 use crate::control::{Cause, End, Life, Stage, Time, ToCentral, ToLocal};
+use crate::rank::Limits;
 use crate::verdict::Verdict;
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
+use serde::{Deserialize, Serialize};
 
 /// Number of a host in the order in which the driver named them.
 pub type HostIndex = usize;
@@ -31,19 +37,51 @@ pub enum Input {
 /// What the core tells the driver to do, in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
+    /// Store this before doing anything that follows.
+    Persist(Record),
     /// Tell a local manager.
     Send(HostIndex, ToLocal),
     /// Let go of a local manager that does not answer: close its link, kill what is reachable.
     Drop(HostIndex),
+    /// A rank reported what it counted.
+    Counters(Rank, Vec<(String, u64)>),
     /// The job is decided: nothing later changes the verdict.
     Decided(Verdict),
     /// The job is over and every host has been heard of or dropped.
     Over(Verdict),
 }
 
+/// What must outlive the central manager.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Record {
+    /// Processes of these incarnations, in rank order, are about to be started.
+    Began {
+        /// The job's generation.
+        generation: Generation,
+        /// Incarnation of each rank.
+        incarnations: Vec<Incarnation>,
+    },
+    /// All ranks have registered and are about to be let go.
+    Started {
+        /// The job's generation.
+        generation: Generation,
+        /// Incarnation and card of each rank, in rank order.
+        table: Vec<(Incarnation, BusinessCard)>,
+    },
+    /// All ranks are in `MPI_Finalize` and are about to be let go: none can be asked to come back.
+    Finalized {
+        /// The job's generation.
+        generation: Generation,
+    },
+    /// The verdict, which nothing changes any more.
+    Decided(Verdict),
+}
+
 /// What central is given to start with.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Job {
+    /// Generation of the job's first processes.
+    pub generation: Generation,
     /// Names of the hosts.
     pub hosts: Vec<String>,
     /// For each rank its host.
@@ -59,6 +97,7 @@ struct RankState {
     stage: Stage,
     pid: u32,
     card: Option<BusinessCard>,
+    limits: Option<Limits>,
     ended: bool,
 }
 
@@ -107,10 +146,11 @@ impl Central {
             stage: Stage::Spawned,
             pid: 0,
             card: None,
+            limits: None,
             ended: false,
         };
         Central {
-            generation: Generation(0),
+            generation: job.generation,
             phase: Phase::Starting,
             hosts: job
                 .hosts
@@ -168,6 +208,10 @@ impl Central {
 
     fn begin(&mut self, now: Time, effects: &mut Vec<Effect>) {
         self.limit_at = self.limit.map(|limit| now.plus_millis(limit));
+        effects.push(Effect::Persist(Record::Began {
+            generation: self.generation,
+            incarnations: self.ranks.iter().map(|r| r.incarnation).collect(),
+        }));
         for host in 0..self.hosts.len() {
             let ranks: Vec<_> = self
                 .ranks
@@ -195,12 +239,24 @@ impl Central {
                     rank.pid = pid;
                 }
             }
-            ToCentral::Registered { life, pid, card } => {
+            ToCentral::Registered {
+                life,
+                pid,
+                card,
+                limits,
+            } => {
                 if let Some(rank) = self.find(host, life) {
                     rank.pid = pid;
                     rank.card = Some(card);
+                    rank.limits = Some(limits);
                     rank.stage = rank.stage.max(Stage::Registered);
+                    self.compare(now, life.rank, limits, effects);
                     self.start_when_complete(now, effects);
+                }
+            }
+            ToCentral::Counters { life, counters } => {
+                if self.find(host, life).is_some() {
+                    effects.push(Effect::Counters(life.rank, counters));
                 }
             }
             ToCentral::Finalizing { life } => {
@@ -230,6 +286,24 @@ impl Central {
         }
     }
 
+    /// Ends the job if a rank goes by other sizes than one that registered before it.
+    fn compare(&mut self, now: Time, rank: Rank, limits: Limits, effects: &mut Vec<Effect>) {
+        let verdict = (0u32..)
+            .map(Rank)
+            .zip(&self.ranks)
+            .find_map(|(other, state)| {
+                let (variable, here, there) = limits.difference(state.limits.as_ref()?)?;
+                Some(Verdict::Differing {
+                    variable: variable.into(),
+                    one: (other, there),
+                    other: (rank, here),
+                })
+            });
+        if let Some(verdict) = verdict {
+            self.decide(now, verdict, effects);
+        }
+    }
+
     /// Lets the ranks start once all have registered. A rank that ended without registering can't
     /// come any more, so whoever waits for it would wait for ever.
     fn start_when_complete(&mut self, now: Time, effects: &mut Vec<Effect>) {
@@ -249,6 +323,10 @@ impl Central {
         if let Some(table) = cards.collect::<Option<Vec<_>>>() {
             self.phase = Phase::Running;
             let generation = self.generation;
+            effects.push(Effect::Persist(Record::Started {
+                generation,
+                table: table.clone(),
+            }));
             self.send_all(
                 || ToLocal::Start {
                     generation,
@@ -263,6 +341,7 @@ impl Central {
         if self.phase == Phase::Running && self.ranks.iter().all(|r| r.stage >= Stage::Finalizing) {
             self.phase = Phase::Finalized;
             let generation = self.generation;
+            effects.push(Effect::Persist(Record::Finalized { generation }));
             self.send_all(|| ToLocal::AllFinalized { generation }, effects);
         }
     }
@@ -299,10 +378,7 @@ impl Central {
             return self.decide(now, verdict, effects);
         }
         // After MPI_Finalize the others may still have output to write: they end by themselves.
-        if self.verdict.is_none() {
-            effects.push(Effect::Decided(verdict.clone()));
-            self.verdict = Some(verdict);
-        }
+        self.settle(verdict, effects);
     }
 
     fn signal(&mut self, now: Time, signal: i32, effects: &mut Vec<Effect>) {
@@ -343,10 +419,7 @@ impl Central {
             "the job ends: {}",
             self.verdict.as_ref().unwrap_or(&verdict)
         );
-        if self.verdict.is_none() {
-            effects.push(Effect::Decided(verdict.clone()));
-            self.verdict = Some(verdict);
-        }
+        self.settle(verdict, effects);
         if self.phase != Phase::Ending {
             self.phase = Phase::Ending;
             self.end_at = Some(now.plus_millis(END_BOUND));
@@ -354,10 +427,22 @@ impl Central {
         }
     }
 
+    /// Gives the verdict, unless there is one.
+    fn settle(&mut self, verdict: Verdict, effects: &mut Vec<Effect>) {
+        if self.verdict.is_none() {
+            effects.push(Effect::Persist(Record::Decided(verdict.clone())));
+            effects.push(Effect::Decided(verdict.clone()));
+            self.verdict = Some(verdict);
+        }
+    }
+
     fn close(&mut self, effects: &mut Vec<Effect>) {
         if self.phase != Phase::Over && self.hosts.iter().all(|h| h.done) {
             self.phase = Phase::Over;
             let verdict = self.verdict.get_or_insert(Verdict::Success).clone();
+            if verdict == Verdict::Success {
+                effects.push(Effect::Persist(Record::Decided(Verdict::Success)));
+            }
             effects.push(Effect::Over(verdict));
         }
     }

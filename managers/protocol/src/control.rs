@@ -3,6 +3,7 @@
 //! Everything carries the generation, and what concerns one process its incarnation, so that news of
 //! a process that was replaced is never taken for news of its successor.
 
+use crate::rank::Limits;
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use serde::{Deserialize, Serialize};
 
@@ -140,6 +141,15 @@ pub enum ToCentral {
         pid: u32,
         /// Where it listens.
         card: BusinessCard,
+        /// The sizes it goes by.
+        limits: Limits,
+    },
+    /// What a rank counted, at its end.
+    Counters {
+        /// Which.
+        life: Life,
+        /// Names and values.
+        counters: Vec<(String, u64)>,
     },
     /// A rank is in `MPI_Finalize`.
     Finalizing {

@@ -5,7 +5,7 @@
 //! that called `MPI_Init`, which differ under a wrapper.
 
 use crate::control::{Cause, End, Life, Stage, Time, ToCentral, ToLocal};
-use crate::rank::{FromManager, ToManager, VERSION};
+use crate::rank::{FromManager, MOST_COUNTERS, ToManager, VERSION};
 use rejoin_channel_table::{Generation, Incarnation, Rank};
 
 /// Milliseconds between the polite signal and SIGKILL.
@@ -47,8 +47,8 @@ pub enum Input {
 /// What the core tells the driver to do, in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Start a process for this rank; answer with `Spawned` or `NotStarted`.
-    Spawn(Rank, Incarnation),
+    /// Start the process of this life; answer with `Spawned` or `NotStarted`.
+    Spawn(Life),
     /// Tell central.
     Central(ToCentral),
     /// Tell these ranks.
@@ -213,13 +213,13 @@ impl Local {
                 self.generation = generation;
                 for (rank, incarnation) in ranks {
                     self.ranks.push(Process::new(rank, incarnation));
-                    effects.push(Effect::Spawn(rank, incarnation));
+                    effects.push(Effect::Spawn(self.life(rank, incarnation)));
                 }
                 self.ranks.sort_by_key(|r| r.rank);
             }
             ToLocal::Start { generation, table } if generation == self.generation => {
                 let to = self.listening(&[Stage::Registered, Stage::Finalizing]);
-                effects.push(Effect::Ranks(to, FromManager::Start { table }));
+                effects.push(Effect::Ranks(to, FromManager::Start { generation, table }));
             }
             ToLocal::AllFinalized { generation } if generation == self.generation => {
                 for process in &mut self.ranks {
@@ -228,7 +228,7 @@ impl Local {
                     }
                 }
                 let to = self.listening(&[Stage::Finalized]);
-                effects.push(Effect::Ranks(to, FromManager::AllFinalized));
+                effects.push(Effect::Ranks(to, FromManager::AllFinalized { generation }));
             }
             ToLocal::Signal { signal } => {
                 for process in self.ranks.iter().filter(|r| r.child_end.is_none()) {
@@ -275,6 +275,7 @@ impl Local {
                 incarnation: also,
                 card,
                 version,
+                limits,
                 ..
             } if stage == Stage::Spawned => {
                 if let Some(why) = unfit(said, also, version, life) {
@@ -285,11 +286,21 @@ impl Local {
                     process.caller = Some(pid);
                     effects.push(Effect::Watch(rank, incarnation, pid));
                 }
-                self.tell(ToCentral::Registered { life, pid, card }, effects);
+                let news = ToCentral::Registered {
+                    life,
+                    pid,
+                    card,
+                    limits,
+                };
+                self.tell(news, effects);
             }
             ToManager::Finalizing if stage == Stage::Registered => {
                 process.stage = Stage::Finalizing;
                 self.tell(ToCentral::Finalizing { life }, effects);
+            }
+            ToManager::Counters { counters } if stage == Stage::Finalized => {
+                let counters = presentable(counters);
+                self.tell(ToCentral::Counters { life, counters }, effects);
             }
             ToManager::Leave if stage == Stage::Finalized => {
                 process.stage = Stage::Left;
@@ -303,8 +314,13 @@ impl Local {
                 let why = "a second process of this rank called MPI_Init".to_string();
                 self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
             }
-            ToManager::Finalizing | ToManager::Leave => {
-                let why = format!("it said {message:?} when it was {stage:?}");
+            ToManager::Finalizing | ToManager::Counters { .. } | ToManager::Leave => {
+                let said = match message {
+                    ToManager::Finalizing => "Finalizing",
+                    ToManager::Leave => "Leave",
+                    _ => "Counters",
+                };
+                let why = format!("it said {said} when it was {stage:?}");
                 self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
             }
         }
@@ -483,5 +499,18 @@ fn one_line(text: &str) -> String {
     text.chars()
         .take(400)
         .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+/// Few counters with short names of one line, whatever a program's process says.
+fn presentable(counters: Vec<(String, u64)>) -> Vec<(String, u64)> {
+    let shorten = |(name, value): (String, u64)| {
+        let name = one_line(&name).chars().take(40).collect();
+        (name, value)
+    };
+    counters
+        .into_iter()
+        .take(MOST_COUNTERS)
+        .map(shorten)
         .collect()
 }

@@ -4,17 +4,21 @@
 //! The order of a rank's life: the manager puts [`FromManager::Welcome`] into the socket before the
 //! rank is there, the rank answers with [`ToManager::Register`], all get [`FromManager::Start`]
 //! once every rank has registered; [`ToManager::Finalizing`] is answered by
-//! [`FromManager::AllFinalized`] once every rank has said it, and [`ToManager::Leave`] is the rank's
-//! last word. End of file from the manager means that the job is over: the rank exits at once.
+//! [`FromManager::AllFinalized`] once every rank has said it, [`ToManager::Counters`] may follow, and
+//! [`ToManager::Leave`] is the rank's last word. What concerns the job as a whole carries the
+//! generation: a rank drops news of another one. End of file from the manager means that the job is over: the rank exits at once.
 
-use rejoin_channel_table::{BusinessCard, Identity, Incarnation, JobKey, Rank};
+use rejoin_channel_table::{BusinessCard, Generation, Identity, Incarnation, JobKey, Rank};
 use serde::{Deserialize, Serialize};
 
 /// Environment variable that holds the number of the inherited descriptor.
 pub const MANAGER_FD: &str = "REJOIN_MANAGER_FD";
 
 /// Version of the messages in this crate; both sides must have the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+
+/// Most counters that a rank may report.
+pub const MOST_COUNTERS: usize = 64;
 
 /// From a rank to its local manager, at most [`crate::codec::RANK_LIMIT`] bytes each.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -31,6 +35,8 @@ pub enum ToManager {
         card: BusinessCard,
         /// [`VERSION`] of the library.
         version: u32,
+        /// Sizes in force; a job whose ranks differ in them does not start.
+        limits: Limits,
     },
     /// The rank is in `MPI_Finalize` (MPI-5.0 §11.2.2) and has nothing more to send.
     Finalizing,
@@ -40,6 +46,12 @@ pub enum ToManager {
         code: i32,
         /// One line for the user; may be empty.
         why: String,
+    },
+    /// What the rank counted, in the order in which it is to be shown; between
+    /// [`FromManager::AllFinalized`] and [`ToManager::Leave`], if [`RankOptions::stats`] asks for it.
+    Counters {
+        /// Names and values, at most [`MOST_COUNTERS`].
+        counters: Vec<(String, u64)>,
     },
     /// `MPI_Finalize` is about to return: from here on the process may end as it likes.
     Leave,
@@ -52,11 +64,15 @@ pub enum FromManager {
     Welcome(Box<Welcome>),
     /// Every rank has registered: where all of them are, indexed by world rank.
     Start {
+        /// The job's generation.
+        generation: Generation,
         /// Incarnation and business card of each rank, in rank order.
         table: Vec<(Incarnation, BusinessCard)>,
     },
     /// A rank has a new incarnation.
     Update {
+        /// The job's generation.
+        generation: Generation,
         /// Which rank.
         rank: Rank,
         /// Its new incarnation; an older one than known is ignored.
@@ -65,7 +81,10 @@ pub enum FromManager {
         card: BusinessCard,
     },
     /// Every rank has said [`ToManager::Finalizing`].
-    AllFinalized,
+    AllFinalized {
+        /// The job's generation.
+        generation: Generation,
+    },
     /// The job ends: exit at once.
     Stop {
         /// One line for the log.
@@ -91,6 +110,34 @@ pub struct Welcome {
     pub options: RankOptions,
 }
 
+/// Sizes in bytes that all ranks of a job must share, since a sender reckons with its receiver's.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Limits {
+    /// Largest message that is copied and complete at once (`REJOIN_EAGER_COPY`).
+    pub eager_copy: u64,
+    /// Largest message that is sent eagerly (`REJOIN_EAGER_MAX`).
+    pub eager_max: u64,
+    /// Window per channel (`REJOIN_WINDOW`).
+    pub window: u64,
+}
+
+impl Limits {
+    /// The first size that differs: its variable's name, this side's value and the other's.
+    /// The window comes first, since the others follow from it.
+    #[must_use]
+    pub fn difference(&self, other: &Limits) -> Option<(&'static str, u64, u64)> {
+        [
+            ("REJOIN_WINDOW", self.window, other.window),
+            ("REJOIN_EAGER_MAX", self.eager_max, other.eager_max),
+            ("REJOIN_EAGER_COPY", self.eager_copy, other.eager_copy),
+        ]
+        .into_iter()
+        .find(|(_, ours, theirs)| ours != theirs)
+    }
+}
+
 /// Settings that a rank takes from the command line, through its manager.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RankOptions {
@@ -114,7 +161,7 @@ pub struct RankOptions {
     pub eager_max: Option<u32>,
     /// Window per channel, in bytes.
     pub window: Option<u32>,
-    /// Print counters at the end (`--stats`).
+    /// Report counters at the end (`--stats`).
     pub stats: bool,
 }
 
@@ -162,6 +209,27 @@ mod tests {
     }
 
     #[test]
+    fn the_size_that_differs_is_named() {
+        let some = Limits {
+            eager_copy: 1,
+            eager_max: 2,
+            window: 3,
+        };
+        assert_eq!(some.difference(&some), None);
+        let other = Limits {
+            eager_max: 5,
+            window: 4,
+            ..some
+        };
+        assert_eq!(some.difference(&other), Some(("REJOIN_WINDOW", 3, 4)));
+        let other = Limits {
+            eager_copy: 7,
+            ..some
+        };
+        assert_eq!(other.difference(&some), Some(("REJOIN_EAGER_COPY", 7, 1)));
+    }
+
+    #[test]
     fn a_rank_can_not_send_more_than_its_limit() {
         let mut bytes = Vec::new();
         let why = "x".repeat(RANK_LIMIT);
@@ -174,6 +242,7 @@ mod tests {
             pid: 7,
             card: card(),
             version: VERSION,
+            limits: Limits::default(),
         };
         encode(&register, RANK_LIMIT, &mut bytes).unwrap();
     }

@@ -46,6 +46,15 @@ pub enum Verdict {
         /// A rank that called it.
         waiting: Rank,
     },
+    /// Two ranks have different sizes in force where all must have the same.
+    Differing {
+        /// Variable that sets the size.
+        variable: String,
+        /// A rank and its value.
+        one: (Rank, u64),
+        /// Another rank and its value.
+        other: (Rank, u64),
+    },
 }
 
 impl Verdict {
@@ -57,7 +66,9 @@ impl Verdict {
             Verdict::Failed { cause, .. } => cause_code(cause),
             Verdict::TimedOut { .. } => TIMED_OUT,
             Verdict::Interrupted { signal } => 128 + signal,
-            Verdict::HostLost { .. } | Verdict::NeverRegistered { .. } => 1,
+            Verdict::HostLost { .. }
+            | Verdict::NeverRegistered { .. }
+            | Verdict::Differing { .. } => 1,
         }
     }
 }
@@ -118,6 +129,15 @@ impl fmt::Display for Verdict {
                 f,
                 "rank {} ended without calling MPI_Init while rank {} called it",
                 rank.0, waiting.0
+            ),
+            Verdict::Differing {
+                variable,
+                one,
+                other,
+            } => write!(
+                f,
+                "{variable} is {} on rank {} and {} on rank {}, and all ranks need the same",
+                one.1, one.0.0, other.1, other.0.0
             ),
         }
     }
@@ -226,6 +246,14 @@ mod tests {
         });
         assert_eq!(round.exit_code(), 1);
         assert_eq!(Verdict::Interrupted { signal: 2 }.exit_code(), 130);
+        let differing = Verdict::Differing {
+            variable: "REJOIN_WINDOW".into(),
+            one: (Rank(0), 5),
+            other: (Rank(2), 6),
+        };
+        assert_eq!(differing.exit_code(), 1);
+        let line = "REJOIN_WINDOW is 5 on rank 0 and 6 on rank 2, and all ranks need the same";
+        assert_eq!(differing.to_string(), line);
         assert_eq!(
             Verdict::TimedOut { limit: 1500 }.to_string(),
             "the time limit of 1.5 s was reached"

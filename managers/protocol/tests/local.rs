@@ -3,7 +3,7 @@
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::control::{Cause, End, Life, Stage, Time, ToCentral, ToLocal};
 use rejoin_managers_protocol::local::{CLOSED_GRACE, Effect, GRACE, Input, Local, WRAPPER_GRACE};
-use rejoin_managers_protocol::rank::{FromManager, ToManager, VERSION};
+use rejoin_managers_protocol::rank::{FromManager, Limits, MOST_COUNTERS, ToManager, VERSION};
 
 const R: Rank = Rank(4);
 const I: Incarnation = Incarnation(0);
@@ -37,6 +37,7 @@ fn register() -> ToManager {
         pid: 1,
         card: BusinessCard::default(),
         version: VERSION,
+        limits: Limits::default(),
     }
 }
 
@@ -59,7 +60,7 @@ fn spawned() -> Local {
         life: life(),
         pid: CHILD,
     });
-    assert_eq!(effects, [Effect::Spawn(R, I), told]);
+    assert_eq!(effects, [Effect::Spawn(life()), told]);
     core
 }
 
@@ -306,6 +307,7 @@ fn a_rank_of_another_version_or_number_is_refused() {
             pid: 1,
             card: BusinessCard::default(),
             version,
+            limits: Limits::default(),
         };
         steps(&mut spawned(), vec![said(CHILD, message)]).remove(0)
     };
@@ -319,6 +321,34 @@ fn a_rank_of_another_version_or_number_is_refused() {
         );
         assert!(refused, "{effect:?}");
     }
+}
+
+#[test]
+fn counters_come_between_all_finalized_and_leave_and_are_bounded() {
+    let counters = |count: usize| ToManager::Counters {
+        counters: vec![("a\nb".repeat(30), 7); count],
+    };
+    let mut core = registered(CHILD);
+    let all = ToLocal::AllFinalized {
+        generation: Generation(0),
+    };
+    let inputs = vec![said(CHILD, ToManager::Finalizing), Input::Central(all)];
+    steps(&mut core, inputs);
+    let effects = steps(&mut core, vec![said(CHILD, counters(1000))]);
+    let Effect::Central(ToCentral::Counters { counters: told, .. }) = &effects[0] else {
+        panic!("{effects:?}");
+    };
+    assert_eq!(told.len(), MOST_COUNTERS);
+    assert_eq!(told[0].1, 7);
+    assert!(told[0].0.starts_with("a b") && told[0].0.chars().count() == 40);
+
+    let effects = steps(&mut registered(CHILD), vec![said(CHILD, counters(1))]);
+    let refused = matches!(
+        &effects[0],
+        Effect::Central(ToCentral::Failed { cause: Cause::Misbehaved { why }, .. })
+            if why == "it said Counters when it was Registered"
+    );
+    assert!(refused, "{effects:?}");
 }
 
 #[test]

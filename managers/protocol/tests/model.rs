@@ -1,14 +1,17 @@
 //! The cores of central and local managers under a model checker: start, finalize, failures, aborts,
 //! lost managers, signals and the time limit, in every order that two hosts with few ranks allow.
 
-use rejoin_channel_table::{BusinessCard, Incarnation, Rank};
-use rejoin_managers_protocol::central::{self, Central, Job};
-use rejoin_managers_protocol::control::{End, Time, ToCentral, ToLocal};
+use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
+use rejoin_managers_protocol::central::{self, Central, Job, Record};
+use rejoin_managers_protocol::control::{End, Life, Time, ToCentral, ToLocal};
 use rejoin_managers_protocol::local::{self, Local};
-use rejoin_managers_protocol::rank::{FromManager, ToManager, VERSION};
+use rejoin_managers_protocol::rank::{FromManager, Limits, ToManager, VERSION};
 use rejoin_managers_protocol::verdict::Verdict;
 use stateright::{Checker, Model, Property};
 use std::collections::VecDeque;
+
+/// Any but the first, so that nobody can get away with a constant.
+const GENERATION: Generation = Generation(3);
 
 /// What a rank's process does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -55,6 +58,41 @@ struct System {
     faults: u8,
     signals: u8,
     timed_out: bool,
+    /// What would be found after central's death.
+    stored: Stored,
+    /// Something was done before it was stored.
+    hasty: bool,
+    differing: Option<usize>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+struct Stored {
+    began: bool,
+    started: bool,
+    finalized: bool,
+    verdict: Option<Verdict>,
+}
+
+impl Stored {
+    fn store(&mut self, record: Record) {
+        match record {
+            Record::Began { .. } => self.began = true,
+            Record::Started { .. } => self.started = true,
+            Record::Finalized { .. } => self.finalized = true,
+            Record::Decided(verdict) => self.verdict = Some(verdict),
+        }
+    }
+
+    /// The order can't surprise a central manager that reads this.
+    fn covers(&self, order: &ToLocal) -> bool {
+        match order {
+            ToLocal::Spawn { .. } => self.began,
+            ToLocal::Start { .. } => self.started,
+            ToLocal::AllFinalized { .. } => self.finalized,
+            ToLocal::End { .. } => self.verdict.is_some(),
+            ToLocal::Signal { .. } | ToLocal::Kill => true,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -78,6 +116,8 @@ struct Jobs {
     faults: u8,
     signals: u8,
     limit: bool,
+    /// A rank whose sizes are not those of the others.
+    differing: Option<usize>,
 }
 
 impl System {
@@ -86,10 +126,21 @@ impl System {
         self.central.step(now, input, &mut effects);
         for effect in effects {
             match effect {
-                central::Effect::Send(host, order) => self.hosts[host].down.push_back(order),
+                central::Effect::Persist(record) => self.stored.store(record),
+                central::Effect::Send(host, order) => {
+                    self.hasty |= !self.stored.covers(&order);
+                    self.hosts[host].down.push_back(order);
+                }
                 central::Effect::Drop(host) => self.lose(host),
-                central::Effect::Decided(verdict) => self.decided.push(verdict),
-                central::Effect::Over(verdict) => self.over.push(verdict),
+                central::Effect::Counters(..) => panic!("nobody counts in this model"),
+                central::Effect::Decided(verdict) => {
+                    self.hasty |= self.stored.verdict.as_ref() != Some(&verdict);
+                    self.decided.push(verdict);
+                }
+                central::Effect::Over(verdict) => {
+                    self.hasty |= self.stored.verdict.as_ref() != Some(&verdict);
+                    self.over.push(verdict);
+                }
             }
         }
     }
@@ -129,7 +180,12 @@ impl System {
 
     fn perform(&mut self, host: usize, effect: local::Effect, inputs: &mut VecDeque<local::Input>) {
         match effect {
-            local::Effect::Spawn(rank, incarnation) => {
+            local::Effect::Spawn(Life {
+                rank,
+                incarnation,
+                generation,
+            }) => {
+                assert_eq!(generation, GENERATION);
                 self.ranks[rank.0 as usize].step = Step::BeforeInit;
                 inputs.push_back(local::Input::Spawned(rank, incarnation, rank.0 + 100));
             }
@@ -139,10 +195,12 @@ impl System {
                     let process = &mut self.ranks[rank.0 as usize];
                     match (&message, process.step) {
                         (_, Step::Dead) => {}
-                        (FromManager::Start { .. }, Step::WaitsForStart) => {
+                        (FromManager::Start { generation, .. }, Step::WaitsForStart) => {
+                            assert_eq!(*generation, GENERATION);
                             process.step = Step::Computes;
                         }
-                        (FromManager::AllFinalized, Step::WaitsForAll) => {
+                        (FromManager::AllFinalized { generation }, Step::WaitsForAll) => {
+                            assert_eq!(*generation, GENERATION);
                             process.step = Step::MayLeave;
                         }
                         (FromManager::Stop { .. }, _) => process.asked = true,
@@ -188,6 +246,10 @@ impl System {
                     pid: rank as u32 + 100,
                     card: BusinessCard::default(),
                     version: VERSION,
+                    limits: Limits {
+                        window: u64::from(self.differing == Some(rank)),
+                        ..Limits::default()
+                    },
                 };
                 self.says(rank, message);
             }
@@ -244,6 +306,7 @@ impl Model for Jobs {
         };
         let mut system = System {
             central: Central::new(Job {
+                generation: GENERATION,
                 hosts: (0..count).map(|n| format!("host{n}")).collect(),
                 placement: self.ranks.iter().map(|(host, _)| *host).collect(),
                 limit: self.limit.then_some(1),
@@ -255,6 +318,9 @@ impl Model for Jobs {
             faults: 0,
             signals: 0,
             timed_out: false,
+            stored: Stored::default(),
+            hasty: false,
+            differing: self.differing,
         };
         system.central(Time(0), central::Input::Begin);
         vec![system]
@@ -374,7 +440,8 @@ impl Model for Jobs {
                 |_, s: &System| s.over != [Verdict::Success] || s.ranks.iter().all(|r| r.well),
             ),
             Property::always("failure has a cause", |_, s: &System| {
-                let cause = s.faults > 0 || s.signals > 0 || s.timed_out;
+                let differing = s.differing.is_some();
+                let cause = s.faults > 0 || s.signals > 0 || s.timed_out || differing;
                 let mixed = s.ranks.iter().any(|r| r.plain) && s.ranks.iter().any(|r| !r.plain);
                 s.over.is_empty() || s.over == [Verdict::Success] || cause || mixed
             }),
@@ -389,6 +456,10 @@ impl Model for Jobs {
                     !running || !s.ranks.iter().any(early)
                 },
             ),
+            Property::always("what is done is stored before", |_, s: &System| !s.hasty),
+            Property::always("ranks that differ do not start", |_, s: &System| {
+                s.differing.is_none() || s.ranks.iter().all(|r| r.step != Step::Computes)
+            }),
             Property::sometimes("it can succeed", |_, s: &System| {
                 s.over == [Verdict::Success]
             }),
@@ -402,6 +473,7 @@ fn check(ranks: &[(usize, bool)], faults: u8, signals: u8, limit: bool) {
         faults,
         signals,
         limit,
+        differing: None,
     };
     let checker = model.checker().threads(2).spawn_dfs().join();
     println!("{} states", checker.unique_state_count());
@@ -440,6 +512,7 @@ fn a_rank_that_never_comes_ends_the_job() {
         faults: 1,
         signals: 0,
         limit: false,
+        differing: None,
     };
     let checker = model.checker().threads(2).spawn_dfs().join();
     // This job can't succeed: one rank waits for one that never registers.
@@ -448,6 +521,28 @@ fn a_rank_that_never_comes_ends_the_job() {
         "the job ends",
         "there is one verdict and it stays",
         "no rank outlives the job",
+    ] {
+        checker.assert_no_discovery(property);
+    }
+}
+
+#[test]
+fn ranks_with_different_sizes_end_the_job() {
+    let model = Jobs {
+        ranks: vec![(0, false), (1, false)],
+        faults: 1,
+        signals: 0,
+        limit: false,
+        differing: Some(1),
+    };
+    let checker = model.checker().threads(2).spawn_dfs().join();
+    checker.assert_no_discovery("it can succeed");
+    for property in [
+        "the job ends",
+        "there is one verdict and it stays",
+        "no rank outlives the job",
+        "ranks that differ do not start",
+        "what is done is stored before",
     ] {
         checker.assert_no_discovery(property);
     }

@@ -7,6 +7,7 @@ use crate::plan::Stream;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};
 use rejoin_channel_table::Rank;
+use rejoin_managers_protocol::central::HostIndex;
 use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -25,8 +26,8 @@ enum How {
 pub struct Sink {
     fd: OwnedFd,
     how: How,
-    /// What is to be written, with the bytes of window that each piece gives back.
-    queue: VecDeque<(Vec<u8>, u32)>,
+    /// What is to be written, with the bytes of window that each piece gives back to its host.
+    queue: VecDeque<(Vec<u8>, HostIndex, u32)>,
     /// Bytes of the first piece that are written.
     written: usize,
     closed: bool,
@@ -73,14 +74,22 @@ impl Sink {
     }
 
     /// Queues output, with a tag before each line if wanted.
-    pub fn push(&mut self, rank: Rank, stream: Stream, bytes: Vec<u8>, last: bool, tag: bool) {
+    pub fn push(
+        &mut self,
+        host: HostIndex,
+        rank: Rank,
+        stream: Stream,
+        bytes: Vec<u8>,
+        last: bool,
+        tag: bool,
+    ) {
         let credit = bytes.len() as u32;
         let bytes = if tag {
             self.tagged(rank, stream, &bytes, last)
         } else {
             bytes
         };
-        self.queue.push_back((bytes, credit));
+        self.queue.push_back((bytes, host, credit));
     }
 
     fn tagged(&mut self, rank: Rank, stream: Stream, bytes: &[u8], last: bool) -> Vec<u8> {
@@ -108,12 +117,13 @@ impl Sink {
         out
     }
 
-    /// Writes what can be written. Returns the bytes of window to give back.
-    pub fn flush(&mut self) -> u32 {
-        let mut credit = 0;
-        while let Some((bytes, gives)) = self.queue.front() {
+    /// Writes what can be written, and adds the bytes of window to give back to each host's.
+    pub fn flush(&mut self, credit: &mut [u32]) {
+        while let Some((bytes, host, gives)) = self.queue.front() {
             if self.closed || self.written == bytes.len() {
-                credit += gives;
+                if let Some(credit) = credit.get_mut(*host) {
+                    *credit += gives;
+                }
                 self.queue.pop_front();
                 self.written = 0;
                 continue;
@@ -138,7 +148,6 @@ impl Sink {
                 }
             }
         }
-        credit
     }
 
     /// Nobody reads any more, or writing failed.
@@ -188,14 +197,20 @@ mod tests {
         (reader, sink)
     }
 
+    fn flushed(sink: &mut Sink) -> [u32; 2] {
+        let mut credit = [0; 2];
+        sink.flush(&mut credit);
+        credit
+    }
+
     #[test]
     fn tags_stand_at_the_start_of_lines_only() {
         let (mut reader, mut sink) = sink();
-        sink.push(Rank(1), Stream::Out, b"a\nb".to_vec(), false, true);
-        assert_eq!(sink.flush(), 3);
-        sink.push(Rank(1), Stream::Out, b"c\n".to_vec(), false, true);
-        sink.push(Rank(2), Stream::Err, b"d".to_vec(), true, true);
-        assert_eq!(sink.flush(), 3);
+        sink.push(0, Rank(1), Stream::Out, b"a\nb".to_vec(), false, true);
+        assert_eq!(flushed(&mut sink), [3, 0]);
+        sink.push(0, Rank(1), Stream::Out, b"c\n".to_vec(), false, true);
+        sink.push(1, Rank(2), Stream::Err, b"d".to_vec(), true, true);
+        assert_eq!(flushed(&mut sink), [2, 1]);
         drop(sink);
         let mut text = String::new();
         reader.read_to_string(&mut text).unwrap();
@@ -205,14 +220,14 @@ mod tests {
     #[test]
     fn a_slow_reader_does_not_block_and_a_gone_one_closes() {
         let (mut reader, mut sink) = sink();
-        sink.push(Rank(0), Stream::Out, vec![7; 1 << 20], false, false);
-        assert_eq!(sink.flush(), 0);
+        sink.push(1, Rank(0), Stream::Out, vec![7; 1 << 20], false, false);
+        assert_eq!(flushed(&mut sink), [0, 0]);
         let mut some = vec![0; 1 << 16];
         reader.read_exact(&mut some).unwrap();
-        assert_eq!(sink.flush(), 0);
+        assert_eq!(flushed(&mut sink), [0, 0]);
         assert!(!sink.is_empty() && !sink.is_closed());
         drop(reader);
-        assert_eq!(sink.flush(), 1 << 20);
+        assert_eq!(flushed(&mut sink), [0, 1 << 20]);
         assert!(sink.is_closed() && sink.is_empty() && sink.error().is_none());
     }
 }

@@ -183,9 +183,10 @@ impl Driver {
 
     fn perform(&mut self, effect: Effect) -> Result<()> {
         match effect {
-            Effect::Spawn(rank, incarnation) => {
+            Effect::Spawn(life) => {
+                let (rank, incarnation) = (life.rank, life.incarnation);
                 let result = match self.slot(rank) {
-                    Some(slot) => self.spawn(slot, incarnation),
+                    Some(slot) => self.spawn(slot, life),
                     None => Err("the plan does not name this rank".to_string()),
                 };
                 self.queue.push_back(match result {

@@ -14,8 +14,9 @@ use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt::PassCred,
 };
 use nix::unistd::pipe2;
-use rejoin_channel_table::{Identity, Incarnation};
+use rejoin_channel_table::Identity;
 use rejoin_managers_protocol::codec::{MANAGER_LIMIT, RANK_LIMIT};
+use rejoin_managers_protocol::control::Life;
 use rejoin_managers_protocol::local::Input;
 use rejoin_managers_protocol::rank::{FromManager, MANAGER_FD, VERSION, Welcome};
 use std::collections::BTreeMap;
@@ -58,11 +59,7 @@ impl Driver {
     }
 
     /// Starts the process of one rank; its Welcome waits in its socket.
-    pub(super) fn spawn(
-        &mut self,
-        slot: usize,
-        incarnation: Incarnation,
-    ) -> std::result::Result<u32, String> {
+    pub(super) fn spawn(&mut self, slot: usize, life: Life) -> std::result::Result<u32, String> {
         let (Some(plan), Some(start)) = (&self.plan, &self.start) else {
             return Err("there is no plan".into());
         };
@@ -73,7 +70,7 @@ impl Driver {
             Some(Err(why)) => return Err(why.clone()),
             None => return Err("the plan does not hold its program".into()),
         };
-        let welcome = welcome(plan, start, rank, slot, incarnation);
+        let welcome = welcome(plan, start, rank, slot, life);
         let environment = rank_environment(plan, slot, rank);
         let wanted = plan.stdin == Some(rank.rank);
         let ends = Ends::new(wanted).map_err(|e| e.to_string())?;
@@ -98,7 +95,7 @@ impl Driver {
         })
         .map_err(|e| format!("the system does not start a process: {e}"))?;
         let rank = &mut self.ranks[slot];
-        rank.incarnation = incarnation;
+        rank.incarnation = life.incarnation;
         rank.child = Some((child.pid, child.pidfd));
         rank.socket = Some(socket);
         rank.outputs = [Some(Output::new(ends.out.0)), Some(Output::new(ends.err.0))];
@@ -197,13 +194,7 @@ impl Ends {
     }
 }
 
-fn welcome(
-    plan: &Plan,
-    start: &Start,
-    rank: &RankIo,
-    slot: usize,
-    incarnation: Incarnation,
-) -> FromManager {
+fn welcome(plan: &Plan, start: &Start, rank: &RankIo, slot: usize, life: Life) -> FromManager {
     let mut options = plan.options.clone();
     options.host.clone_from(&start.host);
     options.local_rank = slot as u32;
@@ -214,8 +205,8 @@ fn welcome(
         identity: Identity {
             job: plan.job,
             rank: rank.rank,
-            generation: rejoin_channel_table::Generation(0),
-            incarnation,
+            generation: life.generation,
+            incarnation: life.incarnation,
         },
         size: plan.size,
         key: plan.key.clone(),

@@ -1,0 +1,116 @@
+//! The driver of the central manager's core: its clock, its inputs, and what its effects do to the
+//! local managers. Streams are none of its business.
+
+use super::hosts::Hosts;
+use crate::error::Result;
+use crate::plan::Down;
+use crate::reactor::Reactor;
+use rejoin_channel_table::Rank;
+use rejoin_managers_protocol::central::{Central, Effect, Input, Job};
+use rejoin_managers_protocol::control::Time;
+use rejoin_managers_protocol::verdict::Verdict;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+/// Names and values.
+type Counters = Vec<(String, u64)>;
+
+/// The core and what drives it.
+pub(super) struct Driver {
+    core: Central,
+    begun: Instant,
+    queue: VecDeque<Input>,
+    /// What ranks reported.
+    counters: BTreeMap<Rank, Counters>,
+    /// The verdict of a job that is over, and since when it is.
+    over: Option<(Verdict, Instant)>,
+}
+
+impl Driver {
+    /// A driver whose first step begins the job.
+    pub fn new(job: Job) -> Driver {
+        Driver {
+            core: Central::new(job),
+            begun: Instant::now(),
+            queue: VecDeque::from([Input::Begin]),
+            counters: BTreeMap::new(),
+            over: None,
+        }
+    }
+
+    /// Queues an input for [`Driver::steps`].
+    pub fn tell(&mut self, input: Input) {
+        self.queue.push_back(input);
+    }
+
+    /// Queues a tick if it is time.
+    pub fn tick_if_due(&mut self) {
+        if self.core.deadline().is_some_and(|at| at <= self.now()) {
+            self.tell(Input::Tick);
+        }
+    }
+
+    /// How long until the core must see a tick.
+    pub fn wait_limit(&self) -> Option<Duration> {
+        let at = self.core.deadline()?;
+        Some(Duration::from_nanos(at.0.saturating_sub(self.now().0)))
+    }
+
+    fn now(&self) -> Time {
+        Time(u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Feeds the core all there is, and does what it says.
+    pub fn steps(&mut self, hosts: &mut Hosts, reactor: &Reactor) -> Result<()> {
+        while let Some(input) = self.queue.pop_front() {
+            tracing::debug!(?input, "central");
+            let mut effects = Vec::new();
+            self.core.step(self.now(), input, &mut effects);
+            for effect in effects {
+                match effect {
+                    // There is no store: the job ends with this process.
+                    Effect::Persist(record) => tracing::debug!(?record, "a point of no return"),
+                    Effect::Send(host, order) => hosts.queue(host, &Down::Control(order))?,
+                    Effect::Drop(host) => {
+                        tracing::warn!(host, "the local manager does not end: it is killed");
+                        hosts.kill(host, reactor);
+                    }
+                    Effect::Counters(rank, counters) => {
+                        self.counters.insert(rank, counters);
+                    }
+                    Effect::Decided(verdict) => tracing::info!(%verdict, "decided"),
+                    Effect::Over(verdict) => self.over = Some((verdict, Instant::now())),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The verdict and since when the job is over.
+    pub fn over(&self) -> Option<(&Verdict, Instant)> {
+        self.over.as_ref().map(|(verdict, since)| (verdict, *since))
+    }
+
+    /// A signal came while only a slow reader kept us: that is the verdict now, and no more waiting.
+    pub fn overrule(&mut self, verdict: Verdict) {
+        self.over = Some((verdict, self.begun));
+    }
+
+    /// One line per rank of a job of `size` ranks: what it counted.
+    pub fn report(&self, size: u32) -> String {
+        let mut text = String::new();
+        for rank in (0..size).map(Rank) {
+            text += &format!("mpirun: stats: rank {}:", rank.0);
+            match self.counters.get(&rank) {
+                Some(counters) => {
+                    for (name, value) in counters {
+                        text += &format!(" {name}={value}");
+                    }
+                }
+                None => text += " nothing reported, it did not come to the end of MPI_Finalize",
+            }
+            text.push('\n');
+        }
+        text
+    }
+}

@@ -1,0 +1,169 @@
+//! The job's streams at mpirun's end: output from all hosts to our own, our standard input to the
+//! rank that gets it.
+
+use super::hosts::Hosts;
+use super::sink::{self, Sink};
+use super::source::Source;
+use crate::error::{Context, Result};
+use crate::plan::{Down, Stream};
+use crate::reactor::{Interest, Reactor, Token};
+use rejoin_channel_table::Rank;
+use rejoin_managers_protocol::central::HostIndex;
+use serde_bytes::ByteBuf;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// Sinks, source, and the windows of the hosts.
+pub(super) struct Streams {
+    /// One, or two when standard output and error are different files.
+    sinks: Vec<Sink>,
+    /// Which sinks epoll watches, because they did not take all.
+    watched: Vec<bool>,
+    told_closed: [bool; 2],
+    /// Put `[rank]<stream> ` before each line.
+    tag: bool,
+    source: Source,
+    /// Where the rank is that reads standard input.
+    reader: Option<HostIndex>,
+    /// Bytes of window to give back, by host.
+    credit: Vec<u32>,
+    /// Kind of the sinks' events.
+    kind: u8,
+}
+
+impl Streams {
+    /// Streams of a job on so many hosts. `reader` is the host of the rank that reads standard
+    /// input; `kinds` are those of the events of sinks and of standard input.
+    pub fn new(
+        hosts: usize,
+        reader: Option<HostIndex>,
+        tag: bool,
+        kinds: [u8; 2],
+    ) -> Result<Streams> {
+        let mut sinks = vec![Sink::new(std::io::stdout().as_fd()).context("use standard output")?];
+        if !sink::are_one() {
+            sinks.push(Sink::new(std::io::stderr().as_fd()).context("use standard error")?);
+        }
+        Ok(Streams {
+            watched: vec![false; sinks.len()],
+            sinks,
+            told_closed: [false; 2],
+            tag,
+            source: Source::new(reader.is_some(), Token::single(kinds[1])),
+            reader,
+            credit: vec![0; hosts],
+            kind: kinds[0],
+        })
+    }
+
+    /// Takes output of a rank.
+    pub fn push(
+        &mut self,
+        host: HostIndex,
+        rank: Rank,
+        stream: Stream,
+        bytes: Vec<u8>,
+        last: bool,
+    ) {
+        let index = (stream as usize).min(self.sinks.len().saturating_sub(1));
+        if let Some(sink) = self.sinks.get_mut(index) {
+            sink.push(host, rank, stream, bytes, last, self.tag);
+        }
+    }
+
+    /// Watches standard input or not, and reads it if that needs no event.
+    pub fn arrange(&mut self, hosts: &mut Hosts, reactor: &Reactor) -> Result<()> {
+        self.source.arrange(reactor);
+        if self.source.is_ready() {
+            self.read(hosts)?;
+        }
+        Ok(())
+    }
+
+    /// Reads standard input once.
+    pub fn read(&mut self, hosts: &mut Hosts) -> Result<()> {
+        if let Some(host) = self.reader
+            && let Some(bytes) = self.source.read()
+        {
+            hosts.queue(host, &Down::Input(ByteBuf::from(bytes)))?;
+        }
+        Ok(())
+    }
+
+    /// The rank took so many bytes of standard input.
+    pub fn input_credit(&mut self, count: u32) {
+        self.source.credit(count);
+    }
+
+    /// Nobody reads standard input any more.
+    pub fn input_closed(&mut self) {
+        self.source.close();
+    }
+
+    /// How long a wait may last for the streams' sake.
+    pub fn wait_limit(&self) -> Option<Duration> {
+        let file = self.source.is_ready().then_some(Duration::ZERO);
+        [self.source.wait_limit(), file].into_iter().flatten().min()
+    }
+
+    /// All output is written.
+    pub fn is_written(&self) -> bool {
+        self.sinks.iter().all(Sink::is_empty)
+    }
+
+    /// Forgets output that nobody takes.
+    pub fn give_up(&mut self) {
+        self.sinks.clear();
+        self.watched.clear();
+    }
+
+    /// Why output could not be written, if it could not.
+    pub fn error(&mut self) -> Option<std::io::Error> {
+        self.sinks.iter_mut().find_map(Sink::error)
+    }
+
+    /// Writes what the sinks take, watches those that did not take all, and tells the hosts.
+    pub fn flush(&mut self, hosts: &mut Hosts, reactor: &Reactor) -> Result<()> {
+        let mut closed = Vec::new();
+        for (index, sink) in self.sinks.iter_mut().enumerate() {
+            sink.flush(&mut self.credit);
+            let token = Token {
+                kind: self.kind,
+                incarnation: 0,
+                index: index as u32,
+            };
+            let blocked = !sink.is_empty();
+            if blocked && !self.watched[index] {
+                let interest = Interest {
+                    read: false,
+                    write: true,
+                };
+                self.watched[index] = reactor.add(&*sink, token, interest)?;
+            } else if !blocked && self.watched[index] {
+                reactor.remove(&*sink);
+                self.watched[index] = false;
+            }
+            if sink.is_closed() && !std::mem::replace(&mut self.told_closed[index], true) {
+                closed.push(index);
+            }
+        }
+        for index in closed {
+            // One sink for both streams when they are one file.
+            let both = [Stream::Out, Stream::Err];
+            let streams = if self.sinks.len() == 1 {
+                &both[..]
+            } else {
+                &both[index..=index]
+            };
+            for &stream in streams {
+                hosts.queue_all(&Down::SinkClosed(stream))?;
+            }
+        }
+        for (host, credit) in self.credit.iter_mut().enumerate() {
+            if *credit > 0 {
+                hosts.queue(host, &Down::OutputCredit(std::mem::take(credit)))?;
+            }
+        }
+        Ok(())
+    }
+}
