@@ -4,6 +4,8 @@
  *   rawtcp lat BYTES ITERS          one-way latency, microseconds
  *   rawtcp bw  BYTES WINDOW ITERS   MB/s, a one-byte answer per window
  *   rawtcp memcpy BYTES ITERS       MB/s of memcpy, for scale
+ *
+ * RAWTCP_CONGESTION names the congestion control of both ends; the system's default when unset.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -57,6 +59,9 @@ static void get(int fd, char *p, long n)
 static int ready(int fd)
 {
     int on = 1;
+    const char *congestion = getenv("RAWTCP_CONGESTION");
+    if (congestion && setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, congestion, strlen(congestion)))
+        die(congestion);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     fcntl(fd, F_SETFL, O_NONBLOCK);
     return fd;

@@ -2,12 +2,14 @@
 
 use super::Args;
 use super::cases::Goal;
-use super::run::CaseResult;
+use super::run::{CaseResult, RAW};
 use anyhow::Result;
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::path::Path;
 
-const PEERS: std::ops::Range<usize> = 1..3;
+const PEERS: Range<usize> = 1..3;
+const RAWS: Range<usize> = PEERS.end..PEERS.end + RAW.len();
 
 fn number(v: Option<f64>) -> String {
     match v {
@@ -18,17 +20,16 @@ fn number(v: Option<f64>) -> String {
     }
 }
 
-fn best_peer(r: &CaseResult) -> Option<f64> {
-    let medians = PEERS.filter_map(|i| r.columns.get(i).and_then(|c| c.median()));
+fn best(r: &CaseResult, columns: Range<usize>) -> Option<f64> {
+    let medians = columns.filter_map(|i| r.columns.get(i).and_then(|c| c.median()));
     medians.reduce(|a, b| if (a < b) == r.case.higher { b } else { a })
 }
 
-/// Rejoin's median over the best peer's and over the raw socket's.
+/// Rejoin's median over the best peer's and over the better raw socket's.
 pub fn ratios(r: &CaseResult) -> (Option<f64>, Option<f64>) {
     let ours = r.columns[0].median();
     let over = |other: Option<f64>| Some(ours? / other?);
-    let raw = r.columns.get(PEERS.end).and_then(|c| c.median());
-    (over(best_peer(r)), over(raw))
+    (over(best(r, PEERS)), over(best(r, RAWS)))
 }
 
 fn verdict(r: &CaseResult) -> String {
@@ -57,7 +58,7 @@ fn cells(r: &CaseResult) -> Vec<String> {
     let (peer, raw) = ratios(r);
     let ratio = |v: Option<f64>| v.map_or("–".to_string(), |v| format!("{v:.2}"));
     let mut row = vec![r.case.name(), r.case.unit.to_string()];
-    for i in 0..=PEERS.end {
+    for i in 0..RAWS.end {
         row.push(r.columns.get(i).map_or("–".into(), |c| number(c.median())));
     }
     row.extend([ratio(peer), ratio(raw), verdict(r)]);
@@ -81,12 +82,13 @@ pub fn write(out: &Path, results: &[CaseResult], args: &Args) -> Result<()> {
     writeln!(
         md,
         "Medians of {} interleaved rounds (`cargo xtask bench`), {} cores, every MPI forced to TCP over loopback.\n\
-         Ratios are Rejoin's median over the best peer's and over the raw socket's.\n",
+         Ratios are Rejoin's median over the best peer's and over the better raw socket's: raw TCP runs\n\
+         with the system's default congestion control and with reno, which Rejoin also asks for within a host.\n",
         args.rounds,
         std::thread::available_parallelism()?
     )?;
-    md.push_str("| case | unit | Rejoin | MPICH 5.0.2 | Open MPI 5.0.11 | raw TCP | vs best peer | vs raw | goal |\n");
-    md.push_str("|---|---|---|---|---|---|---|---|---|\n");
+    md.push_str("| case | unit | Rejoin | MPICH 5.0.2 | Open MPI 5.0.11 | raw TCP | raw TCP, reno | vs best peer | vs raw | goal |\n");
+    md.push_str("|---|---|---|---|---|---|---|---|---|---|\n");
     let mut tsv = String::from("case\tunit\tcontestant\tsamples\n");
     for r in results {
         writeln!(md, "| {} |", cells(r).join(" | "))?;

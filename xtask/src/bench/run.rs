@@ -8,6 +8,10 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// The raw sockets' columns: with the system's default congestion control, which may pace, and with
+/// one that does not. Each figure is held to the better.
+pub const RAW: [(&str, Option<&str>); 2] = [("raw TCP", None), ("raw TCP, reno", Some("reno"))];
+
 /// The samples of one column.
 pub struct Samples {
     /// Column heading.
@@ -31,7 +35,7 @@ impl Samples {
     }
 }
 
-/// What came of a case: the MPIs' columns in the field's order, the raw socket's last.
+/// What came of a case: the MPIs' columns in the field's order, then the raw sockets'.
 pub struct CaseResult<'a> {
     /// The case.
     pub case: &'a Case,
@@ -45,7 +49,7 @@ pub fn case<'a>(field: &Field, case: &'a Case, args: &Args) -> CaseResult<'a> {
         .mpis
         .iter()
         .map(|m| m.name)
-        .chain(case.has_raw().then_some("raw TCP"));
+        .chain(RAW.iter().filter(|_| case.has_raw()).map(|raw| raw.0));
     let mut columns: Vec<_> = names
         .map(|name| Samples {
             name,
@@ -64,6 +68,8 @@ pub fn case<'a>(field: &Field, case: &'a Case, args: &Args) -> CaseResult<'a> {
                 Some(mpi) => mpi.command(program, case.ranks, &case.args(args.quick)),
                 None => {
                     let mut raw = Command::new(&field.raw);
+                    let congestion = RAW[i - field.mpis.len()].1;
+                    raw.envs(congestion.map(|name| ("RAWTCP_CONGESTION", name)));
                     raw.args(case.args(args.quick));
                     raw
                 }
