@@ -53,8 +53,12 @@ pub(crate) struct Live {
     pub(crate) watched: bool,
     /// The last body was long: read little into the staging buffer, the rest in place.
     pub(crate) large: bool,
-    /// Small nonblocking sends put off since the last progress.
+    /// Nonblocking sends since the last write, the one that made it included.
     pub(crate) burst: u32,
+    /// Bytes of long bodies among those that were put off.
+    pub(crate) put_off: usize,
+    /// Long nonblocking sends in a row, without a pause.
+    pub(crate) in_a_row: u32,
     /// The clock's ticks after the last write.
     pub(crate) last_write: u64,
     /// A header of which only a part has come.
@@ -80,6 +84,8 @@ impl Live {
             watched: true,
             large: false,
             burst: 0,
+            put_off: 0,
+            in_a_row: 0,
             last_write: 0,
             head: [0; HEADER_LEN],
             have: 0,

@@ -12,6 +12,7 @@ use crate::transport::{Lost, Piece};
 /// The link must be dropped.
 pub(crate) fn flush(engine: &mut Engine, live: &mut Live, meter: &mut Meter) -> Result<bool, Lost> {
     live.burst = 0;
+    live.put_off = 0;
     if live.write_blocked {
         return Ok(false);
     }

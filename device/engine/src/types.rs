@@ -250,9 +250,9 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             eager_copy: 8 << 10,
-            eager_max: 128 << 10,
+            eager_max: 1 << 20,
             window: 4 << 20,
-            chunk: 512 << 10,
+            chunk: 2 << 20,
             beyond: 64 << 20,
         }
     }
