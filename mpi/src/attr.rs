@@ -186,6 +186,11 @@ impl Attributes {
         }
     }
 
+    /// Takes over what [`Attributes::copy_to`] made before this object was there.
+    pub(crate) fn adopt(&self, copies: Attributes) {
+        self.list.borrow_mut().append(&mut copies.list.into_inner());
+    }
+
     /// True without any attribute.
     pub fn is_empty(&self) -> bool {
         self.list.borrow().is_empty()

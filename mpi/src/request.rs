@@ -154,6 +154,16 @@ impl Slab {
         Some(RequestId::new(slot, found.generation))
     }
 
+    /// Ids of the requests on `comm`.
+    pub fn of(&self, comm: &Rc<Communicator>) -> Vec<RequestId> {
+        let on = |r: &Request| r.comm.as_ref().is_some_and(|c| Rc::ptr_eq(c, comm));
+        let slots = (0u32..).zip(&self.slots);
+        let found = slots.filter(|(_, s)| s.request.as_ref().is_some_and(on));
+        found
+            .map(|(i, s)| RequestId::new(i, s.generation))
+            .collect()
+    }
+
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

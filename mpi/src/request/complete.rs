@@ -306,6 +306,17 @@ impl Mpi {
         }
     }
 
+    /// True when no request on `comm` is in flight.
+    pub(crate) fn is_quiet(&self, comm: &Rc<Communicator>) -> Result<bool> {
+        let ids = self.requests.borrow().of(comm);
+        for id in ids {
+            if !self.settle(id)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Waits for freed sends and tasks; freed receives may never come.
     pub(crate) fn drain_orphans(&self) -> Result<()> {
         self.wait_until(None, |m| {
