@@ -6,7 +6,9 @@ use rejoin_mpi::{Error, ErrorClass, Result};
 
 use crate::constants::{MPI_SUCCESS, MPI_T_ERR_NOT_SUPPORTED};
 use crate::errors::{self, Owner};
+use crate::handles::{Kind, invalid};
 use crate::state::{Mpi, mpi};
+use crate::types::*;
 use crate::{gate, lock};
 
 /// When a function may be called (MPI-5.0 §11.4.1).
@@ -90,11 +92,21 @@ fn admit(call: &'static Call) -> Result<bool, c_int> {
     Err(code)
 }
 
-/// A function that is not there yet.
+/// A function that is not there yet. A handle that is wrong anyway is the error of other libraries.
 #[cold]
 #[inline(never)]
 pub fn missing(call: &'static Call, owner: Owner) -> c_int {
-    enter(call, owner, |_| {
+    enter(call, owner, |mpi| {
+        if let Owner::Object(kind, raw) = owner
+            && !mpi.exists(kind, raw)
+        {
+            return Err(match kind {
+                Kind::Win => invalid(MPI_Win(raw)),
+                Kind::File => invalid(MPI_File(raw)),
+                Kind::Session => invalid(MPI_Session(raw)),
+                _ => invalid(MPI_Comm(raw)),
+            });
+        }
         Err(Error::new(
             ErrorClass::UnsupportedOperation,
             format!("{} is not implemented yet in Rejoin", call.name),
