@@ -202,6 +202,23 @@ impl Finished {
         format!("--- stdout\n{}--- stderr\n{}", self.stdout(), self.stderr())
     }
 
+    /// What all ranks together counted under a name, in a run with `mpirun --stats`.
+    ///
+    /// # Panics
+    /// When no rank reported that.
+    pub fn counted(&self, name: &str) -> u64 {
+        let text = self.stderr();
+        let words = text
+            .lines()
+            .filter(|line| line.starts_with("mpirun: stats: rank "))
+            .flat_map(str::split_whitespace);
+        let values: Vec<u64> = words
+            .filter_map(|word| word.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
+            .collect();
+        assert!(!values.is_empty(), "nobody counted {name}: {}", self.text());
+        values.iter().sum()
+    }
+
     /// The last line of standard error.
     pub fn last_line(&self) -> String {
         self.stderr().lines().last().unwrap_or("").to_string()

@@ -164,6 +164,40 @@ fn several_programs_make_one_world() {
 }
 
 #[test]
+fn ranks_that_go_by_different_sizes_do_not_start() {
+    let world = program("world");
+    let world = world.to_str().expect("path");
+    for (set, names) in [
+        ("REJOIN_WINDOW=65536", "REJOIN_WINDOW"),
+        ("REJOIN_EAGER_MAX=5000", "REJOIN_EAGER_MAX"),
+        ("REJOIN_EAGER_COPY=500", "REJOIN_EAGER_COPY"),
+    ] {
+        let odd = Run::raw(["-n", "2", world, ":", "-n", "1", "-x", set, world]).output();
+        assert_eq!(odd.output.status.code(), Some(1), "{set}: {}", odd.text());
+        let line = odd.last_line();
+        assert!(line.contains(names) && line.contains("on rank 2"), "{line}");
+        assert_eq!(odd.stdout(), "", "{set}");
+        Run::raw(["-n", "3", "-x", set, world]).ok();
+    }
+}
+
+#[test]
+fn stats_show_what_each_rank_did() {
+    let world = program("world");
+    let done = Run::raw(["--stats", "-n", "3"]).arg(&world).ok();
+    let stderr = done.stderr();
+    let lines: Vec<_> = stderr.lines().collect();
+    assert_eq!(lines.len(), 3, "{stderr}");
+    for (rank, line) in lines.iter().enumerate() {
+        let start = format!("mpirun: stats: rank {rank}: sends=");
+        assert!(line.starts_with(&start), "{line}");
+    }
+    assert_eq!(done.counted("links_lost"), 0);
+    assert_eq!(done.counted("sends"), done.counted("receives"));
+    assert_eq!(Run::new(3, &world).ok().stderr(), "");
+}
+
+#[test]
 fn wrappers_and_debuggers_stand_before_the_program() {
     let world = program("world");
     let world = world.to_str().expect("path");

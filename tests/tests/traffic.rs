@@ -1,9 +1,10 @@
 //! Messages: all sizes and modes, cut connections, floods, bad arguments.
 
-use rejoin_tests::{Run, program};
+use rejoin_tests::{Finished, Run, program};
 
 fn storm(ranks: u32, seed: u32, rounds: u32) -> Run {
-    Run::new(ranks, program("storm"))
+    Run::raw(["--stats", "-n", &ranks.to_string()])
+        .arg(program("storm"))
         .arg(seed.to_string())
         .arg(rounds.to_string())
 }
@@ -24,6 +25,12 @@ fn cut_connections_lose_double_and_reorder_nothing() {
         let cut = storm(ranks, seed, 30)
             .env("REJOIN_TEST_CUT", &format!("{seed}:40"))
             .ok();
+        assert_eq!(undisturbed.counted("links_lost"), 0);
+        let (lost, made) = (cut.counted("links_lost"), cut.counted("links_made"));
+        // Both ends of a link lose it.
+        assert!(lost > 10 && made > lost / 2, "seed {seed}: {lost} lost");
+        let messages = |run: &Finished| (run.counted("sends"), run.counted("receives"));
+        assert_eq!(messages(&cut), messages(&undisturbed), "seed {seed}");
         assert_eq!(
             cut.stdout(),
             undisturbed.stdout(),
@@ -73,11 +80,13 @@ fn answers_do_not_depend_on_the_number_of_cuts() {
         .arg("300")
         .ok()
         .stdout();
-    let cut = Run::new(4, program("jacobi"))
+    let cut = Run::raw(["--stats", "-n", "4"])
+        .arg(program("jacobi"))
         .arg("200")
         .arg("300")
         .env("REJOIN_TEST_CUT", "7:100")
         .ok();
+    assert!(cut.counted("links_lost") > 10, "{}", cut.text());
     let sorted = |s: &str| {
         let mut lines: Vec<_> = s.lines().map(str::to_owned).collect();
         lines.sort();
