@@ -2,6 +2,10 @@
 //!
 //! Everything above this module speaks in communicators; everything below in world ranks,
 //! context ids and bytes. Unit tests put a network of ranks in one process behind the same door.
+//!
+//! After the first error of the device the door stays shut: calls that failed have returned, and with
+//! `MPI_ERRORS_RETURN` the program may have freed the buffers that their requests name. So nothing goes
+//! to the device any more that could touch memory, and every call says that first error.
 
 use crate::error::{Error, ErrorClass, Result};
 use rejoin_channel_table::Rank;
@@ -13,7 +17,13 @@ pub use rejoin_device::{Completion, Envelope, Mode, MsgId, Pattern, Probe, ReqId
 pub mod testnet;
 
 /// The device of this process.
-pub enum Dev {
+pub struct Dev {
+    inner: Inner,
+    /// Why the device must not be used any more: its first error.
+    failed: Option<Box<Error>>,
+}
+
+enum Inner {
     /// The channel device.
     Real(Box<rejoin_device::Device>),
     /// One rank of a network inside a test process.
@@ -24,17 +34,28 @@ pub enum Dev {
 /// Wakes a rank that is blocked in [`Dev::wait`], from any thread.
 pub type WakeFn = Box<dyn Fn() + Send + Sync>;
 
-fn failed(e: rejoin_device::Error) -> Error {
+fn as_error(e: rejoin_device::Error) -> Error {
     Error::new(ErrorClass::Other, e.to_string())
 }
 
 /// Runs the same call on whichever device is there.
 macro_rules! on {
     ($dev:expr, $d:ident => $real:expr, $t:ident => $test:expr) => {
-        match $dev {
-            Dev::Real($d) => $real,
+        match &mut $dev.inner {
+            Inner::Real($d) => $real,
             #[cfg(test)]
-            Dev::Test($t) => $test,
+            Inner::Test($t) => $test,
+        }
+    };
+}
+
+/// The same for questions that change nothing.
+macro_rules! ask {
+    ($dev:expr, $d:ident => $real:expr, $t:ident => $test:expr) => {
+        match &$dev.inner {
+            Inner::Real($d) => $real,
+            #[cfg(test)]
+            Inner::Test($t) => $test,
         }
     };
 }
@@ -42,33 +63,67 @@ macro_rules! on {
 impl Dev {
     /// Connects to the job.
     pub fn init() -> Result<Dev> {
-        let device = rejoin_device::Device::init().map_err(failed)?;
-        Ok(Dev::Real(Box::new(device)))
+        let device = rejoin_device::Device::init().map_err(as_error)?;
+        Ok(Self::over(Inner::Real(Box::new(device))))
+    }
+
+    fn over(inner: Inner) -> Dev {
+        Dev {
+            inner,
+            failed: None,
+        }
+    }
+
+    /// A rank of a test's network.
+    #[cfg(test)]
+    fn test(port: testnet::Port) -> Dev {
+        Self::over(Inner::Test(port))
+    }
+
+    /// Shuts the door because of `error`, unless it is shut already; gives the error that shut it.
+    /// For the layers above: an operation ended while its requests still name the program's memory.
+    #[cold]
+    pub fn fail(&mut self, error: Error) -> Error {
+        (**self.failed.get_or_insert_with(|| Box::new(error))).clone()
+    }
+
+    /// An error once the door is shut.
+    #[inline]
+    fn alive(&self) -> Result<()> {
+        match &self.failed {
+            None => Ok(()),
+            Some(first) => Err((**first).clone()),
+        }
+    }
+
+    #[inline]
+    fn keep<T>(&mut self, result: Result<T>) -> Result<T> {
+        result.map_err(|e| self.fail(e))
     }
 
     /// World rank of this process.
     pub fn rank(&self) -> Rank {
-        on!(self, d => d.rank(), t => t.rank())
+        ask!(self, d => d.rank(), t => t.rank())
     }
 
     /// Number of ranks of the job.
     pub fn size(&self) -> u32 {
-        on!(self, d => d.size(), t => t.size())
+        ask!(self, d => d.size(), t => t.size())
     }
 
     /// True when `a` and `b` share the memory of one host.
     pub fn same_host(&self, a: Rank, b: Rank) -> bool {
-        on!(self, d => d.local_host_of(a) == d.local_host_of(b), t => t.same_host(a, b))
+        ask!(self, d => d.local_host_of(a) == d.local_host_of(b), t => t.same_host(a, b))
     }
 
     /// Name of the host of `rank`.
     pub fn host_of(&self, rank: Rank) -> String {
-        on!(self, d => d.host_of(rank).to_string(), _t => format!("test{}", rank.0))
+        ask!(self, d => d.host_of(rank).to_string(), _t => format!("test{}", rank.0))
     }
 
     /// The number of the program in an MPMD start.
     pub fn appnum(&self) -> Option<u32> {
-        on!(self, d => d.appnum(), _t => None)
+        ask!(self, d => d.appnum(), _t => None)
     }
 
     /// Starts a send that a request completes.
@@ -83,9 +138,11 @@ impl Dev {
         len: usize,
         mode: Mode,
     ) -> Result<ReqId> {
+        self.alive()?;
         // SAFETY: the caller keeps the buffer.
-        on!(self, d => unsafe { d.isend(to, env, buf, len, mode) }.map_err(failed),
-            t => Ok(t.isend(to, env, buf, len, mode)))
+        let started = on!(self, d => unsafe { d.isend(to, env, buf, len, mode) }.map_err(as_error),
+            t => Ok(t.isend(to, env, buf, len, mode)));
+        self.keep(started)
     }
 
     /// Starts a blocking standard send; `None` says that it is complete already.
@@ -99,9 +156,11 @@ impl Dev {
         buf: *const u8,
         len: usize,
     ) -> Result<Option<ReqId>> {
+        self.alive()?;
         // SAFETY: the caller keeps the buffer.
-        on!(self, d => unsafe { d.send(to, env, buf, len) }.map_err(failed),
-            t => Ok(t.send(to, env, buf, len)))
+        let started = on!(self, d => unsafe { d.send(to, env, buf, len) }.map_err(as_error),
+            t => Ok(t.send(to, env, buf, len)));
+        self.keep(started)
     }
 
     /// Posts a receive.
@@ -109,33 +168,42 @@ impl Dev {
     /// # Safety
     /// `buf` is valid for writes of `len` bytes and unaccessed until the request completes.
     pub unsafe fn irecv(&mut self, pat: Pattern, buf: *mut u8, len: usize) -> Result<ReqId> {
+        self.alive()?;
         // SAFETY: the caller keeps the buffer.
-        on!(self, d => unsafe { d.irecv(pat, buf, len) }.map_err(failed),
-            t => Ok(t.irecv(pat, buf, len)))
+        let posted = on!(self, d => unsafe { d.irecv(pat, buf, len) }.map_err(as_error),
+            t => Ok(t.irecv(pat, buf, len)));
+        self.keep(posted)
     }
 
     /// The completion of `r` once it is there; its id is free then.
     pub fn poll(&mut self, r: ReqId) -> Option<Completion> {
+        if self.failed.is_some() {
+            return None;
+        }
         on!(self, d => d.poll(r), t => t.poll(r))
     }
 
     /// True once [`Dev::poll`] would give a completion.
     pub fn is_complete(&self, r: ReqId) -> bool {
-        on!(self, d => d.is_complete(r), t => t.is_complete(r))
+        self.failed.is_none() && ask!(self, d => d.is_complete(r), t => t.is_complete(r))
     }
 
     /// Asks to cancel `r`; its completion says whether that worked.
     pub fn cancel(&mut self, r: ReqId) {
-        on!(self, d => d.cancel(r), t => t.cancel(r));
+        if self.failed.is_none() {
+            on!(self, d => d.cancel(r), t => t.cancel(r));
+        }
     }
 
     /// The first unexpected message that `pat` matches.
     pub fn probe(&mut self, pat: &Pattern) -> Option<Probe> {
+        self.alive().ok()?;
         on!(self, d => d.probe(pat), t => t.probe(pat))
     }
 
     /// As [`Dev::probe`], and takes the message out of matching.
     pub fn mprobe(&mut self, pat: &Pattern) -> Option<(MsgId, Probe)> {
+        self.alive().ok()?;
         on!(self, d => d.mprobe(pat), t => t.mprobe(pat))
     }
 
@@ -144,35 +212,44 @@ impl Dev {
     /// # Safety
     /// As [`Dev::irecv`].
     pub unsafe fn imrecv(&mut self, msg: MsgId, buf: *mut u8, len: usize) -> Result<ReqId> {
+        self.alive()?;
         // SAFETY: the caller keeps the buffer.
-        on!(self, d => unsafe { d.imrecv(msg, buf, len) }.map_err(failed),
-            t => t.imrecv(msg, buf, len))
+        let posted = on!(self, d => unsafe { d.imrecv(msg, buf, len) }.map_err(as_error),
+            t => t.imrecv(msg, buf, len));
+        self.keep(posted)
     }
 
     /// One pass that does not block; true if anything moved.
     pub fn progress(&mut self, hint: Option<ReqId>) -> Result<bool> {
-        on!(self, d => d.progress(hint).map_err(failed), t => Ok(t.progress(hint)))
+        self.alive()?;
+        let moved = on!(self, d => d.progress(hint).map_err(as_error), t => t.progress(hint));
+        self.keep(moved)
     }
 
     /// Progress, then blocks until something happened or the call's budget is used.
     pub fn wait(&mut self, hint: Option<ReqId>, deadline: Option<Duration>) -> Result<()> {
-        on!(self, d => d.wait(hint, deadline).map_err(failed), t => { let _ = deadline; t.wait(hint); Ok(()) })
+        self.alive()?;
+        let waited = on!(self, d => d.wait(hint, deadline).map_err(as_error),
+            t => { let _ = deadline; t.wait(hint) });
+        self.keep(waited)
     }
 
     /// Grows with what comes from other ranks, so that a waiting thread can be told. What this rank
     /// sends to itself is not in it.
     pub fn moved(&self) -> u64 {
-        on!(self, d => d.stats().frames_in, t => t.moved())
+        ask!(self, d => d.stats().frames_in, t => t.moved())
     }
 
     /// What another thread calls to bring this one back from [`Dev::wait`].
     pub fn waker(&self) -> WakeFn {
-        on!(self, d => { let w = d.waker(); Box::new(move || w.wake()) }, _t => Box::new(|| {}))
+        ask!(self, d => { let w = d.waker(); Box::new(move || w.wake()) }, _t => Box::new(|| {}))
     }
 
     /// Flushes, waits for all ranks and closes.
     pub fn finalize(&mut self) -> Result<()> {
-        on!(self, d => d.finalize().map_err(failed), _t => Ok(()))
+        self.alive()?;
+        let closed = on!(self, d => d.finalize().map_err(as_error), _t => Ok(()));
+        self.keep(closed)
     }
 
     /// Ends the job.

@@ -44,6 +44,8 @@ struct PortState {
     unexpected: Vec<Msg>,
     taken: HashMap<u64, Msg>,
     done: HashMap<u64, Completion>,
+    /// Errors that the next calls that move messages give.
+    faults: VecDeque<&'static str>,
 }
 
 struct State {
@@ -354,21 +356,30 @@ impl Port {
         Ok(ReqId(id))
     }
 
-    pub(super) fn progress(&mut self, _hint: Option<ReqId>) -> bool {
+    fn fault(&self) -> Result<()> {
+        match self.s().ports[self.rank].faults.pop_front() {
+            Some(text) => Err(Error::new(ErrorClass::Other, text)),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn progress(&mut self, _hint: Option<ReqId>) -> Result<bool> {
+        self.fault()?;
         let moved = self.s().pass(self.rank);
         if !moved {
             // A program may poll for ever: let the others run.
             self.net.hand_over(self.rank, false);
         }
-        moved
+        Ok(moved)
     }
 
-    pub(super) fn wait(&mut self, _hint: Option<ReqId>) {
+    pub(super) fn wait(&mut self, _hint: Option<ReqId>) -> Result<()> {
+        self.fault()?;
         {
             let mut s = self.s();
             if s.pass(self.rank) {
                 s.idle = 0;
-                return;
+                return Ok(());
             }
             s.idle += 1;
             let quiet = s.flight.iter().all(VecDeque::is_empty);
@@ -378,11 +389,21 @@ impl Port {
             );
         }
         self.net.hand_over(self.rank, false);
+        Ok(())
     }
 
     pub(super) fn moved(&self) -> u64 {
         self.s().moved
     }
+}
+
+/// Lets the device of `mpi`'s rank fail with `text` the next time that it is to move messages.
+pub fn fail_next(mpi: &Mpi, text: &'static str) {
+    let dev = mpi.dev.borrow();
+    let super::Inner::Test(port) = &dev.inner else {
+        unreachable!("a test's device");
+    };
+    port.s().ports[port.rank].faults.push_back(text);
 }
 
 /// Runs `body` on `n` ranks over a network that `seed` drives; four ranks to a host.
@@ -416,7 +437,7 @@ pub fn run(n: usize, seed: u64, body: impl Fn(Rc<Mpi>) + Send + Sync) {
                 let _leave = Leave(net.clone(), rank);
                 drop(net.own(net.lock(), rank));
                 let port = Port { net, rank };
-                body(Mpi::new(super::Dev::Test(port)));
+                body(Mpi::new(super::Dev::test(port)));
             });
         }
     });

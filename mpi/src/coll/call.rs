@@ -199,9 +199,19 @@ fn task(ctx: Ctx<Channel>, call: Rc<Call>) -> Task {
         let result = with_future!(&ctx, &*call, future => future.await);
         Completed {
             status: Status::EMPTY,
-            error: result.err(),
+            error: result.err().map(|e| given_up(&ctx, e)),
         }
     })
+}
+
+/// A collective failed. If messages of it are still in flight, they name memory that the program may now
+/// reuse: then nothing is moved any more.
+#[cold]
+fn given_up(ctx: &Ctx<Channel>, error: Error) -> Error {
+    if ctx.in_flight() == 0 {
+        return error;
+    }
+    ctx.p2p().shut(error)
 }
 
 impl Mpi {
@@ -232,7 +242,8 @@ impl Mpi {
             .collective_context(comm, next_tag(comm, Kind::Blocking))
             .with_choice(choice);
         let wait = || self.block(ctx.p2p().hint());
-        with_future!(&ctx, call, future => block_on(future, wait))
+        let result = with_future!(&ctx, call, future => block_on(future, wait));
+        result.map_err(|e| given_up(&ctx, e))
     }
 
     /// Starts a nonblocking collective (MPI-5.0 §6.12).

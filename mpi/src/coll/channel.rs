@@ -32,6 +32,11 @@ impl Channel {
         self.hint.get()
     }
 
+    /// Shuts the device, see [`crate::adi::Dev::fail`].
+    pub(super) fn shut(&self, error: Error) -> Error {
+        self.mpi.dev.borrow_mut().fail(error)
+    }
+
     fn truncated(&self, source: i32, sent: u64, room: u64) -> Error {
         Error::new(
             ErrorClass::Truncate,

@@ -39,6 +39,11 @@ impl<P: P2p> Ctx<P> {
         self
     }
 
+    /// How many messages have been posted and are not done.
+    pub(super) fn in_flight(&self) -> usize {
+        self.live.get()
+    }
+
     /// The channel.
     pub fn p2p(&self) -> &P {
         &self.p2p

@@ -113,7 +113,9 @@ impl Link {
         let done = poll_fn(|_| self.poll(r)).await;
         if done.len != data.len() as u64 || done.truncated.is_some() {
             let text = "members of a communicator disagree on a collective operation";
-            return Err(Error::new(ErrorClass::Intern, text));
+            // Other messages of this operation may still name its memory.
+            let error = Error::new(ErrorClass::Intern, text);
+            return Err(self.mpi.dev.borrow_mut().fail(error));
         }
         Ok(())
     }

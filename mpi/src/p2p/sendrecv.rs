@@ -2,7 +2,7 @@
 
 use super::{Data, SendMode, Staging};
 use crate::comm::Communicator;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::request::{RequestId, Task};
 use crate::runtime::Mpi;
 use crate::status::{Completed, PROC_NULL, Status};
@@ -58,6 +58,15 @@ fn finished(mpi: &Mpi, id: RequestId) -> Option<Completed> {
 }
 
 impl Mpi {
+    /// Takes back the receive `r` of an operation that cannot go on because of `error`, so that nothing
+    /// is written to its buffer any more.
+    #[cold]
+    fn withdraw(&self, r: RequestId, error: Error) -> Error {
+        // Cancelled, or complete because its message is here already, or the device is shut.
+        let _ = self.cancel(r).and_then(|()| self.wait(r));
+        error
+    }
+
     fn check_sides(&self, to: Side, from: Side, comm: &Communicator) -> Result<()> {
         check::destination(to.peer, comm)?;
         check::tag(to.tag)?;
@@ -83,9 +92,10 @@ impl Mpi {
         let r = unsafe { self.irecv(recv, from.peer, from.tag, comm) }?;
         // SAFETY: as above.
         let sent = unsafe { self.send(send, to.peer, to.tag, comm, SendMode::Standard) };
-        let done = self.wait(r)?;
-        sent?;
-        Ok(done)
+        match sent {
+            Ok(()) => self.wait(r),
+            Err(e) => Err(self.withdraw(r, e)),
+        }
     }
 
     /// `MPI_Sendrecv_replace`: the packed copy of what is sent makes room for what comes.
@@ -121,8 +131,10 @@ impl Mpi {
         // SAFETY: the caller's.
         let r = unsafe { self.irecv(recv, from.peer, from.tag, comm) }?;
         // SAFETY: the caller's.
-        let s = unsafe { self.isend(send, to.peer, to.tag, comm, SendMode::Standard) }?;
-        Ok(self.start_task(Some(comm), both(self, s, r, None)))
+        match unsafe { self.isend(send, to.peer, to.tag, comm, SendMode::Standard) } {
+            Ok(s) => Ok(self.start_task(Some(comm), both(self, s, r, None))),
+            Err(e) => Err(self.withdraw(r, e)),
+        }
     }
 
     /// `MPI_Isendrecv_replace`.
@@ -158,7 +170,9 @@ impl Mpi {
             datatype: &byte,
         };
         // SAFETY: the task keeps the copy until both are complete.
-        let s = unsafe { self.isend(&packed, to.peer, to.tag, comm, SendMode::Standard) }?;
-        Ok(self.start_task(Some(comm), both(self, s, r, Some(copy))))
+        match unsafe { self.isend(&packed, to.peer, to.tag, comm, SendMode::Standard) } {
+            Ok(s) => Ok(self.start_task(Some(comm), both(self, s, r, Some(copy)))),
+            Err(e) => Err(self.withdraw(r, e)),
+        }
     }
 }

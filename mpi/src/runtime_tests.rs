@@ -1,0 +1,202 @@
+use super::Mpi;
+use crate::adi::testnet::{fail_next, run, run_seeds};
+use crate::coll::Call;
+use crate::coll::typed::Typed;
+use crate::datatype::{Datatype, Form, Named};
+use crate::error::ErrorClass;
+use crate::p2p::{Data, SendMode, Side};
+use crate::request::RequestId;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+fn byte() -> Rc<Datatype> {
+    Datatype::named(Named::Byte)
+}
+
+fn data<'a>(bytes: &mut [u8], datatype: &'a Rc<Datatype>) -> Data<'a> {
+    Data {
+        addr: bytes.as_mut_ptr(),
+        count: bytes.len() as i64,
+        datatype,
+    }
+}
+
+fn irecv(m: &Mpi, bytes: &mut [u8], from: i32) -> crate::Result<RequestId> {
+    // SAFETY: the tests keep the bytes.
+    unsafe { m.irecv(&data(bytes, &byte()), from, 5, m.world()) }
+}
+
+fn send(m: &Mpi, bytes: &mut [u8], to: i32) -> crate::Result<()> {
+    let to_send = &byte();
+    // SAFETY: the bytes are borrowed until the call returns.
+    unsafe { m.send(&data(bytes, to_send), to, 5, m.world(), SendMode::Standard) }
+}
+
+#[test]
+fn after_an_error_of_the_device_nothing_is_written_and_the_first_reason_is_told() {
+    run_seeds(2, |m| {
+        if m.rank().0 == 0 {
+            send(&m, &mut [7; 8], 1).unwrap();
+            send(&m, &mut [8; 8], 1).unwrap();
+            return;
+        }
+        fail_next(&m, "the first");
+        fail_next(&m, "the second");
+        let mut bytes = [0; 8];
+        // A blocking call fails with its receive posted: its buffer is the program's again.
+        // SAFETY: as the call says.
+        let failed = unsafe { m.recv(&data(&mut bytes, &byte()), 0, 6, m.world()) };
+        assert_eq!(failed.unwrap_err().message, "the first");
+        let again = |e: crate::Error| assert_eq!(e.message, "the first");
+        for _ in 0..100 {
+            again(m.poke(None).unwrap_err());
+        }
+        assert_eq!(bytes, [0; 8]);
+        again(irecv(&m, &mut bytes, 0).unwrap_err());
+        again(send(&m, &mut bytes, 0).unwrap_err());
+        again(m.iprobe(0, 5, m.world()).unwrap_err());
+        again(m.probe(0, 5, m.world()).unwrap_err());
+        again(m.comm_dup(m.world()).map(drop).unwrap_err());
+        again(m.finalize().unwrap_err());
+    });
+}
+
+#[test]
+fn requests_of_a_shut_device_say_why_they_never_end() {
+    run(2, 3, |m| {
+        if m.rank().0 == 0 {
+            send(&m, &mut [7; 8], 1).unwrap();
+            return;
+        }
+        let mut bytes = [0; 8];
+        let id = irecv(&m, &mut bytes, 0).unwrap();
+        fail_next(&m, "lost");
+        assert_eq!(m.wait(id).unwrap_err().message, "lost");
+        assert_eq!(m.test(id).unwrap_err().message, "lost");
+        m.cancel(id).unwrap();
+        m.request_free(id).unwrap();
+        assert_eq!(bytes, [0; 8]);
+    });
+}
+
+#[test]
+fn a_failed_collective_leaves_nothing_that_writes() {
+    let shut = AtomicUsize::new(0);
+    run_seeds(4, |m| {
+        let (mut out, mut into) = (vec![7; 64], vec![0; 128]);
+        // Rank 1 sends twice what the root expects.
+        let len = if m.rank().0 == 1 { 64 } else { 32 };
+        // SAFETY: the vectors outlive the call, and what it leaves behind is shut.
+        let (send, recv) = unsafe {
+            let typed = |v: &mut Vec<u8>, n| Typed::new(v.as_mut_ptr(), n, byte());
+            (typed(&mut out, len), typed(&mut into, 32))
+        };
+        let call = Call::Gather {
+            send: Some(send),
+            recv: (m.rank().0 == 0).then_some(recv),
+            root: 0,
+        };
+        let result = m.collective(m.world(), &call);
+        if m.rank().0 != 0 {
+            return;
+        }
+        let error = result.unwrap_err();
+        assert_eq!(error.class, ErrorClass::Truncate);
+        into.fill(0xEE);
+        for _ in 0..100 {
+            if let Err(again) = m.poke(None) {
+                assert_eq!(again, error);
+                shut.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        assert!(into.iter().all(|&b| b == 0xEE));
+    });
+    assert!(shut.into_inner() > 0, "no message was in flight");
+}
+
+#[test]
+fn a_send_that_cannot_start_takes_its_receive_back() {
+    run(1, 1, |m| {
+        // Gaps demand a packed copy, for which there is no memory.
+        let gaps = Datatype::vector(Form::Int, 2, 1, 2, &byte()).unwrap();
+        gaps.commit();
+        let mut into = [0; 4];
+        let out = Data {
+            addr: std::ptr::without_provenance_mut(64),
+            count: 1 << 60,
+            datatype: &gaps,
+        };
+        let side = Side { peer: 0, tag: 5 };
+        // SAFETY: nothing is read as the send cannot start; the array outlives its receive.
+        let failed = unsafe { m.isendrecv(&out, side, &data(&mut into, &byte()), side, m.world()) };
+        assert_eq!(failed.unwrap_err().class, ErrorClass::NoMem);
+        assert_eq!(m.live_requests(), 0);
+        send(&m, &mut [9; 4], 0).unwrap();
+        m.poke(None).unwrap();
+        assert_eq!(into, [0; 4]);
+    });
+}
+
+#[test]
+fn disconnect_waits_for_what_is_pending() {
+    run_seeds(2, |m| {
+        let comm = m.comm_dup(m.world()).unwrap();
+        let peer = 1 - m.rank().0 as i32;
+        let mut out = vec![3; 100_000];
+        let mut into = vec![0; 100_000];
+        let b = byte();
+        // SAFETY: the vectors outlive the disconnect, which waits for both.
+        let ids = unsafe {
+            [
+                m.irecv(&data(&mut into, &b), peer, 1, &comm).unwrap(),
+                m.isend(&data(&mut out, &b), peer, 1, &comm, SendMode::Standard)
+                    .unwrap(),
+            ]
+        };
+        m.comm_disconnect(&comm).unwrap();
+        assert!(into.iter().all(|&x| x == 3));
+        for id in ids {
+            m.wait(id).unwrap();
+        }
+    });
+}
+
+struct Count(Rc<Cell<usize>>);
+
+impl crate::attr::Callbacks for Count {
+    fn copy(&self, _: usize, _: i32, value: usize) -> Result<Option<usize>, i32> {
+        self.0.set(self.0.get() + 1);
+        if value == 99 {
+            Err(99)
+        } else {
+            Ok(Some(value))
+        }
+    }
+
+    fn delete(&self, _: usize, _: i32, _: usize) -> Result<(), i32> {
+        Ok(())
+    }
+}
+
+#[test]
+fn idup_copies_attributes_at_the_call() {
+    run_seeds(2, |m| {
+        let copies = Rc::new(Cell::new(0));
+        let kind = crate::attr::ObjectKind::Comm;
+        let id = m.keyvals.create(kind, Box::new(Count(copies.clone())));
+        let keyval = m.keyvals.get(kind, id).unwrap();
+        let comm = m.comm_dup(m.world()).unwrap();
+        comm.attributes.set(0, &keyval, 1).unwrap();
+        let made = Rc::new(Cell::new(None));
+        let place = made.clone();
+        let future = m.comm_idup(&comm, move |c| place.set(Some(c))).unwrap();
+        assert_eq!(copies.get(), 1);
+        comm.attributes.set(0, &keyval, 2).unwrap();
+        m.block_on(future).unwrap();
+        assert_eq!(made.take().unwrap().attributes.get(id), Some(1));
+        comm.attributes.set(0, &keyval, 99).unwrap();
+        let refused = m.comm_idup(&comm, |_| ()).map(drop).unwrap_err();
+        assert_eq!(refused.code, Some(99));
+    });
+}
