@@ -17,6 +17,8 @@ use crate::tx::{Context, ENVELOPE_COST};
 
 /// Most removed messages that are remembered for one peer; beyond it cancelling comes too late.
 const REMEMBERED: usize = 1 << 16;
+/// Most frames that may wait to be written to a peer that goes on asking.
+const UNREAD: usize = 1 << 18;
 
 impl Engine {
     /// Cancels a send that is not complete.
@@ -67,14 +69,21 @@ impl Context<'_> {
     }
 
     pub(crate) fn cancel_requested(&mut self, header: &Header) -> Result<(), ProtocolError> {
-        if header.ssn >= self.channel.rx.order.next() {
+        // Whoever never reads the answers gets no more of them.
+        let unread = self.channel.tx.plan.len() >= UNREAD;
+        if header.ssn >= self.channel.rx.order.next() || unread {
             return Err(pointless(header));
         }
         let number = header.length;
         if self.is_arriving(header.ssn) {
             // Its end must not wait for a receive (MPI-5.0 §3.8.4), so it can't be left alone; and
             // the sender may not have its memory back while the body is still read from there.
-            self.channel.rx.undecided.push((number, header.ssn));
+            // A sender asks once and waits for the answer.
+            let undecided = &mut self.channel.rx.undecided;
+            if undecided.iter().any(|(_, ssn)| *ssn == header.ssn) {
+                return Err(pointless(header));
+            }
+            undecided.push((number, header.ssn));
             return Ok(());
         }
         let remembered = &mut self.channel.rx.cancelled;
@@ -141,7 +150,7 @@ impl Context<'_> {
 
     pub(crate) fn cancel_replied(&mut self, header: &Header) -> Result<(), ProtocolError> {
         let number = header.length;
-        let tx = &mut self.channel.tx;
+        let tx = &self.channel.tx;
         let Some(at) = tx.cancels.iter().position(|c| *c == (number, header.ssn)) else {
             // The answer came twice, or there was no such question.
             return if number <= tx.last_cancel {
@@ -150,11 +159,17 @@ impl Context<'_> {
                 Err(pointless(header))
             };
         };
-        tx.cancels.swap_remove(at);
-        let Some(open) = self.channel.open_at(header.ssn) else {
+        let open = self.channel.open_at(header.ssn);
+        let request = open.map(|open| self.channel.tx.open[open].1);
+        // What is clear to send was matched: its memory may be on the wire, and stays the library's.
+        let matched = request.and_then(|request| self.core.send_of(request));
+        if header.aux == 1 && matched.is_some_and(|send| send.clear) {
+            return Err(pointless(header));
+        }
+        self.channel.tx.cancels.swap_remove(at);
+        let Some(request) = request else {
             return Ok(());
         };
-        let request = self.channel.tx.open[open].1;
         self.settle(request, header.ssn, |send| {
             send.cancel = None;
             if header.aux == 1 {
