@@ -1,6 +1,6 @@
 //! What a handshake says about a receiver's state, so that the sender sends the rest again.
 
-use crate::ids::Ssn;
+use crate::ids::{Epoch, Ssn};
 use crate::wire::{Reader, put_varint};
 
 /// Most sequence numbers in all lists of one [`Resume`] together. The engine's cap on unexpected
@@ -19,6 +19,9 @@ pub const MAX_RESUME_BYTES: usize = 16 << 20;
 /// Lists are strictly ascending and below [`Resume::next_envelope`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Resume {
+    /// Epoch in which it was taken. A resume is an ack: a rank that is in an earlier epoch takes
+    /// its own image before it heeds one of a later.
+    pub epoch: Epoch,
     /// Every envelope below was received, and its match, if it has one, is permanent.
     pub next_envelope: Ssn,
     /// Bytes of window ever given back to the peer.
@@ -83,6 +86,7 @@ impl Resume {
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), ResumeError> {
         self.check()?;
         let start = out.len();
+        put_varint(out, self.epoch.0.into());
         put_varint(out, self.next_envelope.0);
         put_varint(out, self.credit);
         for list in self.lists() {
@@ -110,7 +114,9 @@ impl Resume {
             return Err(ResumeError::TooLarge);
         }
         let mut reader = Reader::new(bytes);
+        let epoch = reader.varint().ok_or(ResumeError::Damaged)?;
         let resume = Resume {
+            epoch: Epoch(u32::try_from(epoch).map_err(|_| ResumeError::Damaged)?),
             next_envelope: Ssn(reader.varint().ok_or(ResumeError::Damaged)?),
             credit: reader.varint().ok_or(ResumeError::Damaged)?,
             incomplete_eager: decode_list(&mut reader)?,
@@ -169,7 +175,7 @@ mod tests {
     }
 
     fn resumes() -> impl Strategy<Value = Resume> {
-        (1u64..u64::MAX, any::<u64>()).prop_flat_map(|(next, credit)| {
+        (any::<u32>(), 1u64..u64::MAX, any::<u64>()).prop_flat_map(|(epoch, next, credit)| {
             (
                 ascending(next),
                 ascending(next),
@@ -180,6 +186,7 @@ mod tests {
                     move |(incomplete_eager, clear, mut pending_rts, unmatched_sync)| {
                         pending_rts.retain(|s| !clear.contains(s));
                         Resume {
+                            epoch: Epoch(epoch),
                             next_envelope: Ssn(next),
                             credit,
                             incomplete_eager,
@@ -252,10 +259,21 @@ mod tests {
     #[test]
     fn a_forged_count_is_refused_before_it_allocates() {
         let mut bytes = Vec::new();
+        put_varint(&mut bytes, 0);
         put_varint(&mut bytes, 9);
         put_varint(&mut bytes, 0);
         put_varint(&mut bytes, u64::MAX);
         assert_eq!(Resume::decode(&bytes), Err(ResumeError::Damaged));
+    }
+
+    #[test]
+    fn an_epoch_beyond_its_type_is_refused() {
+        let mut bytes = Vec::new();
+        put_varint(&mut bytes, 1 << 32);
+        bytes.extend([0; 6]);
+        assert_eq!(Resume::decode(&bytes), Err(ResumeError::Damaged));
+        bytes[..5].copy_from_slice(&[0xff, 0xff, 0xff, 0xff, 0x0f]);
+        assert_eq!(Resume::decode(&bytes).unwrap().epoch, Epoch(u32::MAX));
     }
 
     #[test]

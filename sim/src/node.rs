@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use rejoin_channel_table::table::TableError;
 use rejoin_channel_table::{
-    Acceptor, AcceptorStep, AddressBook, Attempt, Dialer, DialerStep, Identity, JobKey, Link,
-    LinkState, Rank, Refusal, Resume, Table,
+    Acceptor, AcceptorStep, AddressBook, Admission, Attempt, Dialer, DialerStep, Epoch, Identity,
+    JobKey, Link, LinkState, Proved, Rank, Refusal, Resume, Table,
 };
 use rejoin_engine::{
     Config, Detach, Engine, Envelope, HEADER_LEN, Header, Mode, MsgId, Pattern, Piece, ReqId,
@@ -58,6 +58,8 @@ pub struct Node {
     output: Vec<Output>,
     /// Headers read since they were last taken, for checkers.
     pub headers: Vec<(Rank, Header)>,
+    /// The engine at the start of each epoch that this rank has entered.
+    images: BTreeMap<Epoch, Engine>,
 }
 
 /// Something that must never happen; the text says what.
@@ -78,7 +80,47 @@ impl Node {
             ends: BTreeMap::new(),
             output: Vec::new(),
             headers: Vec::new(),
+            images: BTreeMap::new(),
         }
+    }
+
+    /// Takes this rank's image of an epoch and enters it; nothing for one that it is in, or past.
+    pub fn enter(&mut self, epoch: Epoch) {
+        if self.engine.heeds(epoch).is_err() {
+            self.images.insert(epoch, self.engine.clone());
+            self.engine.set_epoch(epoch);
+        }
+    }
+
+    /// Whether two ranks' images of one epoch fit together: each heeds the other's resume, so
+    /// nothing was received that the other has not sent, and nothing let go that the other lacks.
+    /// An epoch that a rank has passed over, or not entered, is no cut.
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub fn fits(&self, other: &Node) -> Result<(), Violation> {
+        let ranks = [self.table.me().rank, other.table.me().rank];
+        for (epoch, mine) in &self.images {
+            let Some(theirs) = other.images.get(epoch) else {
+                continue;
+            };
+            let (mut mine, mut theirs) = (mine.clone(), theirs.clone());
+            mine.link_down(ranks[1]);
+            theirs.link_down(ranks[0]);
+            let said = [mine.resume(ranks[1]), theirs.resume(ranks[0])].map(|resume| Resume {
+                epoch: Epoch(0),
+                ..resume
+            });
+            for (engine, peer, resume) in [
+                (&mut mine, ranks[1], &said[1]),
+                (&mut theirs, ranks[0], &said[0]),
+            ] {
+                engine
+                    .link_up(peer, resume)
+                    .map_err(|e| format!("images of epoch {epoch:?} of ranks {ranks:?}: {e}"))?;
+            }
+        }
+        Ok(())
     }
 
     /// The table of channels.
@@ -229,6 +271,7 @@ impl Node {
                     .map_err(|e| e.to_string())?;
             }
             DialerStep::Established(opened) => {
+                self.enter(opened.resume.epoch);
                 let Ok(link) = self.table.established(&opened, id) else {
                     self.output.push(Output::Close(id));
                     return Ok(false);
@@ -257,7 +300,7 @@ impl Node {
     ) -> Result<(), Violation> {
         match step {
             AcceptorStep::More => {}
-            AcceptorStep::Admit(proved) => match self.table.admit(&proved, id) {
+            AcceptorStep::Admit(proved) => match self.admit(&proved, id) {
                 Ok(admission) => {
                     let peer = proved.peer.rank;
                     if let Some(old) = admission.closes {
@@ -290,6 +333,16 @@ impl Node {
         self.output.push(Output::Bytes(id, out));
         self.ends.insert(id, End::Accepting(acceptor));
         Ok(())
+    }
+
+    /// A resume is an ack: the image is taken before anything moves.
+    fn admit(
+        &mut self,
+        proved: &Proved,
+        id: ConnectionId,
+    ) -> Result<Admission<ConnectionId>, Refusal> {
+        self.enter(proved.resume.epoch);
+        self.table.admit(proved, id)
     }
 
     fn open(&mut self, id: ConnectionId, link: Link, resume: &Resume) -> Result<(), Violation> {
@@ -337,6 +390,7 @@ impl Node {
 
     fn header(&mut self, peer: Rank, bytes: &[u8; HEADER_LEN]) -> Result<Option<Body>, Violation> {
         let header = Header::decode(bytes).map_err(|e| format!("a header was refused: {e}"))?;
+        self.enter(header.epoch);
         let place = self.engine.rx_header(peer, &header);
         let place = place.map_err(|e| format!("a frame was refused: {e} ({header:?})"))?;
         self.headers.push((peer, header));

@@ -59,6 +59,8 @@ pub enum Step {
     CancelReceive(usize),
     /// Computes for so many microseconds.
     Compute(u64),
+    /// Takes its image of this epoch, unless the word of another rank was faster.
+    Checkpoint(u32),
 }
 
 /// The program of all ranks.
@@ -154,7 +156,15 @@ impl Plan {
             cancels,
         };
         for rank in 0..ranks {
-            let script = plan.script(rng, rank, ranks);
+            let mut script = plan.script(rng, rank, ranks);
+            // Each rank in its own time, in order, and some only at another's word.
+            let mut at = 0;
+            for epoch in 1..=2 {
+                at = rng.between(at as u64, script.len() as u64) as usize;
+                if rng.chance(70) {
+                    script.insert(at, Step::Checkpoint(epoch));
+                }
+            }
             plan.scripts.push(script);
         }
         plan

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use rejoin_channel_table::{
     AddressBook, BusinessCard, Generation, Identity, Incarnation, JobId, Rank,
 };
-use rejoin_engine::{ReqId, Segment};
+use rejoin_engine::{Pattern, ReqId, Segment};
 
 use crate::check::{Bound, Outcome};
 use crate::node::{ConnectionId, Node, Violation};
@@ -21,7 +21,7 @@ type Time = u64;
 
 /// A handshake must end within this.
 const HANDSHAKE_LIMIT: Time = 20_000;
-/// A rank that waits looks after its acks and grants this often.
+/// A rank that waits looks this often though nothing came.
 const TICK: Time = 1_000;
 /// A run that takes longer is stuck.
 const END: Time = 120_000_000;
@@ -51,7 +51,7 @@ enum Event {
     Expire(ConnectionId, usize),
     /// A rank dials.
     Dial(u32, u32),
-    /// Acks and grants.
+    /// A look of the device's, if the program waits.
     Tick(u32),
     /// A rank did something outside of its script.
     Poke(u32),
@@ -90,6 +90,12 @@ struct Program {
     outcomes: BTreeMap<usize, Outcome>,
     /// Waits in `Await`, or probes: steps again when something has happened.
     waiting: bool,
+    /// Waits by polling: never blocks before its end.
+    polls: bool,
+    /// Looks while waiting so far.
+    looks: u32,
+    /// What a probe has last looked for in vain.
+    probing: Option<Pattern>,
 }
 
 /// A run.
@@ -148,6 +154,7 @@ impl World {
             cuts: 0,
         };
         for rank in 0..size {
+            world.programs[rank as usize].polls = rng.chance(40);
             world.after(rng.below(500), Event::Step(rank));
             world.after(TICK + rng.below(TICK), Event::Tick(rank));
         }
@@ -265,9 +272,7 @@ impl World {
             }
             Event::Dial(from, to) => self.dial(from, to),
             Event::Tick(rank) => {
-                let node = &mut self.nodes[rank as usize];
-                node.engine.flush_all_acks();
-                node.engine.grant_if_starved(None);
+                self.idle(rank);
                 self.reap(rank)?;
                 self.step_if_waiting(rank)?;
                 self.pump(rank);

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use rejoin_channel_table::{
-    AddressBook, BusinessCard, Generation, Identity, Incarnation, JobId, Rank,
+    AddressBook, BusinessCard, Epoch, Generation, Identity, Incarnation, JobId, Rank,
 };
 use rejoin_engine::{Completion, Config, Envelope, Mode, ReqId, Segment};
 use rejoin_sim::check::{self, Outcome};
@@ -225,6 +225,7 @@ impl State {
                     node.engine.cancel(*id);
                 }
             }
+            Step::Checkpoint(epoch) => node.enter(Epoch(epoch)),
             Step::Await(_) | Step::CancelReceive(_) | Step::Compute(_) => {}
         }
     }
@@ -252,6 +253,7 @@ impl State {
         if self.cancelled != setup.gone {
             return Err(format!("cancelled: {:?}", self.cancelled));
         }
+        self.nodes[0].fits(&self.nodes[1])?;
         for rank in 0..2 {
             if !self.nodes[rank].engine.quiescent() {
                 return Err(format!("rank {rank} is not quiescent"));
@@ -522,6 +524,25 @@ fn small_and_rendezvous() {
             gone: vec![],
         },
     );
+}
+
+#[test]
+fn images_of_one_epoch_fit_together() {
+    for len in [8, 60, 100] {
+        let messages = [(0, 0, len, Mode::Standard)];
+        let mut plan = plan(SMALL, &messages, &[receive(1, None, 100)]);
+        plan.scripts[0].push(Step::Checkpoint(1));
+        plan.scripts[1].insert(0, Step::Checkpoint(1));
+        check(
+            "images",
+            Setup {
+                plan,
+                cuts: 1,
+                tears: CUTS - 1,
+                gone: vec![],
+            },
+        );
+    }
 }
 
 #[test]

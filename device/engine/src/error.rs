@@ -27,8 +27,9 @@ pub enum ProtocolError {
     /// No such rank in the job, or the rank itself.
     #[error("rank {0} is no peer")]
     NotAPeer(Rank),
-    /// The frame is of a later epoch: take the image, set the epoch, and hand the frame in again.
-    #[error("a frame of epoch {0} came before this rank's image of it")]
+    /// The frame or the resume is of a later epoch: take the image, set the epoch, and hand it in
+    /// again.
+    #[error("word of epoch {0} came before this rank's image of it")]
     LaterEpoch(Epoch),
     /// A header came while the body before it is not done.
     #[error("a header came within a body")]

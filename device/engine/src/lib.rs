@@ -32,13 +32,16 @@
 //!
 //! **Links.** When a handshake needs it, [`Engine::resume`] says what this rank has of the peer.
 //! When it succeeded, [`Engine::link_up`] takes the peer's answer and queues what the peer lacks.
+//! A resume is an ack: one of a later epoch is refused untouched, as a frame is; [`Engine::heeds`]
+//! says so before the table opens the link.
 //! [`Engine::link_down`] at a lost link. A resume must be taken when the old link is no longer
 //! read; frames that tell of later changes are queued by themselves.
 //!
 //! **Before blocking.** [`Engine::flush_all_acks`] when the rank is about to sleep for long, and
-//! [`Engine::grant_if_starved`] (also after a failed probe or a pass in which nothing moved while
-//! a receive is pending): it lets a peer whose window is full of unexpected messages send the
-//! envelopes of what comes after them. Both may make peers ready to write.
+//! [`Engine::grant_if_starved`] (also every so many passes without blocking, with the pattern of
+//! the last probe that found nothing: a program may poll for ever): it lets a peer whose window is
+//! full of unexpected messages send the envelopes of what comes after them. Both may make peers
+//! ready to write.
 //!
 //! **Finalize.** [`Engine::flush_all_acks`], then progress until [`Engine::quiescent`];
 //! [`Engine::unfinished`] names the peers that are missing, for the error text.
@@ -57,6 +60,7 @@
 //! tx_gather(Rank) -> Gather<'_>  tx_advance(Rank, bytes: usize)
 //! rx_header(Rank, &Header) -> Result<RxBody, ProtocolError>
 //! rx_buffer(Rank) -> &mut [u8]   rx_done(Rank) -> Result<(), ProtocolError>
+//! heeds(Epoch) -> Result<(), ProtocolError>
 //! resume(Rank) -> Resume   link_up(Rank, &Resume) -> Result<(), ProtocolError>   link_down(Rank)
 //! flush_acks(Rank)   flush_all_acks()   grant_if_starved(probing: Option<&Pattern>) -> bool
 //! quiescent() -> bool   unfinished() -> Vec<Rank>   moved() -> u64 // counts completions

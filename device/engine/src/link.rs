@@ -1,6 +1,6 @@
 //! Links that come and go: what a resume says, and what is sent again.
 
-use rejoin_channel_table::ids::{Rank, Ssn};
+use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 use rejoin_channel_table::resume::Resume;
 
 use crate::channel::{Bulk, Channel, Plan, SentBody};
@@ -15,9 +15,13 @@ impl Engine {
     /// must be down.
     pub fn resume(&self, peer: Rank) -> Resume {
         let Some(channel) = self.peer(peer) else {
-            return Resume::default();
+            return Resume {
+                epoch: self.epoch,
+                ..Resume::default()
+            };
         };
         let mut resume = Resume {
+            epoch: self.epoch,
             next_envelope: channel.rx.order.next(),
             credit: channel.rx.window.returned(),
             ..Resume::default()
@@ -48,11 +52,14 @@ impl Engine {
     /// A link to the peer is open, and the peer said what it has: what it lacks is queued.
     ///
     /// # Errors
-    /// What the peer says cannot be: close the link.
+    /// What the peer says cannot be: close the link. [`ProtocolError::LaterEpoch`] leaves everything
+    /// untouched and is no fault of the peer: a resume is an ack, which this rank may only heed once
+    /// its image is taken and [`Engine::set_epoch`] called.
     pub fn link_up(&mut self, peer: Rank, resume: &Resume) -> Result<(), ProtocolError> {
         if peer == self.me {
             return Err(ProtocolError::NotAPeer(peer));
         }
+        self.heeds(resume.epoch)?;
         if self.is_up(peer) {
             self.link_down(peer);
         }
@@ -71,6 +78,19 @@ impl Engine {
             self.link_down(peer);
         }
         done
+    }
+
+    /// Whether what was said in `epoch` may be heeded now.
+    ///
+    /// # Errors
+    /// [`ProtocolError::LaterEpoch`]: take the image first. A device that asks before it lets the
+    /// table admit or establish a link need not undo that.
+    #[inline]
+    pub fn heeds(&self, epoch: Epoch) -> Result<(), ProtocolError> {
+        if epoch > self.epoch {
+            return Err(ProtocolError::LaterEpoch(epoch));
+        }
+        Ok(())
     }
 
     /// The link to the peer is lost; what was half way is sent again on the next one.

@@ -23,9 +23,7 @@ impl Engine {
         if peer == self.me {
             return Err(ProtocolError::NotAPeer(peer));
         }
-        if header.epoch > self.epoch {
-            return Err(ProtocolError::LaterEpoch(header.epoch));
-        }
+        self.heeds(header.epoch)?;
         let (epoch, config) = (self.epoch, self.config);
         let (channel, core) = self
             .channel(peer)

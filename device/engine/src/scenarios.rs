@@ -300,6 +300,104 @@ fn frames_carry_the_epoch_and_later_ones_wait() {
     assert!(receiver.is_complete(id));
 }
 
+#[test]
+fn a_resume_of_a_later_epoch_acknowledges_nothing_before_the_image() {
+    let mut world = World::linked(Config::default(), 2);
+    world.send(0, 1, 0, b"kept", Mode::Standard);
+    world.write(0, 1, 1000);
+    world.read(1, 0, 1000);
+    world.cut(0, 1);
+    world.nodes[1].engine.set_epoch(Epoch(3));
+    let (_, said) = world.shake(0, 1);
+    assert_eq!((said.epoch, said.next_envelope), (Epoch(3), Ssn(1)));
+    assert_eq!(world.nodes[1].engine.resume(Rank(0)).epoch, Epoch(3));
+    let sender = &mut world.nodes[0].engine;
+    let before = sender.clone();
+    let refused = sender.link_up(Rank(1), &said);
+    assert_eq!(refused, Err(ProtocolError::LaterEpoch(Epoch(3))));
+    assert!(*sender == before);
+    sender.set_epoch(Epoch(3));
+    sender.link_up(Rank(1), &said).unwrap();
+    let stranger = Engine::new(Config::default(), Rank(0), 2);
+    assert_eq!(stranger.resume(Rank(1)).epoch, Epoch(0));
+}
+
+#[test]
+fn the_first_resume_carries_the_epoch() {
+    let mut engine = Engine::new(Config::default(), Rank(0), 2);
+    engine.set_epoch(Epoch(7));
+    assert_eq!(engine.resume(Rank(1)).epoch, Epoch(7));
+}
+
+/// A header of the peer's about message 0.
+fn word(kind: Kind, length: u64, aux: u64) -> Header {
+    Header {
+        kind,
+        flags: crate::Flags::NONE,
+        epoch: Epoch(0),
+        envelope: Envelope::default(),
+        length,
+        ssn: Ssn(0),
+        ack: Ssn(0),
+        credit: 0,
+        aux,
+    }
+}
+
+#[test]
+fn a_message_that_is_cleared_cannot_be_removed() {
+    let mut world = World::linked(small(), 2);
+    let body = content(1, 9000);
+    let send = world.send(0, 1, 0, &body, Mode::Standard).unwrap();
+    world.write(0, 1, 1_000_000);
+    let sender = &mut world.nodes[0].engine;
+    sender.cancel(send);
+    sender.rx_header(Rank(1), &word(Kind::Cts, 0, 0)).unwrap();
+    // A chunk of the program's memory is on its way.
+    assert!(sender.tx_gather(Rank(1)).bytes() > HEADER_LEN);
+    let reply = word(Kind::CancelReply, 1, 1);
+    let refused = sender.rx_header(Rank(1), &reply);
+    assert!(matches!(refused, Err(ProtocolError::Pointless { .. })));
+    assert!(!sender.is_complete(send));
+    // Too late is an answer.
+    let late = word(Kind::CancelReply, 1, 0);
+    sender.rx_header(Rank(1), &late).unwrap();
+    assert!(!sender.is_complete(send));
+}
+
+#[test]
+fn cancel_requests_take_a_bounded_memory() {
+    let mut world = World::linked(small(), 2);
+    let medium = content(1, 900);
+    assert!(world.send(0, 1, 0, &medium, Mode::Standard).is_some());
+    world.write(0, 1, 1_000_000);
+    // The ack behind the handshake, the envelope, and a part of the body.
+    world.read(1, 0, 2 * HEADER_LEN + 10);
+    // The body is being read: another link would not have come so far.
+    world.cut(0, 1);
+    world.connect_all();
+    let receiver = &mut world.nodes[1].engine;
+    receiver
+        .rx_header(Rank(0), &word(Kind::CancelRequest, 1, 1))
+        .unwrap();
+    let again = receiver.rx_header(Rank(0), &word(Kind::CancelRequest, 2, 1));
+    assert!(matches!(again, Err(ProtocolError::Pointless { .. })));
+
+    // One that never reads the answers.
+    let mut world = World::linked(small(), 2);
+    world.send(0, 1, 0, b"x", Mode::Standard);
+    world.write(0, 1, 1000);
+    world.read(1, 0, 1000);
+    let receiver = &mut world.nodes[1].engine;
+    let refused = (1..1_000_000)
+        .map(|number| receiver.rx_header(Rank(0), &word(Kind::CancelRequest, number, number)))
+        .find(Result::is_err);
+    assert!(matches!(
+        refused,
+        Some(Err(ProtocolError::Pointless { .. }))
+    ));
+}
+
 fn header() -> impl Strategy<Value = Header> {
     let few = || prop_oneof![0u64..4, any::<u64>()];
     let bytes = (1u8..11, 0u8..8, few(), 0u64..3000, 0i32..2);

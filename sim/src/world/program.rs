@@ -1,12 +1,15 @@
 //! What the ranks' programs do, and how it ends.
 
-use rejoin_channel_table::Rank;
+use rejoin_channel_table::{Epoch, Rank};
 use rejoin_engine::{Envelope, Mode};
 
 use super::{Event, Pending, World};
 use crate::check::{self, Outcome};
 use crate::node::Violation;
 use crate::plan::{CANCEL_CONTEXT, IDLE_CONTEXT, Receive, Step, content, pattern};
+
+/// Looks of a polling program between two grants, as in the device.
+const GRANT_EVERY: u32 = 4;
 
 impl World {
     pub(super) fn step_if_waiting(&mut self, rank: u32) -> Result<(), Violation> {
@@ -28,6 +31,7 @@ impl World {
             Step::Receive(number) => {
                 if !self.receive(rank, number)? {
                     self.programs[rank as usize].waiting = true;
+                    self.idle(rank);
                     return Ok(());
                 }
             }
@@ -35,8 +39,7 @@ impl World {
                 let program = &mut self.programs[rank as usize];
                 if !program.outcomes.contains_key(&number) {
                     program.waiting = true;
-                    let engine = &mut self.nodes[rank as usize].engine;
-                    engine.grant_if_starved(None);
+                    self.idle(rank);
                     return Ok(());
                 }
             }
@@ -53,11 +56,31 @@ impl World {
                 }
             }
             Step::Compute(time) => pause = time,
+            Step::Checkpoint(epoch) => self.nodes[rank as usize].enter(Epoch(epoch)),
         }
         self.programs[rank as usize].position += 1;
         self.reap(rank)?;
         self.after(pause, Event::Step(rank));
         Ok(())
+    }
+
+    /// What the device does for a program that waits, and nothing else: before it blocks it tells
+    /// what it owes and grants; while the program polls it grants now and then; while it computes
+    /// it does nothing at all.
+    pub(super) fn idle(&mut self, rank: u32) {
+        let program = &mut self.programs[rank as usize];
+        let over = program.position == self.plan.scripts[rank as usize].len();
+        if !program.waiting && !over {
+            return;
+        }
+        let engine = &mut self.nodes[rank as usize].engine;
+        program.looks += 1;
+        if over || !program.polls {
+            engine.flush_all_acks();
+        } else if !program.looks.is_multiple_of(GRANT_EVERY) {
+            return;
+        }
+        engine.grant_if_starved(program.probing.take().as_ref());
     }
 
     pub(super) fn send(&mut self, rank: u32, number: usize) {
@@ -107,7 +130,7 @@ impl World {
             match node.engine.mprobe(&receive.pattern) {
                 Some((message, _)) => node.receive_matched(message, receive.len)?,
                 None => {
-                    node.engine.grant_if_starved(Some(&receive.pattern));
+                    self.programs[rank as usize].probing = Some(receive.pattern);
                     return Ok(false);
                 }
             }
@@ -184,6 +207,13 @@ impl World {
     }
 
     pub(super) fn check(&self) -> Result<(), Violation> {
+        for (at, node) in self.nodes.iter().enumerate() {
+            // Neighbours stand for all in a large world.
+            let most = if self.nodes.len() > 8 { 1 } else { 8 };
+            for other in self.nodes[at + 1..].iter().take(most) {
+                node.fits(other)?;
+            }
+        }
         for (rank, program) in self.programs.iter().enumerate() {
             let outcomes = |context| {
                 let of = |n: &&usize| self.plan.receives[**n].pattern.context == context;
