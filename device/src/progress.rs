@@ -19,8 +19,8 @@ use crate::transmit;
 
 /// Passes with a hinted link between two looks at epoll.
 const LOOK_EVERY: u32 = 64;
-/// Idle passes after which a starved receive may ask for more.
-const STARVED_AFTER: u32 = 256;
+/// Looks at epoll between two grants to peers that may hold what is waited or probed for.
+const GRANT_EVERY: u64 = 4;
 /// Small sends put off to one link at most, in messages.
 const BATCH: u32 = 32;
 /// Longer eager sends put off to one link at most, in messages: one write takes as many.
@@ -94,13 +94,8 @@ impl Device {
                     return Ok(());
                 }
                 passes += 1;
-                if passes % 32 == 0 {
-                    if passes == STARVED_AFTER {
-                        self.engine.grant_if_starved(self.probing.as_ref());
-                    }
-                    if start.elapsed() >= spin {
-                        break;
-                    }
+                if passes % 32 == 0 && start.elapsed() >= spin {
+                    break;
                 }
                 std::hint::spin_loop();
             }
@@ -165,10 +160,16 @@ impl Device {
         events.clear();
         self.poller.wait(limit, |event| events.push(event))?;
         let mut moved = false;
+        // An edge comes once: an error at one link must not lose what is ready at the others.
+        let mut first = Ok(());
         for event in &events {
-            moved |= self.event(*event)?;
+            match self.event(*event) {
+                Ok(any) => moved |= any,
+                Err(error) => first = first.and(Err(error)),
+            }
         }
         self.events = events;
+        first?;
         if self.accept_again {
             self.accept_again = false;
             for number in 0..self.listeners.sockets().len() {
@@ -180,6 +181,15 @@ impl Device {
             moved |= self.serve_unwatched()?;
         }
         moved |= self.drain_readable()?;
+        // A program that polls may never block: what it looks for must reach it all the same, also
+        // while other messages keep moving.
+        if self.meter.stats.looks.is_multiple_of(GRANT_EVERY) {
+            self.engine.grant_if_starved(self.probing.take().as_ref());
+        }
+        if self.image_due.is_some() {
+            self.safe_point();
+            moved = true;
+        }
         Ok(self.flush_ready()? | moved)
     }
 
@@ -353,6 +363,8 @@ impl Device {
                 Ok(())
             }
             Broken::Breach(why) => self.breach(rank, &why),
+            // Held before it comes here.
+            Broken::Later(_) => Ok(()),
         }
     }
 

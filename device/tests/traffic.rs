@@ -2,7 +2,10 @@
 
 mod common;
 
+use std::time::Instant;
+
 use common::{Job, Random, anything, finish, from, irecv, isend, pattern, recv, send};
+use rejoin_channel_table::Rank;
 use rejoin_device::Mode;
 
 const SIZES: [usize; 14] = [
@@ -240,4 +243,50 @@ fn everyone_connects_to_everyone_at_once() {
         total >= u64::from(RANKS * (RANKS - 1)),
         "{total} ends of links"
     );
+}
+
+#[test]
+fn a_message_behind_a_full_window_is_reached_without_blocking() {
+    const COUNT: usize = 2000;
+    for posted in [true, false] {
+        Job::new(2).run(move |device| {
+            let bulk = vec![3; 4096];
+            let mut last = [5];
+            if device.rank() == Rank(0) {
+                let mut sent: Vec<_> = (0..COUNT)
+                    .map(|_| isend(device, 1, 0, &bulk, Mode::Standard))
+                    .collect();
+                sent.push(isend(device, 1, 1, &last, Mode::Standard));
+                for request in sent {
+                    finish(device, request);
+                }
+                return;
+            }
+            last = [0];
+            let request = posted.then(|| irecv(device, from(0, 1), &mut last));
+            let start = Instant::now();
+            loop {
+                assert!(start.elapsed().as_secs() < 20, "posted: {posted}");
+                device.progress(request).expect("progress");
+                match request {
+                    Some(request) if device.is_complete(request) => break,
+                    None if device.probe(&from(0, 1)).is_some() => break,
+                    _ => {}
+                }
+            }
+            match request {
+                Some(request) => finish(device, request),
+                None => recv(device, from(0, 1), &mut last),
+            };
+            assert_eq!(last, [5]);
+            let mut bulk = vec![vec![0; 4096]; COUNT];
+            let requests: Vec<_> = bulk
+                .iter_mut()
+                .map(|bytes| irecv(device, from(0, 0), bytes))
+                .collect();
+            for request in requests {
+                finish(device, request);
+            }
+        });
+    }
 }

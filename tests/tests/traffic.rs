@@ -67,6 +67,13 @@ fn a_message_behind_a_flood_is_still_reached() {
 }
 
 #[test]
+fn a_message_behind_a_flood_is_reached_by_polling() {
+    for call in ["test", "testany", "testsome", "iprobe", "improbe"] {
+        Run::new(2, program("polling")).arg(call).ok();
+    }
+}
+
+#[test]
 fn bad_arguments_give_the_standards_error_class() {
     for ranks in [1, 2] {
         Run::new(ranks, program("errors")).ok();
