@@ -18,9 +18,10 @@ pub struct TcpLink {
 }
 
 impl TcpLink {
-    /// Takes over a connected, non-blocking socket.
+    /// Takes over a connected, non-blocking socket whose handshake is over.
     #[must_use]
     pub fn new(socket: OwnedFd) -> Self {
+        socket::settled(&socket);
         Self { socket }
     }
 }

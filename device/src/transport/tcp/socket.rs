@@ -5,12 +5,14 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 use crate::descriptors;
 use crate::error::Result as DeviceResult;
 
-/// How long the kernel keeps on sending what nobody acknowledges before it gives the link up.
+/// How long the kernel keeps on sending what nobody acknowledges before it gives the link up: in
+/// the handshake only. With more under way it would also break the link to a peer that computes,
+/// whose window is full, though its kernel answers every probe.
 const USER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Idle time before the kernel probes a silent peer, and the time between probes.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
@@ -67,8 +69,34 @@ pub(super) fn prepare(socket: &Socket, same_host: bool) -> io::Result<()> {
     Ok(())
 }
 
+/// The handshake is over. From here on a dead path shows by the kernel's own limit on sending again
+/// and on probes that nobody answers, and by keepalive while nothing is under way.
+pub(super) fn settled(socket: &OwnedFd) {
+    // A link without the longer patience still works.
+    let _ = SockRef::from(socket).set_tcp_user_timeout(None);
+}
+
 /// The socket under a number in the library's block.
 pub(super) fn raise(socket: Socket) -> io::Result<Socket> {
     let raised: DeviceResult<OwnedFd> = descriptors::raise(socket.into());
     raised.map(Socket::from).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::Stream;
+    use crate::transport::tcp::TcpLink;
+
+    #[test]
+    fn a_peer_that_computes_does_not_lose_its_link() {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).unwrap();
+        prepare(&socket, true).unwrap();
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(USER_TIMEOUT));
+        let link = TcpLink::new(socket.into());
+        let descriptor = link.descriptor();
+        let socket = SockRef::from(&descriptor);
+        assert_eq!(socket.tcp_user_timeout().unwrap(), None);
+        assert!(socket.keepalive().unwrap());
+    }
 }
