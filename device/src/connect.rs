@@ -123,6 +123,7 @@ impl Device {
         }
         let now = Instant::now();
         let mut next: Option<Instant> = None;
+        let mut first = Ok(());
         let mut sooner = |at: Instant| next = Some(next.map_or(at, |other| other.min(at)));
         for rank in std::mem::take(&mut self.redial) {
             let dial = self.dial_state(rank);
@@ -134,7 +135,7 @@ impl Device {
                     self.list_redial(rank);
                 }
                 _ if self.table.state(rank) == LinkState::Null => {
-                    self.dial(rank)?;
+                    first = first.and(self.dial(rank));
                     if let Some(due) = self.dial_state(rank).not_before {
                         sooner(due);
                     }
@@ -157,9 +158,9 @@ impl Device {
             // A peer that took the connection and is silent computes: no failure.
             let counts = !half.connected;
             let why = format!("no sign of {} in time", half.waiting_for());
-            self.half_over(token, &why, counts)?;
+            first = first.and(self.half_over(token, &why, counts));
         }
-        Ok(next)
+        first.map(|()| next)
     }
 
     /// Begins an attempt, at the first address that the system takes.
@@ -309,6 +310,12 @@ impl Device {
     /// A link stands: nothing is left of the way there.
     pub(crate) fn dial_succeeded(&mut self, rank: Rank) {
         self.dial_state(rank).reset();
+    }
+
+    /// Closes a link that another has taken the place of.
+    pub(crate) fn forget(&mut self, token: Token) {
+        self.slots.take(token);
+        self.unwatched.retain(|other| *other != token);
     }
 
     /// Gives up this rank's own attempt in favour of the peer's.

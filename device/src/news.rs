@@ -29,7 +29,7 @@ impl Device {
                     ..
                 }) => {
                     if let Ok(Some(token)) = self.table.update(rank, incarnation, card) {
-                        self.slots.take(token);
+                        self.forget(token);
                         self.engine.link_down(rank);
                     }
                 }
