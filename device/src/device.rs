@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
-use rejoin_channel_table::ids::{Identity, JobKey, Rank};
+use rejoin_channel_table::ids::{Epoch, Identity, JobKey, Rank};
 use rejoin_channel_table::{BusinessCard, LocalHostId, Table};
 use rejoin_engine::{
     Completion, Config, Detach, Engine, Envelope, MsgId, Pattern, Probe, ReqId, Sent,
@@ -81,6 +81,8 @@ pub struct Device {
     pub(crate) leaving: bool,
     pub(crate) all_finalized: bool,
     pub(crate) waiting_since: Option<Instant>,
+    /// An epoch that a peer is in and this rank is not: entered at the next safe point.
+    pub(crate) image_due: Option<Epoch>,
     /// Threads share a device only by taking turns.
     pub(crate) not_sync: PhantomData<Cell<()>>,
 }

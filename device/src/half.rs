@@ -75,6 +75,14 @@ impl Half {
         matches!(self.side, Side::Accept(_))
     }
 
+    /// Who dials this rank, as it claims; nothing vouches for it yet.
+    pub(crate) fn claims(&self) -> Option<Rank> {
+        match &self.side {
+            Side::Dial(_) => None,
+            Side::Accept(acceptor) => acceptor.claims().map(|(rank, _)| rank),
+        }
+    }
+
     /// Whom this rank dials with which attempt.
     pub(crate) fn dials(&self) -> Option<(Rank, Attempt)> {
         match &self.side {

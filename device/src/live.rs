@@ -66,6 +66,8 @@ pub(crate) struct Live {
     /// Bytes of it.
     pub(crate) have: usize,
     pub(crate) body: Body,
+    /// A frame of a later epoch and what was read behind it: taken in after the safe point.
+    pub(crate) held: Vec<u8>,
     /// The end of the handshake, which goes ahead of all frames, and how much of it is sent.
     pub(crate) ahead: Vec<u8>,
     pub(crate) ahead_sent: usize,
@@ -90,6 +92,7 @@ impl Live {
             head: [0; HEADER_LEN],
             have: 0,
             body: Body::None,
+            held: Vec::new(),
             ahead,
             ahead_sent: 0,
         }

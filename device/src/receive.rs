@@ -4,7 +4,11 @@
 //! copied on from there. When more of a body is missing, the next read goes straight to its place,
 //! with the staging buffer behind it for the headers that come along. After a long body the first
 //! read is short, so that little of the next long one is copied.
+//!
+//! A frame of a later epoch waits in its link, with what was read behind it, until this rank has
+//! passed its safe point; the link is not read meanwhile.
 
+use rejoin_channel_table::Epoch;
 use rejoin_engine::{Engine, HEADER_LEN, Header, ProtocolError, RxBody, Segment};
 
 use crate::live::{Body, Live, Meter};
@@ -28,6 +32,8 @@ pub(crate) enum Broken {
     Lost(Lost),
     /// The peer sent what it must not.
     Breach(String),
+    /// It is of a later epoch: no fault of the link.
+    Later(Epoch),
 }
 
 impl From<Lost> for Broken {
@@ -38,7 +44,10 @@ impl From<Lost> for Broken {
 
 impl From<ProtocolError> for Broken {
     fn from(error: ProtocolError) -> Self {
-        Self::Breach(error.to_string())
+        match error {
+            ProtocolError::LaterEpoch(epoch) => Self::Later(epoch),
+            _ => Self::Breach(error.to_string()),
+        }
     }
 }
 
@@ -47,6 +56,8 @@ pub(crate) struct Intake<'a> {
     pub(crate) engine: &'a mut Engine,
     pub(crate) staging: &'a mut [u8],
     pub(crate) meter: &'a mut Meter,
+    /// The epoch whose image must be taken before links are read on.
+    pub(crate) image_due: &'a mut Option<Epoch>,
 }
 
 impl Intake<'_> {
@@ -56,6 +67,10 @@ impl Intake<'_> {
     /// The link must be dropped.
     pub(crate) fn read(&mut self, live: &mut Live) -> Result<bool, Broken> {
         let mut total = 0;
+        let waited = !live.held.is_empty();
+        if waited && !self.go_on(live)? {
+            return Ok(false);
+        }
         loop {
             let (pieces, count, direct) = self.targets(live);
             let asked = pieces[..count]
@@ -67,7 +82,7 @@ impl Intake<'_> {
             let got = unsafe { live.read(self.meter, &pieces[..count])? };
             if got == 0 {
                 live.readable = false;
-                return Ok(total > 0);
+                return Ok(waited || total > 0);
             }
             total += got;
             let placed = got.min(direct);
@@ -76,6 +91,9 @@ impl Intake<'_> {
             }
             if got > placed || live.have > 0 {
                 self.parse(live, got - placed)?;
+                if !live.held.is_empty() {
+                    return Ok(true);
+                }
             }
             // A short read took all there was; an edge announces what comes later.
             live.readable = got == asked;
@@ -141,10 +159,42 @@ impl Intake<'_> {
                 break;
             };
             let header = Header::decode(head).map_err(|error| Broken::Breach(error.to_string()))?;
+            if let Err(broken) = self.head(live, &header) {
+                return self.put_off(live, broken, at, end);
+            }
             at += HEADER_LEN;
-            self.head(live, &header)?;
         }
         Ok(())
+    }
+
+    /// Keeps a frame of a later epoch, and what was read behind it, for after the safe point.
+    #[cold]
+    fn put_off(
+        &mut self,
+        live: &mut Live,
+        broken: Broken,
+        at: usize,
+        end: usize,
+    ) -> Result<(), Broken> {
+        let Broken::Later(epoch) = broken else {
+            return Err(broken);
+        };
+        live.held = self.staging[at..end].to_vec();
+        // Nothing announces it again.
+        live.readable = true;
+        note_due(self.image_due, epoch);
+        Ok(())
+    }
+
+    /// Goes on with what a link holds, unless an image is still due, or is again.
+    #[cold]
+    fn go_on(&mut self, live: &mut Live) -> Result<bool, Broken> {
+        if self.image_due.is_none() {
+            let held = std::mem::take(&mut live.held);
+            self.staging[..held.len()].copy_from_slice(&held);
+            self.parse(live, held.len())?;
+        }
+        Ok(live.held.is_empty())
     }
 
     /// Hands a header to the engine.
@@ -213,6 +263,11 @@ impl Intake<'_> {
         }
         Ok(())
     }
+}
+
+/// Notes that a later epoch has been heard of.
+pub(crate) fn note_due(due: &mut Option<Epoch>, epoch: Epoch) {
+    *due = Some(due.map_or(epoch, |other| other.max(epoch)));
 }
 
 /// Makes the copies that the engine asks for.

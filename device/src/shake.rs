@@ -13,14 +13,16 @@ use crate::error::{Error, Result};
 use crate::half::{Half, Side};
 use crate::live::Live;
 use crate::poller::Token;
-use crate::receive::Intake;
+use crate::receive::{Intake, note_due};
 use crate::slots::Slot;
 use crate::transport::{Link, tcp};
 
 /// How long an incoming connection may take for its handshake.
 const ACCEPT_PATIENCE: Duration = Duration::from_secs(10);
-/// Incoming connections in their handshake at the same time; one more drops the oldest.
+/// Incoming connections in their handshake at the same time; more wait in the kernel.
 const MOST_ACCEPTING: usize = 256;
+/// How long one of so many may be silent before it makes room for another.
+const SILENT: Duration = Duration::from_secs(1);
 /// Pause after a refusal that asks for one: the peer is behind, or wins with its own attempt.
 const REFUSED_PAUSE: Duration = Duration::from_millis(20);
 
@@ -43,7 +45,14 @@ impl Device {
     /// Takes all connections that wait at a listener.
     pub(crate) fn accept_all(&mut self, number: u32) -> Result<bool> {
         let mut any = false;
-        while let Some(accepted) = self.listeners.accept(number as usize) {
+        loop {
+            if self.slots.accepting().len() >= MOST_ACCEPTING && !self.make_room() {
+                self.accept_again = true;
+                break;
+            }
+            let Some(accepted) = self.listeners.accept(number as usize) else {
+                break;
+            };
             any = true;
             let accepted = match accepted {
                 Ok(accepted) => accepted,
@@ -55,12 +64,6 @@ impl Device {
                     break;
                 }
             };
-            if self.slots.accepting().len() >= MOST_ACCEPTING
-                && let Some(&oldest) = self.slots.accepting().first()
-            {
-                self.slots.take(oldest);
-                self.meter.stats.strangers += 1;
-            }
             let mut nonce = [0; 32];
             agent::random(&mut nonce)?;
             let acceptor = Acceptor::new(self.identity, nonce);
@@ -72,6 +75,23 @@ impl Device {
             self.half_event(token)?;
         }
         Ok(any)
+    }
+
+    /// With too many at the door: drops the oldest of those that have said nothing for a while: a
+    /// rank that dials says who it is at once.
+    fn make_room(&mut self) -> bool {
+        let silent_since = Instant::now() + ACCEPT_PATIENCE - SILENT;
+        let tokens = self.slots.accepting().to_vec();
+        let silent = tokens.into_iter().find(|token| {
+            self.slots
+                .half(*token)
+                .is_some_and(|half| half.claims().is_none() && half.deadline <= silent_since)
+        });
+        if let Some(token) = silent {
+            self.slots.take(token);
+            self.meter.stats.strangers += 1;
+        }
+        silent.is_some()
     }
 
     /// Moves a handshake on as far as it goes now; true if it moved.
@@ -197,6 +217,9 @@ impl Device {
 
     fn established(&mut self, token: Token, opened: &Established) -> Step {
         let rank = opened.peer.rank;
+        if let Some(later) = self.later(&opened.resume) {
+            return later;
+        }
         if let Err(error) = self.table.established(opened, token) {
             return Step::Fail(error.to_string());
         }
@@ -206,6 +229,9 @@ impl Device {
 
     fn admit(&mut self, token: Token, half: &mut Half, proved: Proved) -> Step {
         let rank = proved.peer.rank;
+        if let Some(later) = self.later(&proved.resume) {
+            return later;
+        }
         let Side::Accept(acceptor) = &mut half.side else {
             return Step::More;
         };
@@ -217,8 +243,7 @@ impl Device {
             }
         };
         if let Some(old) = admission.closes {
-            self.slots.take(old);
-            self.unwatched.retain(|other| *other != old);
+            self.forget(old);
             self.engine.link_down(rank);
             self.meter.stats.links_lost += 1;
         }
@@ -235,6 +260,14 @@ impl Device {
             return Step::Fail(error.to_string());
         }
         self.link_up(rank, &proved.resume)
+    }
+
+    /// A resume is an ack: one of a later epoch ends the attempt before anything has moved. The next
+    /// attempt comes after this rank's safe point.
+    fn later(&mut self, resume: &Resume) -> Option<Step> {
+        let refused = self.engine.heeds(resume.epoch).err()?;
+        note_due(&mut self.image_due, resume.epoch);
+        Some(Step::Fail(refused.to_string()))
     }
 
     /// Tells the engine what the peer has.
@@ -295,6 +328,7 @@ impl Device {
             engine: &mut self.engine,
             staging: &mut self.staging,
             meter: &mut self.meter,
+            image_due: &mut self.image_due,
         };
         let outcome = match staged {
             None => intake.read(live),

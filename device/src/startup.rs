@@ -127,6 +127,7 @@ impl Device {
             leaving: false,
             all_finalized: false,
             waiting_since: None,
+            image_due: None,
             not_sync: PhantomData,
         };
         // Whatever came right behind the start was read along with it and raises no edge.

@@ -277,3 +277,39 @@ fn strangers_are_dropped_and_do_no_harm() {
     assert!(dropped >= 4, "{dropped} strangers dropped");
     assert!(stats.iter().all(|stats| stats.links_lost == 0));
 }
+
+#[test]
+fn a_crowd_at_the_door_is_not_turned_away() {
+    const CROWD: usize = 400;
+    let cards = Arc::new(Mutex::new(Vec::new()));
+    let mut job = Job::new(2);
+    let seen = Arc::clone(&cards);
+    job.edit = Arc::new(move |table| {
+        let addresses = table[0].1.addresses.iter();
+        seen.lock()
+            .expect("unpoisoned")
+            .extend(addresses.map(|Address::Tcp(at)| *at));
+    });
+    job.run(move |device| {
+        if device.rank().0 == 1 {
+            // Behind the crowd.
+            std::thread::sleep(Duration::from_millis(200));
+            send(device, 0, 1, b"x");
+            return;
+        }
+        let door = cards.lock().expect("unpoisoned")[0];
+        let crowd: Vec<_> = (0..CROWD)
+            .map(|_| TcpStream::connect(door).expect("connected"))
+            .collect();
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(400) {
+            device.progress(None).expect("progress");
+        }
+        for mut one in crowd.iter().take(10) {
+            one.set_nonblocking(true).expect("set");
+            let said = one.read(&mut [0]).map_err(|error| error.kind());
+            assert_eq!(said, Err(std::io::ErrorKind::WouldBlock), "reset");
+        }
+        recv(device, from(1, 1), &mut [0]);
+    });
+}
