@@ -3,11 +3,55 @@
 use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::types::{
     MPI_Datarep_conversion_function, MPI_Datarep_conversion_function_c, MPI_User_function,
     MPI_User_function_c,
 };
+
+/// Calls inside the library that came without the lock: below `MPI_THREAD_MULTIPLE` the program promises
+/// one thread at a time, so loads and stores do. Zero while a function of the program runs.
+static UNLOCKED: AtomicU32 = AtomicU32::new(0);
+/// The same for calls that hold the lock.
+static LOCKED: AtomicU32 = AtomicU32::new(0);
+
+/// Marks that a call is inside the library; [`leave`] takes what comes back. Two stores a call.
+#[inline(always)]
+pub(crate) fn enter(locked: bool) -> u32 {
+    let counter = if locked { &LOCKED } else { &UNLOCKED };
+    let before = counter.load(Ordering::Relaxed);
+    counter.store(before + 1, Ordering::Relaxed);
+    before
+}
+
+/// The call of [`enter`] is over.
+#[inline(always)]
+pub(crate) fn leave(locked: bool, before: u32) {
+    let counter = if locked { &LOCKED } else { &UNLOCKED };
+    counter.store(before, Ordering::Relaxed);
+}
+
+/// Whether code of the library is running, in contrast to the program's, its callbacks included: an image
+/// of the process may be taken at the library's own safe points only.
+pub fn is_inside() -> bool {
+    UNLOCKED.load(Ordering::Relaxed) + LOCKED.load(Ordering::Relaxed) > 0
+}
+
+/// The one way out to a function of the program: attribute, operation, generalized request, error handler.
+/// The caller has nothing of the library borrowed, as the function may call MPI.
+#[inline]
+pub fn outside<R>(call: impl FnOnce() -> R) -> R {
+    let counter = if crate::lock::is_held() {
+        &LOCKED
+    } else {
+        &UNLOCKED
+    };
+    let before = counter.swap(0, Ordering::Relaxed);
+    let result = call();
+    counter.store(before, Ordering::Relaxed);
+    result
+}
 
 /// Lowest address that can hold a function; below it lie the ABI's constants such as `MPI_COMM_DUP_FN`.
 const LOWEST: usize = 0x1000;
@@ -93,5 +137,34 @@ impl From<Callback<MPI_Datarep_conversion_function>> for ConversionFunction {
 impl From<Callback<MPI_Datarep_conversion_function_c>> for ConversionFunction {
     fn from(f: Callback<MPI_Datarep_conversion_function_c>) -> Self {
         Self::Count(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock;
+
+    // The lock is one for the process; holding it keeps calls of other tests out of the counters.
+    #[test]
+    fn the_program_is_outside_in_its_callbacks_and_inside_again_in_their_calls() {
+        lock::acquire();
+        let seen = LOCKED.load(Ordering::Relaxed);
+        let call = enter(true);
+        assert!(is_inside());
+        let answer = outside(|| {
+            assert_eq!(LOCKED.load(Ordering::Relaxed), 0);
+            let nested = enter(true);
+            assert!(is_inside());
+            outside(|| assert_eq!(LOCKED.load(Ordering::Relaxed), 0));
+            assert_eq!(LOCKED.load(Ordering::Relaxed), 1);
+            leave(true, nested);
+            42
+        });
+        assert_eq!(answer, 42);
+        assert_eq!(LOCKED.load(Ordering::Relaxed), seen + 1);
+        leave(true, call);
+        assert_eq!(LOCKED.load(Ordering::Relaxed), seen);
+        lock::release();
     }
 }

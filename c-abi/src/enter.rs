@@ -9,7 +9,7 @@ use crate::errors::{self, Owner};
 use crate::handles::{Kind, invalid};
 use crate::state::{Mpi, mpi};
 use crate::types::*;
-use crate::{gate, lock};
+use crate::{callback, gate, lock};
 
 /// When a function may be called (MPI-5.0 §11.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,12 +54,14 @@ pub fn enter(call: &'static Call, owner: Owner, run: impl FnOnce(&Mpi) -> Result
             Err(code) => return code,
         }
     };
+    let mark = callback::enter(locked);
     // SAFETY: the gate is open (one thread at a time, by the program's promise) or the lock is held.
     let mpi = unsafe { mpi() };
     let code = match run(mpi) {
         Ok(()) => MPI_SUCCESS,
         Err(error) => errors::raise(mpi, call, owner, error),
     };
+    callback::leave(locked, mark);
     if locked {
         lock::release();
     }

@@ -11,9 +11,11 @@ use std::rc::Rc;
 
 use rejoin_mpi::{Error, Result};
 
+use crate::callback::outside;
 use crate::constants::*;
 use crate::enter::Call;
 use crate::handles::{Handle, Kind, Table};
+use crate::lock;
 use crate::state::Mpi;
 use crate::types::*;
 
@@ -169,12 +171,12 @@ impl Errors {
     /// Gives an object its handler.
     pub fn set_handler<H: Handle>(&self, object: H, handler: Installed) {
         let key = (H::KIND, object.raw());
-        self.set.borrow_mut().insert(key, handler);
+        locked(|| self.set.borrow_mut().insert(key, handler));
     }
 
     /// A new object takes over the handler of the one it was made from (MPI-5.0 §9.3.1).
     pub fn inherit<H: Handle, P: Handle>(&self, new: H, from: P) {
-        let found = self.set.borrow().get(&(P::KIND, from.raw())).cloned();
+        let found = locked(|| self.set.borrow().get(&(P::KIND, from.raw())).cloned());
         if let Some(handler) = found {
             self.set_handler(new, handler);
         }
@@ -182,7 +184,7 @@ impl Errors {
 
     /// An object was freed.
     pub fn forget<H: Handle>(&self, object: H) {
-        self.set.borrow_mut().remove(&(H::KIND, object.raw()));
+        locked(|| self.set.borrow_mut().remove(&(H::KIND, object.raw())));
     }
 
     /// Handler of an object: its own, or for files the one of `MPI_FILE_NULL` (return, §14.7), for
@@ -207,7 +209,11 @@ impl Errors {
             Owner::Object(kind, raw) => (kind, raw),
             // SAFETY: not null; the program passed it as a pointer to its handle.
             Owner::At(kind, at) if !at.is_null() => (kind, unsafe { at.read() }),
-            _ => (Kind::Comm, MPI_COMM_SELF.0),
+            // Not to be looked up: another thread may be making a communicator.
+            _ => {
+                let own = self.lookup(Kind::Comm, MPI_COMM_SELF.0).action;
+                return (own, Kind::Comm, MPI_COMM_SELF.0);
+            }
         };
         if kind != Kind::File && !mpi.exists(kind, raw) {
             let own = self.lookup(Kind::Comm, MPI_COMM_SELF.0).action;
@@ -245,6 +251,15 @@ impl Default for Errors {
     }
 }
 
+/// What errors share with functions that any thread may call at any time (`MPI_Error_string`,
+/// `MPI_Info_create`; MPI-5.0 §11.6.1) is touched under the lock, also below `MPI_THREAD_MULTIPLE`.
+fn locked<R>(touch: impl FnOnce() -> R) -> R {
+    lock::acquire();
+    let result = touch();
+    lock::release();
+    result
+}
+
 /// The number of an error for the program.
 pub fn code(error: &Error) -> c_int {
     error.code.unwrap_or_else(|| class_number(error.class))
@@ -255,18 +270,22 @@ pub fn code(error: &Error) -> c_int {
 #[inline(never)]
 pub fn raise(mpi: &Mpi, call: &Call, owner: Owner, error: Error) -> c_int {
     let code = code(&error);
-    let owner = mpi.errors.blamed.take().unwrap_or(owner);
-    let detail = format!("{}: {}", call.name, error.message);
     if owner == Owner::Tool {
         return code;
     }
-    mpi.errors.last.replace(Some((code, detail)));
+    // What any thread may call at any time names its owner itself.
+    let owner = match call.lock_always {
+        true => owner,
+        false => mpi.errors.blamed.take().unwrap_or(owner),
+    };
+    let detail = format!("{}: {}", call.name, error.message);
+    locked(|| mpi.errors.last.replace(Some((code, detail))));
     invoke(mpi, owner, code)
 }
 
 /// Runs the handler of `owner` with `code`; gives the code as the handler left it.
 pub fn invoke(mpi: &Mpi, owner: Owner, mut code: c_int) -> c_int {
-    let (handler, kind, raw) = mpi.errors.resolve(mpi, owner);
+    let (handler, kind, raw) = locked(|| mpi.errors.resolve(mpi, owner));
     let code_at = &raw mut code;
     // The handlers' functions get the handle of the object, which they may read through the pointer.
     let (mut comm, mut win) = (MPI_Comm(raw), MPI_Win(raw));
@@ -280,20 +299,60 @@ pub fn invoke(mpi: &Mpi, owner: Owner, mut code: c_int) -> c_int {
                 Kind::Session => "a session",
                 _ => "a communicator",
             });
-            let why = mpi.errors.fatal_text(code);
+            let why = locked(|| mpi.errors.fatal_text(code));
             mpi.abort(
                 code,
                 &format!("{why}, and the error handler of {object} is fatal"),
             );
         }
         // SAFETY: (all four) the program gave this function for this use; both pointers live.
-        Handler::Comm(f) => unsafe { f(&raw mut comm, code_at) },
+        Handler::Comm(f) => outside(|| unsafe { f(&raw mut comm, code_at) }),
         // SAFETY: see above.
-        Handler::Win(f) => unsafe { f(&raw mut win, code_at) },
+        Handler::Win(f) => outside(|| unsafe { f(&raw mut win, code_at) }),
         // SAFETY: see above.
-        Handler::File(f) => unsafe { f(&raw mut file, code_at) },
+        Handler::File(f) => outside(|| unsafe { f(&raw mut file, code_at) }),
         // SAFETY: see above.
-        Handler::Session(f) => unsafe { f(&raw mut session, code_at) },
+        Handler::Session(f) => outside(|| unsafe { f(&raw mut session, code_at) }),
     }
     code
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::enter::{Phase, enter};
+    use crate::state;
+
+    /// As `MPI_Comm_rank` and `MPI_Error_string` are entered.
+    static ANY_THREAD: Call = Call::new("MPI_Error_string", Phase::Any, true);
+    static MAIN_ONLY: Call = Call::new("MPI_Comm_rank", Phase::Running, false);
+
+    // Below MPI_THREAD_MULTIPLE the thread that fails holds no lock.
+    #[test]
+    fn a_thread_may_ask_for_texts_while_another_one_fails() {
+        // SAFETY: what is shared is touched under the lock; this is what is tested.
+        let mpi = || unsafe { state::mpi() };
+        let returning = Installed::predefined(Handler::Return);
+        mpi().errors.set_handler(MPI_COMM_SELF, returning);
+        let fail = |i: usize| {
+            let error = Error::new(rejoin_mpi::ErrorClass::Rank, format!("{i}"));
+            assert_eq!(
+                raise(mpi(), &MAIN_ONLY, Owner::None, error),
+                MPI_ERR_RANK,
+                "the handler of MPI_COMM_SELF returns"
+            );
+        };
+        fail(0);
+        std::thread::scope(|s| {
+            s.spawn(|| (0..50_000).for_each(fail));
+            for _ in 0..50_000 {
+                let code = enter(&ANY_THREAD, Owner::None, |mpi| {
+                    let text = mpi.errors.text(MPI_ERR_RANK).expect("a known class");
+                    assert!(text.contains("MPI_Comm_rank: "), "{text}");
+                    Ok(())
+                });
+                assert_eq!(code, MPI_SUCCESS);
+            }
+        });
+    }
 }

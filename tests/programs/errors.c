@@ -53,6 +53,20 @@ static void truncation(int rank)
     CHECK(small[0] == 1 && small[1] == 2);
     MPI_Request both[2];
     MPI_Status s[2];
+    /* Error fields are written only with MPI_ERR_IN_STATUS. */
+    s[0].MPI_ERROR = s[1].MPI_ERROR = 4711;
+    MPI_Irecv(small, 2, MPI_INT, rank, 9, MPI_COMM_WORLD, &both[0]);
+    MPI_Irecv(small + 1, 1, MPI_INT, rank, 8, MPI_COMM_WORLD, &both[1]);
+    MPI_Send(big, 1, MPI_INT, rank, 9, MPI_COMM_WORLD);
+    MPI_Send(big, 1, MPI_INT, rank, 8, MPI_COMM_WORLD);
+    CHECK(MPI_Waitall(2, both, s) == MPI_SUCCESS);
+    CHECK(s[0].MPI_ERROR == 4711 && s[1].MPI_ERROR == 4711);
+    MPI_Irecv(small + 1, 1, MPI_INT, rank, 8, MPI_COMM_WORLD, &both[0]);
+    MPI_Irecv(small, 2, MPI_INT, rank, 9, MPI_COMM_WORLD, &both[1]);
+    MPI_Send(big, 4, MPI_INT, rank, 9, MPI_COMM_WORLD);
+    MPI_Send(big, 1, MPI_INT, rank, 8, MPI_COMM_WORLD);
+    GIVES(MPI_ERR_IN_STATUS, MPI_Waitall(2, both, s));
+    CHECK(s[0].MPI_ERROR == MPI_SUCCESS && class_of(s[1].MPI_ERROR) == MPI_ERR_TRUNCATE);
     MPI_Irecv(small, 2, MPI_INT, rank, 9, MPI_COMM_WORLD, &both[0]);
     MPI_Irecv(small + 1, 1, MPI_INT, rank, 8, MPI_COMM_WORLD, &both[1]);
     MPI_Send(big, 4, MPI_INT, rank, 9, MPI_COMM_WORLD);

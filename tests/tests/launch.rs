@@ -55,6 +55,7 @@ fn the_first_failing_rank_gives_the_exit_code_and_the_last_line() {
     for (way, code, words) in [
         ("exit", 5, vec!["rank 2", "exit code 5"]),
         ("abort", 5, vec!["rank 2", "MPI_Abort", "5"]),
+        ("read-abort", 5, vec!["rank 2", "MPI_Abort", "5"]),
         ("segv", 128 + libc::SIGSEGV, vec!["rank 2", "signal 11"]),
         ("kill", 128 + libc::SIGKILL, vec!["rank 2", "signal 9"]),
         ("quit", 1, vec!["rank 2", "MPI_Finalize"]),

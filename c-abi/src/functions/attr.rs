@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 use rejoin_mpi::attr::{Callbacks, ObjectKind};
 use rejoin_mpi::{Error, ErrorClass, Mpi as Core, Result};
 
-use crate::callback::Callback;
+use crate::callback::{Callback, outside};
 use crate::constants::*;
 use crate::handles::Handle;
 use crate::state::Mpi;
@@ -47,7 +47,7 @@ impl Callbacks for Functions {
         let mut flag = 0;
         let value = std::ptr::with_exposed_provenance_mut(value);
         // SAFETY: the program's function, with its state and places for its results.
-        let code = unsafe {
+        let code = outside(|| unsafe {
             f(
                 object,
                 keyval,
@@ -56,7 +56,7 @@ impl Callbacks for Functions {
                 (&raw mut out).cast(),
                 &raw mut flag,
             )
-        };
+        });
         match code {
             MPI_SUCCESS => Ok((flag != 0).then(|| out.expose_provenance())),
             code => Err(code),
@@ -69,7 +69,7 @@ impl Callbacks for Functions {
         };
         let value = std::ptr::with_exposed_provenance_mut(value);
         // SAFETY: the program's function, with its state.
-        match unsafe { f(object, keyval, value, self.extra_state) } {
+        match outside(|| unsafe { f(object, keyval, value, self.extra_state) }) {
             MPI_SUCCESS => Ok(()),
             code => Err(code),
         }

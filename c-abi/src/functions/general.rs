@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use rejoin_mpi::request::GeneralizedCallbacks;
 use rejoin_mpi::{Result, Status};
 
-use crate::callback::Callback;
+use crate::callback::{Callback, outside};
 use crate::constants::*;
 use crate::functions::request::{self, give, real};
 use crate::functions::status::{bytes, is_cancelled};
@@ -38,7 +38,7 @@ impl GeneralizedCallbacks for Functions {
         let said = match self.query {
             None => Ok(()),
             // SAFETY: the program's function, with the state it gave.
-            Some(f) => result(unsafe { f(self.extra_state, &raw mut status) }),
+            Some(f) => result(outside(|| unsafe { f(self.extra_state, &raw mut status) })),
         };
         let status = Status {
             source: status.MPI_SOURCE,
@@ -53,7 +53,7 @@ impl GeneralizedCallbacks for Functions {
         match self.free {
             None => Ok(()),
             // SAFETY: the program's function, with the state it gave.
-            Some(f) => result(unsafe { f(self.extra_state) }),
+            Some(f) => result(outside(|| unsafe { f(self.extra_state) })),
         }
     }
 
@@ -61,7 +61,9 @@ impl GeneralizedCallbacks for Functions {
         match self.cancel {
             None => Ok(()),
             // SAFETY: the program's function, with the state it gave.
-            Some(f) => result(unsafe { f(self.extra_state, c_int::from(complete)) }),
+            Some(f) => result(outside(|| unsafe {
+                f(self.extra_state, c_int::from(complete))
+            })),
         }
     }
 }

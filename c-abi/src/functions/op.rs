@@ -7,7 +7,7 @@ use rejoin_mpi::datatype::Datatype;
 use rejoin_mpi::op::{Builtin, Op};
 use rejoin_mpi::{Error, ErrorClass, Result};
 
-use crate::callback::UserFunction;
+use crate::callback::{UserFunction, outside};
 use crate::constants::*;
 use crate::handles::Table;
 use crate::state::{self, Mpi};
@@ -51,7 +51,7 @@ fn function(user: UserFunction) -> Option<Rc<rejoin_mpi::op::UserFunction>> {
                         count,
                         datatype,
                         |a, b, mut len, mut handle| {
-                            call(a, b, &raw mut len, &raw mut handle);
+                            outside(|| call(a, b, &raw mut len, &raw mut handle));
                         },
                     );
                 }))
@@ -64,7 +64,7 @@ fn function(user: UserFunction) -> Option<Rc<rejoin_mpi::op::UserFunction>> {
                     let datatypes = &state::mpi().datatypes;
                     datatypes.with_handle(datatype, |mut handle| {
                         let input = input.cast_mut().cast();
-                        call(input, inout.cast(), &raw mut len, &raw mut handle);
+                        outside(|| call(input, inout.cast(), &raw mut len, &raw mut handle));
                     });
                 }))
             }

@@ -47,7 +47,8 @@ impl Requests {
     }
 }
 
-/// Statuses of several requests: each with its error code.
+/// Statuses of several requests. Their error fields are written only when the call is to return
+/// `MPI_ERR_IN_STATUS` (MPI-5.0 §3.7.5), then all of them.
 struct Statuses {
     start: *mut MPI_Status,
     error: Option<Error>,
@@ -68,11 +69,15 @@ impl Statuses {
     unsafe fn set(&mut self, mpi: &Mpi, at: usize, done: Completed) {
         if !self.start.is_null() {
             let code = done.error.as_ref().map_or(MPI_SUCCESS, errors::code);
-            // SAFETY: the caller's.
+            // SAFETY: the caller's; those before `at` were set before.
             unsafe {
-                let target = self.start.add(at);
-                put(target, &done.status);
-                (*target).MPI_ERROR = code;
+                put(self.start.add(at), &done.status);
+                if done.error.is_some() && !self.failed {
+                    (0..at).for_each(|i| (*self.start.add(i)).MPI_ERROR = MPI_SUCCESS);
+                }
+                if done.error.is_some() || self.failed {
+                    (*self.start.add(at)).MPI_ERROR = code;
+                }
             }
         }
         if let Some(error) = done.error {
