@@ -4,14 +4,25 @@
 //! was true, which request of several came first. Message logging has to know and to repeat
 //! these answers (DESIGN.md section 9), so each of them goes through [`Decider::answer`], which
 //! numbers it. Today the answer given is the raw one.
+//!
+//! The order is everywhere: **find a candidate, ask, then take.** Nothing is consumed before the answer is
+//! known, so a replay may say "not yet" to what is there; and what follows an answer goes by the answer, and
+//! waits for what it names, so a replay may say "yes" to what is not there yet. Receives with a wildcard are
+//! asked about where they are posted ([`Decider::post`]): a replay narrows the pattern to the recorded
+//! source and tag, and the engine then matches as it did.
+//!
+//! What a replay still needs: the record, given back by kind and number in `answer` and `post`; and in
+//! the blocking any- and some-calls a question *before* the wait, for they wait for a candidate first
+//! (the recorded one may be another, which they then wait for too: right, but later than it could be).
 
+use crate::adi::Pattern;
 use std::cell::Cell;
 
 /// The kinds of answers that depend on timing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// Which message a receive with a wildcard met (told after the fact).
+    /// Which message a receive with a wildcard met: asked at its post, told at its end.
     WildcardMatch,
     /// `MPI_Probe`, `MPI_Mprobe`: which message.
     Probe,
@@ -21,20 +32,28 @@ pub enum Kind {
     Test,
     /// `MPI_Waitany`, `MPI_Testany`: which request.
     Any,
-    /// `MPI_Waitsome`, `MPI_Testsome`: which requests.
+    /// `MPI_Waitsome`, `MPI_Testsome`: whether, of each active request in order.
     Some,
-    /// `MPI_Cancel`: whether the operation was cancelled.
+    /// `MPI_Cancel`: whether the operation was cancelled; told when it is over.
     Cancel,
 }
 
 /// How many kinds there are.
 pub const KINDS: usize = 7;
 
+/// Names a receive with a wildcard: they are numbered as they are posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wild(u64);
+
 /// Numbers the answers of this process and, in logging modes, records or replays them.
 #[derive(Debug, Default)]
 pub struct Decider {
     total: Cell<u64>,
     by_kind: [Cell<u64>; KINDS],
+    posted: Cell<u64>,
+    /// How many of the next questions are answered with no, as a replay would.
+    #[cfg(test)]
+    pub(crate) refuse: Cell<u32>,
 }
 
 impl Decider {
@@ -45,6 +64,33 @@ impl Decider {
         let slot = &self.by_kind[kind as usize];
         slot.set(slot.get() + 1);
         raw
+    }
+
+    /// Passes a yes or no. After a yes the caller waits for what was asked about, if it is not there.
+    #[inline]
+    pub fn whether(&self, kind: Kind, raw: bool) -> bool {
+        #[cfg(test)]
+        if let Some(left) = self.refuse.get().checked_sub(1) {
+            self.refuse.set(left);
+            return self.answer(kind, false);
+        }
+        self.answer(kind, raw)
+    }
+
+    /// Before a receive is posted: the pattern to post, and its number if it has a wildcard.
+    #[inline]
+    pub fn post(&self, pattern: Pattern) -> (Pattern, Option<Wild>) {
+        if pattern.source.is_some() && pattern.tag.is_some() {
+            return (pattern, None);
+        }
+        let number = self.posted.get();
+        self.posted.set(number + 1);
+        (pattern, Some(Wild(number)))
+    }
+
+    /// The receive `wild` met a message from `source` with `tag`.
+    pub fn met(&self, wild: Wild, source: i32, tag: i32) {
+        self.answer(Kind::WildcardMatch, (wild, source, tag));
     }
 
     /// Number of answers so far.

@@ -10,6 +10,7 @@ pub use general::{Generalized, GeneralizedCallbacks};
 
 use crate::adi::ReqId;
 use crate::comm::Communicator;
+use crate::decide::Wild;
 use crate::error::{Error, ErrorClass, Result};
 use crate::p2p::{Persistent, Staging};
 use crate::status::Completed;
@@ -71,7 +72,9 @@ pub(crate) struct Request {
     pub persistent: Option<Rc<Persistent>>,
     pub receives: bool,
     /// A receive with a wildcard: its match is a nondeterministic answer.
-    pub wildcard: bool,
+    pub wild: Option<Wild>,
+    /// The program asked to cancel it.
+    pub cancelling: bool,
     /// Freed by the program: goes when it completes.
     pub freed: bool,
 }
@@ -84,7 +87,8 @@ impl Request {
             staging: None,
             persistent: None,
             receives: false,
-            wildcard: false,
+            wild: None,
+            cancelling: false,
             freed: false,
         }
     }

@@ -200,3 +200,49 @@ fn idup_copies_attributes_at_the_call() {
         assert_eq!(refused.code, Some(99));
     });
 }
+
+#[test]
+fn what_is_finished_stays_when_the_answer_is_not_yet() {
+    run_seeds(2, |m| {
+        if m.rank().0 == 0 {
+            send(&m, &mut [1; 4], 1).unwrap();
+            send(&m, &mut [2; 4], 1).unwrap();
+            return;
+        }
+        let (mut a, mut b) = ([0; 4], [0; 4]);
+        let ids = [irecv(&m, &mut a, 0).unwrap(), irecv(&m, &mut b, 0).unwrap()];
+        for id in ids {
+            m.await_settled(id).unwrap();
+        }
+        let get = |i: usize| Some(ids[i]);
+        let refuse = |n| m.decider.refuse.set(n);
+        refuse(1);
+        assert!(m.test(ids[0]).unwrap().is_none());
+        refuse(1);
+        assert!(m.request_status(ids[0]).unwrap().is_none());
+        refuse(1);
+        let mut none = |_, _| panic!("given although the answer was no");
+        assert!(!m.test_all(2, &get, &mut none).unwrap());
+        refuse(2);
+        assert_eq!(m.test_some(2, &get, &mut none).unwrap(), Some(0));
+        assert_eq!(m.live_requests(), 2);
+        // Of the second one only: the first stays.
+        refuse(1);
+        let mut given = Vec::new();
+        m.test_some(2, &get, &mut |i, _| given.push(i)).unwrap();
+        assert_eq!(given, [1]);
+        assert!(m.test(ids[0]).unwrap().is_some());
+        assert_eq!(m.live_requests(), 0);
+    });
+}
+
+#[test]
+fn cancelling_is_told_when_it_is_over() {
+    run(1, 1, |m| {
+        let mut bytes = [0; 4];
+        let id = irecv(&m, &mut bytes, 0).unwrap();
+        m.cancel(id).unwrap();
+        assert!(m.wait(id).unwrap().status.cancelled);
+        assert_eq!(m.decider.count(crate::decide::Kind::Cancel), 1);
+    });
+}

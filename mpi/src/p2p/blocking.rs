@@ -5,11 +5,10 @@ use super::{Data, SendMode};
 use crate::adi::{Completion, Mode, ReqId};
 use crate::check;
 use crate::comm::Communicator;
-use crate::decide::Kind;
 use crate::error::Result;
 use crate::request::complete::received;
 use crate::runtime::Mpi;
-use crate::status::{ANY_SOURCE, ANY_TAG, Completed, PROC_NULL, Status};
+use crate::status::{Completed, PROC_NULL, Status};
 use std::rc::Rc;
 
 impl Mpi {
@@ -104,7 +103,7 @@ impl Mpi {
         if source == PROC_NULL {
             return Ok(Completed::ok(Status::PROC_NULL));
         }
-        let pattern = comm.pattern(source, tag);
+        let (pattern, wild) = self.decider.post(comm.pattern(source, tag));
         self.posted(pattern.from);
         let done = match data.direct()? {
             Some((addr, len)) => {
@@ -123,9 +122,8 @@ impl Mpi {
                 done
             }
         };
-        if source == ANY_SOURCE || tag == ANY_TAG {
-            self.decider
-                .answer(Kind::WildcardMatch, (done.source, done.tag));
+        if let Some(wild) = wild {
+            self.decider.met(wild, done.source, done.tag);
         }
         Ok(received(&done, true))
     }

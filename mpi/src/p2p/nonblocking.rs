@@ -4,10 +4,11 @@ use super::{Data, SendMode, Staging};
 use crate::adi::Mode;
 use crate::check;
 use crate::comm::Communicator;
+use crate::decide::Wild;
 use crate::error::Result;
 use crate::request::{Request, RequestId, State};
 use crate::runtime::Mpi;
-use crate::status::{ANY_SOURCE, ANY_TAG, Completed, PROC_NULL, Status};
+use crate::status::{Completed, PROC_NULL, Status};
 use std::rc::Rc;
 
 /// The device's mode; ready is standard, buffered never gets here.
@@ -62,7 +63,7 @@ impl Mpi {
         Ok((State::Device(r), staging))
     }
 
-    /// Starts a receive; arguments are checked.
+    /// Starts a receive; arguments are checked. Also gives its number if it has a wildcard.
     ///
     /// # Safety
     /// The elements are writable and unaccessed until the operation completes.
@@ -72,9 +73,10 @@ impl Mpi {
         source: i32,
         tag: i32,
         comm: &Rc<Communicator>,
-    ) -> Result<Started> {
+    ) -> Result<(Started, Option<Wild>)> {
         if source == PROC_NULL {
-            return Ok((State::Ready(Completed::ok(Status::PROC_NULL)), None));
+            let nothing = State::Ready(Completed::ok(Status::PROC_NULL));
+            return Ok(((nothing, None), None));
         }
         let (addr, len, staging) = match data.direct()? {
             Some((addr, len)) => (addr, len, None),
@@ -84,11 +86,11 @@ impl Mpi {
                 (addr, len, Some(staging))
             }
         };
-        let pattern = comm.pattern(source, tag);
+        let (pattern, wild) = self.decider.post(comm.pattern(source, tag));
         self.posted(pattern.from);
         // SAFETY: the caller keeps the elements, the request keeps the temporary.
         let r = unsafe { self.dev.borrow_mut().irecv(pattern, addr, len) }?;
-        Ok((State::Device(r), staging))
+        Ok(((State::Device(r), staging), wild))
     }
 
     /// `MPI_Isend` and its modes.
@@ -128,11 +130,11 @@ impl Mpi {
         check::tag_or_any(tag)?;
         data.check()?;
         // SAFETY: the caller's.
-        let (state, staging) = unsafe { self.post_recv(data, source, tag, comm) }?;
+        let ((state, staging), wild) = unsafe { self.post_recv(data, source, tag, comm) }?;
         let mut request = Request::new(state, Some(comm.clone()));
         request.staging = staging;
         request.receives = true;
-        request.wildcard = source == ANY_SOURCE || tag == ANY_TAG;
+        request.wild = wild;
         Ok(self.enter_request(request))
     }
 }

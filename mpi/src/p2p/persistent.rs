@@ -7,7 +7,6 @@ use crate::datatype::Datatype;
 use crate::error::{Error, ErrorClass, Result};
 use crate::request::{Request, RequestId, State, Task};
 use crate::runtime::Mpi;
-use crate::status::{ANY_SOURCE, ANY_TAG};
 use std::rc::Rc;
 
 /// What a start does.
@@ -34,7 +33,6 @@ impl Mpi {
     fn init_request(&self, p: Persistent, comm: &Rc<Communicator>) -> RequestId {
         let mut request = Request::new(State::Inactive, Some(comm.clone()));
         request.receives = matches!(p.action, Action::Recv);
-        request.wildcard = request.receives && (p.peer == ANY_SOURCE || p.tag == ANY_TAG);
         request.persistent = Some(Rc::new(p));
         self.enter_request(request)
     }
@@ -120,13 +118,18 @@ impl Mpi {
             count: p.count,
             datatype,
         });
+        let mut wild = None;
         let (state, staging) = match (&p.action, data) {
             (Action::Send(mode), Some(data)) => {
                 // SAFETY: the caller's.
                 unsafe { self.post_send(&data, p.peer, p.tag, &comm, *mode) }?
             }
-            // SAFETY: the caller's.
-            (Action::Recv, Some(data)) => unsafe { self.post_recv(&data, p.peer, p.tag, &comm) }?,
+            (Action::Recv, Some(data)) => {
+                // SAFETY: the caller's.
+                let started = unsafe { self.post_recv(&data, p.peer, p.tag, &comm) }?;
+                wild = started.1;
+                started.0
+            }
             (Action::Task(make), _) => (State::Task(Some(make())), None),
             _ => return Err(Self::broken("a persistent message without data")),
         };
@@ -135,6 +138,7 @@ impl Mpi {
         let request = requests.get(id)?;
         request.state = state;
         request.staging = staging;
+        request.wild = wild;
         drop(requests);
         if is_task {
             self.futures.borrow_mut().push(id);

@@ -87,14 +87,38 @@ impl Mpi {
         let Some(pattern) = self.probe_pattern(source, tag, comm)? else {
             return Ok(Some((Message::no_proc(comm), Status::PROC_NULL)));
         };
-        let mut found = self.dev.borrow_mut().mprobe(&pattern);
+        let mut found = self.dev.borrow_mut().probe(&pattern);
         if found.is_none() {
             self.poke(None)?;
-            found = self.dev.borrow_mut().mprobe(&pattern);
+            found = self.dev.borrow_mut().probe(&pattern);
         }
-        let answer = found.map(|(id, p)| (id, status(&p)));
-        let answer = self.decider.answer(Kind::Iprobe, answer);
-        Ok(answer.map(|(id, s)| (taken(id, comm), s)))
+        let answer = found.as_ref().map(status);
+        match self.decider.answer(Kind::Iprobe, answer) {
+            Some(s) => self.take_message(pattern, s, comm).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Takes the message that a probe's answer names.
+    fn take_message(
+        &self,
+        pattern: Pattern,
+        found: Status,
+        comm: &Rc<Communicator>,
+    ) -> Result<(Message, Status)> {
+        // The first one of its source and tag, so the one that the wildcard found.
+        let named = Pattern {
+            from: Some(comm.peers().world_rank(found.source as usize)),
+            source: Some(found.source),
+            tag: Some(found.tag),
+            ..pattern
+        };
+        let (id, p) = self.wait_until(None, |m| Ok(m.dev.borrow_mut().mprobe(&named)))?;
+        let message = Message {
+            id: Some(id),
+            comm: comm.clone(),
+        };
+        Ok((message, status(&p)))
     }
 
     /// `MPI_Mprobe`.
@@ -107,9 +131,9 @@ impl Mpi {
         let Some(pattern) = self.probe_pattern(source, tag, comm)? else {
             return Ok((Message::no_proc(comm), Status::PROC_NULL));
         };
-        let (id, p) = self.wait_until(None, |m| Ok(m.dev.borrow_mut().mprobe(&pattern)))?;
-        let s = self.decider.answer(Kind::Probe, status(&p));
-        Ok((taken(id, comm), s))
+        let found = self.wait_until(None, |m| Ok(m.dev.borrow_mut().probe(&pattern)))?;
+        let answer = self.decider.answer(Kind::Probe, status(&found));
+        self.take_message(pattern, answer, comm)
     }
 
     /// `MPI_Mrecv`.
@@ -147,12 +171,5 @@ impl Mpi {
         request.staging = staging;
         request.receives = true;
         Ok(self.enter_request(request))
-    }
-}
-
-fn taken(id: MsgId, comm: &Rc<Communicator>) -> Message {
-    Message {
-        id: Some(id),
-        comm: comm.clone(),
     }
 }

@@ -126,9 +126,11 @@ impl Mpi {
                     sent(&done)
                 };
                 request.state = State::Ready(completed);
-                if request.wildcard {
-                    let met = (done.source, done.tag);
-                    self.decider.answer(Kind::WildcardMatch, met);
+                if std::mem::take(&mut request.cancelling) {
+                    self.decider.whether(Kind::Cancel, done.cancelled);
+                }
+                if let Some(wild) = request.wild.take().filter(|_| !done.cancelled) {
+                    self.decider.met(wild, done.source, done.tag);
                 }
                 if let Some(staging) = request.staging.take() {
                     // SAFETY: the request's buffer is the library's until here.
@@ -215,8 +217,16 @@ impl Mpi {
         if !self.settle(id)? {
             self.poke(self.hint(id))?;
         }
-        let done = self.try_finish(id)?;
-        Ok(self.decider.answer(Kind::Test, done))
+        let finished = self.settle(id)?;
+        if self.decider.whether(Kind::Test, finished) {
+            return self.wait(id).map(Some);
+        }
+        Ok(None)
+    }
+
+    /// Waits until `id` is finished, and leaves it.
+    pub(crate) fn await_settled(&self, id: RequestId) -> Result<()> {
+        self.wait_until(self.hint(id), |m| Ok(m.settle(id)?.then_some(())))
     }
 
     /// `MPI_Request_get_status`: as test, but the request stays as it is.
@@ -224,12 +234,12 @@ impl Mpi {
         if !self.settle(id)? {
             self.poke(self.hint(id))?;
         }
-        let done = if self.settle(id)? {
-            Some(self.peek(id)?)
-        } else {
-            None
-        };
-        Ok(self.decider.answer(Kind::Test, done))
+        let finished = self.settle(id)?;
+        if self.decider.whether(Kind::Test, finished) {
+            self.await_settled(id)?;
+            return self.peek(id).map(Some);
+        }
+        Ok(None)
     }
 
     /// What the finished request `id` says, without taking it.
@@ -244,9 +254,12 @@ impl Mpi {
 
     /// `MPI_Cancel` (MPI-5.0 §3.8.4): marks for cancellation; the completion says whether it worked.
     pub fn cancel(&self, id: RequestId) -> Result<()> {
-        let general = match &self.requests.borrow_mut().get(id)?.state {
+        let mut requests = self.requests.borrow_mut();
+        let request = requests.get(id)?;
+        let general = match &request.state {
             State::Device(r) => {
                 self.dev.borrow_mut().cancel(*r);
+                request.cancelling = true;
                 return Ok(());
             }
             State::Ready(_) => return Ok(()),
@@ -260,6 +273,7 @@ impl Mpi {
                 return Err(Error::new(ErrorClass::Request, text));
             }
         };
+        drop(requests);
         general.cancel()
     }
 

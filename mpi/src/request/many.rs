@@ -18,6 +18,15 @@ pub enum Any {
     Found(usize, Completed),
 }
 
+/// What one look at several requests saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    NoneActive,
+    NotYet,
+    /// This one is finished and still there.
+    Finished(usize),
+}
+
 impl Mpi {
     /// Whether `id` is an active request.
     fn is_active(&self, id: RequestId) -> Result<bool> {
@@ -25,20 +34,32 @@ impl Mpi {
         Ok(!matches!(requests.get(id)?.state, State::Inactive))
     }
 
-    /// One look at all of them.
-    fn find_any(&self, n: usize, get: &dyn Fn(usize) -> Option<RequestId>) -> Result<Any> {
-        let mut active = false;
+    /// One look at all of them, which takes nothing: the first that is finished.
+    fn find_any(&self, n: usize, get: &dyn Fn(usize) -> Option<RequestId>) -> Result<Look> {
+        let mut look = Look::NoneActive;
         for i in 0..n {
             let Some(id) = get(i) else { continue };
             if !self.is_active(id)? {
                 continue;
             }
-            active = true;
-            if let Some(done) = self.try_finish(id)? {
-                return Ok(Any::Found(i, done));
+            if self.settle(id)? {
+                return Ok(Look::Finished(i));
             }
+            look = Look::NotYet;
         }
-        Ok(if active { Any::NotYet } else { Any::NoneActive })
+        Ok(look)
+    }
+
+    /// Asks about what a look found, and takes what the answer names.
+    fn take_any(&self, look: Look, get: &dyn Fn(usize) -> Option<RequestId>) -> Result<Any> {
+        Ok(match self.decider.answer(Kind::Any, look) {
+            Look::NoneActive => Any::NoneActive,
+            Look::NotYet => Any::NotYet,
+            Look::Finished(i) => match get(i) {
+                Some(id) => Any::Found(i, self.wait(id)?),
+                None => return Err(Self::broken("a null request was named as finished")),
+            },
+        })
     }
 
     fn first_hint(
@@ -54,30 +75,32 @@ impl Mpi {
         let hint = self.first_hint(n, get);
         let found = self.wait_until(hint, |m| {
             Ok(match m.find_any(n, get)? {
-                Any::NotYet => None,
+                Look::NotYet => None,
                 found => Some(found),
             })
         })?;
-        Ok(self.decider.answer(Kind::Any, found))
+        self.take_any(found, get)
     }
 
     /// `MPI_Testany`.
     pub fn test_any(&self, n: usize, get: &dyn Fn(usize) -> Option<RequestId>) -> Result<Any> {
         let mut found = self.find_any(n, get)?;
-        if found == Any::NotYet {
+        if found == Look::NotYet {
             self.poke(None)?;
             found = self.find_any(n, get)?;
         }
-        Ok(self.decider.answer(Kind::Any, found))
+        self.take_any(found, get)
     }
 
-    /// One look: gives all that are finished to `each`; returns how many, and whether any was active.
-    fn find_some(
+    /// Asks of every active request whether it is finished, and gives those of which the answer says so to
+    /// `each`, from `end`; returns how many, `None` when none was active.
+    fn take_some(
         &self,
         n: usize,
         get: &dyn Fn(usize) -> Option<RequestId>,
+        end: impl Fn(&Self, RequestId) -> Result<Completed>,
         each: &mut dyn FnMut(usize, Completed),
-    ) -> Result<(usize, bool)> {
+    ) -> Result<Option<usize>> {
         let (mut found, mut active) = (0, false);
         for i in 0..n {
             let Some(id) = get(i) else { continue };
@@ -85,12 +108,13 @@ impl Mpi {
                 continue;
             }
             active = true;
-            if let Some(done) = self.try_finish(id)? {
-                each(i, done);
+            let finished = self.settle(id)?;
+            if self.decider.whether(Kind::Some, finished) {
+                each(i, end(self, id)?);
                 found += 1;
             }
         }
-        Ok((found, active))
+        Ok(active.then_some(found))
     }
 
     /// `MPI_Waitsome`: how many were given to `each`; `None` when none was active.
@@ -101,14 +125,10 @@ impl Mpi {
         each: &mut dyn FnMut(usize, Completed),
     ) -> Result<Option<usize>> {
         let hint = self.first_hint(n, get);
-        let found = self.wait_until(hint, |m| {
-            Ok(match m.find_some(n, get, each)? {
-                (0, true) => None,
-                (0, false) => Some(None),
-                (k, _) => Some(Some(k)),
-            })
+        self.wait_until(hint, |m| {
+            Ok((m.find_any(n, get)? != Look::NotYet).then_some(()))
         })?;
-        Ok(self.decider.answer(Kind::Some, found))
+        self.take_some(n, get, Self::wait, each)
     }
 
     /// `MPI_Testsome`: as wait, but 0 when none is finished.
@@ -118,13 +138,10 @@ impl Mpi {
         get: &dyn Fn(usize) -> Option<RequestId>,
         each: &mut dyn FnMut(usize, Completed),
     ) -> Result<Option<usize>> {
-        let mut found = self.find_some(n, get, each)?;
-        if found == (0, true) {
+        if self.find_any(n, get)? == Look::NotYet {
             self.poke(None)?;
-            found = self.find_some(n, get, each)?;
         }
-        let answer = found.1.then_some(found.0);
-        Ok(self.decider.answer(Kind::Some, answer))
+        self.take_some(n, get, Self::wait, each)
     }
 
     /// `MPI_Waitall`: gives every one to `each`, null and inactive ones with the empty status.
@@ -171,7 +188,7 @@ impl Mpi {
         each: &mut dyn FnMut(usize, Completed),
     ) -> Result<bool> {
         let all = self.all_settled(n, get)?;
-        if self.decider.answer(Kind::Test, all) {
+        if self.decider.whether(Kind::Test, all) {
             self.wait_all(n, get, each)?;
             return Ok(true);
         }
@@ -186,7 +203,7 @@ impl Mpi {
         each: &mut dyn FnMut(usize, Completed),
     ) -> Result<bool> {
         let all = self.all_settled(n, get)?;
-        if !self.decider.answer(Kind::Test, all) {
+        if !self.decider.whether(Kind::Test, all) {
             return Ok(false);
         }
         for i in 0..n {
@@ -194,7 +211,7 @@ impl Mpi {
                 i,
                 match get(i) {
                     None => Completed::ok(Status::EMPTY),
-                    Some(id) => self.peek(id)?,
+                    Some(id) => self.settled(id)?,
                 },
             );
         }
@@ -211,22 +228,26 @@ impl Mpi {
         each: &mut dyn FnMut(usize, Completed),
     ) -> Result<Option<usize>> {
         self.poke(None)?;
-        let (mut found, mut active) = (0, false);
-        for i in 0..n {
-            let Some(id) = get(i) else { continue };
-            if !self.is_active(id)? {
-                continue;
-            }
-            active = true;
-            if self.settle(id)? {
-                each(i, self.peek(id)?);
-                found += 1;
-                if first_only {
-                    break;
-                }
-            }
+        if !first_only {
+            return self.take_some(n, get, Self::settled, each);
         }
-        let kind = if first_only { Kind::Any } else { Kind::Some };
-        Ok(self.decider.answer(kind, active.then_some(found)))
+        let look = self.find_any(n, get)?;
+        Ok(match self.decider.answer(Kind::Any, look) {
+            Look::NoneActive => None,
+            Look::NotYet => Some(0),
+            Look::Finished(i) => match get(i) {
+                Some(id) => {
+                    each(i, self.settled(id)?);
+                    Some(1)
+                }
+                None => return Err(Self::broken("a null request was named as finished")),
+            },
+        })
+    }
+
+    /// What `id` says once it is finished; it stays.
+    fn settled(&self, id: RequestId) -> Result<Completed> {
+        self.await_settled(id)?;
+        self.peek(id)
     }
 }
