@@ -5,8 +5,15 @@ use std::time::Duration;
 
 fn on(name: &str, ranks: &[u32]) {
     for &n in ranks {
-        let done = Run::new(n, program(name)).limit(Duration::from_secs(120)).ok();
-        assert_eq!(done.stdout(), format!("{name}: right on {n} ranks\n"), "{}", done.text());
+        let done = Run::new(n, program(name))
+            .limit(Duration::from_secs(120))
+            .ok();
+        assert_eq!(
+            done.stdout(),
+            format!("{name}: right on {n} ranks\n"),
+            "{}",
+            done.text()
+        );
     }
 }
 
