@@ -57,6 +57,11 @@
 //! `mpi.errors.inherit(new, parent)`, a destructor `mpi.errors.forget(comm)`. The user's error handler runs
 //! with nothing borrowed. For an error code in a status use `errors::code(&error)`.
 //!
+//! # Functions of the program
+//!
+//! Call them through [`crate::callback::outside`] only, with nothing borrowed: it notes that the program, and
+//! not the library, is running.
+//!
 //! # Threads
 //!
 //! `MPI_Init_thread` calls `gate::initialized(provided, multiple)`, at `MPI_THREAD_MULTIPLE` after
