@@ -75,6 +75,8 @@ pub struct Device {
     pub(crate) probing: Option<Pattern>,
     pub(crate) passes: u32,
     pub(crate) spin: Duration,
+    /// Waits left that do not spin, because the core turned out to be shared.
+    pub(crate) contended: u32,
     pub(crate) noise: u64,
     pub(crate) breaches: u32,
     pub(crate) accept_again: bool,

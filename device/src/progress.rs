@@ -35,6 +35,10 @@ const BURST: u64 = 2 * clock::MICROSECOND;
 /// Times to yield before blocking where ranks share cores: more gained nothing at 4, 8 and 16 ranks
 /// on 2 cores, none at all made barriers half as fast again.
 const YIELDS: u32 = 10;
+/// A gap in a spinning wait that only the scheduler can make.
+const PREEMPTED: Duration = Duration::from_millis(1);
+/// Waits that do not spin after such a gap.
+const CALM_AFTER: u32 = 64;
 /// Longest blocking call: the bound of every wait, after which the caller looks again.
 const LONGEST_BLOCK: Duration = Duration::from_secs(1);
 
@@ -84,21 +88,9 @@ impl Device {
             self.waiting_since = None;
             return Ok(());
         }
-        let spin = deadline.map_or(self.spin, |deadline| deadline.min(self.spin));
-        if !spin.is_zero() {
-            let start = Instant::now();
-            let mut passes = 0;
-            loop {
-                if self.progress(hint)? {
-                    self.waiting_since = None;
-                    return Ok(());
-                }
-                passes += 1;
-                if passes % 32 == 0 && start.elapsed() >= spin {
-                    break;
-                }
-                std::hint::spin_loop();
-            }
+        let spin = self.spin_budget(deadline);
+        if !spin.is_zero() && self.spin_for(spin, hint)? {
+            return Ok(());
         }
         if self.spin.is_zero() && self.give_way(hint)? {
             return Ok(());
@@ -108,6 +100,42 @@ impl Device {
             return Ok(());
         }
         self.block(hint, left)
+    }
+
+    /// How long this wait may spin: not at all for a while after somebody else had this rank's core.
+    fn spin_budget(&mut self, deadline: Option<Duration>) -> Duration {
+        if self.contended > 0 {
+            self.contended -= 1;
+            return Duration::ZERO;
+        }
+        deadline.map_or(self.spin, |deadline| deadline.min(self.spin))
+    }
+
+    /// Spins at most for `limit`; true if anything moved. A long gap between two looks at the clock
+    /// means that the core is shared with other work, and spinning would only take turns with it.
+    fn spin_for(&mut self, limit: Duration, hint: Option<ReqId>) -> Result<bool> {
+        let start = Instant::now();
+        let mut last = Duration::ZERO;
+        let mut passes = 0;
+        loop {
+            if self.progress(hint)? {
+                self.waiting_since = None;
+                return Ok(true);
+            }
+            passes += 1;
+            if passes % 32 == 0 {
+                let now = start.elapsed();
+                if now.saturating_sub(last) > PREEMPTED {
+                    self.contended = CALM_AFTER;
+                    return Ok(false);
+                }
+                if now >= limit {
+                    return Ok(false);
+                }
+                last = now;
+            }
+            std::hint::spin_loop();
+        }
     }
 
     /// With more ranks than cores: lets the others run a few times, which costs less than to be

@@ -88,11 +88,10 @@ impl Device {
         let engine = Engine::new(config, identity.rank, size);
         let mut noise = [0; 8];
         agent::random(&mut noise)?;
-        let cutter = options
-            .cut
-            .map(|(seed, interval)| Cutter::new(seed, identity.rank.0, interval));
         let mut device = Self {
             spin: spin(&options, &settings),
+            meter: meter(&options, identity.rank.0),
+            contended: 0,
             table: Table::new(identity, AddressBook::new(entries)),
             identity,
             size,
@@ -108,10 +107,6 @@ impl Device {
             poller,
             listeners,
             agent,
-            meter: Meter {
-                stats: Stats::default(),
-                cutter,
-            },
             staging: vec![0; STAGING].into_boxed_slice(),
             events: Vec::with_capacity(64),
             readable: VecDeque::new(),
@@ -133,6 +128,17 @@ impl Device {
         // Whatever came right behind the start was read along with it and raises no edge.
         device.hear_manager()?;
         Ok(device)
+    }
+}
+
+/// Counts from nothing, and cuts links where a test asked for it.
+fn meter(options: &Options, rank: u32) -> Meter {
+    let cutter = options
+        .cut
+        .map(|(seed, interval)| Cutter::new(seed, rank, interval));
+    Meter {
+        stats: Stats::default(),
+        cutter,
     }
 }
 
