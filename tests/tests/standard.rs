@@ -46,3 +46,10 @@ fn datatypes() {
 fn threads() {
     on("threads", &[1, 2, 4]);
 }
+
+#[test]
+fn sessions_alone_and_beside_the_world_model() {
+    on("sessions", &[1, 2, 3]);
+    let both = Run::new(3, program("sessions")).arg("world").limit(Duration::from_secs(120)).ok();
+    assert_eq!(both.stdout(), "sessions: right on 3 ranks\n", "{}", both.text());
+}
