@@ -72,6 +72,7 @@ impl Run {
     pub fn raw<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Self {
         let mut command = Command::new(prefix().join("bin/mpirun"));
         command.args(args).stdin(Stdio::null());
+        listening(&mut command);
         Self {
             command,
             limit: Duration::from_secs(60),
@@ -126,6 +127,20 @@ impl Run {
             done.text()
         );
         done
+    }
+}
+
+/// Tests that run in the background of a shell inherit ignored signals, which a program keeps ignored.
+fn listening(command: &mut Command) {
+    use std::os::unix::process::CommandExt;
+    // SAFETY: between fork and exec only signal dispositions are set, which is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| {
+            for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTERM] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            Ok(())
+        });
     }
 }
 

@@ -32,7 +32,22 @@ pub fn mpirun(arguments: &[&str]) -> Command {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command.env_remove("REJOIN_LOG");
+    listening(&mut command);
     command
+}
+
+/// Tests that run in the background of a shell inherit ignored signals, which a program keeps ignored.
+fn listening(command: &mut Command) {
+    use std::os::unix::process::CommandExt;
+    // SAFETY: between fork and exec only signal dispositions are set, which is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| {
+            for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTERM] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            Ok(())
+        });
+    }
 }
 
 /// The program that plays a rank.
