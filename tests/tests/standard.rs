@@ -50,6 +50,14 @@ fn threads() {
 #[test]
 fn sessions_alone_and_beside_the_world_model() {
     on("sessions", &[1, 2, 3]);
-    let both = Run::new(3, program("sessions")).arg("world").limit(Duration::from_secs(120)).ok();
-    assert_eq!(both.stdout(), "sessions: right on 3 ranks\n", "{}", both.text());
+    let both = Run::new(3, program("sessions"))
+        .arg("world")
+        .limit(Duration::from_secs(120))
+        .ok();
+    assert_eq!(
+        both.stdout(),
+        "sessions: right on 3 ranks\n",
+        "{}",
+        both.text()
+    );
 }
