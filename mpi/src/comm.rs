@@ -1,13 +1,12 @@
 //! Communicators (MPI-5.0 §7): a group, its contexts, and what a program hangs on it.
 
+mod agree;
 pub mod context;
 mod create;
-mod link;
 mod split;
 
 pub use context::{ContextIds, Traffic};
 pub(crate) use create::CREATION_TAG;
-pub use link::Link;
 pub use split::SplitType;
 
 use crate::adi::{Envelope, Pattern};

@@ -16,10 +16,8 @@ use crate::p2p::BsendBuffer;
 use crate::request::{RequestId, Slab};
 use rejoin_channel_table::Rank;
 use std::cell::{Cell, OnceCell, RefCell};
-use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 /// The MPI state of a process.
 pub struct Mpi {
@@ -224,18 +222,6 @@ impl Mpi {
             if seen == self.events.get() {
                 self.block(hint)?;
             }
-        }
-    }
-
-    /// Runs a future to its end, on this stack.
-    pub fn block_on<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
-        let mut future = pin!(future);
-        let mut context = Context::from_waker(Waker::noop());
-        loop {
-            if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
-                return result;
-            }
-            self.block(None)?;
         }
     }
 

@@ -193,7 +193,7 @@ fn idup_copies_attributes_at_the_call() {
         let future = m.comm_idup(&comm, move |c| place.set(Some(c))).unwrap();
         assert_eq!(copies.get(), 1);
         comm.attributes.set(0, &keyval, 2).unwrap();
-        m.block_on(future).unwrap();
+        crate::coll::block_on(future, || m.block(None)).unwrap();
         assert_eq!(made.take().unwrap().attributes.get(id), Some(1));
         comm.attributes.set(0, &keyval, 99).unwrap();
         let refused = m.comm_idup(&comm, |_| ()).map(drop).unwrap_err();

@@ -4,7 +4,6 @@ use std::rc::Rc;
 
 use super::channel::Channel;
 use super::ctx::Ctx;
-use super::run::block_on;
 use super::typed::{self, Shares, Typed};
 use super::{Choice, barrier};
 use crate::comm::Communicator;
@@ -199,19 +198,9 @@ fn task(ctx: Ctx<Channel>, call: Rc<Call>) -> Task {
         let result = with_future!(&ctx, &*call, future => future.await);
         Completed {
             status: Status::EMPTY,
-            error: result.err().map(|e| given_up(&ctx, e)),
+            error: result.err().map(|e| ctx.given_up(e)),
         }
     })
-}
-
-/// A collective failed. If messages of it are still in flight, they name memory that the program may now
-/// reuse: then nothing is moved any more.
-#[cold]
-fn given_up(ctx: &Ctx<Channel>, error: Error) -> Error {
-    if ctx.in_flight() == 0 {
-        return error;
-    }
-    ctx.p2p().shut(error)
 }
 
 impl Mpi {
@@ -241,9 +230,7 @@ impl Mpi {
         let ctx = self
             .collective_context(comm, next_tag(comm, Kind::Blocking))
             .with_choice(choice);
-        let wait = || self.block(ctx.p2p().hint());
-        let result = with_future!(&ctx, call, future => block_on(future, wait));
-        result.map_err(|e| given_up(&ctx, e))
+        with_future!(&ctx, call, future => ctx.run(future))
     }
 
     /// Starts a nonblocking collective (MPI-5.0 §6.12).

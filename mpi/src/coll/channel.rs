@@ -4,37 +4,63 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::task::Poll;
 
+use super::ctx::Ctx;
 use super::p2p::{P2p, Pending};
+use super::run::block_on;
 use crate::adi::{Envelope, Mode, Pattern, ReqId};
 use crate::comm::{Communicator, Traffic};
 use crate::error::{Error, ErrorClass, Result};
+use crate::group::Group;
 use crate::runtime::Mpi;
 
-/// A communicator's collective context. Keeps the communicator while a collective is in flight.
+/// One member's end of the messages among a group: ranks are those of the group. Keeps the communicator, and
+/// so its context ids, while a collective is in flight.
 pub struct Channel {
     mpi: Rc<Mpi>,
     comm: Rc<Communicator>,
+    group: Rc<Group>,
+    me: usize,
+    context: u32,
     hint: Cell<Option<ReqId>>,
 }
 
 impl Channel {
-    /// The channel of `comm`.
+    /// All members of `comm`, in its collective context.
     pub fn new(mpi: &Mpi, comm: &Rc<Communicator>) -> Self {
         Self {
             mpi: mpi.rc(),
             comm: comm.clone(),
+            group: comm.group().clone(),
+            me: comm.rank(),
+            context: comm.context(Traffic::Collective),
             hint: Cell::new(None),
         }
     }
 
-    /// The request that was waited for last: its link is the one to look at first.
-    pub(super) fn hint(&self) -> Option<ReqId> {
-        self.hint.get()
+    /// The members of `group`, some of `comm`, in its context for them.
+    ///
+    /// # Errors
+    /// `Group` when this process is not among them.
+    pub fn part(mpi: &Mpi, comm: &Rc<Communicator>, group: &Rc<Group>) -> Result<Self> {
+        let me = group
+            .rank()
+            .ok_or_else(|| Error::new(ErrorClass::Group, "this process is not in the group"))?;
+        Ok(Self {
+            group: group.clone(),
+            me,
+            context: comm.context(Traffic::Creation),
+            ..Self::new(mpi, comm)
+        })
     }
 
-    /// Shuts the device, see [`crate::adi::Dev::fail`].
-    pub(super) fn shut(&self, error: Error) -> Error {
-        self.mpi.dev.borrow_mut().fail(error)
+    /// The runtime.
+    pub(crate) fn mpi(&self) -> &Mpi {
+        &self.mpi
+    }
+
+    /// The communicator.
+    pub(crate) fn comm(&self) -> &Rc<Communicator> {
+        &self.comm
     }
 
     fn truncated(&self, source: i32, sent: u64, room: u64) -> Error {
@@ -42,28 +68,30 @@ impl Channel {
             ErrorClass::Truncate,
             format!(
                 "collective: rank {source} sent {sent} bytes where rank {} expected {room}; the ranks' counts or datatypes differ",
-                self.comm.rank()
+                self.me
             ),
         )
     }
 }
 
 impl P2p for Channel {
+    #[inline]
     fn rank(&self) -> usize {
-        self.comm.rank()
+        self.me
     }
 
+    #[inline]
     fn size(&self) -> usize {
-        self.comm.size()
+        self.group.size()
     }
 
     unsafe fn isend(&self, to: usize, tag: i32, buf: *const u8, len: usize) -> Result<Pending> {
         let env = Envelope {
-            context: self.comm.context(Traffic::Collective),
-            source: self.comm.rank() as i32,
+            context: self.context,
+            source: self.me as i32,
             tag,
         };
-        let world = self.comm.group().world_rank(to);
+        let world = self.group.world_rank(to);
         let mut dev = self.mpi.dev.borrow_mut();
         // SAFETY: the caller's promise.
         let request = unsafe { dev.isend(world, env, buf, len, Mode::Standard)? };
@@ -73,10 +101,10 @@ impl P2p for Channel {
 
     unsafe fn irecv(&self, from: usize, tag: i32, buf: *mut u8, len: usize) -> Result<Pending> {
         let pattern = Pattern {
-            context: self.comm.context(Traffic::Collective),
+            context: self.context,
             source: Some(from as i32),
             tag: Some(tag),
-            from: Some(self.comm.group().world_rank(from)),
+            from: Some(self.group.world_rank(from)),
         };
         let mut dev = self.mpi.dev.borrow_mut();
         // SAFETY: the caller's promise.
@@ -95,5 +123,27 @@ impl P2p for Channel {
             Some(sent) => Poll::Ready(Err(self.truncated(done.source, sent, done.len))),
             None => Poll::Ready(Ok(done.len as usize)),
         }
+    }
+}
+
+impl Ctx<Channel> {
+    /// Runs a collective of this call to its end on this stack.
+    ///
+    /// # Errors
+    /// As [`Ctx::given_up`], and when no messages can be moved.
+    pub fn run<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
+        let channel = self.p2p();
+        let wait = || channel.mpi.block(channel.hint.get());
+        block_on(future, wait).map_err(|e| self.given_up(e))
+    }
+
+    /// A collective failed. If messages of it are still in flight, they name memory that the program may now
+    /// reuse: then nothing is moved any more.
+    #[cold]
+    pub(crate) fn given_up(&self, error: Error) -> Error {
+        if self.in_flight() == 0 {
+            return error;
+        }
+        self.p2p().mpi.dev.borrow_mut().fail(error)
     }
 }

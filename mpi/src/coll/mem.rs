@@ -90,6 +90,29 @@ impl Mem {
     }
 }
 
+impl Mem {
+    /// Copies `bytes` to the start of this region.
+    ///
+    /// # Panics
+    /// When there are more.
+    pub fn fill(self, bytes: &[u8]) {
+        let to = self.head(bytes.len());
+        if !to.is_empty() {
+            // SAFETY: the region is valid by the promise made at `Mem::new` and nobody else refers to it.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.ptr, to.len) }
+        }
+    }
+
+    /// A copy of the region, all of which has been written.
+    pub fn to_vec(self) -> Vec<u8> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        // SAFETY: the region is valid by the promise made at `Mem::new`; nobody writes to it during the copy.
+        unsafe { std::slice::from_raw_parts(self.ptr, self.len) }.to_vec()
+    }
+}
+
 /// One region for each rank: the blocks of a gather, scatter, allgather or alltoall.
 #[derive(Clone, Copy, Debug)]
 pub enum Blocks<'a> {

@@ -1,8 +1,8 @@
 //! Making and freeing communicators (MPI-5.0 §7.4).
 
-use super::context::{ContextIds, WINDOW};
-use super::{Communicator, Link};
+use super::Communicator;
 use crate::attr::Attributes;
+use crate::coll::{Channel, Ctx};
 use crate::error::{Error, ErrorClass, Result};
 use crate::group::Group;
 use crate::runtime::Mpi;
@@ -10,28 +10,6 @@ use std::rc::Rc;
 
 /// Tag of creation messages in a communicator's collective context: no algorithm uses it.
 pub(crate) const CREATION_TAG: i32 = i32::MAX;
-
-impl Link {
-    /// An id for a new communicator that is free at all members of this link.
-    pub(crate) async fn agree(&self, ids: &ContextIds, parent: u32, tag: i32) -> Result<u32> {
-        let mut agreement = ids.agree((parent, tag));
-        loop {
-            let mut offer = agreement.offer();
-            self.and(&mut offer[..=WINDOW]).await?;
-            match agreement.settle(&offer) {
-                Some(Ok(id)) => {
-                    // Taken before anything else of this process can run.
-                    ids.take(id);
-                    return Ok(id);
-                }
-                Some(Err(())) => {
-                    return Err(Error::new(ErrorClass::Other, "too many communicators"));
-                }
-                None => {}
-            }
-        }
-    }
-}
 
 fn intra(comm: &Communicator) -> Result<()> {
     if comm.is_inter() {
@@ -46,9 +24,21 @@ impl Mpi {
         Communicator::new(id, self.ids.clone(), group, None)
     }
 
+    /// Messages among all members of `comm` beside those of its collectives.
+    pub(crate) fn creation(&self, comm: &Rc<Communicator>, tag: i32) -> Ctx<Channel> {
+        Ctx::new(Channel::new(self, comm), tag, self.scratch.clone())
+    }
+
     fn agree_all(&self, comm: &Rc<Communicator>) -> Result<u32> {
-        let link = Link::all(self, comm, CREATION_TAG);
-        self.block_on(link.agree(&self.ids, comm.id(), -1))
+        let ctx = self.creation(comm, CREATION_TAG);
+        ctx.run(ctx.agree(-1))
+    }
+
+    /// Only members of `group`, some of `comm`, take part.
+    fn agree_some(&self, comm: &Rc<Communicator>, group: &Rc<Group>, tag: i32) -> Result<u32> {
+        let channel = Channel::part(self, comm, group)?;
+        let ctx = Ctx::new(channel, tag, self.scratch.clone());
+        ctx.run(ctx.agree(tag))
     }
 
     /// `MPI_Comm_dup`: the same group, attributes by their copy callbacks, the topology.
@@ -73,11 +63,11 @@ impl Mpi {
         let copies = Attributes::default();
         comm.attributes.copy_to(comm.handle.get(), &copies)?;
         let tag = comm.next_collective(false) as i32 & 0xFFFF;
-        let link = Link::all(self, comm, CREATION_TAG - 1 - tag);
+        let ctx = self.creation(comm, CREATION_TAG - 1 - tag);
         let (mpi, comm) = (self.rc(), comm.clone());
         let topology = comm.topology.borrow().clone();
         Ok(async move {
-            let id = link.agree(&mpi.ids, comm.id(), tag).await?;
+            let id = ctx.agree(tag).await.map_err(|e| ctx.given_up(e))?;
             let new = mpi.build(id, comm.group().clone());
             *new.topology.borrow_mut() = topology;
             new.attributes.adopt(copies);
@@ -115,8 +105,7 @@ impl Mpi {
         if group.rank().is_none() {
             return Ok(None);
         }
-        let link = Link::part(self, comm, group, tag)?;
-        let id = self.block_on(link.agree(&self.ids, comm.id(), tag))?;
+        let id = self.agree_some(comm, group, tag)?;
         Ok(Some(self.build(id, group.clone())))
     }
 
@@ -135,8 +124,7 @@ impl Mpi {
             (h ^ u32::from(b)).wrapping_mul(0x0100_0193)
         });
         let tag = -2 - (hash >> 2) as i32;
-        let link = Link::part(self, self.world(), group, tag)?;
-        let id = self.block_on(link.agree(&self.ids, self.world().id(), tag))?;
+        let id = self.agree_some(self.world(), group, tag)?;
         Ok(Some(self.build(id, group.clone())))
     }
 

@@ -1,7 +1,7 @@
 //! Splitting communicators (MPI-5.0 §7.4.2).
 
+use super::Communicator;
 use super::create::CREATION_TAG;
-use super::{Communicator, Link};
 use crate::error::{Error, ErrorClass, Result};
 use crate::group::Group;
 use crate::info::Info;
@@ -47,13 +47,13 @@ impl Mpi {
             let text = format!("color {color} is neither nonnegative nor MPI_UNDEFINED");
             return Err(Error::new(ErrorClass::Arg, text));
         }
-        let link = Link::all(self, comm, CREATION_TAG);
+        let ctx = self.creation(comm, CREATION_TAG);
         let mut mine = [0; 8];
         mine[..4].copy_from_slice(&color.to_le_bytes());
         mine[4..].copy_from_slice(&key.to_le_bytes());
-        let (all, id) = self.block_on(async {
-            let all = link.allgather(&mine).await?;
-            Ok((all, link.agree(&self.ids, comm.id(), -1).await?))
+        let (all, id) = ctx.run(async {
+            let all = ctx.tell_all(&mine).await?;
+            Ok((all, ctx.agree(-1).await?))
         })?;
         if color == UNDEFINED {
             self.ids.release(id);

@@ -9,8 +9,8 @@ fn members(c: &Communicator) -> Vec<u32> {
 
 /// All members of `c` name the same id.
 fn agreed(m: &Mpi, c: &Rc<Communicator>) {
-    let link = Link::all(m, c, 5);
-    let all = m.block_on(link.allgather(&c.id().to_le_bytes())).unwrap();
+    let ctx = m.creation(c, 5);
+    let all = ctx.run(ctx.tell_all(&c.id().to_le_bytes())).unwrap();
     assert!(all.chunks(4).all(|i| i == c.id().to_le_bytes()));
 }
 

@@ -200,11 +200,11 @@ fn tasks_move_whoever_waits() {
         let [a, b] = &mut cells;
         let me = m.rank().0 as i32;
         let comm = m.world().clone();
-        let link = crate::comm::Link::all(&m, &comm, 77);
+        let ctx = m.creation(&comm, 77);
         let task = m.start_task(
             Some(&comm),
             Box::pin(async move {
-                let all = link.allgather(&[me as u8 + 1]).await.unwrap();
+                let all = ctx.tell_all(&[me as u8 + 1]).await.unwrap();
                 Completed::ok(Status {
                     count: u64::from(all[0] + all[1]),
                     ..Status::EMPTY

@@ -1,7 +1,7 @@
 //! Graphs that every process knows whole (MPI-5.0 §8.5.3), and those of which each knows its own
 //! neighbours (§8.5.4).
 
-use crate::comm::{CREATION_TAG, Communicator, Link};
+use crate::comm::{CREATION_TAG, Communicator};
 use crate::error::{Error, ErrorClass, Result};
 use crate::runtime::Mpi;
 use std::rc::Rc;
@@ -182,17 +182,8 @@ impl Mpi {
                 per_member[e.destination as usize].extend(e.encode());
             }
         }
-        let mut told: Vec<Vec<u8>> = vec![Vec::new(); n];
-        told[me] = std::mem::take(&mut per_member[me]);
-        let link = Link::all(self, comm, CREATION_TAG);
-        self.block_on(async {
-            for k in 1..n {
-                let (to, from) = ((me + k) % n, (me + n - k) % n);
-                told[from] = link.exchange(to, &per_member[to], from).await?;
-            }
-            Ok(())
-        })?;
-        let all = told.concat();
+        let ctx = self.creation(comm, CREATION_TAG);
+        let all = ctx.run(ctx.tell_each(&per_member))?;
         let all = all.as_chunks::<EDGE>().0.iter().map(Edge::decode);
         Ok(all.filter(|e| concerns(e, me)).collect())
     }
