@@ -27,7 +27,7 @@ unsafe fn shared_allgather(
         &const { Call::new("MPI_Allgather", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::blocking::allgather(
+            crate::functions::coll::forms::allgather(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
             )
         },
@@ -139,7 +139,7 @@ unsafe fn shared_allgather_init(
         &const { Call::new("MPI_Allgather_init", Phase::Running, true) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::persistent::allgather_init(
+            crate::functions::coll::forms::allgather_init(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info,
                 request,
             )
@@ -263,7 +263,7 @@ unsafe fn shared_allgatherv(
         &const { Call::new("MPI_Allgatherv", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::blocking::allgatherv(
+            crate::functions::coll::forms::allgatherv(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
             )
         },
@@ -396,7 +396,7 @@ unsafe fn shared_allgatherv_init(
         &const { Call::new("MPI_Allgatherv_init", Phase::Running, true) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::persistent::allgatherv_init(
+            crate::functions::coll::forms::allgatherv_init(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
                 info, request,
             )
@@ -542,7 +542,7 @@ unsafe fn shared_allreduce(
         &const { Call::new("MPI_Allreduce", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::blocking_reductions::allreduce(
+            crate::functions::coll::forms::allreduce(
                 mpi, sendbuf, recvbuf, count, datatype, op, comm,
             )
         },
@@ -621,7 +621,7 @@ unsafe fn shared_allreduce_init(
         &const { Call::new("MPI_Allreduce_init", Phase::Running, true) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::persistent_reductions::allreduce_init(
+            crate::functions::coll::forms::allreduce_init(
                 mpi, sendbuf, recvbuf, count, datatype, op, comm, info, request,
             )
         },
@@ -729,7 +729,7 @@ unsafe fn shared_alltoall(
         &const { Call::new("MPI_Alltoall", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::blocking::alltoall(
+            crate::functions::coll::forms::alltoall(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
             )
         },
@@ -841,7 +841,7 @@ unsafe fn shared_alltoall_init(
         &const { Call::new("MPI_Alltoall_init", Phase::Running, true) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::persistent::alltoall_init(
+            crate::functions::coll::forms::alltoall_init(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info,
                 request,
             )
@@ -966,7 +966,7 @@ unsafe fn shared_alltoallv(
         &const { Call::new("MPI_Alltoallv", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::blocking::alltoallv(
+            crate::functions::coll::forms::alltoallv(
                 mpi, sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
                 recvtype, comm,
             )
@@ -1109,7 +1109,7 @@ unsafe fn shared_alltoallv_init(
         &const { Call::new("MPI_Alltoallv_init", Phase::Running, true) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::persistent::alltoallv_init(
+            crate::functions::coll::forms::alltoallv_init(
                 mpi, sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
                 recvtype, comm, info, request,
             )
@@ -1266,7 +1266,7 @@ unsafe fn shared_alltoallw(
         &const { Call::new("MPI_Alltoallw", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::blocking::alltoallw(
+            crate::functions::coll::forms::alltoallw(
                 mpi, sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls,
                 recvtypes, comm,
             )
@@ -1409,7 +1409,7 @@ unsafe fn shared_alltoallw_init(
         &const { Call::new("MPI_Alltoallw_init", Phase::Running, true) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::persistent::alltoallw_init(
+            crate::functions::coll::forms::alltoallw_init(
                 mpi, sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls,
                 recvtypes, comm, info, request,
             )
@@ -1555,7 +1555,7 @@ unsafe fn shared_barrier(comm: MPI_Comm) -> c_int {
     enter(
         &const { Call::new("MPI_Barrier", Phase::Running, false) },
         Owner::of(comm),
-        |mpi| unsafe { crate::functions::coll::blocking::barrier(mpi, comm) },
+        |mpi| unsafe { crate::functions::coll::forms::barrier(mpi, comm) },
     )
 }
 
@@ -1579,7 +1579,7 @@ unsafe fn shared_barrier_init(comm: MPI_Comm, info: MPI_Info, request: *mut MPI_
     enter(
         &const { Call::new("MPI_Barrier_init", Phase::Running, true) },
         Owner::of(comm),
-        |mpi| unsafe { crate::functions::coll::persistent::barrier_init(mpi, comm, info, request) },
+        |mpi| unsafe { crate::functions::coll::forms::barrier_init(mpi, comm, info, request) },
     )
 }
 
@@ -1618,7 +1618,7 @@ unsafe fn shared_bcast(
         &const { Call::new("MPI_Bcast", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::blocking::bcast(mpi, buffer, count, datatype, root, comm)
+            crate::functions::coll::forms::bcast(mpi, buffer, count, datatype, root, comm)
         },
     )
 }
@@ -1690,7 +1690,7 @@ unsafe fn shared_bcast_init(
         &const { Call::new("MPI_Bcast_init", Phase::Running, true) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::persistent::bcast_init(
+            crate::functions::coll::forms::bcast_init(
                 mpi, buffer, count, datatype, root, comm, info, request,
             )
         },
@@ -1771,9 +1771,7 @@ unsafe fn shared_exscan(
         &const { Call::new("MPI_Exscan", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::blocking_reductions::exscan(
-                mpi, sendbuf, recvbuf, count, datatype, op, comm,
-            )
+            crate::functions::coll::forms::exscan(mpi, sendbuf, recvbuf, count, datatype, op, comm)
         },
     )
 }
@@ -1850,7 +1848,7 @@ unsafe fn shared_exscan_init(
         &const { Call::new("MPI_Exscan_init", Phase::Running, true) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::persistent_reductions::exscan_init(
+            crate::functions::coll::forms::exscan_init(
                 mpi, sendbuf, recvbuf, count, datatype, op, comm, info, request,
             )
         },
@@ -1959,7 +1957,7 @@ unsafe fn shared_gather(
         &const { Call::new("MPI_Gather", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::blocking::gather(
+            crate::functions::coll::forms::gather(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
             )
         },
@@ -2078,7 +2076,7 @@ unsafe fn shared_gather_init(
         &const { Call::new("MPI_Gather_init", Phase::Running, true) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::persistent::gather_init(
+            crate::functions::coll::forms::gather_init(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info,
                 request,
             )
@@ -2209,7 +2207,7 @@ unsafe fn shared_gatherv(
         &const { Call::new("MPI_Gatherv", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::blocking::gatherv(
+            crate::functions::coll::forms::gatherv(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root,
                 comm,
             )
@@ -2352,7 +2350,7 @@ unsafe fn shared_gatherv_init(
         &const { Call::new("MPI_Gatherv_init", Phase::Running, true) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::persistent::gatherv_init(
+            crate::functions::coll::forms::gatherv_init(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root,
                 comm, info, request,
             )
@@ -2508,7 +2506,7 @@ unsafe fn shared_iallgather(
         &const { Call::new("MPI_Iallgather", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::nonblocking::iallgather(
+            crate::functions::coll::forms::iallgather(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request,
             )
         },
@@ -2626,7 +2624,7 @@ unsafe fn shared_iallgatherv(
         &const { Call::new("MPI_Iallgatherv", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::nonblocking::iallgatherv(
+            crate::functions::coll::forms::iallgatherv(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
                 request,
             )
@@ -2765,7 +2763,7 @@ unsafe fn shared_iallreduce(
         &const { Call::new("MPI_Iallreduce", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::nonblocking_reductions::iallreduce(
+            crate::functions::coll::forms::iallreduce(
                 mpi, sendbuf, recvbuf, count, datatype, op, comm, request,
             )
         },
@@ -2848,7 +2846,7 @@ unsafe fn shared_ialltoall(
         &const { Call::new("MPI_Ialltoall", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::nonblocking::ialltoall(
+            crate::functions::coll::forms::ialltoall(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request,
             )
         },
@@ -2967,7 +2965,7 @@ unsafe fn shared_ialltoallv(
         &const { Call::new("MPI_Ialltoallv", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::nonblocking::ialltoallv(
+            crate::functions::coll::forms::ialltoallv(
                 mpi, sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
                 recvtype, comm, request,
             )
@@ -3117,7 +3115,7 @@ unsafe fn shared_ialltoallw(
         &const { Call::new("MPI_Ialltoallw", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::nonblocking::ialltoallw(
+            crate::functions::coll::forms::ialltoallw(
                 mpi, sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls,
                 recvtypes, comm, request,
             )
@@ -3255,7 +3253,7 @@ unsafe fn shared_ibarrier(comm: MPI_Comm, request: *mut MPI_Request) -> c_int {
     enter(
         &const { Call::new("MPI_Ibarrier", Phase::Running, false) },
         Owner::of(comm),
-        |mpi| unsafe { crate::functions::coll::nonblocking::ibarrier(mpi, comm, request) },
+        |mpi| unsafe { crate::functions::coll::forms::ibarrier(mpi, comm, request) },
     )
 }
 
@@ -3287,9 +3285,7 @@ unsafe fn shared_ibcast(
         &const { Call::new("MPI_Ibcast", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::nonblocking::ibcast(
-                mpi, buffer, count, datatype, root, comm, request,
-            )
+            crate::functions::coll::forms::ibcast(mpi, buffer, count, datatype, root, comm, request)
         },
     )
 }
@@ -3365,7 +3361,7 @@ unsafe fn shared_iexscan(
         &const { Call::new("MPI_Iexscan", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::nonblocking_reductions::iexscan(
+            crate::functions::coll::forms::iexscan(
                 mpi, sendbuf, recvbuf, count, datatype, op, comm, request,
             )
         },
@@ -3449,7 +3445,7 @@ unsafe fn shared_igather(
         &const { Call::new("MPI_Igather", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::nonblocking::igather(
+            crate::functions::coll::forms::igather(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
                 request,
             )
@@ -3575,7 +3571,7 @@ unsafe fn shared_igatherv(
         &const { Call::new("MPI_Igatherv", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::nonblocking::igatherv(
+            crate::functions::coll::forms::igatherv(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root,
                 comm, request,
             )
@@ -4163,7 +4159,7 @@ unsafe fn shared_ireduce(
         &const { Call::new("MPI_Ireduce", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::nonblocking_reductions::ireduce(
+            crate::functions::coll::forms::ireduce(
                 mpi, sendbuf, recvbuf, count, datatype, op, root, comm, request,
             )
         },
@@ -4271,7 +4267,7 @@ unsafe fn shared_ireduce_scatter(
         &const { Call::new("MPI_Ireduce_scatter", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::nonblocking_reductions::ireduce_scatter(
+            crate::functions::coll::forms::ireduce_scatter(
                 mpi, sendbuf, recvbuf, recvcounts, datatype, op, comm, request,
             )
         },
@@ -4393,7 +4389,7 @@ unsafe fn shared_ireduce_scatter_block(
         &const { Call::new("MPI_Ireduce_scatter_block", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::nonblocking_reductions::ireduce_scatter_block(
+            crate::functions::coll::forms::ireduce_scatter_block(
                 mpi, sendbuf, recvbuf, recvcount, datatype, op, comm, request,
             )
         },
@@ -4499,7 +4495,7 @@ unsafe fn shared_iscan(
         &const { Call::new("MPI_Iscan", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::nonblocking_reductions::iscan(
+            crate::functions::coll::forms::iscan(
                 mpi, sendbuf, recvbuf, count, datatype, op, comm, request,
             )
         },
@@ -4583,7 +4579,7 @@ unsafe fn shared_iscatter(
         &const { Call::new("MPI_Iscatter", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::nonblocking::iscatter(
+            crate::functions::coll::forms::iscatter(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
                 request,
             )
@@ -4709,7 +4705,7 @@ unsafe fn shared_iscatterv(
         &const { Call::new("MPI_Iscatterv", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::nonblocking::iscatterv(
+            crate::functions::coll::forms::iscatterv(
                 mpi, sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root,
                 comm, request,
             )
@@ -5838,7 +5834,7 @@ unsafe fn shared_reduce(
         &const { Call::new("MPI_Reduce", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::blocking_reductions::reduce(
+            crate::functions::coll::forms::reduce(
                 mpi, sendbuf, recvbuf, count, datatype, op, root, comm,
             )
         },
@@ -5922,7 +5918,7 @@ unsafe fn shared_reduce_init(
         &const { Call::new("MPI_Reduce_init", Phase::Running, true) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::persistent_reductions::reduce_init(
+            crate::functions::coll::forms::reduce_init(
                 mpi, sendbuf, recvbuf, count, datatype, op, root, comm, info, request,
             )
         },
@@ -6113,7 +6109,7 @@ unsafe fn shared_reduce_scatter(
         &const { Call::new("MPI_Reduce_scatter", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::blocking_reductions::reduce_scatter(
+            crate::functions::coll::forms::reduce_scatter(
                 mpi, sendbuf, recvbuf, recvcounts, datatype, op, comm,
             )
         },
@@ -6190,7 +6186,7 @@ unsafe fn shared_reduce_scatter_block(
         &const { Call::new("MPI_Reduce_scatter_block", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::blocking_reductions::reduce_scatter_block(
+            crate::functions::coll::forms::reduce_scatter_block(
                 mpi, sendbuf, recvbuf, recvcount, datatype, op, comm,
             )
         },
@@ -6269,7 +6265,7 @@ unsafe fn shared_reduce_scatter_block_init(
         &const { Call::new("MPI_Reduce_scatter_block_init", Phase::Running, true) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::persistent_reductions::reduce_scatter_block_init(
+            crate::functions::coll::forms::reduce_scatter_block_init(
                 mpi, sendbuf, recvbuf, recvcount, datatype, op, comm, info, request,
             )
         },
@@ -6386,7 +6382,7 @@ unsafe fn shared_reduce_scatter_init(
         &const { Call::new("MPI_Reduce_scatter_init", Phase::Running, true) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::persistent_reductions::reduce_scatter_init(
+            crate::functions::coll::forms::reduce_scatter_init(
                 mpi, sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request,
             )
         },
@@ -6515,9 +6511,7 @@ unsafe fn shared_scan(
         &const { Call::new("MPI_Scan", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::blocking_reductions::scan(
-                mpi, sendbuf, recvbuf, count, datatype, op, comm,
-            )
+            crate::functions::coll::forms::scan(mpi, sendbuf, recvbuf, count, datatype, op, comm)
         },
     )
 }
@@ -6594,7 +6588,7 @@ unsafe fn shared_scan_init(
         &const { Call::new("MPI_Scan_init", Phase::Running, true) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::persistent_reductions::scan_init(
+            crate::functions::coll::forms::scan_init(
                 mpi, sendbuf, recvbuf, count, datatype, op, comm, info, request,
             )
         },
@@ -6703,7 +6697,7 @@ unsafe fn shared_scatter(
         &const { Call::new("MPI_Scatter", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::blocking::scatter(
+            crate::functions::coll::forms::scatter(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
             )
         },
@@ -6822,7 +6816,7 @@ unsafe fn shared_scatter_init(
         &const { Call::new("MPI_Scatter_init", Phase::Running, true) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::persistent::scatter_init(
+            crate::functions::coll::forms::scatter_init(
                 mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info,
                 request,
             )
@@ -6953,7 +6947,7 @@ unsafe fn shared_scatterv(
         &const { Call::new("MPI_Scatterv", Phase::Running, false) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::blocking::scatterv(
+            crate::functions::coll::forms::scatterv(
                 mpi, sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root,
                 comm,
             )
@@ -7096,7 +7090,7 @@ unsafe fn shared_scatterv_init(
         &const { Call::new("MPI_Scatterv_init", Phase::Running, true) },
         Owner::of(comm),
         |mpi| unsafe {
-            crate::functions::coll::persistent::scatterv_init(
+            crate::functions::coll::forms::scatterv_init(
                 mpi, sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root,
                 comm, info, request,
             )

@@ -25,7 +25,7 @@ fn too_many() -> Error {
 /// The program keeps MPI's rules for the arguments: buffers hold the elements until the collective is
 /// complete, arrays have an element for each rank.
 impl Args<'_> {
-    pub(super) fn barrier(&self) -> Result<Call> {
+    pub(super) unsafe fn barrier(&self) -> Result<Call> {
         Ok(Call::Barrier)
     }
 
