@@ -58,6 +58,22 @@ impl Rank {
     }
 }
 
+impl Generation {
+    /// The one after this.
+    #[must_use]
+    pub fn next(self) -> Generation {
+        Generation(self.0 + 1)
+    }
+}
+
+impl Incarnation {
+    /// The one after this.
+    #[must_use]
+    pub fn next(self) -> Incarnation {
+        Incarnation(self.0 + 1)
+    }
+}
+
 impl Ssn {
     /// The number after this one. 2^64 messages do not happen on one channel.
     #[must_use]

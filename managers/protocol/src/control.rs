@@ -3,8 +3,9 @@
 //! Everything carries the generation, and what concerns one process its incarnation, so that news of
 //! a process that was replaced is never taken for news of its successor.
 
+use crate::checkpoint::Cost;
 use crate::rank::Limits;
-use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use serde::{Deserialize, Serialize};
 
 /// A moment, in nanoseconds since the driver's own start. Cores only compare and add.
@@ -96,6 +97,13 @@ pub enum ToLocal {
         generation: Generation,
         /// Which ranks, in which incarnation.
         ranks: Vec<(Rank, Incarnation)>,
+        /// A rank that failed may come back: its place is held until central has said how to go on.
+        hold: bool,
+    },
+    /// A rank that failed does not come back.
+    Release {
+        /// Which process it was.
+        life: Life,
     },
     /// Every rank has registered.
     Start {
@@ -103,6 +111,35 @@ pub enum ToLocal {
         generation: Generation,
         /// Incarnation and card of each rank, in rank order.
         table: Vec<(Incarnation, BusinessCard)>,
+        /// The epoch of the image that each rank takes at the end of `MPI_Init`.
+        image: Option<Epoch>,
+    },
+    /// Every rank takes its image of this epoch.
+    Checkpoint {
+        /// The job's generation.
+        generation: Generation,
+        /// Its number.
+        epoch: Epoch,
+    },
+    /// This is the checkpoint that the job goes back to from now on: images of other epochs up to
+    /// `burnt` are let go, also those that are still to come.
+    Keep {
+        /// The job's generation.
+        generation: Generation,
+        /// Its number; `None` as long as there is none.
+        epoch: Option<Epoch>,
+        /// The highest number that was given up; at least `epoch`.
+        burnt: Epoch,
+    },
+    /// These ranks go back: their present processes are stopped, and when all of this host's are,
+    /// their images of the checkpoint take over.
+    Restore {
+        /// The job's generation from now on.
+        generation: Generation,
+        /// The checkpoint; `None`: the program starts anew.
+        epoch: Option<Epoch>,
+        /// Which ranks, in which incarnation from now on.
+        ranks: Vec<(Rank, Incarnation)>,
     },
     /// Every rank is in `MPI_Finalize`.
     AllFinalized {
@@ -143,6 +180,31 @@ pub enum ToCentral {
         card: BusinessCard,
         /// The sizes it goes by.
         limits: Limits,
+    },
+    /// A rank's image is there and can take over.
+    Imaged {
+        /// Whose.
+        life: Life,
+        /// Of which epoch.
+        epoch: Epoch,
+        /// What it cost.
+        cost: Cost,
+    },
+    /// A rank can't take its image.
+    NotImaged {
+        /// Whose.
+        life: Life,
+        /// Of which epoch.
+        epoch: Epoch,
+        /// One line for the user.
+        why: String,
+    },
+    /// An image that was there is gone.
+    ImageLost {
+        /// Whose, in the incarnation that it has now.
+        life: Life,
+        /// Of which epoch.
+        epoch: Epoch,
     },
     /// What a rank counted, at its end.
     Counters {

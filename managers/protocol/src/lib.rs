@@ -3,6 +3,7 @@
 //! - [`rank`]: what a rank and its local manager say to each other; [`codec`]: their frames.
 //! - [`control`]: what local managers and the central manager say to each other.
 //! - [`local`]: one host's ranks; [`central`]: the job; [`verdict`]: how it ended.
+//! - [`checkpoint`]: when checkpoints are taken and stand; [`policy`]: which failures are masked.
 //!
 //! A core is a value with `step(now, input, effects)`: it reads no clock and touches no socket. The
 //! same code runs in the daemons, in the simulator and under the model checker.
@@ -10,8 +11,10 @@
 #![forbid(unsafe_code)]
 
 pub mod central;
+pub mod checkpoint;
 pub mod codec;
 pub mod control;
 pub mod local;
+pub mod policy;
 pub mod rank;
 pub mod verdict;

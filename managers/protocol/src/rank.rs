@@ -8,17 +8,21 @@
 //! [`ToManager::Leave`] is the rank's last word. What concerns the job as a whole carries the
 //! generation: a rank drops news of another one. End of file from the manager means that the job is over: the rank exits at once.
 
-use rejoin_channel_table::{BusinessCard, Generation, Identity, Incarnation, JobKey, Rank};
+use crate::checkpoint::Cost;
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, Identity, Incarnation, JobKey, Rank};
 use serde::{Deserialize, Serialize};
 
 /// Environment variable that holds the number of the inherited descriptor.
 pub const MANAGER_FD: &str = "REJOIN_MANAGER_FD";
 
 /// Version of the messages in this crate; both sides must have the same.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Most counters that a rank may report.
 pub const MOST_COUNTERS: usize = 64;
+
+/// Most lines about what an image can't bring back.
+pub const MOST_CAVEATS: usize = 16;
 
 /// From a rank to its local manager, at most [`crate::codec::RANK_LIMIT`] bytes each.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -37,6 +41,31 @@ pub enum ToManager {
         version: u32,
         /// Sizes in force; a job whose ranks differ in them does not start.
         limits: Limits,
+    },
+    /// An image of the rank is there. The descriptors that belong to it came with the message: the
+    /// image's own socket, then the reading ends of the pipes that `streams` names.
+    Imaged {
+        /// The generation that the rank is in.
+        generation: Generation,
+        /// The image's epoch.
+        epoch: Epoch,
+        /// Process id of the image.
+        pid: u32,
+        /// What it cost.
+        cost: Cost,
+        /// Whether standard output and standard error go through new pipes from here on.
+        streams: [bool; 2],
+        /// What the image can't bring back, a line each, at most [`MOST_CAVEATS`].
+        caveats: Vec<String>,
+    },
+    /// The rank can't take an image.
+    NotImaged {
+        /// The generation that the rank is in.
+        generation: Generation,
+        /// The epoch, which the rank has entered all the same.
+        epoch: Epoch,
+        /// One line for the user.
+        why: String,
     },
     /// The rank is in `MPI_Finalize` (MPI-5.0 §11.2.2) and has nothing more to send.
     Finalizing,
@@ -68,6 +97,15 @@ pub enum FromManager {
         generation: Generation,
         /// Incarnation and business card of each rank, in rank order.
         table: Vec<(Incarnation, BusinessCard)>,
+        /// The epoch of the image to be taken at the end of `MPI_Init`.
+        image: Option<Epoch>,
+    },
+    /// Take an image of this epoch at the next safe point, unless the rank is in it already.
+    Checkpoint {
+        /// The job's generation.
+        generation: Generation,
+        /// The image's epoch.
+        epoch: Epoch,
     },
     /// A rank has a new incarnation.
     Update {

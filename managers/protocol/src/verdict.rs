@@ -1,6 +1,7 @@
 //! The job's one verdict: its exit code and the last line that the user reads.
 
 use crate::control::{Cause, End, Stage};
+use crate::policy::Refusal;
 use rejoin_channel_table::Rank;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -23,6 +24,8 @@ pub enum Verdict {
         pid: u32,
         /// Why.
         cause: Cause,
+        /// Why that is not masked, where one may ask.
+        refusal: Option<Refusal>,
     },
     /// The time limit was reached.
     TimedOut {
@@ -98,12 +101,17 @@ impl fmt::Display for Verdict {
                 host,
                 pid,
                 cause,
+                refusal,
             } => {
                 write!(f, "rank {} on host {host}", rank.0)?;
                 if *pid != 0 {
                     write!(f, " (pid {pid})")?;
                 }
-                write!(f, " {}", Described(cause))
+                write!(f, " {}", Described(cause))?;
+                match refusal {
+                    Some(refusal) => write!(f, ", which can't be mended: {refusal}"),
+                    None => Ok(()),
+                }
             }
             Verdict::TimedOut { limit } => {
                 write!(
@@ -205,6 +213,7 @@ mod tests {
             host: "a".into(),
             pid: 77,
             cause,
+            refusal: None,
         }
     }
 

@@ -51,6 +51,7 @@ fn spawned() -> Local {
     let spawn = ToLocal::Spawn {
         generation: Generation(0),
         ranks: vec![(R, I)],
+        hold: false,
     };
     let effects = steps(
         &mut core,
@@ -287,6 +288,7 @@ fn news_of_another_incarnation_or_generation_changes_nothing() {
             Input::Central(ToLocal::Start {
                 generation: Generation(3),
                 table,
+                image: None,
             }),
             Input::Central(ToLocal::AllFinalized {
                 generation: Generation(3),

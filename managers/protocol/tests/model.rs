@@ -80,6 +80,9 @@ impl Stored {
             Record::Started { .. } => self.started = true,
             Record::Finalized { .. } => self.finalized = true,
             Record::Decided(verdict) => self.verdict = Some(verdict),
+            Record::Ordered { .. } | Record::Committed { .. } | Record::Restoring { .. } => {
+                panic!("nothing is recovered in this model")
+            }
         }
     }
 
@@ -90,7 +93,8 @@ impl Stored {
             ToLocal::Start { .. } => self.started,
             ToLocal::AllFinalized { .. } => self.finalized,
             ToLocal::End { .. } => self.verdict.is_some(),
-            ToLocal::Signal { .. } | ToLocal::Kill => true,
+            ToLocal::Signal { .. } | ToLocal::Kill | ToLocal::Release { .. } => true,
+            other => panic!("{other:?} where nothing is recovered"),
         }
     }
 }
@@ -132,6 +136,7 @@ impl System {
                     self.hosts[host].down.push_back(order);
                 }
                 central::Effect::Drop(host) => self.lose(host),
+                central::Effect::Event(event) => panic!("{event:?} where nothing is recovered"),
                 central::Effect::Counters(..) => panic!("nobody counts in this model"),
                 central::Effect::Decided(verdict) => {
                     self.hasty |= self.stored.verdict.as_ref() != Some(&verdict);
@@ -218,6 +223,7 @@ impl System {
             }
             local::Effect::Sweep => self.hosts[host].sweeping = true,
             local::Effect::Exit => {}
+            other => panic!("{other:?} where nothing is recovered"),
         }
     }
 
@@ -310,6 +316,7 @@ impl Model for Jobs {
                 hosts: (0..count).map(|n| format!("host{n}")).collect(),
                 placement: self.ranks.iter().map(|(host, _)| *host).collect(),
                 limit: self.limit.then_some(1),
+                recovery: None,
             }),
             hosts: (0..count).map(|_| host()).collect(),
             ranks: self.ranks.iter().map(process).collect(),

@@ -1,16 +1,23 @@
 //! The central manager's core: the job as a whole.
 //!
-//! It gathers the ranks' cards and lets them start together, lets them leave `MPI_Finalize` together,
-//! and gives exactly one [`Verdict`]: the first failure wins.
+//! It gathers the ranks' cards and lets them start together, orders checkpoints, takes the job back to
+//! the last one when a rank fails, lets the ranks leave `MPI_Finalize` together, and gives exactly one
+//! [`Verdict`].
 //!
 //! What a central manager that is started again must know is named by [`Effect::Persist`]: nothing
 //! that follows it may be done before it is stored. Drivers without a store pass over it; their job
 //! ends with its central manager.
 
-use crate::control::{Cause, End, Life, Stage, Time, ToCentral, ToLocal};
+mod checkpoints;
+mod recovery;
+
+use crate::checkpoint::{Coordinator, Interval};
+use crate::control::{Cause, Life, Stage, Time, ToCentral, ToLocal};
+use crate::policy::{self, History};
 use crate::rank::Limits;
 use crate::verdict::Verdict;
-use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
+use recovery::Restoring;
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use serde::{Deserialize, Serialize};
 
 /// Number of a host in the order in which the driver named them.
@@ -30,6 +37,8 @@ pub enum Input {
     HostLost(HostIndex),
     /// The launcher got this signal.
     Signal(i32),
+    /// Somebody asks for a checkpoint.
+    Checkpoint,
     /// The deadline may have come.
     Tick,
 }
@@ -45,10 +54,59 @@ pub enum Effect {
     Drop(HostIndex),
     /// A rank reported what it counted.
     Counters(Rank, Vec<(String, u64)>),
+    /// For the user and the journal of events.
+    Event(Event),
     /// The job is decided: nothing later changes the verdict.
     Decided(Verdict),
     /// The job is over and every host has been heard of or dropped.
     Over(Verdict),
+}
+
+/// What people want to know as it happens.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Event {
+    /// A checkpoint was ordered.
+    Ordered(Epoch),
+    /// It is the one that the job goes back to.
+    Committed {
+        /// Its number.
+        epoch: Epoch,
+        /// Nanoseconds from the order.
+        took: u64,
+    },
+    /// A checkpoint was given up; the last one stands.
+    GivenUp {
+        /// Its number.
+        epoch: Epoch,
+        /// A rank that did not come along.
+        rank: Rank,
+        /// Its reason.
+        why: String,
+    },
+    /// A rank failed, and the job goes back.
+    Lost {
+        /// Which rank.
+        rank: Rank,
+        /// Name of its host.
+        host: String,
+        /// Its process id.
+        pid: u32,
+        /// How it failed.
+        cause: Cause,
+        /// The generation that begins.
+        generation: Generation,
+    },
+    /// All ranks are back.
+    Recovered {
+        /// The generation that has begun.
+        generation: Generation,
+        /// The checkpoint that they are back from; `None`: from the start.
+        epoch: Option<Epoch>,
+        /// Nanoseconds since the first failure was heard of.
+        took: u64,
+        /// Nanoseconds from that checkpoint to that failure: what is done again.
+        repeated: u64,
+    },
 }
 
 /// What must outlive the central manager.
@@ -68,7 +126,26 @@ pub enum Record {
         /// Incarnation and card of each rank, in rank order.
         table: Vec<(Incarnation, BusinessCard)>,
     },
-    /// All ranks are in `MPI_Finalize` and are about to be let go: none can be asked to come back.
+    /// The number of a checkpoint that is about to be ordered.
+    Ordered {
+        /// It.
+        epoch: Epoch,
+    },
+    /// Every rank's image of this epoch is there: the job goes back to it from now on.
+    Committed {
+        /// Its number.
+        epoch: Epoch,
+    },
+    /// Ranks are about to be taken back.
+    Restoring {
+        /// The generation that begins.
+        generation: Generation,
+        /// The checkpoint; `None`: the start.
+        epoch: Option<Epoch>,
+        /// Incarnation of each rank from now on.
+        incarnations: Vec<Incarnation>,
+    },
+    /// All ranks are in `MPI_Finalize` and are about to be let go: none needs another any more.
     Finalized {
         /// The job's generation.
         generation: Generation,
@@ -88,6 +165,17 @@ pub struct Job {
     pub placement: Vec<HostIndex>,
     /// Time limit in milliseconds.
     pub limit: Option<u64>,
+    /// How failures are masked; `None`: they end the job.
+    pub recovery: Option<Recovery>,
+}
+
+/// How failures are masked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Recovery {
+    /// When checkpoints are taken.
+    pub interval: Interval,
+    /// How many recoveries are too many.
+    pub limit: policy::Limit,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -108,12 +196,16 @@ struct HostState {
     done: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Phase {
     /// Not begun, or some ranks have not registered.
     Starting,
+    /// Ranks are being taken back, and some have not registered.
+    Restoring(Restoring),
     /// All ranks have registered and have each other's cards.
     Running,
+    /// All ranks are in `MPI_Finalize`, and their last checkpoint is not yet committed.
+    Finalizing,
     /// All ranks may leave `MPI_Finalize`; from here on each ends for itself.
     Finalized,
     /// Everything is being ended.
@@ -134,6 +226,15 @@ pub struct Central {
     end_at: Option<Time>,
     interrupted: Option<i32>,
     verdict: Option<Verdict>,
+    /// Of a job whose failures are masked.
+    checkpoints: Option<Coordinator>,
+    history: History,
+    /// The job was started anew because a rank failed before the first checkpoint.
+    anew: bool,
+    /// When the order under way was given.
+    ordered_at: Time,
+    /// The checkpoint whose images were all ordered when every rank was in `MPI_Finalize`.
+    last: Option<Epoch>,
 }
 
 impl Central {
@@ -149,7 +250,13 @@ impl Central {
             limits: None,
             ended: false,
         };
+        let size = u32::try_from(job.placement.len()).unwrap_or(u32::MAX);
         Central {
+            checkpoints: job.recovery.map(|r| Coordinator::new(size, r.interval)),
+            history: History::new(job.recovery.unwrap_or_default().limit),
+            anew: false,
+            ordered_at: Time::default(),
+            last: None,
             generation: job.generation,
             phase: Phase::Starting,
             hosts: job
@@ -172,6 +279,7 @@ impl Central {
         match self.phase {
             Phase::Over => None,
             Phase::Ending => self.end_at,
+            Phase::Running => earlier(self.limit_at, self.checkpoint_due()),
             _ => self.limit_at,
         }
     }
@@ -201,6 +309,7 @@ impl Central {
                 }
             }
             Input::Signal(signal) => self.signal(now, signal, effects),
+            Input::Checkpoint => self.checkpoint_asked(now, effects),
             Input::Tick => self.tick(now, effects),
         }
         self.close(effects);
@@ -213,19 +322,14 @@ impl Central {
             incarnations: self.ranks.iter().map(|r| r.incarnation).collect(),
         }));
         for host in 0..self.hosts.len() {
-            let ranks: Vec<_> = self
-                .ranks
-                .iter()
-                .zip(0u32..)
-                .filter(|(r, _)| r.host == host)
-                .map(|(r, n)| (Rank(n), r.incarnation))
-                .collect();
+            let ranks = self.ranks_of(host);
             if ranks.is_empty() {
                 self.hosts[host].done = true;
             } else {
                 let order = ToLocal::Spawn {
                     generation: self.generation,
                     ranks,
+                    hold: self.checkpoints.is_some(),
                 };
                 effects.push(Effect::Send(host, order));
             }
@@ -252,6 +356,22 @@ impl Central {
                     rank.stage = rank.stage.max(Stage::Registered);
                     self.compare(now, life.rank, limits, effects);
                     self.start_when_complete(now, effects);
+                    self.start_alone(life.rank, effects);
+                }
+            }
+            ToCentral::Imaged { life, epoch, cost } => {
+                if self.find(host, life).is_some() {
+                    self.imaged(now, life.rank, epoch, cost, effects);
+                }
+            }
+            ToCentral::NotImaged { life, epoch, why } => {
+                if self.find(host, life).is_some() {
+                    self.not_imaged(now, life.rank, epoch, why, effects);
+                }
+            }
+            ToCentral::ImageLost { life, epoch } => {
+                if self.find(host, life).is_some() {
+                    self.image_lost(now, life.rank, epoch, effects);
                 }
             }
             ToCentral::Counters { life, counters } => {
@@ -262,7 +382,11 @@ impl Central {
             ToCentral::Finalizing { life } => {
                 if let Some(rank) = self.find(host, life) {
                     rank.stage = rank.stage.max(Stage::Finalizing);
-                    self.finalize_when_complete(effects);
+                    if self.phase == Phase::Finalized {
+                        self.let_go_alone(life.rank, effects);
+                    } else {
+                        self.finalize_when_complete(now, effects);
+                    }
                 }
             }
             ToCentral::Ended { life, stage } => {
@@ -307,7 +431,7 @@ impl Central {
     /// Lets the ranks start once all have registered. A rank that ended without registering can't
     /// come any more, so whoever waits for it would wait for ever.
     fn start_when_complete(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        if self.phase != Phase::Starting {
+        if !matches!(self.phase, Phase::Starting | Phase::Restoring(_)) {
             return;
         }
         let numbered = || (0u32..).map(Rank).zip(self.ranks.iter());
@@ -321,64 +445,58 @@ impl Central {
             .iter()
             .map(|r| Some((r.incarnation, r.card.clone()?)));
         if let Some(table) = cards.collect::<Option<Vec<_>>>() {
-            self.phase = Phase::Running;
-            let generation = self.generation;
-            effects.push(Effect::Persist(Record::Started {
-                generation,
-                table: table.clone(),
-            }));
-            self.send_all(
-                || ToLocal::Start {
-                    generation,
-                    table: table.clone(),
-                },
-                effects,
-            );
+            self.start(now, table, effects);
         }
     }
 
-    fn finalize_when_complete(&mut self, effects: &mut Vec<Effect>) {
-        if self.phase == Phase::Running && self.ranks.iter().all(|r| r.stage >= Stage::Finalizing) {
-            self.phase = Phase::Finalized;
-            let generation = self.generation;
-            effects.push(Effect::Persist(Record::Finalized { generation }));
-            self.send_all(|| ToLocal::AllFinalized { generation }, effects);
-        }
-    }
-
-    fn failed(
+    fn start(
         &mut self,
         now: Time,
-        rank: Rank,
-        host: HostIndex,
-        pid: u32,
-        cause: Cause,
+        table: Vec<(Incarnation, BusinessCard)>,
         effects: &mut Vec<Effect>,
     ) {
-        let by_signal = match (&cause, self.interrupted) {
-            (
-                Cause::Ended {
-                    end: End::Signaled(signal),
-                    ..
-                },
-                Some(sent),
-            ) => *signal == sent,
-            _ => false,
+        let before = std::mem::replace(&mut self.phase, Phase::Running);
+        // The first image is taken without being asked, at the end of MPI_Init.
+        let image = match &before {
+            Phase::Restoring(Restoring { epoch: Some(_), .. }) => None,
+            _ => self.order(now, effects),
         };
-        let verdict = match self.interrupted {
-            Some(signal) if by_signal => Verdict::Interrupted { signal },
-            _ => Verdict::Failed {
-                rank,
-                host: self.hosts[host].name.clone(),
-                pid,
-                cause,
+        let generation = self.generation;
+        effects.push(Effect::Persist(Record::Started {
+            generation,
+            table: table.clone(),
+        }));
+        self.send_all(
+            || ToLocal::Start {
+                generation,
+                table: table.clone(),
+                image,
             },
-        };
-        if self.phase != Phase::Finalized {
-            return self.decide(now, verdict, effects);
+            effects,
+        );
+        if let Phase::Restoring(restoring) = before {
+            self.recovered(now, &restoring, effects);
         }
-        // After MPI_Finalize the others may still have output to write: they end by themselves.
-        self.settle(verdict, effects);
+    }
+
+    fn finalize_when_complete(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        if self.phase != Phase::Running || self.ranks.iter().any(|r| r.stage < Stage::Finalizing) {
+            return;
+        }
+        if self.checkpoints.is_none() {
+            return self.finalize(effects);
+        }
+        // From the last checkpoint on no rank needs another: each can come back alone.
+        self.phase = Phase::Finalizing;
+        self.last_checkpoint(now, effects);
+    }
+
+    /// Lets all ranks leave `MPI_Finalize`.
+    fn finalize(&mut self, effects: &mut Vec<Effect>) {
+        self.phase = Phase::Finalized;
+        let generation = self.generation;
+        effects.push(Effect::Persist(Record::Finalized { generation }));
+        self.send_all(|| ToLocal::AllFinalized { generation }, effects);
     }
 
     fn signal(&mut self, now: Time, signal: i32, effects: &mut Vec<Effect>) {
@@ -410,6 +528,8 @@ impl Central {
         } else if self.limit_at.is_some_and(|at| at <= now) {
             let limit = self.limit.unwrap_or_default();
             self.decide(now, Verdict::TimedOut { limit }, effects);
+        } else {
+            self.checkpoint_tick(now, effects);
         }
     }
 
@@ -447,6 +567,14 @@ impl Central {
         }
     }
 
+    fn ranks_of(&self, host: HostIndex) -> Vec<(Rank, Incarnation)> {
+        let numbered = (0u32..).map(Rank).zip(&self.ranks);
+        numbered
+            .filter(|(_, r)| r.host == host)
+            .map(|(rank, r)| (rank, r.incarnation))
+            .collect()
+    }
+
     fn send_all(&self, message: impl Fn() -> ToLocal, effects: &mut Vec<Effect>) {
         for (host, state) in self.hosts.iter().enumerate() {
             if !state.done {
@@ -464,6 +592,10 @@ impl Central {
             && !rank.ended;
         same.then_some(rank)
     }
+}
+
+fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
+    one.into_iter().chain(other).min()
 }
 
 const HUP: i32 = 1;

@@ -2,11 +2,16 @@
 //!
 //! The driver starts processes, moves bytes and knows clocks; everything that is decided is decided
 //! here. A rank is at its end when the process that the driver started has ended and so has the one
-//! that called `MPI_Init`, which differ under a wrapper.
+//! that called `MPI_Init`, which differ under a wrapper. Its images outlive it.
+
+mod images;
+mod restore;
 
 use crate::control::{Cause, End, Life, Stage, Time, ToCentral, ToLocal};
 use crate::rank::{FromManager, MOST_COUNTERS, ToManager, VERSION};
-use rejoin_channel_table::{Generation, Incarnation, Rank};
+use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
+use restore::{Restoring, Retire};
+use std::collections::BTreeMap;
 
 /// Milliseconds between the polite signal and SIGKILL.
 pub const GRACE: u64 = 200;
@@ -38,6 +43,10 @@ pub enum Input {
     ChildEnded(Rank, Incarnation, End),
     /// The process that registered, another one, ended.
     CallerEnded(Rank, Incarnation, End),
+    /// A process that was to retire can do nothing any more, and all that it wrote has been taken.
+    Retired(Rank, Incarnation),
+    /// A rank's image of this epoch ended.
+    ImageEnded(Rank, Epoch),
     /// The deadline may have come.
     Tick,
     /// The sweep is over: no process is left.
@@ -49,6 +58,18 @@ pub enum Input {
 pub enum Effect {
     /// Start the process of this life; answer with `Spawned` or `NotStarted`.
     Spawn(Life),
+    /// Stop the process of this life and what belongs to it, take all that it has written; answer with
+    /// `Retired`.
+    Retire(Rank, Incarnation),
+    /// Have the rank's image of this epoch make the process of this life; answer with `Spawned` or
+    /// `NotStarted`.
+    Wake(Life, Epoch),
+    /// End a process that has retired, and let go of all that belongs to it.
+    Discard(Rank, Incarnation),
+    /// Let go of an image.
+    DropImage(Rank, Epoch),
+    /// Tell the user once what an image of this rank can't bring back.
+    Caveats(Rank, Vec<String>),
     /// Tell central.
     Central(ToCentral),
     /// Tell these ranks.
@@ -82,6 +103,16 @@ struct Process {
     reported: bool,
     /// When to report a caller's end or a closed socket without waiting further.
     suspect: Option<Time>,
+    /// It failed, and central has not said how to go on.
+    failed: bool,
+    /// It comes from an image, or from a second start.
+    back: bool,
+    /// It has registered and waits for the others.
+    waits: bool,
+    /// It is to make room for its successor.
+    retire: Retire,
+    /// What it can come back from: the images' process ids.
+    images: BTreeMap<Epoch, u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -102,6 +133,15 @@ pub struct Local {
     /// In rank order.
     ranks: Vec<Process>,
     central: bool,
+    /// Failed ranks keep their place until central has said how to go on.
+    hold: bool,
+    restoring: Option<Restoring>,
+    /// Processes that have retired and are still there.
+    retired: Vec<(Rank, Incarnation)>,
+    /// The checkpoint that counts.
+    kept: Option<Epoch>,
+    /// Images up to this one count only if kept.
+    burnt: Epoch,
 }
 
 impl Default for Local {
@@ -119,6 +159,11 @@ impl Local {
             phase: Phase::Idle,
             ranks: Vec::new(),
             central: true,
+            hold: false,
+            restoring: None,
+            retired: Vec::new(),
+            kept: None,
+            burnt: Epoch(0),
         }
     }
 
@@ -155,6 +200,12 @@ impl Local {
                     process.child = Some(pid);
                     let life = self.life(rank, incarnation);
                     self.tell(ToCentral::Spawned { life, pid }, effects);
+                }
+                // One that was on its way when all were told to end has not heard it.
+                match self.phase {
+                    Phase::Ending(Some(_)) => effects.push(Effect::SignalAll(TERM)),
+                    Phase::Ending(None) => effects.push(Effect::SignalAll(KILL)),
+                    _ => {}
                 }
             }
             Input::NotStarted(rank, incarnation, why) => {
@@ -194,6 +245,8 @@ impl Local {
                     }
                 }
             }
+            Input::Retired(rank, incarnation) => self.has_retired(rank, incarnation, effects),
+            Input::ImageEnded(rank, epoch) => self.image_ended(rank, epoch, effects),
             Input::Tick => self.tick(now, effects),
             Input::Swept => {
                 if self.phase == Phase::Sweeping {
@@ -208,8 +261,13 @@ impl Local {
 
     fn order(&mut self, now: Time, order: ToLocal, effects: &mut Vec<Effect>) {
         match order {
-            ToLocal::Spawn { generation, ranks } if self.phase == Phase::Idle => {
+            ToLocal::Spawn {
+                generation,
+                ranks,
+                hold,
+            } if self.phase == Phase::Idle => {
                 self.phase = Phase::Running;
+                self.hold = hold;
                 self.generation = generation;
                 for (rank, incarnation) in ranks {
                     self.ranks.push(Process::new(rank, incarnation));
@@ -217,17 +275,53 @@ impl Local {
                 }
                 self.ranks.sort_by_key(|r| r.rank);
             }
-            ToLocal::Start { generation, table } if generation == self.generation => {
+            ToLocal::Start {
+                generation,
+                table,
+                image,
+            } if generation == self.generation => {
+                let mut to = self.listening(&[Stage::Registered, Stage::Finalizing]);
+                to.retain(|rank| {
+                    let process = self.ranks.iter_mut().find(|r| r.rank == *rank);
+                    process.is_some_and(|process| std::mem::take(&mut process.waits))
+                });
+                let start = FromManager::Start {
+                    generation,
+                    table,
+                    image,
+                };
+                effects.push(Effect::Ranks(to, start));
+                self.discard_retired(effects);
+            }
+            ToLocal::Checkpoint { generation, epoch } if generation == self.generation => {
                 let to = self.listening(&[Stage::Registered, Stage::Finalizing]);
-                effects.push(Effect::Ranks(to, FromManager::Start { generation, table }));
+                let order = FromManager::Checkpoint { generation, epoch };
+                effects.push(Effect::Ranks(to, order));
+            }
+            ToLocal::Keep {
+                generation,
+                epoch,
+                burnt,
+            } if generation == self.generation => self.keep(epoch, burnt, effects),
+            ToLocal::Restore {
+                generation,
+                epoch,
+                ranks,
+            } if self.phase == Phase::Running && generation >= self.generation => {
+                self.restore(generation, epoch, ranks, effects);
+            }
+            ToLocal::Release { life } => {
+                if let Some(process) = self.find(life.rank, life.incarnation) {
+                    process.failed = false;
+                }
             }
             ToLocal::AllFinalized { generation } if generation == self.generation => {
+                let to = self.listening(&[Stage::Finalizing]);
                 for process in &mut self.ranks {
                     if process.stage == Stage::Finalizing {
                         process.stage = Stage::Finalized;
                     }
                 }
-                let to = self.listening(&[Stage::Finalized]);
                 effects.push(Effect::Ranks(to, FromManager::AllFinalized { generation }));
             }
             ToLocal::Signal { signal } => {
@@ -251,6 +345,9 @@ impl Local {
             // Stale news of an older generation, or an order that came twice.
             ToLocal::Spawn { .. }
             | ToLocal::Start { .. }
+            | ToLocal::Checkpoint { .. }
+            | ToLocal::Keep { .. }
+            | ToLocal::Restore { .. }
             | ToLocal::AllFinalized { .. }
             | ToLocal::End { .. } => {}
         }
@@ -265,11 +362,34 @@ impl Local {
         effects: &mut Vec<Effect>,
     ) {
         let life = self.life(rank, incarnation);
-        let Some(process) = self.find(rank, incarnation) else {
+        let Some(process) = self
+            .find(rank, incarnation)
+            .filter(|process| process.retire == Retire::No)
+        else {
+            if let ToManager::Imaged { epoch, .. } = message {
+                effects.push(Effect::DropImage(rank, epoch));
+            }
             return;
         };
         let stage = process.stage;
         match message {
+            ToManager::Imaged { .. } | ToManager::NotImaged { .. }
+                if matches!(stage, Stage::Spawned | Stage::Left) =>
+            {
+                let why = format!("it spoke of an image when it was {stage:?}");
+                self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
+            }
+            ToManager::Imaged {
+                epoch,
+                pid,
+                cost,
+                caveats,
+                ..
+            } => self.imaged(life, epoch, pid, cost, caveats, effects),
+            ToManager::NotImaged { epoch, why, .. } => {
+                let why = one_line(&why);
+                self.tell(ToCentral::NotImaged { life, epoch, why }, effects);
+            }
             ToManager::Register {
                 rank: said,
                 incarnation: also,
@@ -282,6 +402,7 @@ impl Local {
                     return self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
                 }
                 process.stage = Stage::Registered;
+                process.waits = true;
                 if process.child != Some(pid) {
                     process.caller = Some(pid);
                     effects.push(Effect::Watch(rank, incarnation, pid));
@@ -332,11 +453,15 @@ impl Local {
         let Some(process) = self.find(rank, incarnation) else {
             return;
         };
-        let stage = process.stage;
+        // One that came back has been an MPI process all along.
+        let stage = match process.stage {
+            Stage::Spawned if process.back => Stage::Registered,
+            stage => stage,
+        };
         if let Some(end) = process.failure() {
             return self.fail(rank, incarnation, Cause::Ended { end, stage }, effects);
         }
-        if process.ended() && !process.reported {
+        if process.ended() && !process.reported && process.retire == Retire::No {
             process.reported = true;
             process.suspect = None;
             self.tell(ToCentral::Ended { life, stage }, effects);
@@ -355,10 +480,11 @@ impl Local {
             return;
         };
         process.suspect = None;
-        if process.reported {
+        if process.reported || process.retire != Retire::No {
             return;
         }
         process.reported = true;
+        process.failed = true;
         let pid = process.caller.or(process.child).unwrap_or(0);
         self.tell(ToCentral::Failed { life, pid, cause }, effects);
     }
@@ -398,7 +524,8 @@ impl Local {
     fn sweep_when_empty(&mut self, effects: &mut Vec<Effect>) {
         let ending = matches!(self.phase, Phase::Ending(_));
         // What failed holds the host until central has said how to go on.
-        let settled = |r: &Process| r.ended() && (ending || r.reported);
+        let held = |r: &Process| self.hold && (r.failed || r.retire != Retire::No);
+        let settled = |r: &Process| r.ended() && (ending || (r.reported && !held(r)));
         let busy = ending || (self.phase == Phase::Running && !self.ranks.is_empty());
         if busy && self.ranks.iter().all(settled) {
             for process in &mut self.ranks {
@@ -449,6 +576,11 @@ impl Process {
             closed: false,
             reported: false,
             suspect: None,
+            failed: false,
+            back: false,
+            waits: false,
+            retire: Retire::No,
+            images: BTreeMap::new(),
         }
     }
 
@@ -463,7 +595,8 @@ impl Process {
         if let Some(end) = caller.or(self.child_end.filter(bad)) {
             return Some(end);
         }
-        let unfinished = matches!(self.stage, Stage::Registered | Stage::Finalizing);
+        let unfinished = matches!(self.stage, Stage::Registered | Stage::Finalizing)
+            || (self.back && self.stage == Stage::Spawned);
         let gone = self.caller.is_none() || self.caller_end.is_some();
         if unfinished && gone {
             self.caller_end.or(self.child_end)

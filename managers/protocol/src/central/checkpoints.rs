@@ -1,0 +1,166 @@
+//! Checkpoints: orders out, images counted, the commit.
+
+use super::{Central, Effect, Event, Phase, Record};
+use crate::checkpoint::{Cost, Progress, Tick};
+use crate::control::{Time, ToLocal};
+use rejoin_channel_table::{Epoch, Rank};
+
+impl Central {
+    /// When the next checkpoint is due, or the one under way is late.
+    pub(super) fn checkpoint_due(&self) -> Option<Time> {
+        self.checkpoints.as_ref().and_then(|c| c.deadline())
+    }
+
+    /// Gives the next checkpoint its number and stores that. `None` when one is under way.
+    pub(super) fn order(&mut self, now: Time, effects: &mut Vec<Effect>) -> Option<Epoch> {
+        let epoch = self.checkpoints.as_mut()?.order(now)?;
+        self.ordered_at = now;
+        effects.push(Effect::Persist(Record::Ordered { epoch }));
+        effects.push(Effect::Event(Event::Ordered(epoch)));
+        Some(epoch)
+    }
+
+    fn order_all(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        if let Some(epoch) = self.order(now, effects) {
+            let generation = self.generation;
+            self.send_all(|| ToLocal::Checkpoint { generation, epoch }, effects);
+        }
+    }
+
+    /// The user or the program asks for one. Where none can be taken now, the next phase sees to it.
+    pub(super) fn checkpoint_asked(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        if self.phase == Phase::Running {
+            self.order_all(now, effects);
+        }
+    }
+
+    pub(super) fn checkpoint_tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        let running = matches!(self.phase, Phase::Running | Phase::Finalizing);
+        let Some(checkpoints) = self.checkpoints.as_mut().filter(|_| running) else {
+            return;
+        };
+        match checkpoints.tick(now) {
+            Tick::Nothing => {}
+            Tick::Due if self.phase == Phase::Running => self.order_all(now, effects),
+            Tick::Due => {}
+            Tick::Late { epoch, rank } => {
+                let why = "it did not come to a place where an image can be taken".into();
+                self.given_up(now, epoch, rank, why, effects);
+            }
+        }
+    }
+
+    pub(super) fn imaged(
+        &mut self,
+        now: Time,
+        rank: Rank,
+        epoch: Epoch,
+        cost: Cost,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(checkpoints) = &mut self.checkpoints else {
+            return;
+        };
+        if checkpoints.imaged(rank, epoch, cost) != Progress::Complete(epoch) {
+            return;
+        }
+        effects.push(Effect::Persist(Record::Committed { epoch }));
+        checkpoints.commit(now, epoch);
+        self.keep(epoch, effects);
+        effects.push(Effect::Event(Event::Committed {
+            epoch,
+            took: now.0.saturating_sub(self.ordered_at.0),
+        }));
+        if self.phase == Phase::Finalizing {
+            self.last_checkpoint(now, effects);
+        }
+    }
+
+    /// All ranks are in `MPI_Finalize`: waits for an order that was under way, then for one of which
+    /// every image was taken there, and lets them go.
+    pub(super) fn last_checkpoint(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        let Some(checkpoints) = &mut self.checkpoints else {
+            return self.finalize(effects);
+        };
+        if checkpoints.ordered().is_some() {
+            return;
+        }
+        if self.last.is_some() && checkpoints.committed() == self.last {
+            checkpoints.stop();
+            return self.finalize(effects);
+        }
+        self.order_all(now, effects);
+        self.last = self.checkpoints.as_ref().and_then(|c| c.ordered());
+    }
+
+    pub(super) fn not_imaged(
+        &mut self,
+        now: Time,
+        rank: Rank,
+        epoch: Epoch,
+        why: String,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(checkpoints) = &mut self.checkpoints else {
+            return;
+        };
+        if checkpoints.failed(now, epoch) == Progress::GivenUp(epoch) {
+            self.given_up(now, epoch, rank, why, effects);
+        }
+    }
+
+    pub(super) fn image_lost(
+        &mut self,
+        now: Time,
+        rank: Rank,
+        epoch: Epoch,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(checkpoints) = &mut self.checkpoints else {
+            return;
+        };
+        let given_up = checkpoints.image_lost(now, epoch) == Progress::GivenUp(epoch);
+        if given_up {
+            let why = "its image was ended".into();
+            self.given_up(now, epoch, rank, why, effects);
+        }
+        self.checkpoint_tick(now, effects);
+    }
+
+    /// An order came to nothing: images of it are let go, the last commit stands.
+    fn given_up(
+        &mut self,
+        now: Time,
+        epoch: Epoch,
+        rank: Rank,
+        why: String,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.keep(epoch, effects);
+        effects.push(Effect::Event(Event::GivenUp { epoch, rank, why }));
+        if self.phase == Phase::Finalizing {
+            // No image, no return: better an end without the last net than none at all.
+            if self.last == Some(epoch) {
+                if let Some(checkpoints) = &mut self.checkpoints {
+                    checkpoints.stop();
+                }
+                return self.finalize(effects);
+            }
+            self.last_checkpoint(now, effects);
+        }
+    }
+
+    /// Tells the hosts which images count.
+    pub(super) fn keep(&mut self, burnt: Epoch, effects: &mut Vec<Effect>) {
+        let generation = self.generation;
+        let epoch = self.checkpoints.as_ref().and_then(|c| c.committed());
+        self.send_all(
+            || ToLocal::Keep {
+                generation,
+                epoch,
+                burnt,
+            },
+            effects,
+        );
+    }
+}

@@ -1,0 +1,396 @@
+//! When checkpoints are ordered, and when one is committed: central's side of coordinated
+//! checkpoints. (DESIGN: epochs without draining.)
+//!
+//! A checkpoint is an epoch number. It is *ordered* once, every rank takes its image of it on its own,
+//! and it is *committed* when every rank's image is there. The next one is ordered only when the last
+//! is committed or given up, and a number is never used twice, not even by a job that was rolled back:
+//! a rank that enters an epoch must never meet an older use of it.
+
+use crate::control::Time;
+use rejoin_channel_table::{Epoch, Rank};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// When checkpoints are ordered by themselves.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Interval {
+    /// So that they cost about half a percent of the time.
+    #[default]
+    Auto,
+    /// So many milliseconds after the last was committed or given up.
+    Every(u64),
+    /// Only when somebody asks.
+    Asked,
+}
+
+/// What a rank's image cost it.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Cost {
+    /// Microseconds that the rank stood still.
+    pub stall: u64,
+    /// Pages that it has copied because it wrote to them after its last image.
+    pub copied: u64,
+}
+
+impl Cost {
+    /// Microseconds in all: a page that is copied costs about two.
+    fn total(self) -> u64 {
+        self.stall.saturating_add(self.copied.saturating_mul(2))
+    }
+}
+
+/// Bounds of [`Interval::Auto`], in milliseconds.
+const AUTO: (u64, u64) = (2_000, 600_000);
+/// One part in so many of the time may go into checkpoints under [`Interval::Auto`].
+const AUTO_SHARE: u64 = 200;
+/// Milliseconds after which an order that some rank has not followed is given up. A rank that computes
+/// follows by signal, so one that does not within this time can't.
+pub const ORDER_LIMIT: u64 = 60_000;
+/// Milliseconds to the next order after one was given up.
+const AFTER_GIVEN_UP: u64 = 10_000;
+
+/// An order that is under way.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Order {
+    epoch: Epoch,
+    since: Time,
+    missing: BTreeSet<Rank>,
+    dearest: Cost,
+}
+
+/// What came of a rank's word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Progress {
+    /// Others are missing, or the word was late.
+    Waiting,
+    /// Every rank's image is there: the caller stores that, then says [`Coordinator::commit`].
+    Complete(Epoch),
+    /// The order is given up; the last commit stands.
+    GivenUp(Epoch),
+}
+
+/// Orders checkpoints and counts images.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Coordinator {
+    interval: Interval,
+    ranks: u32,
+    /// The number that the next order gets.
+    next: Epoch,
+    committed: Option<Epoch>,
+    committed_at: Time,
+    order: Option<Order>,
+    due: Option<Time>,
+    /// Somebody wants one as soon as the present one is through.
+    wanted: bool,
+    cost: Option<Cost>,
+}
+
+impl Coordinator {
+    /// For a job of so many ranks that has taken no checkpoint.
+    #[must_use]
+    pub fn new(ranks: u32, interval: Interval) -> Self {
+        Coordinator {
+            interval,
+            ranks,
+            next: Epoch(1),
+            committed: None,
+            committed_at: Time(0),
+            order: None,
+            due: None,
+            wanted: false,
+            cost: None,
+        }
+    }
+
+    /// The checkpoint that the job goes back to.
+    #[must_use]
+    pub fn committed(&self) -> Option<Epoch> {
+        self.committed
+    }
+
+    /// When it was committed.
+    #[must_use]
+    pub fn committed_at(&self) -> Time {
+        self.committed_at
+    }
+
+    /// The order under way.
+    #[must_use]
+    pub fn ordered(&self) -> Option<Epoch> {
+        self.order.as_ref().map(|order| order.epoch)
+    }
+
+    /// When [`Coordinator::tick`] has something to do.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        match &self.order {
+            Some(order) => Some(order.since.plus_millis(ORDER_LIMIT)),
+            None => self.due,
+        }
+    }
+
+    /// Continues a job from what was stored: the last commit, and the highest number ever ordered.
+    pub fn resume(&mut self, now: Time, committed: Option<Epoch>, ordered: Epoch) {
+        self.committed = committed;
+        self.committed_at = now;
+        self.next = Epoch(ordered.0 + 1);
+        self.order = None;
+        self.due = None;
+    }
+
+    /// Orders a checkpoint now; `None` when one is under way (another then follows it). The caller
+    /// stores the number before it tells anyone.
+    pub fn order(&mut self, now: Time) -> Option<Epoch> {
+        if self.order.is_some() {
+            self.wanted = true;
+            return None;
+        }
+        let epoch = self.next;
+        self.next = Epoch(epoch.0 + 1);
+        self.wanted = false;
+        self.due = None;
+        self.order = Some(Order {
+            epoch,
+            since: now,
+            missing: (0..self.ranks).map(Rank).collect(),
+            dearest: Cost::default(),
+        });
+        Some(epoch)
+    }
+
+    /// A rank's image is there.
+    pub fn imaged(&mut self, rank: Rank, epoch: Epoch, cost: Cost) -> Progress {
+        let Some(order) = self.order.as_mut().filter(|order| order.epoch == epoch) else {
+            return Progress::Waiting;
+        };
+        order.missing.remove(&rank);
+        order.dearest = order.dearest.max(cost);
+        if order.missing.is_empty() {
+            Progress::Complete(epoch)
+        } else {
+            Progress::Waiting
+        }
+    }
+
+    /// A rank can't take its image of this epoch, or it was lost before the commit.
+    pub fn failed(&mut self, now: Time, epoch: Epoch) -> Progress {
+        if self.ordered() != Some(epoch) {
+            return Progress::Waiting;
+        }
+        self.order = None;
+        self.due = (self.interval != Interval::Asked || self.wanted)
+            .then(|| now.plus_millis(AFTER_GIVEN_UP));
+        Progress::GivenUp(epoch)
+    }
+
+    /// The commit is stored.
+    pub fn commit(&mut self, now: Time, epoch: Epoch) {
+        let Some(order) = self.order.take_if(|order| order.epoch == epoch) else {
+            return;
+        };
+        self.committed = Some(epoch);
+        self.committed_at = now;
+        self.cost = Some(order.dearest);
+        self.schedule(now);
+    }
+
+    /// The image of a rank that the last commit counts on is gone: another checkpoint at once.
+    pub fn image_lost(&mut self, now: Time, epoch: Epoch) -> Progress {
+        if self.ordered() == Some(epoch) {
+            let outcome = self.failed(now, epoch);
+            self.due = Some(now);
+            return outcome;
+        }
+        if self.committed == Some(epoch) && self.order.is_none() {
+            self.due = Some(now);
+        }
+        Progress::Waiting
+    }
+
+    /// The job goes back to the last commit: an order under way is void, its number burnt.
+    pub fn rolled_back(&mut self) -> Option<Epoch> {
+        self.due = None;
+        self.order.take().map(|order| order.epoch)
+    }
+
+    /// The job runs (again): the time to the next order begins.
+    pub fn schedule(&mut self, now: Time) {
+        if self.order.is_some() {
+            return;
+        }
+        self.due = if self.wanted {
+            Some(now)
+        } else {
+            match self.interval {
+                Interval::Asked => None,
+                Interval::Every(millis) => Some(now.plus_millis(millis)),
+                Interval::Auto => Some(now.plus_millis(self.automatic())),
+            }
+        };
+    }
+
+    /// No further orders: the ranks are about to leave.
+    pub fn stop(&mut self) {
+        self.due = None;
+        self.wanted = false;
+    }
+
+    /// Whether an order is due, or one is given up for good. Orders are the caller's to give.
+    pub fn tick(&mut self, now: Time) -> Tick {
+        if let Some(order) = &self.order {
+            let late = order.since.plus_millis(ORDER_LIMIT) <= now;
+            let (epoch, rank) = (order.epoch, order.missing.first().copied());
+            return match rank {
+                Some(rank) if late => {
+                    self.failed(now, epoch);
+                    Tick::Late { epoch, rank }
+                }
+                _ => Tick::Nothing,
+            };
+        }
+        if self.due.is_some_and(|due| due <= now) {
+            Tick::Due
+        } else {
+            Tick::Nothing
+        }
+    }
+
+    /// Milliseconds between checkpoints whose cost is known.
+    fn automatic(&self) -> u64 {
+        let cost = self.cost.unwrap_or_default().total();
+        (cost.saturating_mul(AUTO_SHARE) / 1000).clamp(AUTO.0, AUTO.1)
+    }
+}
+
+/// What the clock asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Tick {
+    /// Nothing.
+    Nothing,
+    /// [`Coordinator::order`] is due.
+    Due,
+    /// This rank has not followed the order within [`ORDER_LIMIT`]: it is given up.
+    Late {
+        /// The order.
+        epoch: Epoch,
+        /// A rank whose image is missing.
+        rank: Rank,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Time {
+        Time(0).plus_millis(millis)
+    }
+
+    fn two(interval: Interval) -> Coordinator {
+        Coordinator::new(2, interval)
+    }
+
+    fn take(c: &mut Coordinator, now: Time, cost: Cost) -> Epoch {
+        let epoch = c.order(now).expect("an order");
+        assert_eq!(c.imaged(Rank(0), epoch, cost), Progress::Waiting);
+        assert_eq!(
+            c.imaged(Rank(1), epoch, Cost::default()),
+            Progress::Complete(epoch)
+        );
+        c.commit(now, epoch);
+        epoch
+    }
+
+    #[test]
+    fn a_checkpoint_stands_when_every_image_is_there_and_the_one_before_it_until_then() {
+        let mut c = two(Interval::Every(100));
+        assert_eq!(take(&mut c, at(0), Cost::default()), Epoch(1));
+        assert_eq!(c.deadline(), Some(at(100)));
+        let epoch = c.order(at(100)).unwrap();
+        assert_eq!(c.order(at(100)), None, "one at a time");
+        assert_eq!(c.imaged(Rank(0), epoch, Cost::default()), Progress::Waiting);
+        assert_eq!(
+            c.imaged(Rank(0), epoch, Cost::default()),
+            Progress::Waiting,
+            "said twice"
+        );
+        assert_eq!(c.committed(), Some(Epoch(1)));
+        assert_eq!(
+            c.imaged(Rank(1), Epoch(1), Cost::default()),
+            Progress::Waiting,
+            "an old one"
+        );
+        assert_eq!(
+            c.imaged(Rank(1), epoch, Cost::default()),
+            Progress::Complete(epoch)
+        );
+        assert_eq!(c.committed(), Some(Epoch(1)), "not before it is stored");
+        c.commit(at(101), epoch);
+        assert_eq!(c.committed(), Some(Epoch(2)));
+        // What was wanted meanwhile comes next, at once.
+        assert_eq!(c.tick(at(101)), Tick::Due);
+    }
+
+    #[test]
+    fn numbers_are_burnt_by_failed_and_rolled_back_orders() {
+        let mut c = two(Interval::Every(100));
+        take(&mut c, at(0), Cost::default());
+        let second = c.order(at(1)).unwrap();
+        assert_eq!(c.failed(at(2), second), Progress::GivenUp(second));
+        assert_eq!(c.failed(at(2), second), Progress::Waiting);
+        let third = c.order(at(3)).unwrap();
+        c.imaged(Rank(0), third, Cost::default());
+        assert_eq!(c.rolled_back(), Some(third));
+        assert_eq!(c.imaged(Rank(1), third, Cost::default()), Progress::Waiting);
+        assert_eq!(c.order(at(4)), Some(Epoch(4)));
+        assert_eq!(c.committed(), Some(Epoch(1)));
+        let mut again = two(Interval::Auto);
+        again.resume(at(0), c.committed(), Epoch(4));
+        assert_eq!(again.order(at(1)), Some(Epoch(5)));
+    }
+
+    #[test]
+    fn a_rank_that_does_not_follow_is_named_and_the_order_given_up() {
+        let mut c = two(Interval::Asked);
+        let epoch = c.order(at(0)).unwrap();
+        c.imaged(Rank(0), epoch, Cost::default());
+        assert_eq!(c.tick(at(ORDER_LIMIT - 1)), Tick::Nothing);
+        let late = Tick::Late {
+            epoch,
+            rank: Rank(1),
+        };
+        assert_eq!(c.tick(at(ORDER_LIMIT)), late);
+        assert_eq!(c.ordered(), None);
+        assert_eq!(c.deadline(), None);
+    }
+
+    #[test]
+    fn a_lost_image_calls_for_another_checkpoint_at_once() {
+        let mut c = two(Interval::Asked);
+        let first = take(&mut c, at(0), Cost::default());
+        assert_eq!(c.deadline(), None);
+        assert_eq!(c.image_lost(at(5), first), Progress::Waiting);
+        assert_eq!(c.tick(at(5)), Tick::Due);
+        let second = c.order(at(5)).unwrap();
+        assert_eq!(c.image_lost(at(6), second), Progress::GivenUp(second));
+        assert_eq!(c.tick(at(6)), Tick::Due);
+        assert_eq!(c.image_lost(at(7), Epoch(77)), Progress::Waiting);
+    }
+
+    #[test]
+    fn the_automatic_interval_follows_the_dearest_rank() {
+        let mut c = two(Interval::Auto);
+        let cost = Cost {
+            stall: 10_000,
+            copied: 45_000,
+        };
+        take(&mut c, at(0), cost);
+        // 100 ms in all, half a percent of 20 s.
+        assert_eq!(c.deadline(), Some(at(20_000)));
+        let mut c = two(Interval::Auto);
+        take(&mut c, at(0), Cost::default());
+        assert_eq!(c.deadline(), Some(at(AUTO.0)));
+    }
+}

@@ -1,0 +1,64 @@
+//! Images of this host's ranks: counted, kept, let go.
+
+use super::{Effect, Local, one_line};
+use crate::checkpoint::Cost;
+use crate::control::{Life, ToCentral};
+use crate::rank::MOST_CAVEATS;
+use rejoin_channel_table::{Epoch, Rank};
+
+impl Local {
+    /// A rank has made an image.
+    pub(super) fn imaged(
+        &mut self,
+        life: Life,
+        epoch: Epoch,
+        pid: u32,
+        cost: Cost,
+        caveats: Vec<String>,
+        effects: &mut Vec<Effect>,
+    ) {
+        if epoch <= self.burnt {
+            effects.push(Effect::DropImage(life.rank, epoch));
+            return;
+        }
+        let Some(process) = self.find(life.rank, life.incarnation) else {
+            return;
+        };
+        process.images.insert(epoch, pid);
+        if !caveats.is_empty() {
+            let lines = caveats.iter().take(MOST_CAVEATS);
+            let lines = lines.map(|line| one_line(line)).collect();
+            effects.push(Effect::Caveats(life.rank, lines));
+        }
+        self.tell(ToCentral::Imaged { life, epoch, cost }, effects);
+    }
+
+    /// Only the images of this epoch count, and those of later ones than `burnt`.
+    pub(super) fn keep(&mut self, kept: Option<Epoch>, burnt: Epoch, effects: &mut Vec<Effect>) {
+        self.kept = kept;
+        self.burnt = self.burnt.max(burnt);
+        let burnt = self.burnt;
+        for process in &mut self.ranks {
+            process.images.retain(|epoch, _| {
+                let counts = Some(*epoch) == kept || *epoch > burnt;
+                if !counts {
+                    effects.push(Effect::DropImage(process.rank, *epoch));
+                }
+                counts
+            });
+        }
+    }
+
+    /// The process of an image ended.
+    pub(super) fn image_ended(&mut self, rank: Rank, epoch: Epoch, effects: &mut Vec<Effect>) {
+        let Some(process) = self.ranks.iter_mut().find(|r| r.rank == rank) else {
+            return;
+        };
+        if process.images.remove(&epoch).is_some() {
+            let incarnation = process.incarnation;
+            let life = self.life(rank, incarnation);
+            self.tell(ToCentral::ImageLost { life, epoch }, effects);
+            effects.push(Effect::DropImage(rank, epoch));
+        }
+    }
+}

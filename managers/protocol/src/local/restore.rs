@@ -1,0 +1,117 @@
+//! Ranks go back: the present processes retire, and when all of them have, images take over.
+//!
+//! Nothing new speaks before everything old is silent: a process that was stopped in the middle of a
+//! write must not end that write beside its successor.
+
+use super::{Effect, Local, Process};
+use crate::control::Cause;
+use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
+
+/// How far a process has come on its way out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Retire {
+    /// It is the present one.
+    No,
+    /// It was told to.
+    Asked,
+    /// It can do nothing any more.
+    Done,
+}
+
+/// Ranks that are being taken back.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Restoring {
+    epoch: Option<Epoch>,
+    ranks: Vec<(Rank, Incarnation)>,
+}
+
+impl Local {
+    /// Central's order. One that comes before the last was carried out replaces it.
+    pub(super) fn restore(
+        &mut self,
+        generation: Generation,
+        epoch: Option<Epoch>,
+        ranks: Vec<(Rank, Incarnation)>,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.generation = generation;
+        for (rank, _) in &ranks {
+            let Some(process) = self.ranks.iter_mut().find(|r| r.rank == *rank) else {
+                continue;
+            };
+            process.suspect = None;
+            if process.retire == Retire::No {
+                process.retire = Retire::Asked;
+                effects.push(Effect::Retire(process.rank, process.incarnation));
+            }
+        }
+        self.restoring = Some(Restoring { epoch, ranks });
+        self.take_over(effects);
+    }
+
+    /// A process is out of the way.
+    pub(super) fn has_retired(
+        &mut self,
+        rank: Rank,
+        incarnation: Incarnation,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(process) = self
+            .find(rank, incarnation)
+            .filter(|process| process.retire == Retire::Asked)
+        else {
+            return;
+        };
+        process.retire = Retire::Done;
+        self.take_over(effects);
+    }
+
+    /// Once all are out of the way, their successors begin.
+    fn take_over(&mut self, effects: &mut Vec<Effect>) {
+        let waiting = self.ranks.iter().any(|r| r.retire == Retire::Asked);
+        let Some(restoring) = self.restoring.take_if(|_| !waiting) else {
+            return;
+        };
+        for (rank, incarnation) in restoring.ranks {
+            let Some(process) = self.ranks.iter_mut().find(|r| r.rank == rank) else {
+                continue;
+            };
+            self.retired.push((rank, process.incarnation));
+            process.renew(incarnation);
+            let there = |epoch: &Epoch| process.images.contains_key(epoch);
+            let (image, lost) = (restoring.epoch.filter(there), restoring.epoch);
+            let life = self.life(rank, incarnation);
+            match (image, lost) {
+                (Some(epoch), _) => effects.push(Effect::Wake(life, epoch)),
+                (None, None) => effects.push(Effect::Spawn(life)),
+                (None, Some(epoch)) => {
+                    if let Some(process) = self.find(rank, incarnation) {
+                        process.child_end = Some(crate::control::End::Unknown);
+                    }
+                    let why = format!("its image of checkpoint {epoch} is gone");
+                    self.fail(rank, incarnation, Cause::NotStarted { why }, effects);
+                }
+            }
+        }
+    }
+
+    /// Ends the processes whose successors have all begun; until then that would only keep the cores
+    /// busy with taking down memory.
+    pub(super) fn discard_retired(&mut self, effects: &mut Vec<Effect>) {
+        for (rank, incarnation) in self.retired.drain(..) {
+            effects.push(Effect::Discard(rank, incarnation));
+        }
+    }
+}
+
+impl Process {
+    /// The successor takes this place; the images stay.
+    fn renew(&mut self, incarnation: Incarnation) {
+        let images = std::mem::take(&mut self.images);
+        *self = Process {
+            images,
+            back: true,
+            ..Process::new(self.rank, incarnation)
+        };
+    }
+}

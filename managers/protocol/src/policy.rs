@@ -1,0 +1,234 @@
+//! Which failures are masked, and when to stop: the restart policy.
+//!
+//! Ends, not failures: an exit by the program's own will (any code), `MPI_Abort`, a broken rule of the
+//! manager's socket. A death by signal is a failure. A fault of the program itself (such as SIGSEGV) is
+//! one too, but the same fault of the same rank from the same checkpoint a second time is an end: to roll
+//! back again would only repeat it.
+
+use crate::control::{Cause, End, Stage, Time};
+use rejoin_channel_table::{Epoch, Rank};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::fmt;
+
+/// How many recoveries a job may have in a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Limit {
+    /// Recoveries at most …
+    pub restarts: u32,
+    /// … within so many milliseconds.
+    pub within: u64,
+}
+
+impl Default for Limit {
+    fn default() -> Self {
+        Limit {
+            restarts: 20,
+            within: 600_000,
+        }
+    }
+}
+
+/// Why a failure is not masked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Refusal {
+    /// The program, or a rule that it broke, ended it.
+    Meant,
+    /// The same fault came twice from the same checkpoint.
+    Repeated,
+    /// Too many recoveries in the time that the limit names.
+    TooMany(Limit),
+    /// There is no checkpoint to go back to.
+    NoCheckpoint,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Meant => write!(f, "this is an end, not a failure"),
+            Refusal::Repeated => write!(
+                f,
+                "the same fault came again after going back to the same checkpoint"
+            ),
+            Refusal::TooMany(limit) => write!(
+                f,
+                "the limit of {} recoveries in {} s is reached (--max-restarts)",
+                limit.restarts,
+                limit.within / 1000
+            ),
+            Refusal::NoCheckpoint => write!(f, "no checkpoint was taken that it could go back to"),
+        }
+    }
+}
+
+/// A fault that the program itself made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Fault {
+    rank: Rank,
+    signal: i32,
+    from: Option<Epoch>,
+}
+
+/// What has been masked so far.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct History {
+    limit: Limit,
+    recent: VecDeque<Time>,
+    faults: Vec<Fault>,
+    total: u64,
+}
+
+impl History {
+    /// Nothing has failed yet.
+    #[must_use]
+    pub fn new(limit: Limit) -> Self {
+        History {
+            limit,
+            recent: VecDeque::new(),
+            faults: Vec::new(),
+            total: 0,
+        }
+    }
+
+    /// Recoveries begun so far.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Whether a failure is to be masked; `from` is the checkpoint that the job would go back to.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn judge(
+        &mut self,
+        now: Time,
+        rank: Rank,
+        cause: &Cause,
+        from: Option<Epoch>,
+    ) -> Result<(), Refusal> {
+        let signal = match *cause {
+            Cause::Ended {
+                end: End::Signaled(signal),
+                stage,
+            } if stage != Stage::Spawned => signal,
+            Cause::Ended {
+                end: End::Unknown,
+                stage,
+            } if stage != Stage::Spawned => 0,
+            _ => return Err(Refusal::Meant),
+        };
+        if from.is_none() {
+            return Err(Refusal::NoCheckpoint);
+        }
+        if OWN_FAULTS.contains(&signal) {
+            let fault = Fault { rank, signal, from };
+            if self.faults.contains(&fault) {
+                return Err(Refusal::Repeated);
+            }
+            // Only faults from the present checkpoint can come again.
+            self.faults.retain(|known| known.from == from);
+            self.faults.push(fault);
+        }
+        self.admit(now)
+    }
+
+    /// Counts a recovery, if the limit allows it.
+    ///
+    /// # Errors
+    /// [`Refusal::TooMany`].
+    pub fn admit(&mut self, now: Time) -> Result<(), Refusal> {
+        let within = self.limit.within;
+        self.recent.retain(|at| at.plus_millis(within) > now);
+        if self.recent.len() >= self.limit.restarts as usize {
+            return Err(Refusal::TooMany(self.limit));
+        }
+        self.recent.push_back(now);
+        self.total += 1;
+        Ok(())
+    }
+}
+
+/// SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS: Linux numbers, as on x86-64 and Arm.
+const OWN_FAULTS: [i32; 7] = [4, 5, 6, 7, 8, 11, 31];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Limit = Limit {
+        restarts: 2,
+        within: 1000,
+    };
+
+    fn killed(signal: i32) -> Cause {
+        Cause::Ended {
+            end: End::Signaled(signal),
+            stage: Stage::Registered,
+        }
+    }
+
+    fn at(millis: u64) -> Time {
+        Time(0).plus_millis(millis)
+    }
+
+    #[test]
+    fn what_the_program_meant_is_no_failure() {
+        let mut history = History::new(LIMIT);
+        let meant = [
+            Cause::Ended {
+                end: End::Exited(3),
+                stage: Stage::Registered,
+            },
+            Cause::Aborted {
+                code: 1,
+                why: String::new(),
+            },
+            // A program that is no MPI program, or not yet one.
+            Cause::Ended {
+                end: End::Signaled(9),
+                stage: Stage::Spawned,
+            },
+        ];
+        for cause in meant {
+            let judged = history.judge(at(0), Rank(0), &cause, Some(Epoch(1)));
+            assert_eq!(judged, Err(Refusal::Meant));
+        }
+        assert_eq!(history.total(), 0);
+    }
+
+    #[test]
+    fn there_must_be_a_checkpoint() {
+        let judged = History::new(LIMIT).judge(at(0), Rank(0), &killed(9), None);
+        assert_eq!(judged, Err(Refusal::NoCheckpoint));
+    }
+
+    #[test]
+    fn recoveries_are_limited_within_a_time_only() {
+        let mut history = History::new(LIMIT);
+        let mut kill = |millis| history.judge(at(millis), Rank(1), &killed(9), Some(Epoch(1)));
+        assert_eq!(kill(0), Ok(()));
+        assert_eq!(kill(600), Ok(()));
+        assert_eq!(kill(900), Err(Refusal::TooMany(LIMIT)));
+        assert_eq!(kill(1001), Ok(()));
+        assert_eq!(kill(1500), Err(Refusal::TooMany(LIMIT)));
+    }
+
+    #[test]
+    fn the_same_fault_from_the_same_checkpoint_twice_is_an_end() {
+        let mut history = History::new(Limit {
+            restarts: 100,
+            within: 1000,
+        });
+        let mut fault = |rank, signal, epoch| {
+            history.judge(at(0), Rank(rank), &killed(signal), Some(Epoch(epoch)))
+        };
+        assert_eq!(fault(0, 11, 1), Ok(()));
+        assert_eq!(fault(1, 11, 1), Ok(()));
+        assert_eq!(fault(0, 7, 1), Ok(()));
+        assert_eq!(fault(0, 9, 1), Ok(()));
+        assert_eq!(fault(0, 9, 1), Ok(()));
+        assert_eq!(fault(0, 11, 2), Ok(()));
+        assert_eq!(fault(0, 11, 2), Err(Refusal::Repeated));
+    }
+}
