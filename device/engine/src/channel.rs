@@ -27,8 +27,8 @@ pub(crate) enum Plan {
     Ring(Range<u64>),
     /// The body behind a header in the ring, from `at` on.
     Body { ssn: Ssn, at: usize, len: usize },
-    /// A control frame, or the header of a data frame, from `at` on.
-    Control { bytes: [u8; HEADER_LEN], at: usize },
+    /// The next `count` of the words, from byte `at` of the first on.
+    Words { count: usize, at: usize },
     /// The body of a data frame.
     Chunk {
         ssn: Ssn,
@@ -55,8 +55,11 @@ pub(crate) struct Tx {
     pub window: SendWindow,
     /// What the device is writing, in order. Without a link: control frames for the next one.
     pub plan: VecDeque<Plan>,
-    /// Whether a data frame is planned: there is one at a time.
-    pub chunk_planned: bool,
+    /// Control frames and headers of data frames, in the order of the plan: a burst of them is one
+    /// piece.
+    pub words: VecDeque<[u8; HEADER_LEN]>,
+    /// Data frames in the plan.
+    pub chunks: usize,
     /// Bodies that the peer is clear to take, or lacks after a resume.
     pub bulk: VecDeque<Bulk>,
     /// Sends that wait for a word about their message, ascending.
@@ -82,6 +85,8 @@ pub(crate) struct Partial {
     pub ssn: Ssn,
     pub eager: bool,
     pub want_ack: bool,
+    /// Came on a grant beyond the window.
+    pub granted: bool,
     pub target: Target,
     pub received: u64,
     pub len: u64,
@@ -94,6 +99,7 @@ pub(crate) struct Current {
     pub ssn: Ssn,
     pub target: Target,
     pub want_ack: bool,
+    pub granted: bool,
     /// Offset in the body of the message, and length of this part.
     pub offset: usize,
     pub len: usize,
@@ -144,7 +150,8 @@ impl Channel {
                 detached: 0,
                 window: SendWindow::new(config.window),
                 plan: VecDeque::new(),
-                chunk_planned: false,
+                words: VecDeque::new(),
+                chunks: 0,
                 bulk: VecDeque::new(),
                 open: VecDeque::new(),
                 blocked: VecDeque::new(),
@@ -205,10 +212,7 @@ impl Channel {
 
     /// Plans a control frame.
     pub(crate) fn control(&mut self, core: &mut Core, header: &Header) {
-        self.tx.plan.push_back(Plan::Control {
-            bytes: header.encode(),
-            at: 0,
-        });
+        self.tx.plan_word(header);
         self.mark_ready(core);
     }
 

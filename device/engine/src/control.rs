@@ -49,7 +49,7 @@ impl Context<'_> {
             Plan::Ring(range) => range.start < last.end,
             Plan::Body { ssn, .. } => *ssn < ack,
             Plan::Chunk { ssn, eager, .. } => *eager && *ssn < ack,
-            Plan::Control { .. } => false,
+            Plan::Words { .. } => false,
         };
         let resent = |bulk: &Bulk| bulk.eager && bulk.ssn < ack;
         // Bodies that are sent again stand before the others.

@@ -4,6 +4,7 @@ use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 
 use crate::channel::Channel;
 use crate::error::Error;
+use crate::pool::Buf;
 use crate::requests::{Body, Core, RecvState, Request, Send};
 use crate::tx;
 use crate::types::{
@@ -114,6 +115,7 @@ impl Engine {
             peer: to,
             ssn: Ssn(0),
             seg,
+            held: Buf::default(),
             envelope: env,
             sync: mode == Mode::Synchronous,
             blocking: mode == Mode::Blocking,
@@ -128,7 +130,7 @@ impl Engine {
             freed: false,
         }));
         if !tx.channel.tx.blocked.is_empty() || !tx.launch(request, bytes) {
-            tx.channel.tx.blocked.push_back(request);
+            tx.hold(request, bytes);
         }
         Ok(Sent::Pending(ReqId(self.core.requests.id(request))))
     }

@@ -87,12 +87,14 @@ mod types;
 
 pub use engine::Engine;
 pub use error::{Error, ProtocolError};
-pub use frame::{Flags, HEADER_LEN, Header, HeaderError, Kind};
+pub use frame::{FRAME_MAGIC, Flags, HEADER_LEN, Header, HeaderError, Kind};
 pub use types::{
     Completion, Config, Copy, Detach, Envelope, GATHER_PIECES, Gather, Mode, MsgId, Pattern, Piece,
     Probe, ReqId, RxBody, Segment, Sent, Source,
 };
 
+#[cfg(test)]
+mod flow_tests;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]
