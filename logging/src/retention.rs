@@ -47,6 +47,11 @@ impl<B> Retention<B> {
         self.ends.is_empty()
     }
 
+    /// Frames whose body lies outside of the ring.
+    pub fn bodies(&self) -> usize {
+        self.bodies.len()
+    }
+
     /// Bytes in the ring.
     pub fn bytes(&self) -> usize {
         self.ring.len()

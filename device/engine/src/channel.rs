@@ -69,6 +69,8 @@ pub(crate) struct Tx {
     /// Cancel requests without an answer: number and message.
     pub cancels: Vec<(u64, Ssn)>,
     pub last_cancel: u64,
+    /// The first message whose ack the peer was not asked for on this link.
+    pub unasked: Ssn,
 }
 
 /// Where a body goes.
@@ -157,6 +159,7 @@ impl Channel {
                 blocked: VecDeque::new(),
                 cancels: Vec::new(),
                 last_cancel: 0,
+                unasked: Ssn(0),
             },
             rx: Rx {
                 order: Order::default(),

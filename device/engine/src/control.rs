@@ -4,7 +4,7 @@ use rejoin_channel_table::ids::Ssn;
 
 use crate::channel::{Bulk, Plan, SentBody};
 use crate::error::ProtocolError;
-use crate::frame::{Header, Kind};
+use crate::frame::{Flags, Header, Kind};
 use crate::requests::Send;
 use crate::tx::Context;
 
@@ -74,6 +74,9 @@ impl Context<'_> {
             Kind::Ack => {
                 if self.channel.tx.window.grant(header.aux) {
                     self.pump();
+                }
+                if header.flags.has(Flags::WANT_ACK) && self.channel.owes() {
+                    self.channel.ack_soon(self.core);
                 }
                 Ok(())
             }

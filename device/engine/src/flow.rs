@@ -98,7 +98,8 @@ impl Core {
 }
 
 impl Channel {
-    fn owes(&self) -> bool {
+    /// Whether the peer does not know all that it could.
+    pub(crate) fn owes(&self) -> bool {
         self.rx.unacked > 0 || self.rx.window.untold() > 0
     }
 

@@ -173,3 +173,90 @@ fn short_bodies_that_were_asked_for_share_writes() {
     let writes = world.writes - before;
     assert!(writes < COUNT / 3, "{writes} writes for {COUNT} messages");
 }
+
+/// A stream of medium messages, each read and answered before the next is sent.
+fn stream(world: &mut World, count: usize, len: usize) -> Vec<ReqId> {
+    let receives: Vec<ReqId> = (0..count).map(|_| world.recv(1, ANY, len).0).collect();
+    let send = |number| {
+        let id = world.send(0, 1, 0, &content(number, len), Mode::Standard);
+        while world.write(0, 1, 1 << 20) + world.read(1, 0, 1 << 20) > 0 {}
+        // The sender is busy: what comes back is read later.
+        while world.write(1, 0, 1 << 20) > 0 {}
+        id.expect("it is sent out of the program's memory")
+    };
+    let sends = (0..count).map(send).collect();
+    let ended = |id: &ReqId| world.nodes[1].engine.is_complete(*id);
+    assert!(receives.iter().all(ended));
+    sends
+}
+
+#[test]
+fn a_stream_of_medium_messages_takes_few_acks() {
+    for len in [9 << 10, 16 << 10, 60 << 10] {
+        let mut world = World::linked(Config::default(), 2);
+        world.settle();
+        let before = world.read_by(0, Kind::Ack);
+        let sends = stream(&mut world, 64, len);
+        // Waitall.
+        for id in &sends {
+            world.nodes[0].engine.poll(*id);
+        }
+        world.settle();
+        for id in sends {
+            assert!(world.nodes[0].engine.poll(id).is_some());
+        }
+        let quarters = 64 * len / (Config::default().window as usize / 4);
+        let acks = world.read_by(0, Kind::Ack) - before;
+        assert!(acks <= 4 + quarters + 1, "{acks} acks of {len} bytes");
+        world.finish();
+    }
+}
+
+#[test]
+fn who_waits_for_an_ack_gets_it_though_the_receiver_does_nothing_more() {
+    for polls in [1, 2] {
+        let mut world = World::linked(Config::default(), 2);
+        let sends = stream(&mut world, 9, 16 << 10);
+        let last = *sends.last().unwrap();
+        while world.read(0, 1, 1 << 20) > 0 {}
+        assert!(!world.nodes[0].engine.is_complete(last));
+        let before = world.read_by(1, Kind::Ack);
+        for _ in 0..polls {
+            assert!(world.nodes[0].engine.poll(last).is_none());
+        }
+        while world.write(0, 1, 1 << 20) + world.read(1, 0, 1 << 20) > 0 {}
+        while world.write(1, 0, 1 << 20) + world.read(0, 1, 1 << 20) > 0 {}
+        assert!(world.nodes[0].engine.poll(last).is_some());
+        assert_eq!(world.read_by(1, Kind::Ack), before + 1, "asked once");
+    }
+}
+
+#[test]
+fn a_lost_wish_for_an_ack_is_said_again() {
+    let mut world = World::linked(Config::default(), 2);
+    let sends = stream(&mut world, 9, 16 << 10);
+    world.cut(0, 1);
+    world.connect_all();
+    // The resume acknowledged them; what follows is a stream again.
+    for id in sends {
+        assert!(world.nodes[0].engine.poll(id).is_some());
+    }
+    let (receives, seg): (Vec<ReqId>, Vec<_>) =
+        (0..6).map(|_| world.recv(1, ANY, 16 << 10)).unzip();
+    let sends: Vec<ReqId> = (0..6)
+        .filter_map(|number| world.send(0, 1, 0, &content(number, 16 << 10), Mode::Standard))
+        .collect();
+    assert!(world.nodes[0].engine.poll(sends[5]).is_none());
+    while world.write(0, 1, 1 << 20) > 0 {}
+    // The last body is cut: it comes again as data, behind a new wish.
+    world.read(1, 0, HEADER_LEN + 6 * (HEADER_LEN + (16 << 10)) - 5);
+    world.cut(0, 1);
+    world.connect_all();
+    assert!(world.nodes[0].engine.poll(sends[5]).is_none());
+    while world.write(0, 1, 1 << 20) + world.read(1, 0, 1 << 20) > 0 {}
+    while world.write(1, 0, 1 << 20) + world.read(0, 1, 1 << 20) > 0 {}
+    assert!(world.nodes[0].engine.poll(sends[5]).is_some());
+    assert!(world.nodes[1].engine.poll(receives[5]).is_some());
+    assert_eq!(world.bytes(1, seg[5]), content(5, 16 << 10));
+    world.finish();
+}

@@ -86,7 +86,8 @@ impl Flags {
     pub const NONE: Flags = Flags(0);
     /// Synchronous mode: the sender waits for the match.
     pub const SYNC: Flags = Flags(1);
-    /// The sender waits for the ack.
+    /// The sender waits for the ack: of an envelope, for that of its body; of an ack, for one of
+    /// everything before it.
     pub const WANT_ACK: Flags = Flags(2);
     /// An envelope beyond the window, on a grant; eager only up to a short body.
     pub const GRANTED: Flags = Flags(4);
@@ -191,6 +192,7 @@ impl Header {
         let kind = Kind::from_byte(bytes[2]).ok_or(HeaderError::Kind(bytes[2]))?;
         let allowed = match kind {
             Kind::Eager | Kind::Rts => Flags::KNOWN,
+            Kind::Ack => Flags::WANT_ACK.0,
             _ => 0,
         };
         if bytes[3] & !allowed != 0 {
@@ -268,6 +270,7 @@ mod tests {
         assert_eq!(with(2, 11), Err(HeaderError::Kind(11)));
         assert_eq!(with(3, 8), Err(HeaderError::Flags(8)));
         assert_eq!(with(2, Kind::Ack as u8), Err(HeaderError::Flags(3)));
+        assert_eq!(with(2, Kind::Cts as u8), Err(HeaderError::Flags(3)));
         assert_eq!(with(20, 1), Err(HeaderError::Reserved));
         assert!(matches!(with(31, 1), Err(HeaderError::Length(_))));
     }

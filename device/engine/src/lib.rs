@@ -37,6 +37,9 @@
 //! [`Engine::link_down`] at a lost link. A resume must be taken when the old link is no longer
 //! read; frames that tell of later changes are queued by themselves.
 //!
+//! **Waiting.** [`Engine::poll`] of a send that is not acknowledged may ask the peer for the ack, so
+//! it may make a peer ready to write. Poll before blocking: then whoever blocks has asked.
+//!
 //! **Before blocking.** [`Engine::flush_all_acks`] when the rank is about to sleep for long, and
 //! [`Engine::grant_if_starved`] (also every so many passes without blocking, with the pattern of
 //! the last probe that found nothing: a program may poll for ever): it lets a peer whose window is

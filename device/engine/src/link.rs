@@ -123,6 +123,7 @@ impl Channel {
         self.tx.plan.clear();
         self.tx.bulk.clear();
         self.tx.words.clear();
+        self.tx.unasked = self.tx.kept.first();
         self.tx.chunks = 0;
         self.interrupt();
     }

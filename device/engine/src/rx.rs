@@ -350,7 +350,8 @@ impl Channel {
             self.expect(Partial {
                 ssn: current.ssn,
                 eager: true,
-                want_ack: current.want_ack,
+                // Data frames are overtaken by a word that asks for it.
+                want_ack: true,
                 granted: current.granted,
                 target: current.target,
                 received: 0,

@@ -21,6 +21,10 @@ pub(crate) struct Context<'a> {
 
 /// What an envelope costs of the window, without its body.
 pub(crate) const ENVELOPE_COST: u64 = HEADER_LEN as u64;
+/// Medium messages without an ack beyond which further ones do not ask for it.
+const PROMPT: usize = 4;
+/// Longest of those that do not: beside a longer body its ack costs nothing.
+const UNHURRIED: usize = 128 << 10;
 /// Most data frames of one write: each is two pieces.
 const MOST_CHUNKS: usize = GATHER_PIECES / 2;
 
@@ -83,8 +87,9 @@ impl Context<'_> {
         if send.sync {
             flags = flags.with(Flags::SYNC);
         }
-        if user_body && !send.blocking {
+        if user_body && !send.blocking && channel.tx.hurries(len, send.sync) {
             flags = flags.with(Flags::WANT_ACK);
+            channel.tx.unasked = ssn.next();
         }
         let body = user_body.then_some(SentBody::User(send.seg, request));
         let waits = send.needs_finish || send.needs_match;
@@ -144,6 +149,12 @@ impl crate::channel::Tx {
         (self.kept.bytes() + self.detached) as u64 > 2 * config.window
     }
 
+    /// Whether the next message asks for its ack. A few medium ones do, whose sender is likely to
+    /// wait for them; in a stream the receiver tells in its own time, or when it is asked.
+    fn hurries(&self, len: usize, sync: bool) -> bool {
+        sync || len > UNHURRIED || self.kept.bodies() < PROMPT
+    }
+
     /// Plans frames of the ring, as one piece with those before them if they are neighbours.
     #[inline]
     pub(crate) fn plan_frames(&mut self, range: std::ops::Range<u64>) {
@@ -196,7 +207,21 @@ impl Channel {
     }
 
     pub(crate) fn plan_ack(&mut self, core: &mut Core, epoch: Epoch) {
+        self.plan_word_of_acks(core, epoch, Flags::NONE);
+    }
+
+    /// Asks the peer to acknowledge what was sent to it, unless it was asked already: the program
+    /// waits for this message.
+    pub(crate) fn ask_for_ack(&mut self, core: &mut Core, epoch: Epoch, ssn: Ssn) {
+        if self.up && ssn >= self.tx.unasked {
+            self.plan_word_of_acks(core, epoch, Flags::WANT_ACK);
+            self.tx.unasked = self.tx.kept.next();
+        }
+    }
+
+    fn plan_word_of_acks(&mut self, core: &mut Core, epoch: Epoch, flags: Flags) {
         let mut header = self.header(epoch, Kind::Ack, Ssn(0));
+        header.flags = flags;
         header.aux = self.rx.window.granted();
         self.control(core, &header);
     }
