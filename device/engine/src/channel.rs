@@ -50,7 +50,7 @@ pub(crate) struct Bulk {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Tx {
     pub kept: Retention<SentBody>,
-    /// Bytes of bodies that were copied out of user memory.
+    /// Bytes of bodies that were copied out of user memory and are not acknowledged.
     pub detached: usize,
     pub window: SendWindow,
     /// What the device is writing, in order. Without a link: control frames for the next one.

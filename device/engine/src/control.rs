@@ -12,7 +12,7 @@ impl Context<'_> {
     /// The peer has all envelopes below `ack` with their eager bodies.
     #[inline]
     pub(crate) fn acknowledged(&mut self, ack: Ssn) -> Result<(), ProtocolError> {
-        if ack <= self.channel.tx.kept.first() {
+        if ack <= self.channel.tx.kept.unacked() {
             return Ok(());
         }
         if !self.can_be_acknowledged(ack) {
@@ -21,10 +21,13 @@ impl Context<'_> {
         let core = &mut *self.core;
         let tx = &mut self.channel.tx;
         let detached = &mut tx.detached;
-        tx.kept.release(ack, |_, body| match body {
-            SentBody::User(_, request) => core.update_send(request, |send| send.needs_ack = false),
-            SentBody::Kept(buf) => {
-                *detached -= buf.len();
+        // A horizon beyond the ack needs a copy of what lies in user memory, made here.
+        tx.kept.acknowledge(ack, |_, body| match body {
+            SentBody::User(_, request) => core.update_send(*request, |send| send.needs_ack = false),
+            SentBody::Kept(buf) => *detached -= buf.len(),
+        });
+        tx.kept.release(|_, body| {
+            if let SentBody::Kept(buf) = body {
                 core.pool.put(buf);
             }
         });

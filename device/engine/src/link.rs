@@ -123,7 +123,7 @@ impl Channel {
         self.tx.plan.clear();
         self.tx.bulk.clear();
         self.tx.words.clear();
-        self.tx.unasked = self.tx.kept.first();
+        self.tx.unasked = self.tx.kept.unacked();
         self.tx.chunks = 0;
         self.interrupt();
     }

@@ -142,17 +142,17 @@ impl Context<'_> {
 }
 
 impl crate::channel::Tx {
-    /// Whether the retention holds as much as it may: acks may lag behind the credit when a body
+    /// Whether as much is unacknowledged as may be: acks may lag behind the credit when a body
     /// was cut and the messages behind it are consumed.
     #[inline]
     fn full(&self, config: &Config) -> bool {
-        (self.kept.bytes() + self.detached) as u64 > 2 * config.window
+        (self.kept.unacked_bytes() + self.detached) as u64 > 2 * config.window
     }
 
     /// Whether the next message asks for its ack. A few medium ones do, whose sender is likely to
     /// wait for them; in a stream the receiver tells in its own time, or when it is asked.
     fn hurries(&self, len: usize, sync: bool) -> bool {
-        sync || len > UNHURRIED || self.kept.bodies() < PROMPT
+        sync || len > UNHURRIED || self.kept.unacked_bodies() < PROMPT
     }
 
     /// Plans frames of the ring, as one piece with those before them if they are neighbours.
@@ -414,10 +414,10 @@ impl Channel {
         !self.up && !self.quiet()
     }
 
-    /// Nothing kept, queued, planned or owed to the peer.
+    /// Nothing unacknowledged, queued, planned or owed to the peer.
     pub(crate) fn quiet(&self) -> bool {
         let tx = &self.tx;
-        tx.kept.is_empty()
+        tx.kept.is_acknowledged()
             && tx.plan.is_empty()
             && tx.bulk.is_empty()
             && tx.open.is_empty()
