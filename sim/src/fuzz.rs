@@ -120,7 +120,7 @@ impl Input<'_> {
     fn header(&mut self) -> Option<[u8; HEADER_LEN]> {
         let mut bytes = [0; HEADER_LEN];
         bytes[..2].copy_from_slice(&FRAME_MAGIC);
-        bytes[2] = self.byte()? % 11;
+        bytes[2] = self.byte()? % 10;
         bytes[3] = self.byte()? & 7;
         bytes[8] = self.byte()? & 1;
         bytes[16] = self.byte()? & 1;

@@ -88,7 +88,6 @@ impl Context<'_> {
             Kind::Matched => self.matched(header),
             Kind::CancelRequest => self.cancel_requested(header),
             Kind::CancelReply => self.cancel_replied(header),
-            Kind::Close => Ok(()),
             Kind::Eager | Kind::Rts | Kind::Data => Ok(()),
         }
     }

@@ -27,15 +27,6 @@ pub(crate) const GRANT_MEMORY: u64 = ENVELOPE_MEMORY + GRANTED_LIMIT;
 const LAST_STEP: u64 = 4096;
 
 impl Engine {
-    /// Makes an ack due for the peer if any is owed.
-    pub fn flush_acks(&mut self, peer: Rank) {
-        if let Some(Some(channel)) = self.channels.get_mut(peer.index())
-            && channel.owes()
-        {
-            channel.ack_soon(&mut self.core);
-        }
-    }
-
     /// Makes acks due for all peers that are owed any.
     pub fn flush_all_acks(&mut self) {
         for channel in self.channels.iter_mut().flatten() {

@@ -55,8 +55,6 @@ pub enum Kind {
     CancelReply = 8,
     /// Ack, credit and grants alone.
     Ack = 9,
-    /// The sender closes the link in order (after finalize).
-    Close = 10,
 }
 
 impl Kind {
@@ -71,7 +69,6 @@ impl Kind {
             7 => Kind::CancelRequest,
             8 => Kind::CancelReply,
             9 => Kind::Ack,
-            10 => Kind::Close,
             _ => return None,
         })
     }

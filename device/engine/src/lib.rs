@@ -65,7 +65,7 @@
 //! rx_buffer(Rank) -> &mut [u8]   rx_done(Rank) -> Result<(), ProtocolError>
 //! heeds(Epoch) -> Result<(), ProtocolError>
 //! resume(Rank) -> Resume   link_up(Rank, &Resume) -> Result<(), ProtocolError>   link_down(Rank)
-//! flush_acks(Rank)   flush_all_acks()   grant_if_starved(probing: Option<&Pattern>) -> bool
+//! flush_all_acks()   grant_if_starved(probing: Option<&Pattern>) -> bool
 //! quiescent() -> bool   unfinished() -> Vec<Rank>   moved() -> u64 // counts completions
 //! ```
 #![forbid(unsafe_code)]
@@ -84,7 +84,6 @@ mod matching;
 mod pool;
 mod requests;
 mod rx;
-mod slab;
 mod tx;
 mod types;
 

@@ -7,8 +7,8 @@ use rejoin_channel_table::ids::{Rank, Ssn};
 use crate::bins::{CLASSES, Link};
 use crate::matching::Matching;
 use crate::pool::{Buf, Pool};
-use crate::slab::Slab;
 use crate::types::{Completion, Envelope, Pattern, Segment};
+use rejoin_channel_table::slab::Slab;
 
 /// A request of the application.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
