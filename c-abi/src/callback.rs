@@ -35,7 +35,12 @@ pub(crate) fn leave(locked: bool, before: u32) {
 /// Whether code of the library is running, in contrast to the program's, its callbacks included: an image
 /// of the process may be taken at the library's own safe points only.
 pub fn is_inside() -> bool {
-    UNLOCKED.load(Ordering::Relaxed) + LOCKED.load(Ordering::Relaxed) > 0
+    calls() > 0
+}
+
+/// How many calls are inside, one in another: more than one when a signal handler of the program has come between.
+pub(crate) fn calls() -> u32 {
+    UNLOCKED.load(Ordering::Relaxed) + LOCKED.load(Ordering::Relaxed)
 }
 
 /// The one way out to a function of the program: attribute, operation, generalized request, error handler.

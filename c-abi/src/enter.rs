@@ -82,16 +82,24 @@ fn admit(call: &'static Call) -> Result<bool, c_int> {
     if !locked {
         lock::acquire();
     }
+    // SAFETY: the lock is held.
+    let mpi = unsafe { mpi() };
+    let code = errors::raise(mpi, call, Owner::None, refusal(mpi));
+    lock::release();
+    Err(code)
+}
+
+/// Why the library does not run.
+fn refusal(mpi: &Mpi) -> Error {
+    if let Err(error) = mpi.check_process() {
+        return error;
+    }
     let when = if gate::is_finalized() {
         "called after MPI_Finalize"
     } else {
         "called before MPI_Init"
     };
-    let error = Error::new(ErrorClass::Other, when);
-    // SAFETY: the lock is held.
-    let code = errors::raise(unsafe { mpi() }, call, Owner::None, error);
-    lock::release();
-    Err(code)
+    Error::new(ErrorClass::Other, when)
 }
 
 /// A function that is not there yet. A handle that is wrong anyway is the error of other libraries.

@@ -14,6 +14,7 @@ use rejoin_mpi::{Error, Result};
 use crate::callback::outside;
 use crate::constants::*;
 use crate::enter::Call;
+use crate::functions::errhandler::session_handler;
 use crate::handles::{Handle, Kind, Table};
 use crate::lock;
 use crate::state::Mpi;
@@ -34,6 +35,8 @@ pub enum Owner {
     Object(Kind, usize),
     /// The same, read from where the program keeps the handle (`MPI_Comm_free`).
     At(Kind, *const usize),
+    /// The object that the call makes, with the handler that it gets (`MPI_Session_init`).
+    Made(MPI_Errhandler),
     /// A function of the tools' interface: the code is returned, no handler runs.
     Tool,
 }
@@ -207,6 +210,12 @@ impl Errors {
     fn resolve(&self, mpi: &Mpi, owner: Owner) -> (Handler, Kind, usize) {
         let (kind, raw) = match owner {
             Owner::Object(kind, raw) => (kind, raw),
+            Owner::Made(handle) => {
+                if let Ok(handler) = session_handler(mpi, handle) {
+                    return (handler.action, Kind::Session, MPI_SESSION_NULL.0);
+                }
+                return self.resolve(mpi, Owner::None);
+            }
             // SAFETY: not null; the program passed it as a pointer to its handle.
             Owner::At(kind, at) if !at.is_null() => (kind, unsafe { at.read() }),
             // Not to be looked up: another thread may be making a communicator.
@@ -300,7 +309,8 @@ pub fn invoke(mpi: &Mpi, owner: Owner, mut code: c_int) -> c_int {
                 _ => "a communicator",
             });
             let why = locked(|| mpi.errors.fatal_text(code));
-            mpi.abort(
+            crate::abort::abort(
+                mpi,
                 code,
                 &format!("{why}, and the error handler of {object} is fatal"),
             );

@@ -14,7 +14,10 @@ const INITIALIZED: u32 = 4;
 /// `MPI_Finalize` has completed.
 const FINALIZED: u32 = 8;
 
-/// `RUNNING` and `LOCKED`: what the entry points look at.
+/// This process is a child that `fork` made of one that ran MPI.
+const FORKED: u32 = 16;
+
+/// `RUNNING` and `LOCKED`, or `FORKED`: what the entry points look at.
 static GATE: AtomicU32 = AtomicU32::new(0);
 /// `INITIALIZED` and `FINALIZED`: what programs may ask for.
 static WORLD: AtomicU32 = AtomicU32::new(0);
@@ -42,9 +45,15 @@ pub fn is_initialized() -> bool {
     WORLD.load(Ordering::Acquire) & INITIALIZED != 0
 }
 
-/// What `MPI_Finalized` tells.
+/// What `MPI_Finalized` tells. True in a forked child, so that exit handlers which finalise leave it alone.
 pub fn is_finalized() -> bool {
-    WORLD.load(Ordering::Acquire) & FINALIZED != 0
+    is_forked() || WORLD.load(Ordering::Acquire) & FINALIZED != 0
+}
+
+/// Whether this process is a child that `fork` made of one that ran MPI: it shares the parent's connections
+/// and must not touch them.
+pub fn is_forked() -> bool {
+    GATE.load(Ordering::Acquire) & FORKED != 0
 }
 
 /// The provided thread level, an `MPI_THREAD_…` constant.
@@ -74,4 +83,9 @@ pub fn finalized() {
 /// Nothing uses the library any more.
 pub fn closed() {
     GATE.store(0, Ordering::Release);
+}
+
+/// A child of `fork` is here. Async-signal-safe.
+pub fn forked() {
+    GATE.store(FORKED, Ordering::Release);
 }

@@ -7,6 +7,7 @@
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("the library is for 64-bit machines: handles and counts rely on it");
 
+pub mod abort;
 pub mod callback;
 pub mod counts;
 pub mod enter;

@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -14,6 +14,8 @@ const CONTENDED: u32 = 2;
 
 static STATE: AtomicU32 = AtomicU32::new(FREE);
 static INNER: OnceLock<Inner> = OnceLock::new();
+/// A child of `fork`: whoever held the runtime's lock may not be in it.
+static FORKED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// How many times this thread has taken the lock.
@@ -38,6 +40,23 @@ pub fn install(inner: Inner) {
     }
 }
 
+/// The runtime's lock, if it excludes.
+fn inner() -> Option<&'static Inner> {
+    INNER.get().filter(|_| !FORKED.load(Ordering::Relaxed))
+}
+
+/// A child of `fork` is here, with this thread only: it starts with a futex that nobody else holds.
+/// Async-signal-safe.
+pub fn forked() {
+    STATE.store(if is_held() { HELD } else { FREE }, Ordering::Relaxed);
+    FORKED.store(true, Ordering::Relaxed);
+}
+
+/// How many times this thread has taken the lock.
+pub fn depth() -> u32 {
+    DEPTH.get()
+}
+
 /// Takes the lock; waits while another thread holds it.
 pub fn acquire() {
     let depth = DEPTH.get();
@@ -45,11 +64,11 @@ pub fn acquire() {
     if depth > 0 {
         return;
     }
-    if let Some(inner) = INNER.get() {
+    if let Some(inner) = inner() {
         return (inner.enter)();
     }
     lock();
-    if let Some(inner) = INNER.get() {
+    if let Some(inner) = inner() {
         // Installed while this thread waited.
         unlock();
         (inner.enter)();
@@ -59,14 +78,14 @@ pub fn acquire() {
 /// Gives back what one [`acquire`] took.
 pub fn release() {
     let depth = DEPTH.get() - 1;
+    if depth == 0 {
+        match inner() {
+            Some(inner) => (inner.leave)(),
+            None => unlock(),
+        }
+    }
+    // Last: a signal handler that comes between must not wait for this thread.
     DEPTH.set(depth);
-    if depth > 0 {
-        return;
-    }
-    match INNER.get() {
-        Some(inner) => (inner.leave)(),
-        None => unlock(),
-    }
 }
 
 /// Whether this thread holds the lock.

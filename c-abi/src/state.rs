@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
-use std::time::Duration;
 
 use rejoin_mpi::op::Op;
 use rejoin_mpi::p2p::Message;
@@ -13,6 +12,7 @@ use crate::errors::Errors;
 use crate::functions::datatype::Datatypes;
 use crate::functions::memory::Memory;
 use crate::functions::session::Session;
+use crate::gate;
 use crate::handles::{Kind, Table};
 use crate::types::{MPI_Comm, MPI_Group, MPI_Info, MPI_Message, MPI_Op, MPI_Session};
 
@@ -100,48 +100,30 @@ impl Mpi {
         }
     }
 
-    /// Ends the whole job (MPI-5.0 §9.3, §9.4 `MPI_Abort`): `why` is one line for the user.
-    pub fn abort(&self, code: i32, why: &str) -> ! {
-        let line = match self.core.get() {
-            Some(core) => format!("rejoin: rank {}: {why}\n", core.rank()),
-            None => format!("rejoin: {why}\n"),
-        };
-        say_last(line);
-        // What the parent sees is the low byte, and it must not look like success.
-        let status = if code & 0xff == 0 { 1 } else { code & 0xff };
-        if let Some(core) = self.core.get() {
-            core.abort(status);
+    /// Whether this is the process that called `MPI_Init`, or none has.
+    ///
+    /// # Errors
+    /// In a child that `fork` made of it.
+    pub fn check_process(&self) -> Result<()> {
+        if !gate::is_forked() {
+            return Ok(());
         }
-        // SAFETY: ends the process without running the program's exit handlers, which may call MPI.
-        unsafe { libc::_exit(status) }
+        let parent = self
+            .core
+            .get()
+            .map_or_else(String::new, |core| format!(" of rank {}", core.rank()));
+        let text = format!(
+            "called in process {}, a child{parent} that fork() made: only the process that called \
+             MPI_Init may call MPI",
+            std::process::id()
+        );
+        Err(Error::new(ErrorClass::Other, text))
     }
 }
 
 impl Default for Mpi {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-/// How long an abort waits for its line and the program's output to get away.
-const LAST_WORDS: Duration = Duration::from_millis(500);
-
-/// Writes `line` and what the program has printed, and waits for it, but not for ever: a full pipe or a
-/// thread that reads from a stream, which holds the stream's lock, must not keep the job from its end.
-fn say_last(line: String) {
-    let (done, waiting) = std::sync::mpsc::channel::<()>();
-    let speak = move || {
-        // One write, so that lines of several ranks do not mix; not through a lock of this process. Nobody
-        // is left to tell when standard error is gone.
-        // SAFETY: the line is alive during the call.
-        unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
-        // SAFETY: writes out what the program printed; null means all of its streams.
-        unsafe { libc::fflush(std::ptr::null_mut()) };
-        drop(done);
-    };
-    // Without a thread the end must come all the same, and silently.
-    if std::thread::Builder::new().spawn(speak).is_ok() {
-        let _ = waiting.recv_timeout(LAST_WORDS);
     }
 }
 

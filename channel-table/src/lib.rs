@@ -7,6 +7,7 @@ pub mod card;
 pub mod handshake;
 pub mod ids;
 pub mod resume;
+pub mod slab;
 pub mod table;
 mod wire;
 
@@ -15,4 +16,5 @@ pub use card::{Address, BusinessCard, LanId, LocalHostId, Proximity};
 pub use handshake::{Acceptor, AcceptorStep, Dialer, DialerStep, Established, Proved, Refusal};
 pub use ids::{Attempt, Epoch, Generation, Identity, Incarnation, JobId, JobKey, Rank, Ssn};
 pub use resume::Resume;
+pub use slab::Slab;
 pub use table::{Admission, Link, LinkState, Table};

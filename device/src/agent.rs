@@ -4,7 +4,7 @@
 //! through nothing else. When the manager is gone the job is over, so the process ends at once.
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use rejoin_managers_protocol::rank::{
 
 use crate::descriptors;
 use crate::error::{Error, Result};
+use crate::key::{self, KeyPage};
 
 /// The manager's Welcome waits in the socket before the process starts, so this is generous.
 const WELCOME_LIMIT: Duration = Duration::from_secs(60);
@@ -90,7 +91,7 @@ impl Agent {
     ///
     /// # Errors
     /// [`Error::Manager`] when it does not speak, or speaks another version.
-    pub fn new(socket: OwnedFd) -> Result<(Self, Welcome)> {
+    pub(crate) fn new(socket: OwnedFd) -> Result<(Self, Welcome, KeyPage)> {
         let socket = UnixStream::from(descriptors::raise(socket)?);
         socket
             .set_nonblocking(true)
@@ -101,11 +102,15 @@ impl Agent {
             reader,
             rank: Rank(0),
         };
-        let welcome = match agent.wait_for(Some(WELCOME_LIMIT))? {
-            Some(FromManager::Welcome(welcome)) => *welcome,
+        let mut welcome = match agent.wait_for(Some(WELCOME_LIMIT))? {
+            Some(FromManager::Welcome(welcome)) => welcome,
             Some(_) => return Err(agent.problem("it did not begin with a welcome")),
             None => return Err(agent.problem("no welcome within 60 s")),
         };
+        // Out of sight before anything else: no copy of the key may stay behind.
+        let key = KeyPage::take(&mut welcome.key)?;
+        agent.reader.wipe_taken();
+        key::wipe_stack();
         agent.rank = welcome.identity.rank;
         if welcome.version != VERSION {
             return Err(agent.problem(format!(
@@ -117,7 +122,12 @@ impl Agent {
         if welcome.identity.rank.0 >= welcome.size {
             return Err(agent.problem(format!("a rank beyond the job's size {}", welcome.size)));
         }
-        Ok((agent, welcome))
+        Ok((agent, *welcome, key))
+    }
+
+    /// Lets go of a number that is no longer this library's, without a system call.
+    pub(crate) fn forget(self) {
+        let _ = self.socket.into_raw_fd();
     }
 
     /// Reports this process and the sizes it goes by, and waits until every rank of the job has done so. There is no bound:
@@ -337,6 +347,13 @@ pub fn random(bytes: &mut [u8]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A number that no other process draws.
+pub(crate) fn noise() -> Result<u64> {
+    let mut bytes = [0; 8];
+    random(&mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
 }
 
 /// This machine's name, `localhost` when it has none.

@@ -15,7 +15,7 @@ use rejoin_channel_table::{Address, Dialer, LinkState};
 use crate::agent;
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::half::Half;
+use crate::pending::Pending;
 use crate::poller::Token;
 use crate::slots::Slot;
 use crate::transport::tcp;
@@ -39,7 +39,7 @@ const LONG_PATIENCE: Duration = Duration::from_secs(3600);
 #[derive(Debug, Default)]
 pub(crate) struct Dial {
     /// The attempt under way.
-    pub(crate) half: Option<Token>,
+    pub(crate) pending: Option<Token>,
     addresses: Vec<SocketAddr>,
     /// Which of them is next.
     next: usize,
@@ -108,24 +108,24 @@ impl Device {
         let dial = self.dial_state(rank);
         if !dial.listed {
             dial.listed = true;
-            self.redial.push(rank);
+            self.io.redial.push(rank);
         }
     }
 
     pub(crate) fn dial_state(&mut self, rank: Rank) -> &mut Dial {
-        self.dials[rank.index()].get_or_insert_with(Box::default)
+        self.io.dials[rank.index()].get_or_insert_with(Box::default)
     }
 
     /// Dials whoever is due; gives up connections whose time is over. Returns when to look again.
     pub(crate) fn run_timers(&mut self) -> Result<Option<Instant>> {
-        if self.redial.is_empty() && !self.slots.has_halves() {
+        if self.io.redial.is_empty() && !self.io.slots.any_pending() {
             return Ok(None);
         }
         let now = Instant::now();
         let mut next: Option<Instant> = None;
         let mut first = Ok(());
         let mut sooner = |at: Instant| next = Some(next.map_or(at, |other| other.min(at)));
-        for rank in std::mem::take(&mut self.redial) {
+        for rank in std::mem::take(&mut self.io.redial) {
             let dial = self.dial_state(rank);
             dial.listed = false;
             let due = dial.not_before;
@@ -144,21 +144,21 @@ impl Device {
             }
         }
         let mut late = Vec::new();
-        for (token, half) in self.slots.halves() {
-            if half.deadline <= now {
+        for (token, pending) in self.io.slots.pending() {
+            if pending.deadline <= now {
                 late.push(token);
             } else {
-                sooner(half.deadline);
+                sooner(pending.deadline);
             }
         }
         for token in late {
-            let Some(half) = self.slots.half(token) else {
+            let Some(pending) = self.io.slots.pending_at(token) else {
                 continue;
             };
             // A peer that took the connection and is silent computes: no failure.
-            let counts = !half.connected;
-            let why = format!("no sign of {} in time", half.waiting_for());
-            first = first.and(self.half_over(token, &why, counts));
+            let counts = !pending.connected;
+            let why = format!("no sign of {} in time", pending.waiting_for());
+            first = first.and(self.attempt_ended(token, &why, counts));
         }
         first.map(|()| next)
     }
@@ -193,15 +193,15 @@ impl Device {
         let mut out = Vec::new();
         let dialer = Dialer::new(self.identity, rank, incarnation, attempt, nonce, &mut out);
         let patience = CONNECT_PATIENCE.min(self.options.connect_timeout);
-        let half = Half::dialed(dialing, dialer, out, Instant::now() + patience);
-        let token = self.slots.reserve();
-        self.poller.add(half.descriptor(), token, true)?;
-        self.slots.put(token, Slot::Half(Box::new(half)));
+        let pending = Pending::dialed(dialing, dialer, out, Instant::now() + patience);
+        let token = self.io.slots.reserve();
+        self.io.poller.add(pending.descriptor(), token, true)?;
+        self.io.slots.put(token, Slot::Pending(Box::new(pending)));
         let dial = self.dial_state(rank);
-        dial.half = Some(token);
+        dial.pending = Some(token);
         dial.tries = dial.tries.saturating_add(1);
         // Over loopback the connection stands at once.
-        self.half_event(token).map(|_| ())
+        self.handshake_event(token).map(|_| ())
     }
 
     fn learn_addresses(&mut self, rank: Rank) {
@@ -227,20 +227,20 @@ impl Device {
     }
 
     /// A connection in its handshake came to nothing.
-    pub(crate) fn half_failed(&mut self, token: Token, why: &str) -> Result<()> {
-        self.half_over(token, why, true)
+    pub(crate) fn attempt_failed(&mut self, token: Token, why: &str) -> Result<()> {
+        self.attempt_ended(token, why, true)
     }
 
-    fn half_over(&mut self, token: Token, why: &str, counts: bool) -> Result<()> {
-        let Slot::Half(half) = self.slots.take(token) else {
+    fn attempt_ended(&mut self, token: Token, why: &str, counts: bool) -> Result<()> {
+        let Slot::Pending(pending) = self.io.slots.take(token) else {
             return Ok(());
         };
-        let Some((rank, attempt)) = half.dials() else {
-            self.meter.stats.strangers += u64::from(!half.closing);
+        let Some((rank, attempt)) = pending.dials() else {
+            self.meter.stats.strangers += u64::from(!pending.closing);
             return Ok(());
         };
-        let address = half.address;
-        drop(half);
+        let address = pending.address;
+        drop(pending);
         self.attempt_over(rank, attempt);
         if !counts {
             self.dial_state(rank).failing = Duration::ZERO;
@@ -251,7 +251,7 @@ impl Device {
     /// The table forgets the attempt; its connection is gone.
     pub(crate) fn attempt_over(&mut self, rank: Rank, attempt: Attempt) {
         self.table.failed(rank, attempt);
-        self.dial_state(rank).half = None;
+        self.dial_state(rank).pending = None;
     }
 
     /// Schedules the next attempt, or gives up.
@@ -314,14 +314,28 @@ impl Device {
 
     /// Closes a link that another has taken the place of.
     pub(crate) fn forget(&mut self, token: Token) {
-        self.slots.take(token);
-        self.unwatched.retain(|other| *other != token);
+        self.io.slots.take(token);
+        self.io.unwatched.retain(|other| *other != token);
+    }
+
+    /// The card of a rank is another: the next attempt goes to where it is now, and at once.
+    pub(crate) fn forget_addresses(&mut self, rank: Rank) {
+        let dial = self.dial_state(rank);
+        *dial = Dial {
+            pending: dial.pending,
+            listed: dial.listed,
+            ..Dial::default()
+        };
+        // What was wanted of the old place is wanted of the new one.
+        if self.engine.tx_waiting(rank) {
+            self.list_redial(rank);
+        }
     }
 
     /// Gives up this rank's own attempt in favour of the peer's.
     pub(crate) fn abandon_dial(&mut self, rank: Rank) {
-        if let Some(token) = self.dial_state(rank).half.take() {
-            self.slots.take(token);
+        if let Some(token) = self.dial_state(rank).pending.take() {
+            self.io.slots.take(token);
         }
     }
 

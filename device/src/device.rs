@@ -1,27 +1,24 @@
 //! The device's face to the MPI layer.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::marker::PhantomData;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rejoin_channel_table::ids::{Epoch, Identity, JobKey, Rank};
+use rejoin_channel_table::ids::{Epoch, Identity, Rank};
 use rejoin_channel_table::{BusinessCard, LocalHostId, Table};
 use rejoin_engine::{
     Completion, Config, Detach, Engine, Envelope, MsgId, Pattern, Probe, ReqId, Sent,
 };
 use rejoin_managers_protocol::rank::RankOptions;
 
-use crate::agent::Agent;
-use crate::connect::Dial;
 use crate::error::{Error, Result};
+use crate::io::Io;
 use crate::live::Meter;
 use crate::memory;
 use crate::options::Options;
-use crate::poller::{Event, Poller, Token, Waker};
-use crate::slots::Slots;
+use crate::poller::Token;
 use crate::stats::Stats;
-use crate::transport::tcp::Listeners;
+use crate::waker::Waker;
 
 /// Longest body of a blocking send that is copied after its write. Copying a longer one takes about
 /// as long as to wait for its ack, and halves the rate of a program that only sends.
@@ -44,29 +41,17 @@ pub enum Mode {
 pub struct Device {
     pub(crate) identity: Identity,
     pub(crate) size: u32,
-    pub(crate) key: JobKey,
     pub(crate) appnum: Option<u32>,
     pub(crate) settings: RankOptions,
     pub(crate) options: Options,
     pub(crate) card: BusinessCard,
     pub(crate) engine: Engine,
     pub(crate) table: Table<Token>,
-    pub(crate) slots: Slots,
-    pub(crate) dials: Vec<Option<Box<Dial>>>,
-    /// Ranks to be dialed at a later time.
-    pub(crate) redial: Vec<Rank>,
-    pub(crate) poller: Poller,
-    pub(crate) listeners: Listeners,
-    pub(crate) agent: Option<Agent>,
     pub(crate) meter: Meter,
-    pub(crate) staging: Box<[u8]>,
-    pub(crate) events: Vec<Event>,
-    /// Links that may hold bytes which no event will announce.
-    pub(crate) readable: VecDeque<Token>,
-    /// Links that are busy enough to be read without epoll.
-    pub(crate) unwatched: Vec<Token>,
-    /// The link that brought something last: the first to be read when nothing hints at one.
-    pub(crate) recent: Option<Token>,
+    /// All that is tied to descriptors: no part of what an image keeps.
+    pub(crate) io: Io,
+    /// What other threads hold; `io` makes the descriptor behind it.
+    pub(crate) waker: Waker,
     /// Per slot of the engine's requests, the peer's rank; `u32::MAX` for none.
     pub(crate) peers: Vec<u32>,
     /// Blocking sends whose body is to be copied once its write is through.
@@ -79,10 +64,8 @@ pub struct Device {
     pub(crate) contended: u32,
     pub(crate) noise: u64,
     pub(crate) breaches: u32,
-    pub(crate) accept_again: bool,
     pub(crate) leaving: bool,
     pub(crate) all_finalized: bool,
-    pub(crate) waiting_since: Option<Instant>,
     /// An epoch that a peer is in and this rank is not: entered at the next safe point.
     pub(crate) image_due: Option<Epoch>,
     /// Threads share a device only by taking turns.
@@ -106,6 +89,12 @@ impl Device {
     #[must_use]
     pub fn identity(&self) -> Identity {
         self.identity
+    }
+
+    /// Where this rank listens.
+    #[must_use]
+    pub fn card(&self) -> &BusinessCard {
+        &self.card
     }
 
     /// Name of the host that a rank runs on; empty for a rank outside the job.
@@ -173,7 +162,7 @@ impl Device {
         // SAFETY: the caller's promise.
         let (sent, small) = unsafe { self.hand_over(to, env, buf, len, mode, "isend")? };
         if to == self.identity.rank {
-            self.settle();
+            self.copy_matched();
         } else {
             let long = !small && len <= self.engine.config().eager_max;
             self.push_out(to, len, long)?;
@@ -210,7 +199,7 @@ impl Device {
         // SAFETY: the caller's promise.
         let (sent, _) = unsafe { self.hand_over(to, env, buf, len, mode, "send")? };
         if to == self.identity.rank {
-            self.settle();
+            self.copy_matched();
         } else {
             self.flush_link(to)?;
             self.passes = self.passes.wrapping_add(1);
@@ -292,7 +281,7 @@ impl Device {
     pub unsafe fn irecv(&mut self, pattern: Pattern, buf: *mut u8, len: usize) -> Result<ReqId> {
         match self.engine.recv(pattern, memory::segment(buf, len)) {
             Ok(request) => {
-                self.settle();
+                self.copy_matched();
                 Ok(self.noted(request, pattern.from))
             }
             Err(error) => {
@@ -350,7 +339,7 @@ impl Device {
     pub unsafe fn imrecv(&mut self, message: MsgId, buf: *mut u8, len: usize) -> Result<ReqId> {
         match self.engine.mrecv(message, memory::segment(buf, len)) {
             Ok(request) => {
-                self.settle();
+                self.copy_matched();
                 Ok(self.noted(request, None))
             }
             Err(error) => Err(self.refused_by_engine(self.identity.rank, "mrecv", &error)),
@@ -360,7 +349,7 @@ impl Device {
     /// Wakes a thread that is blocked in [`Device::wait`].
     #[must_use]
     pub fn waker(&self) -> Waker {
-        self.poller.waker()
+        self.waker.clone()
     }
 
     /// Remembers whose link a request waits for.

@@ -1,18 +1,17 @@
-//! Readiness by epoll, edge-triggered, and the waker for other threads.
+//! Readiness by epoll, edge-triggered.
 //!
 //! A thin layer over the system's calls: unlike mio's, its descriptors can be put into the
 //! library's high block, which an image of the process must be able to drop as one range.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::descriptors;
 use crate::error::{Error, Result};
+use crate::waker::Waker;
 
 /// Who an event is for. The generation makes an event for a descriptor that is gone harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +75,9 @@ pub struct Event {
     pub readable: bool,
     /// A write may be taken.
     pub writable: bool,
+    /// The other end is gone, or has said its last word: no event will follow, so the link must be
+    /// read to that end.
+    pub hangup: bool,
 }
 
 /// Events taken in one call.
@@ -84,31 +86,30 @@ const BATCH: usize = 64;
 /// One epoll instance.
 pub struct Poller {
     epoll: Epoll,
-    waker: Arc<EventFd>,
+    waker: Waker,
     buffer: [EpollEvent; BATCH],
 }
 
 impl Poller {
-    /// Makes the epoll instance and its waker, both in the high block.
+    /// Makes the epoll instance, and the descriptor behind `waker` anew, both in the high block.
     ///
     /// # Errors
     /// When the system has no descriptors left.
-    pub fn new() -> Result<Self> {
+    pub fn new(waker: &Waker) -> Result<Self> {
         let made = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)
             .map_err(|errno| Error::system("make an epoll instance", errno))?;
-        let epoll = Epoll(descriptors::raise(made.0)?);
-        let made = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
-            .map_err(|errno| Error::system("make an eventfd", errno))?;
-        let raised = descriptors::raise(OwnedFd::from(made))?;
-        // SAFETY: the descriptor is the eventfd made above under another number.
-        let waker = Arc::new(unsafe { EventFd::from_owned_fd(raised) });
         let poller = Self {
-            epoll,
-            waker,
+            epoll: Epoll(descriptors::raise(made.0)?),
+            waker: waker.clone(),
             buffer: [EpollEvent::empty(); BATCH],
         };
-        poller.add(&*poller.waker, Token::WAKER, false)?;
+        waker.open(|event| poller.add(event, Token::WAKER, false))?;
         Ok(poller)
+    }
+
+    /// Lets go of a number that is no longer this library's, without a system call.
+    pub(crate) fn forget(self) {
+        let _ = self.epoll.0.into_raw_fd();
     }
 
     /// Registers a descriptor, edge-triggered; closing it takes it out.
@@ -156,41 +157,24 @@ impl Poller {
             let token = Token::from_bits(event.data());
             let flags = event.events();
             let broken = flags.intersects(EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP);
+            let hangup = broken || flags.contains(EpollFlags::EPOLLRDHUP);
             if token == Token::WAKER {
-                // Emptied, or the next edge would come on every write anyway: nothing to lose.
-                let _ = self.waker.read();
+                self.waker.heard();
             }
             each(Event {
                 token,
-                readable: broken || flags.intersects(EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP),
+                readable: hangup || flags.contains(EpollFlags::EPOLLIN),
                 writable: broken || flags.contains(EpollFlags::EPOLLOUT),
+                hangup,
             });
         }
         Ok(count)
-    }
-
-    /// A handle that wakes a blocked wait from another thread.
-    #[must_use]
-    pub fn waker(&self) -> Waker {
-        Waker(Arc::clone(&self.waker))
     }
 
     /// The epoll descriptor's number, for tests and for the checkpoint's close range.
     #[must_use]
     pub fn raw(&self) -> i32 {
         self.epoll.0.as_raw_fd()
-    }
-}
-
-/// Wakes a thread that is blocked in [`crate::Device::wait`]. May be used from any thread.
-#[derive(Clone)]
-pub struct Waker(Arc<EventFd>);
-
-impl Waker {
-    /// Wakes the waiting thread, or lets its next wait return at once.
-    pub fn wake(&self) {
-        // Full means that a wake is already pending.
-        let _ = self.0.write(1);
     }
 }
 
@@ -201,8 +185,8 @@ mod tests {
 
     #[test]
     fn a_waker_ends_a_wait_and_tokens_survive() {
-        let mut poller = Poller::new().expect("poller");
-        let waker = poller.waker();
+        let waker = Waker::default();
+        let mut poller = Poller::new(&waker).expect("poller");
         let thread = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(20));
             waker.wake();

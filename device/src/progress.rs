@@ -64,7 +64,7 @@ impl Device {
             if moved || !self.passes.is_multiple_of(LOOK_EVERY) {
                 return Ok(self.flush_ready()? | moved);
             }
-        } else if let Some(token) = self.recent {
+        } else if let Some(token) = self.io.recent {
             moved |= self.take_in(token, None)?;
             if moved {
                 self.flush_ready()?;
@@ -85,7 +85,7 @@ impl Device {
     /// As [`Device::progress`].
     pub fn wait(&mut self, hint: Option<ReqId>, deadline: Option<Duration>) -> Result<()> {
         if self.progress(hint)? {
-            self.waiting_since = None;
+            self.io.waiting_since = None;
             return Ok(());
         }
         let spin = self.spin_budget(deadline);
@@ -119,7 +119,7 @@ impl Device {
         let mut passes = 0;
         loop {
             if self.progress(hint)? {
-                self.waiting_since = None;
+                self.io.waiting_since = None;
                 return Ok(true);
             }
             passes += 1;
@@ -144,7 +144,7 @@ impl Device {
         for _ in 0..YIELDS {
             std::thread::yield_now();
             if self.progress(hint)? {
-                self.waiting_since = None;
+                self.io.waiting_since = None;
                 return Ok(true);
             }
         }
@@ -162,15 +162,15 @@ impl Device {
         if let Some(due) = self.run_timers()? {
             limit = limit.min(due.saturating_duration_since(Instant::now()));
         }
-        if self.accept_again {
+        if self.io.accept_again {
             limit = limit.min(Duration::from_millis(50));
         }
         self.watch_all()?;
-        if !self.readable.is_empty() {
+        if !self.io.readable.is_empty() {
             limit = Duration::ZERO;
         }
         if self.look(Some(limit))? {
-            self.waiting_since = None;
+            self.io.waiting_since = None;
         } else {
             self.report_stall(hint);
         }
@@ -184,9 +184,9 @@ impl Device {
         } else {
             self.meter.stats.blocks += 1;
         }
-        let mut events = std::mem::take(&mut self.events);
+        let mut events = std::mem::take(&mut self.io.events);
         events.clear();
-        self.poller.wait(limit, |event| events.push(event))?;
+        self.io.poller.wait(limit, |event| events.push(event))?;
         let mut moved = false;
         // An edge comes once: an error at one link must not lose what is ready at the others.
         let mut first = Ok(());
@@ -196,16 +196,16 @@ impl Device {
                 Err(error) => first = first.and(Err(error)),
             }
         }
-        self.events = events;
+        self.io.events = events;
         first?;
-        if self.accept_again {
-            self.accept_again = false;
-            for number in 0..self.listeners.sockets().len() {
+        if self.io.accept_again {
+            self.io.accept_again = false;
+            for number in 0..self.io.listeners.sockets().len() {
                 moved |= self.accept_all(u32::try_from(number).unwrap_or(0))?;
             }
         }
         self.run_timers()?;
-        if !self.unwatched.is_empty() {
+        if !self.io.unwatched.is_empty() {
             moved |= self.serve_unwatched()?;
         }
         moved |= self.drain_readable()?;
@@ -231,8 +231,8 @@ impl Device {
     }
 
     fn link_event(&mut self, token: Token, event: Event) -> Result<bool> {
-        let rank = match self.slots.get(token) {
-            Some(Slot::Half(_)) => return self.half_event(token),
+        let rank = match self.io.slots.get(token) {
+            Some(Slot::Pending(_)) => return self.handshake_event(token),
             Some(Slot::Live(live)) => {
                 if event.writable {
                     live.write_blocked = false;
@@ -245,7 +245,7 @@ impl Device {
         if event.readable {
             moved |= self.take_in(token, None)?;
             if moved {
-                self.recent = Some(token);
+                self.io.recent = Some(token);
             }
         }
         if event.writable && self.engine.tx_pending(rank) {
@@ -258,7 +258,7 @@ impl Device {
     #[inline]
     pub(crate) fn poll_link(&mut self, rank: Rank, token: Token) -> Result<bool> {
         let mut moved = self.take_in(token, None)?;
-        if let Some(live) = self.slots.live(token)
+        if let Some(live) = self.io.slots.live(token)
             && live.write_blocked
             && self.engine.tx_pending(rank)
         {
@@ -290,7 +290,7 @@ impl Device {
             }
             return Ok(false);
         };
-        let Some(live) = self.slots.live(token) else {
+        let Some(live) = self.io.slots.live(token) else {
             return Ok(false);
         };
         match transmit::flush(&mut self.engine, live, &mut self.meter) {
@@ -310,7 +310,7 @@ impl Device {
         let Some((_, token)) = self.table.live(rank) else {
             return self.flush_link(rank).map(|_| ());
         };
-        let Some(live) = self.slots.live(token) else {
+        let Some(live) = self.io.slots.live(token) else {
             return Ok(());
         };
         if clock::ticks().wrapping_sub(live.last_write) < BURST {
@@ -332,7 +332,7 @@ impl Device {
             live.in_a_row = 0;
         }
         self.flush_link(rank)?;
-        if let Some(live) = self.slots.live(token) {
+        if let Some(live) = self.io.slots.live(token) {
             live.burst = 1;
             live.last_write = clock::ticks();
         }
@@ -342,11 +342,11 @@ impl Device {
     /// Reads every link that may hold bytes which no event will announce.
     fn drain_readable(&mut self) -> Result<bool> {
         let mut moved = false;
-        for _ in 0..self.readable.len() {
-            let Some(token) = self.readable.pop_front() else {
+        for _ in 0..self.io.readable.len() {
+            let Some(token) = self.io.readable.pop_front() else {
                 break;
             };
-            if let Some(live) = self.slots.live(token) {
+            if let Some(live) = self.io.slots.live(token) {
                 live.listed = false;
                 moved |= self.take_in(token, None)?;
             }
@@ -355,21 +355,21 @@ impl Device {
     }
 
     pub(crate) fn list_readable(&mut self, token: Token) {
-        if let Some(live) = self.slots.live(token)
+        if let Some(live) = self.io.slots.live(token)
             && !live.listed
         {
             live.listed = true;
-            self.readable.push_back(token);
+            self.io.readable.push_back(token);
         }
     }
 
     /// A link cannot be used on: its handle is nulled, and it is redialed.
     pub(crate) fn drop_link(&mut self, token: Token, broken: Broken) -> Result<()> {
-        let Slot::Live(live) = self.slots.take(token) else {
+        let Slot::Live(live) = self.io.slots.take(token) else {
             return Ok(());
         };
         let rank = live.rank;
-        self.unwatched.retain(|other| *other != token);
+        self.io.unwatched.retain(|other| *other != token);
         drop(live);
         self.meter.stats.links_lost += 1;
         if self
@@ -408,7 +408,7 @@ impl Device {
 
     /// After calls that may have matched what is already here.
     #[inline]
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn copy_matched(&mut self) {
         copy_out(&mut self.engine);
     }
 }

@@ -1,15 +1,16 @@
 //! Every connection in one array, named by tokens that fail closed when the connection is gone.
 
-use crate::half::Half;
 use crate::live::Live;
+use crate::pending::Pending;
 use crate::poller::Token;
+use crate::transport::Stream;
 
 /// What a slot holds.
 pub(crate) enum Slot {
     /// Nothing.
     Free,
     /// A connection in its handshake.
-    Half(Box<Half>),
+    Pending(Box<Pending>),
     /// An established link.
     Live(Box<Live>),
 }
@@ -22,7 +23,7 @@ pub(crate) struct Slots {
     /// Incoming connections in their handshake, oldest first.
     accepting: Vec<Token>,
     /// Connections in their handshake.
-    halves: usize,
+    pending: usize,
 }
 
 impl Slots {
@@ -45,11 +46,11 @@ impl Slots {
         let Some(entry) = self.entry(token) else {
             return false;
         };
-        let accepting = matches!(&slot, Slot::Half(half) if half.accepts());
-        let added = matches!(slot, Slot::Half(_));
+        let accepting = matches!(&slot, Slot::Pending(pending) if pending.accepts());
+        let added = matches!(slot, Slot::Pending(_));
         let old = std::mem::replace(&mut entry.1, slot);
-        self.halves += usize::from(added);
-        self.halves -= usize::from(matches!(old, Slot::Half(_)));
+        self.pending += usize::from(added);
+        self.pending -= usize::from(matches!(old, Slot::Pending(_)));
         self.accepting.retain(|other| *other != token);
         if accepting {
             self.accepting.push(token);
@@ -65,22 +66,33 @@ impl Slots {
         let slot = std::mem::replace(&mut entry.1, Slot::Free);
         entry.0 = entry.0.wrapping_add(1);
         self.free.push(token.slot);
-        self.halves -= usize::from(matches!(slot, Slot::Half(_)));
+        self.pending -= usize::from(matches!(slot, Slot::Pending(_)));
         self.accepting.retain(|other| *other != token);
         slot
     }
 
     /// Takes a connection in its handshake out for a moment; `put` it back, or `take` the slot.
-    pub(crate) fn lift(&mut self, token: Token) -> Option<Box<Half>> {
+    pub(crate) fn lift(&mut self, token: Token) -> Option<Box<Pending>> {
         let entry = self.entry(token)?;
-        if !matches!(entry.1, Slot::Half(_)) {
+        if !matches!(entry.1, Slot::Pending(_)) {
             return None;
         }
-        let Slot::Half(half) = std::mem::replace(&mut entry.1, Slot::Free) else {
+        let Slot::Pending(pending) = std::mem::replace(&mut entry.1, Slot::Free) else {
             return None;
         };
-        self.halves -= 1;
-        Some(half)
+        self.pending -= 1;
+        Some(pending)
+    }
+
+    /// Lets go of every connection without closing it.
+    pub(crate) fn forget(self) {
+        for (_, slot) in self.entries {
+            match slot {
+                Slot::Free => {}
+                Slot::Pending(pending) => pending.forget(),
+                Slot::Live(live) => live.stream.forget(),
+            }
+        }
     }
 
     /// What a token names.
@@ -99,9 +111,9 @@ impl Slots {
     }
 
     /// The connection in its handshake that a token names.
-    pub(crate) fn half(&mut self, token: Token) -> Option<&mut Half> {
+    pub(crate) fn pending_at(&mut self, token: Token) -> Option<&mut Pending> {
         match self.get(token) {
-            Some(Slot::Half(half)) => Some(half),
+            Some(Slot::Pending(pending)) => Some(pending),
             _ => None,
         }
     }
@@ -112,24 +124,24 @@ impl Slots {
     }
 
     /// Whether any connection is in its handshake.
-    pub(crate) fn has_halves(&self) -> bool {
-        self.halves > 0
+    pub(crate) fn any_pending(&self) -> bool {
+        self.pending > 0
     }
 
     /// Tokens of all connections in their handshake.
-    pub(crate) fn halves(&self) -> impl Iterator<Item = (Token, &Half)> {
+    pub(crate) fn pending(&self) -> impl Iterator<Item = (Token, &Pending)> {
         self.entries
             .iter()
             .enumerate()
             .filter_map(|(index, (generation, slot))| match slot {
-                Slot::Half(half) => {
+                Slot::Pending(pending) => {
                     let slot = u32::try_from(index).ok()?;
                     Some((
                         Token {
                             slot,
                             generation: *generation,
                         },
-                        &**half,
+                        &**pending,
                     ))
                 }
                 _ => None,

@@ -1,8 +1,7 @@
 //! From a process to a rank: the manager's welcome, listeners, registration, the job's table.
 
-use std::collections::VecDeque;
 use std::marker::PhantomData;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rejoin_channel_table::card::MAX_ADDRESSES;
@@ -13,16 +12,14 @@ use rejoin_managers_protocol::rank::{Limits, RankOptions, Welcome};
 use crate::agent::{self, Agent};
 use crate::cut::Cutter;
 use crate::device::Device;
-use crate::error::{Error, Result};
-use crate::hot::MOST_UNWATCHED;
+use crate::error::Result;
+use crate::io::Io;
+use crate::key::KeyPage;
 use crate::live::Meter;
 use crate::options::Options;
-use crate::poller::{Poller, Token};
-use crate::receive::STAGING;
-use crate::slots::Slots;
 use crate::stats::Stats;
 use crate::transport::tcp::Listeners;
-use crate::transport::tcp::interfaces::InterfaceFilter;
+use crate::waker::Waker;
 
 /// How long a wait spins when every rank of the host has a core of its own: longer than any round
 /// trip within a machine room, shorter than anyone notices.
@@ -52,8 +49,8 @@ impl Device {
     /// # Errors
     /// As for [`Device::init`].
     pub fn with_manager(socket: OwnedFd, options: Options) -> Result<Self> {
-        let (agent, welcome) = Agent::new(socket)?;
-        Self::start(Some(agent), welcome, options)
+        let (agent, welcome, key) = Agent::new(socket)?;
+        Self::start(Some(agent), welcome, key, options)
     }
 
     /// The only rank of a job of its own.
@@ -61,33 +58,32 @@ impl Device {
     /// # Errors
     /// As for [`Device::init`].
     pub fn alone(options: Options) -> Result<Self> {
-        Self::start(None, agent::singleton()?, options)
+        let mut welcome = agent::singleton()?;
+        let key = KeyPage::take(&mut welcome.key)?;
+        Self::start(None, welcome, key, options)
     }
 
-    fn start(mut agent: Option<Agent>, welcome: Welcome, options: Options) -> Result<Self> {
+    fn start(
+        agent: Option<Agent>,
+        welcome: Welcome,
+        key: KeyPage,
+        options: Options,
+    ) -> Result<Self> {
         let Welcome {
             identity,
             size,
-            key,
             appnum,
             options: settings,
             ..
         } = welcome;
-        let poller = Poller::new()?;
-        let listeners = listen(&poller, &options, &settings)?;
-        let card = card(&listeners, &options, &settings);
+        let waker = Waker::default();
+        let mut io = Io::open(agent, key, &waker, &options, &settings, size)?;
+        let card = card(&io.listeners, &options, &settings);
         let config = config(&options, &settings, size);
-        let entries = match &mut agent {
-            Some(agent) => {
-                let entries = agent.register(&identity, size, &card, limits(&config))?;
-                poller.add(agent.descriptor(), Token::MANAGER, false)?;
-                entries
-            }
+        let entries = match &mut io.agent {
+            Some(agent) => agent.register(&identity, size, &card, limits(&config))?,
             None => vec![(identity.incarnation, card.clone())],
         };
-        let engine = Engine::new(config, identity.rank, size);
-        let mut noise = [0; 8];
-        agent::random(&mut noise)?;
         let mut device = Self {
             spin: spin(&options, &settings),
             meter: meter(&options, identity.rank.0),
@@ -95,33 +91,21 @@ impl Device {
             table: Table::new(identity, AddressBook::new(entries)),
             identity,
             size,
-            key,
             appnum,
             settings,
             options,
             card,
-            engine,
-            slots: Slots::default(),
-            dials: (0..size).map(|_| None).collect(),
-            redial: Vec::new(),
-            poller,
-            listeners,
-            agent,
-            staging: vec![0; STAGING].into_boxed_slice(),
-            events: Vec::with_capacity(64),
-            readable: VecDeque::new(),
-            unwatched: Vec::with_capacity(MOST_UNWATCHED),
-            recent: None,
+            engine: Engine::new(config, identity.rank, size),
+            io,
+            waker,
             peers: Vec::new(),
             detaching: Vec::new(),
             probing: None,
             passes: 0,
-            noise: u64::from_le_bytes(noise),
+            noise: agent::noise()?,
             breaches: 0,
-            accept_again: false,
             leaving: false,
             all_finalized: false,
-            waiting_since: None,
             image_due: None,
             not_sync: PhantomData,
         };
@@ -142,30 +126,12 @@ fn meter(options: &Options, rank: u32) -> Meter {
     }
 }
 
-/// Opens the listeners on the interfaces and ports that were asked for, and watches them.
-fn listen(poller: &Poller, options: &Options, settings: &RankOptions) -> Result<Listeners> {
-    let interface = match (&options.interface, &settings.interface) {
-        (Some(filter), _) => Some(filter.clone()),
-        (None, Some(text)) => {
-            let parsed = InterfaceFilter::parse(text);
-            Some(parsed.map_err(|problem| Error::Environment {
-                variable: "REJOIN_TCP_INTERFACE",
-                value: text.clone(),
-                problem,
-            })?)
-        }
-        (None, None) => None,
-    };
-    let ports = options.ports.or(settings.port_range);
-    let listeners = Listeners::open(interface.as_ref(), ports)?;
-    for (number, socket) in listeners.sockets().iter().enumerate() {
-        let number = u32::try_from(number).unwrap_or(0);
-        poller.add(socket.as_fd(), Token::listener(number), false)?;
-    }
-    Ok(listeners)
-}
-
-fn card(listeners: &Listeners, options: &Options, settings: &RankOptions) -> BusinessCard {
+/// This rank's card, as it is to be registered.
+pub(crate) fn card(
+    listeners: &Listeners,
+    options: &Options,
+    settings: &RankOptions,
+) -> BusinessCard {
     let host = if settings.host.is_empty() {
         agent::host_name()
     } else {
@@ -202,7 +168,7 @@ fn config(options: &Options, settings: &RankOptions, size: u32) -> Config {
 }
 
 /// What the manager compares between ranks.
-fn limits(config: &Config) -> Limits {
+pub(crate) fn limits(config: &Config) -> Limits {
     Limits {
         eager_copy: config.eager_copy as u64,
         eager_max: config.eager_max as u64,
@@ -211,7 +177,7 @@ fn limits(config: &Config) -> Limits {
 }
 
 /// Spins only where no rank takes another's core.
-fn spin(options: &Options, settings: &RankOptions) -> Duration {
+pub(crate) fn spin(options: &Options, settings: &RankOptions) -> Duration {
     if let Some(spin) = options.spin {
         return spin;
     }

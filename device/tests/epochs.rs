@@ -19,8 +19,9 @@ fn exchange(device: &mut Device) -> u64 {
             let mut buffer = vec![0; len];
             posted.push((irecv(device, from(peer, 1), &mut buffer), buffer, peer));
         }
-        // The middle of an exchange: others have sent in the epoch before, or wait in it.
-        if number % u64::from(5 * size) == u64::from(5 * me) {
+        // The middle of an exchange: others have sent in the epoch before, or wait in it. Not before
+        // all links stand: a handshake between two epochs ends in a link that does not last.
+        if number > 0 && number % u64::from(5 * size) == u64::from(5 * me) {
             device.enter_epoch(Epoch(device.epoch().0 + 1));
         }
         // A peer leaves, and its links with it, once it has everyone's last message: count before.

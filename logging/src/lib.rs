@@ -1,7 +1,7 @@
 //! What a sender keeps until some horizon has passed: retention, send window, duplicate suppression.
 //!
-//! All of it is sans-IO and deterministic: no transport, no clock, no storage. The horizon of this
-//! crate so far is the receiver's acknowledgement; checkpoints and logs move it further out.
+//! All of it is sans-IO and deterministic: no transport, no clock, no storage. The horizon in use so
+//! far is the receiver's acknowledgement; [`Horizon`] lets checkpoints and logs move it further out.
 #![forbid(unsafe_code)]
 
 mod order;
@@ -10,6 +10,6 @@ mod ring;
 mod window;
 
 pub use order::{Arrival, Order};
-pub use retention::Retention;
+pub use retention::{Horizon, Retention};
 pub use ring::ByteRing;
 pub use window::{ReceiveWindow, SendWindow, WindowError};

@@ -1,4 +1,8 @@
-//! The retention of one channel: every envelope from the first that is not acknowledged.
+//! The retention of one channel: every envelope from the first that may have to be sent again.
+//!
+//! Two notions are apart: a frame is *acknowledged* when the receiver has it in memory, which
+//! completes its send and opens the window; it is *released* when nothing can ask for it again,
+//! which is what the [`Horizon`] says. Where links are all that fails, both come together.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -7,34 +11,59 @@ use rejoin_channel_table::ids::Ssn;
 
 use crate::ring::ByteRing;
 
+/// How long a frame is kept: until it is acknowledged at least, and which failures it outlives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Horizon {
+    /// Until the receiver has it in memory: lost links are masked.
+    #[default]
+    Acknowledged,
+    /// Until it is below this number, too: a receiver that starts again from a checkpoint which
+    /// holds all frames below gets the rest once more.
+    Committed(Ssn),
+}
+
 /// Frames in the order of their sequence numbers, each a range of one ring, so that neighbours
 /// are written together. Some have a body elsewhere, of the caller's type `B`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Retention<B> {
     ring: ByteRing,
+    horizon: Horizon,
     /// Sequence number of the first frame held.
     first: Ssn,
+    /// The first that is not acknowledged, and where it begins in the ring.
+    unacked: (Ssn, u64),
     /// End of each frame in the ring; a frame begins where the one before ends.
     ends: VecDeque<u64>,
     /// Bodies outside of the ring, ascending.
     bodies: VecDeque<(Ssn, B)>,
+    /// How many of them are acknowledged.
+    acked_bodies: usize,
 }
 
 impl<B> Default for Retention<B> {
     fn default() -> Self {
         Retention {
             ring: ByteRing::default(),
+            horizon: Horizon::default(),
             first: Ssn(0),
+            unacked: (Ssn(0), 0),
             ends: VecDeque::new(),
             bodies: VecDeque::new(),
+            acked_bodies: 0,
         }
     }
 }
 
 impl<B> Retention<B> {
-    /// The first sequence number that is still held: all below are acknowledged.
+    /// The first sequence number that is still held; nothing below can be sent again.
     pub fn first(&self) -> Ssn {
         self.first
+    }
+
+    /// The first sequence number that is not acknowledged.
+    #[inline]
+    pub fn unacked(&self) -> Ssn {
+        self.unacked.0
     }
 
     /// The number that the next frame gets.
@@ -42,12 +71,23 @@ impl<B> Retention<B> {
         Ssn(self.first.0 + self.ends.len() as u64)
     }
 
-    /// Whether everything is acknowledged.
-    pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+    /// Whether everything is acknowledged; some of it may be held all the same.
+    pub fn is_acknowledged(&self) -> bool {
+        self.unacked.0 == self.next()
     }
 
-    /// Bytes in the ring.
+    /// Frames without an ack whose body lies outside of the ring.
+    pub fn unacked_bodies(&self) -> usize {
+        self.bodies.len() - self.acked_bodies
+    }
+
+    /// Bytes of the ring that are not acknowledged.
+    #[inline]
+    pub fn unacked_bytes(&self) -> usize {
+        (self.ring.tail() - self.unacked.1) as usize
+    }
+
+    /// Bytes of the ring that are held.
     pub fn bytes(&self) -> usize {
         self.ring.len()
     }
@@ -99,13 +139,38 @@ impl<B> Retention<B> {
         self.body_at(ssn).map(|at| &mut self.bodies[at].1)
     }
 
-    /// Lets go of all frames below `ack` (at most of all there are); their bodies outside of the
-    /// ring go to `gone`, in order.
-    pub fn release(&mut self, ack: Ssn, mut gone: impl FnMut(Ssn, B)) {
-        let count = ack
-            .0
-            .saturating_sub(self.first.0)
-            .min(self.ends.len() as u64);
+    /// Notes that the receiver has all frames below `ack` (at most of all there are) in memory.
+    /// The bodies outside of the ring that this is news of go to `each`, in order, and are still
+    /// held: one that must outlive its send is copied there. [`Retention::release`] comes next.
+    pub fn acknowledge(&mut self, ack: Ssn, mut each: impl FnMut(Ssn, &mut B)) {
+        let ack = ack.min(self.next());
+        if ack <= self.unacked.0 {
+            return;
+        }
+        let last = (ack.0 - self.first.0 - 1) as usize;
+        self.unacked = (ack, self.ends[last]);
+        for (ssn, body) in self.bodies.iter_mut().skip(self.acked_bodies) {
+            if *ssn >= ack {
+                break;
+            }
+            self.acked_bodies += 1;
+            each(*ssn, body);
+        }
+    }
+
+    /// Moves the horizon. A frame that was released before stays so.
+    pub fn set_horizon(&mut self, horizon: Horizon) {
+        self.horizon = horizon;
+    }
+
+    /// Lets go of all frames that are acknowledged and beyond the horizon; their bodies outside
+    /// of the ring go to `gone`, in order.
+    pub fn release(&mut self, mut gone: impl FnMut(Ssn, B)) {
+        let limit = match self.horizon {
+            Horizon::Acknowledged => self.unacked.0,
+            Horizon::Committed(ssn) => ssn.min(self.unacked.0),
+        };
+        let count = limit.0.saturating_sub(self.first.0);
         let Some(last) = (count as usize).checked_sub(1) else {
             return;
         };
@@ -118,6 +183,7 @@ impl<B> Retention<B> {
                 break;
             }
             if let Some((ssn, body)) = self.bodies.pop_front() {
+                self.acked_bodies -= 1;
                 gone(ssn, body);
             }
         }
@@ -128,28 +194,76 @@ impl<B> Retention<B> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn frames_are_found_until_acknowledged() {
+    fn three() -> Retention<&'static str> {
         let mut kept = Retention::default();
         kept.push(b"head0", b"abc", None);
         kept.push(b"head1", b"", Some("far"));
         kept.push(b"head2", b"x", Some("away"));
+        kept
+    }
+
+    #[test]
+    fn frames_are_found_until_acknowledged() {
+        let mut kept = three();
         assert_eq!(kept.next(), Ssn(3));
         let range = kept.frame(Ssn(0)).unwrap();
         assert_eq!(kept.slices(range).0, b"head0abc");
-        let mut gone = Vec::new();
-        kept.release(Ssn(2), |ssn, body| gone.push((ssn, body)));
-        assert_eq!(gone, [(Ssn(1), "far")]);
+        assert_eq!((kept.unacked_bodies(), kept.unacked_bytes()), (2, 19));
+        let (mut ended, mut gone) = (Vec::new(), Vec::new());
+        kept.acknowledge(Ssn(2), |ssn, body| ended.push((ssn, *body)));
+        assert_eq!((kept.first(), kept.unacked()), (Ssn(0), Ssn(2)));
+        kept.release(|ssn, body| gone.push((ssn, body)));
+        assert_eq!((&ended[..], &gone), (&[(Ssn(1), "far")][..], &ended));
         assert_eq!((kept.first(), kept.next()), (Ssn(2), Ssn(3)));
+        assert_eq!((kept.unacked_bodies(), kept.unacked_bytes()), (1, 6));
         assert_eq!(kept.frame(Ssn(1)), None);
         assert_eq!(kept.frame(Ssn(3)), None);
         assert_eq!(kept.body(Ssn(2)), Some(&"away"));
         let range = kept.frame(Ssn(2)).unwrap();
         assert_eq!(kept.slices(range).0, b"head2x");
         // An ack can be old, or say more than there is.
-        kept.release(Ssn(1), |_, _| panic!("nothing to release"));
-        kept.release(Ssn(9), |_, _| ());
-        assert!(kept.is_empty());
-        assert_eq!(kept.next(), Ssn(3));
+        kept.acknowledge(Ssn(1), |_, _| panic!("nothing is new"));
+        kept.release(|_, _| panic!("nothing to release"));
+        kept.acknowledge(Ssn(9), |_, _| ());
+        kept.release(|_, _| ());
+        assert!(kept.is_acknowledged() && kept.bytes() == 0);
+        assert_eq!((kept.first(), kept.next()), (Ssn(3), Ssn(3)));
+    }
+
+    #[test]
+    fn a_later_horizon_holds_what_is_acknowledged() {
+        let mut kept = three();
+        kept.set_horizon(Horizon::Committed(Ssn(0)));
+        let mut ended = Vec::new();
+        kept.acknowledge(Ssn(2), |ssn, body| {
+            ended.push(ssn);
+            *body = "copied";
+        });
+        kept.release(|_, _| panic!("no checkpoint is committed"));
+        kept.acknowledge(Ssn(3), |ssn, _| ended.push(ssn));
+        assert_eq!(ended, [Ssn(1), Ssn(2)]);
+        assert!(kept.is_acknowledged());
+        assert_eq!((kept.unacked_bytes(), kept.bytes()), (0, 19));
+        let range = kept.frame(Ssn(0)).unwrap();
+        assert_eq!(kept.slices(range).0, b"head0abc");
+        assert_eq!(kept.body(Ssn(1)), Some(&"copied"));
+        // A frame behind them is not acknowledged, however far a checkpoint goes.
+        kept.push(b"head3", b"", Some("new"));
+        kept.set_horizon(Horizon::Committed(Ssn(2)));
+        let mut gone = Vec::new();
+        kept.release(|ssn, body| gone.push((ssn, body)));
+        assert_eq!(gone, [(Ssn(1), "copied")]);
+        assert_eq!((kept.first(), kept.unacked()), (Ssn(2), Ssn(3)));
+        kept.set_horizon(Horizon::Committed(Ssn(9)));
+        kept.release(|ssn, body| gone.push((ssn, body)));
+        assert_eq!(gone[1..], [(Ssn(2), "away")]);
+        assert_eq!((kept.unacked_bodies(), kept.unacked_bytes()), (1, 5));
+        // Back, and to the ack: what is released stays so.
+        kept.set_horizon(Horizon::Committed(Ssn(0)));
+        kept.release(|_, _| panic!("nothing to release"));
+        kept.set_horizon(Horizon::Acknowledged);
+        kept.acknowledge(Ssn(4), |_, _| ());
+        kept.release(|ssn, body| gone.push((ssn, body)));
+        assert_eq!(gone[2..], [(Ssn(3), "new")]);
     }
 }

@@ -77,11 +77,6 @@ impl SendWindow {
         self.granted = self.granted.max(total);
         more
     }
-
-    /// Bytes under way.
-    pub fn in_use(&self) -> u64 {
-        self.charged - self.credited
-    }
 }
 
 /// The receiver's view.
@@ -196,7 +191,6 @@ mod tests {
         assert_eq!(send.credit(told), Ok(true));
         assert_eq!(send.credit(0), Ok(false));
         assert_eq!(send.credit(101), Err(WindowError::FalseCredit));
-        assert_eq!(send.in_use(), 40);
         assert!(send.charge(60) && !send.charge(1));
     }
 

@@ -93,6 +93,9 @@ fn one(
     Ok(())
 }
 
+/// Longest body that may come with an envelope beyond the window.
+const BEYOND: u64 = 192;
+
 /// What one rank has let another put into its memory.
 #[derive(Clone, Debug, Default)]
 pub struct Bound {
@@ -114,6 +117,10 @@ impl Bound {
         }
         self.next += 1;
         if header.flags.has(Flags::GRANTED) {
+            let body = header.body_len();
+            if body > BEYOND {
+                return Err(format!("{body} bytes came beyond the window"));
+            }
             return Ok(());
         }
         self.charged += 64 + header.body_len();

@@ -7,7 +7,8 @@ use rejoin_channel_table::{
     Identity, Incarnation, JobId, Rank, Resume,
 };
 use rejoin_engine::{
-    Config, Engine, Envelope, HEADER_LEN, Header, Mode, Pattern, ReqId, RxBody, Segment, Sent,
+    Config, Engine, Envelope, FRAME_MAGIC, HEADER_LEN, Header, Mode, Pattern, ReqId, RxBody,
+    Segment, Sent,
 };
 use rejoin_managers_protocol::codec::{FrameReader, MANAGER_LIMIT, RANK_LIMIT, encode};
 use rejoin_managers_protocol::control::{ToCentral, ToLocal};
@@ -118,8 +119,8 @@ impl Input<'_> {
 
     fn header(&mut self) -> Option<[u8; HEADER_LEN]> {
         let mut bytes = [0; HEADER_LEN];
-        bytes[..2].copy_from_slice(&0x5231u16.to_le_bytes());
-        bytes[2] = self.byte()? % 11;
+        bytes[..2].copy_from_slice(&FRAME_MAGIC);
+        bytes[2] = self.byte()? % 10;
         bytes[3] = self.byte()? & 7;
         bytes[8] = self.byte()? & 1;
         bytes[16] = self.byte()? & 1;

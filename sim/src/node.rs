@@ -133,14 +133,6 @@ impl Node {
         std::mem::take(&mut self.output)
     }
 
-    /// Connections that are not links yet.
-    pub fn half_open(&self) -> impl Iterator<Item = ConnectionId> + '_ {
-        self.ends
-            .iter()
-            .filter(|(_, end)| !matches!(end, End::Live(..)))
-            .map(|(id, _)| *id)
-    }
-
     /// Whether this end is half open.
     pub fn is_half_open(&self, id: ConnectionId) -> bool {
         self.ends

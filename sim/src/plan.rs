@@ -130,14 +130,20 @@ impl Plan {
             } else {
                 rng.between(1, 4)
             };
-            let empty = burst > 4 && rng.chance(70);
+            // Crowds that fill windows are of messages without a body, or with a short one.
+            let crowd = burst > 4 && rng.chance(70);
+            let short = if rng.chance(50) { 0 } else { 200 };
             for _ in 0..burst {
                 messages.push(Message {
                     from,
                     to,
                     context: 1 + rng.below(3) as u32,
                     tag: rng.below(3) as i32,
-                    len: if empty { 0 } else { length(rng, &config) },
+                    len: if crowd {
+                        rng.below(short + 1) as usize
+                    } else {
+                        length(rng, &config)
+                    },
                     mode: *rng.pick(&[
                         Mode::Standard,
                         Mode::Standard,

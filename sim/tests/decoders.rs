@@ -40,7 +40,8 @@ proptest! {
 
     #[test]
     fn frames(mut bytes in vec(any::<u8>(), 64), kind in 0u8..12) {
-        bytes[..3].copy_from_slice(&[0x31, 0x52, kind]);
+        bytes[..2].copy_from_slice(&rejoin_engine::FRAME_MAGIC);
+        bytes[2] = kind;
         bytes[3] &= 7;
         bytes[20..24].fill(0);
         fuzz::frame(&bytes);

@@ -579,21 +579,33 @@ fn both_directions() {
 
 #[test]
 fn a_full_window_and_a_receive_for_what_is_behind_it() {
+    // Asked for; with its envelope, out of the program's memory; and copied.
+    for (name, copy, len) in [
+        ("full window: long", 0, usize::MAX),
+        ("full window: short", 0, 8),
+        ("full window: copied", 8, 8),
+    ] {
+        behind_a_full_window(name, copy, len);
+    }
+}
+
+fn behind_a_full_window(name: &str, eager_copy: usize, len: usize) {
     let config = Config {
-        eager_copy: 0,
+        eager_copy,
         eager_max: usize::MAX,
         ..SMALL
     }
     .consistent();
-    let (full, long) = (config.eager_max, config.eager_max + 1);
+    let full = config.eager_max;
+    let len = len.min(full + 1);
     let messages = [
         (0, 1, full, Mode::Standard),
         (0, 1, full, Mode::Standard),
         (0, 1, full, Mode::Standard),
-        (0, 2, long, Mode::Standard),
+        (0, 2, len, Mode::Standard),
     ];
     let receives = [
-        receive(1, Some(2), long),
+        receive(1, Some(2), len),
         receive(1, Some(1), full),
         receive(1, Some(1), full),
         receive(1, Some(1), full),
@@ -601,7 +613,7 @@ fn a_full_window_and_a_receive_for_what_is_behind_it() {
     let mut plan = plan(config, &messages, &receives);
     plan.scripts[1].insert(1, Step::Await(0));
     check(
-        "full window",
+        name,
         Setup {
             plan,
             cuts: 1,

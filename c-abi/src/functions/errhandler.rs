@@ -14,7 +14,7 @@ use crate::types::*;
 
 macro_rules! errhandlers {
     ($handle:ident, $handler:ident, $function:ident, $arg:ident,
-     $create:ident, $get:ident, $set:ident, $call:ident) => {
+     $create:ident, $get:ident, $set:ident, $call:ident, $fitting:ident) => {
         /// Makes an error handler of a function of the program.
         ///
         /// # Safety
@@ -54,6 +54,15 @@ macro_rules! errhandlers {
         /// Gives the object an error handler.
         pub fn $set(mpi: &Mpi, $arg: $handle, errhandler: MPI_Errhandler) -> Result<()> {
             check(mpi, $arg)?;
+            mpi.errors.set_handler($arg, $fitting(mpi, errhandler)?);
+            Ok(())
+        }
+
+        /// An error handler that an object of this kind can have.
+        ///
+        /// # Errors
+        /// `Errhandler` for an invalid handle, or one for objects of another kind.
+        pub fn $fitting(mpi: &Mpi, errhandler: MPI_Errhandler) -> Result<Installed> {
             let handler = resolve(mpi, errhandler)?;
             let fits = match handler.action {
                 Handler::AreFatal | Handler::Abort | Handler::Return | Handler::$handler(_) => true,
@@ -66,8 +75,7 @@ macro_rules! errhandlers {
                 );
                 return Err(Error::new(ErrorClass::Errhandler, text));
             }
-            mpi.errors.set_handler($arg, handler);
-            Ok(())
+            Ok(handler)
         }
 
         /// Calls the object's error handler.
@@ -87,7 +95,8 @@ errhandlers!(
     comm_create_errhandler,
     comm_get_errhandler,
     comm_set_errhandler,
-    comm_call_errhandler
+    comm_call_errhandler,
+    comm_handler
 );
 errhandlers!(
     MPI_Win,
@@ -97,7 +106,8 @@ errhandlers!(
     win_create_errhandler,
     win_get_errhandler,
     win_set_errhandler,
-    win_call_errhandler
+    win_call_errhandler,
+    win_handler
 );
 errhandlers!(
     MPI_File,
@@ -107,7 +117,8 @@ errhandlers!(
     file_create_errhandler,
     file_get_errhandler,
     file_set_errhandler,
-    file_call_errhandler
+    file_call_errhandler,
+    file_handler
 );
 errhandlers!(
     MPI_Session,
@@ -117,7 +128,8 @@ errhandlers!(
     session_create_errhandler,
     session_get_errhandler,
     session_set_errhandler,
-    session_call_errhandler
+    session_call_errhandler,
+    session_handler
 );
 
 /// `MPI_Errhandler_free`: objects that have the handler keep it.

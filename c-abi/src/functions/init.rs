@@ -13,7 +13,7 @@ use crate::functions::op;
 use crate::state::{self, Mpi};
 use crate::support::{arg_error, store, store_string};
 use crate::types::*;
-use crate::{gate, lock};
+use crate::{abort, gate, lock};
 
 static LOCK: OnceLock<Arc<BigLock>> = OnceLock::new();
 static MAIN: OnceLock<ThreadId> = OnceLock::new();
@@ -66,6 +66,7 @@ pub unsafe fn init_thread(
 }
 
 fn start(mpi: &Mpi, level: c_int) -> Result<()> {
+    mpi.check_process()?;
     if gate::is_initialized() {
         let text = "called a second time: MPI is initialised once";
         return Err(Error::new(ErrorClass::Other, text));
@@ -76,11 +77,20 @@ fn start(mpi: &Mpi, level: c_int) -> Result<()> {
     Ok(())
 }
 
+/// Runs in every child that `fork` makes from now on.
+unsafe extern "C" fn forked() {
+    lock::forked();
+    gate::forked();
+}
+
 /// One more user of the runtime: the world model or a session. The first one starts it.
 pub(super) fn open(mpi: &Mpi, level: c_int) -> Result<()> {
+    mpi.check_process()?;
     match mpi.core.get() {
         None => {
             let _ = mpi.core.set(start_core(mpi)?);
+            // SAFETY: the handler is async-signal-safe. Without memory for it, forked children stay unnoticed.
+            unsafe { libc::pthread_atfork(None, None, Some(forked)) };
         }
         Some(_) if gate::is_running() => {}
         Some(_) => {
@@ -116,6 +126,7 @@ fn start_core(mpi: &Mpi) -> Result<Rc<Core>> {
 
 /// One user less; the last one leaves the job, which waits for the other processes.
 pub(super) fn close(mpi: &Mpi) -> Result<()> {
+    mpi.check_process()?;
     let left = mpi.users.get().saturating_sub(1);
     mpi.users.set(left);
     if left == 0 {
@@ -137,14 +148,25 @@ pub fn finalize(mpi: &Mpi) -> Result<()> {
     Ok(())
 }
 
-/// `MPI_Abort` (MPI-5.0 §11.4): ends the whole job, whatever the communicator.
+/// `MPI_Abort` (MPI-5.0 §11.4): ends the whole job, whatever the communicator. Works at any time, also in a signal
+/// handler; before `MPI_Init` and after `MPI_Finalize` it ends this process.
 pub fn abort(mpi: &Mpi, comm: MPI_Comm, errorcode: c_int) -> Result<()> {
+    if abort::is_nested() {
+        abort::abort_inside(mpi, errorcode);
+    }
     let place = match mpi.comms.get(comm) {
-        Ok(c) => c.name(),
-        Err(_) => "an unknown communicator".to_owned(),
+        Ok(c) => format!(" on {}", c.name()),
+        Err(_) if gate::is_running() => " on an unknown communicator".to_owned(),
+        Err(_) => String::new(),
     };
-    let why = format!("called MPI_Abort on {place} with code {errorcode}");
-    mpi.abort(errorcode, &why)
+    let when = match (mpi.check_process(), gate::is_running()) {
+        (Err(error), _) => format!(": {}", error.message),
+        (_, true) => String::new(),
+        (_, false) if gate::is_finalized() => " after MPI_Finalize".to_owned(),
+        (_, false) => " before MPI_Init".to_owned(),
+    };
+    let why = format!("called MPI_Abort{place} with code {errorcode}{when}");
+    abort::abort(mpi, errorcode, &why)
 }
 
 /// `MPI_Query_thread` (MPI-5.0 §11.6.2).

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use rejoin_mpi::{Group, Info, Result};
 
 use crate::constants::*;
-use crate::functions::errhandler::{comm_set_errhandler, session_set_errhandler};
+use crate::functions::errhandler::{comm_set_errhandler, session_handler};
 use crate::functions::{comm_make, group, info, init};
 use crate::state::Mpi;
 use crate::support::{arg_error, load, store, store_string, string};
@@ -58,13 +58,10 @@ pub unsafe fn session_init(
         return Err(arg_error("the pointer for the session is null"));
     }
     let level = level(mpi, info)?;
+    let handler = session_handler(mpi, errhandler)?;
     init::open(mpi, level)?;
     let handle = mpi.sessions.insert(Rc::new(Session { level }));
-    if let Err(error) = session_set_errhandler(mpi, handle, errhandler) {
-        drop(mpi.sessions.remove(handle));
-        init::close(mpi)?;
-        return Err(error);
-    }
+    mpi.errors.set_handler(handle, handler);
     // SAFETY: not null, and so valid by the caller's promise.
     unsafe { store(session, "the session", handle) }
 }

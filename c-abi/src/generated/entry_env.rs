@@ -184,7 +184,7 @@ pub unsafe extern "C" fn PMPI_Abi_set_fortran_info(info: MPI_Info) -> c_int {
 unsafe fn shared_abort(comm: MPI_Comm, errorcode: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
-        &const { Call::new("MPI_Abort", Phase::Running, false) },
+        &const { Call::new("MPI_Abort", Phase::Any, true) },
         Owner::of(comm),
         |mpi| unsafe { crate::functions::init::abort(mpi, comm, errorcode) },
     )
@@ -2074,7 +2074,7 @@ unsafe fn shared_session_init(
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
         &const { Call::new("MPI_Session_init", Phase::Any, true) },
-        Owner::None,
+        Owner::Made(errhandler),
         |mpi| unsafe { crate::functions::session::session_init(mpi, info, errhandler, session) },
     )
 }

@@ -11,7 +11,7 @@ use crate::resume::MAX_RESUME_BYTES;
 use crate::wire::Reader;
 
 /// Version of the handshake and of what follows it on the link.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// First bytes of every message: a stranger is known by its first four bytes.
 pub(super) const MAGIC: [u8; 4] = *b"RJNH";
 pub(super) const HEADER: usize = 12;

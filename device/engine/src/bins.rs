@@ -6,7 +6,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use crate::slab::{NIL, Slab};
+use rejoin_channel_table::slab::{NIL, Slab};
 
 /// A matching key: context, source and tag, each wildcard class apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -70,7 +70,7 @@ impl Context<'_> {
 
     pub(crate) fn cancel_requested(&mut self, header: &Header) -> Result<(), ProtocolError> {
         // Whoever never reads the answers gets no more of them.
-        let unread = self.channel.tx.plan.len() >= UNREAD;
+        let unread = self.channel.tx.words.len() >= UNREAD;
         if header.ssn >= self.channel.rx.order.next() || unread {
             return Err(pointless(header));
         }

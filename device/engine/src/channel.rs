@@ -27,8 +27,8 @@ pub(crate) enum Plan {
     Ring(Range<u64>),
     /// The body behind a header in the ring, from `at` on.
     Body { ssn: Ssn, at: usize, len: usize },
-    /// A control frame, or the header of a data frame, from `at` on.
-    Control { bytes: [u8; HEADER_LEN], at: usize },
+    /// The next `count` of the words, from byte `at` of the first on.
+    Words { count: usize, at: usize },
     /// The body of a data frame.
     Chunk {
         ssn: Ssn,
@@ -50,13 +50,16 @@ pub(crate) struct Bulk {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Tx {
     pub kept: Retention<SentBody>,
-    /// Bytes of bodies that were copied out of user memory.
+    /// Bytes of bodies that were copied out of user memory and are not acknowledged.
     pub detached: usize,
     pub window: SendWindow,
     /// What the device is writing, in order. Without a link: control frames for the next one.
     pub plan: VecDeque<Plan>,
-    /// Whether a data frame is planned: there is one at a time.
-    pub chunk_planned: bool,
+    /// Control frames and headers of data frames, in the order of the plan: a burst of them is one
+    /// piece.
+    pub words: VecDeque<[u8; HEADER_LEN]>,
+    /// Data frames in the plan.
+    pub chunks: usize,
     /// Bodies that the peer is clear to take, or lacks after a resume.
     pub bulk: VecDeque<Bulk>,
     /// Sends that wait for a word about their message, ascending.
@@ -66,6 +69,8 @@ pub(crate) struct Tx {
     /// Cancel requests without an answer: number and message.
     pub cancels: Vec<(u64, Ssn)>,
     pub last_cancel: u64,
+    /// The first message whose ack the peer was not asked for on this link.
+    pub unasked: Ssn,
 }
 
 /// Where a body goes.
@@ -82,6 +87,8 @@ pub(crate) struct Partial {
     pub ssn: Ssn,
     pub eager: bool,
     pub want_ack: bool,
+    /// Came on a grant beyond the window.
+    pub granted: bool,
     pub target: Target,
     pub received: u64,
     pub len: u64,
@@ -94,6 +101,7 @@ pub(crate) struct Current {
     pub ssn: Ssn,
     pub target: Target,
     pub want_ack: bool,
+    pub granted: bool,
     /// Offset in the body of the message, and length of this part.
     pub offset: usize,
     pub len: usize,
@@ -144,12 +152,14 @@ impl Channel {
                 detached: 0,
                 window: SendWindow::new(config.window),
                 plan: VecDeque::new(),
-                chunk_planned: false,
+                words: VecDeque::new(),
+                chunks: 0,
                 bulk: VecDeque::new(),
                 open: VecDeque::new(),
                 blocked: VecDeque::new(),
                 cancels: Vec::new(),
                 last_cancel: 0,
+                unasked: Ssn(0),
             },
             rx: Rx {
                 order: Order::default(),
@@ -205,10 +215,7 @@ impl Channel {
 
     /// Plans a control frame.
     pub(crate) fn control(&mut self, core: &mut Core, header: &Header) {
-        self.tx.plan.push_back(Plan::Control {
-            bytes: header.encode(),
-            at: 0,
-        });
+        self.tx.plan_word(header);
         self.mark_ready(core);
     }
 

@@ -4,7 +4,7 @@ use rejoin_channel_table::ids::Ssn;
 
 use crate::channel::{Bulk, Plan, SentBody};
 use crate::error::ProtocolError;
-use crate::frame::{Header, Kind};
+use crate::frame::{Flags, Header, Kind};
 use crate::requests::Send;
 use crate::tx::Context;
 
@@ -12,7 +12,7 @@ impl Context<'_> {
     /// The peer has all envelopes below `ack` with their eager bodies.
     #[inline]
     pub(crate) fn acknowledged(&mut self, ack: Ssn) -> Result<(), ProtocolError> {
-        if ack <= self.channel.tx.kept.first() {
+        if ack <= self.channel.tx.kept.unacked() {
             return Ok(());
         }
         if !self.can_be_acknowledged(ack) {
@@ -21,10 +21,13 @@ impl Context<'_> {
         let core = &mut *self.core;
         let tx = &mut self.channel.tx;
         let detached = &mut tx.detached;
-        tx.kept.release(ack, |_, body| match body {
-            SentBody::User(_, request) => core.update_send(request, |send| send.needs_ack = false),
-            SentBody::Kept(buf) => {
-                *detached -= buf.len();
+        // A horizon beyond the ack needs a copy of what lies in user memory, made here.
+        tx.kept.acknowledge(ack, |_, body| match body {
+            SentBody::User(_, request) => core.update_send(*request, |send| send.needs_ack = false),
+            SentBody::Kept(buf) => *detached -= buf.len(),
+        });
+        tx.kept.release(|_, body| {
+            if let SentBody::Kept(buf) = body {
                 core.pool.put(buf);
             }
         });
@@ -49,7 +52,7 @@ impl Context<'_> {
             Plan::Ring(range) => range.start < last.end,
             Plan::Body { ssn, .. } => *ssn < ack,
             Plan::Chunk { ssn, eager, .. } => *eager && *ssn < ack,
-            Plan::Control { .. } => false,
+            Plan::Words { .. } => false,
         };
         let resent = |bulk: &Bulk| bulk.eager && bulk.ssn < ack;
         // Bodies that are sent again stand before the others.
@@ -75,6 +78,9 @@ impl Context<'_> {
                 if self.channel.tx.window.grant(header.aux) {
                     self.pump();
                 }
+                if header.flags.has(Flags::WANT_ACK) && self.channel.owes() {
+                    self.channel.ack_soon(self.core);
+                }
                 Ok(())
             }
             Kind::Cts => self.cleared(header),
@@ -82,7 +88,6 @@ impl Context<'_> {
             Kind::Matched => self.matched(header),
             Kind::CancelRequest => self.cancel_requested(header),
             Kind::CancelReply => self.cancel_replied(header),
-            Kind::Close => Ok(()),
             Kind::Eager | Kind::Rts | Kind::Data => Ok(()),
         }
     }

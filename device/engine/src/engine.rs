@@ -4,6 +4,7 @@ use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 
 use crate::channel::Channel;
 use crate::error::Error;
+use crate::pool::Buf;
 use crate::requests::{Body, Core, RecvState, Request, Send};
 use crate::tx;
 use crate::types::{
@@ -114,6 +115,7 @@ impl Engine {
             peer: to,
             ssn: Ssn(0),
             seg,
+            held: Buf::default(),
             envelope: env,
             sync: mode == Mode::Synchronous,
             blocking: mode == Mode::Blocking,
@@ -128,7 +130,7 @@ impl Engine {
             freed: false,
         }));
         if !tx.channel.tx.blocked.is_empty() || !tx.launch(request, bytes) {
-            tx.channel.tx.blocked.push_back(request);
+            tx.hold(request, bytes);
         }
         Ok(Sent::Pending(ReqId(self.core.requests.id(request))))
     }
@@ -178,14 +180,35 @@ impl Engine {
     }
 
     /// The end of a request; then its id is stale. A stale id is complete with nothing to say.
+    /// Who polls waits: a peer that was not asked to acknowledge the message is asked now.
     #[inline]
     pub fn poll(&mut self, id: ReqId) -> Option<Completion> {
         let Some(at) = self.core.requests.find(id.0) else {
             return Some(Completion::default());
         };
-        let outcome = self.core.outcome(at)?;
+        let Some(outcome) = self.core.outcome(at) else {
+            self.press(at);
+            return None;
+        };
         self.core.requests.discard(at);
         Some(outcome)
+    }
+
+    /// Hurries the ack that a send waits for. A blocking one is about to be detached instead.
+    fn press(&mut self, at: u32) {
+        let Request::Send(Send {
+            peer,
+            ssn,
+            needs_ack: true,
+            blocking: false,
+            ..
+        }) = self.core.requests[at]
+        else {
+            return;
+        };
+        if let Some(Some(channel)) = self.channels.get_mut(peer.index()) {
+            channel.ask_for_ack(&mut self.core, self.epoch, ssn);
+        }
     }
 
     /// Whether `poll` would answer.

@@ -6,31 +6,27 @@
 //! a sender waits, a quarter of the window or more holds messages that were not consumed.
 //! Either the program receives them, and credit follows; or it waits for something else, which may
 //! be behind them: then the receiver grants envelopes beyond the window, in steps that double
-//! while they are used up, until the one it waits for has come. Envelopes beyond the window have
-//! no bodies; what they cost is bounded for the whole rank by `Config::beyond`.
+//! while they are used up, until the one it waits for has come. Envelopes beyond the window bring
+//! short bodies along and no others; what they cost is bounded for the whole rank by
+//! `Config::beyond`, which counts the most that each may take from the moment it is granted.
 
 use rejoin_channel_table::ids::Rank;
 
 use crate::channel::{Channel, FIRST_STEP};
 use crate::engine::Engine;
+use crate::frame::GRANTED_LIMIT;
+use crate::requests::Core;
 use crate::tx::ENVELOPE_COST;
 use crate::types::{Config, Pattern};
 
 /// Memory that an unexpected envelope takes, in bytes, rounded up.
-const ENVELOPE_MEMORY: u64 = 256;
+pub(crate) const ENVELOPE_MEMORY: u64 = 256;
+/// Memory that a grant may cost: an envelope and a short body.
+pub(crate) const GRANT_MEMORY: u64 = ENVELOPE_MEMORY + GRANTED_LIMIT;
 /// Most envelopes granted at once.
 const LAST_STEP: u64 = 4096;
 
 impl Engine {
-    /// Makes an ack due for the peer if any is owed.
-    pub fn flush_acks(&mut self, peer: Rank) {
-        if let Some(Some(channel)) = self.channels.get_mut(peer.index())
-            && channel.owes()
-        {
-            channel.ack_soon(&mut self.core);
-        }
-    }
-
     /// Makes acks due for all peers that are owed any.
     pub fn flush_all_acks(&mut self) {
         for channel in self.channels.iter_mut().flatten() {
@@ -55,9 +51,9 @@ impl Engine {
             if !any && !named {
                 continue;
             }
-            let room = (self.config.beyond / ENVELOPE_MEMORY).saturating_sub(self.core.beyond);
+            let room = self.config.beyond.saturating_sub(self.core.beyond) / GRANT_MEMORY;
             let given = channel.grant(&self.config, room);
-            self.core.beyond += given;
+            self.core.beyond += given * GRANT_MEMORY;
             if given > 0 || (channel.tight(&self.config) && channel.rx.window.untold() > 0) {
                 channel.ack_soon(&mut self.core);
                 granted = true;
@@ -78,8 +74,23 @@ impl Engine {
     }
 }
 
+impl Core {
+    /// A granted envelope has come, with so long a body.
+    pub(crate) fn grant_used(&mut self, body: u64) {
+        self.beyond = self
+            .beyond
+            .saturating_sub(GRANTED_LIMIT.saturating_sub(body));
+    }
+
+    /// It has left the memory of unexpected messages.
+    pub(crate) fn grant_over(&mut self, body: u64) {
+        self.beyond = self.beyond.saturating_sub(ENVELOPE_MEMORY + body);
+    }
+}
+
 impl Channel {
-    fn owes(&self) -> bool {
+    /// Whether the peer does not know all that it could.
+    pub(crate) fn owes(&self) -> bool {
         self.rx.unacked > 0 || self.rx.window.untold() > 0
     }
 

@@ -23,10 +23,13 @@ use crate::types::Envelope;
 
 /// Length of a header in bytes.
 pub const HEADER_LEN: usize = 64;
-/// Magic and version, the first two bytes.
-const MAGIC: u16 = 0x5231;
+/// Version of the frames (`2`) and magic, the first two bytes.
+pub const FRAME_MAGIC: [u8; 2] = *b"2R";
+const MAGIC: u16 = u16::from_le_bytes(FRAME_MAGIC);
 /// Longest body of an eager message that any configuration allows.
 pub(crate) const EAGER_LIMIT: u64 = 4 << 20;
+/// Longest body that an envelope beyond the window brings along.
+pub(crate) const GRANTED_LIMIT: u64 = 192;
 /// Longest body of one data frame.
 const DATA_LIMIT: u64 = 64 << 20;
 
@@ -52,8 +55,6 @@ pub enum Kind {
     CancelReply = 8,
     /// Ack, credit and grants alone.
     Ack = 9,
-    /// The sender closes the link in order (after finalize).
-    Close = 10,
 }
 
 impl Kind {
@@ -68,7 +69,6 @@ impl Kind {
             7 => Kind::CancelRequest,
             8 => Kind::CancelReply,
             9 => Kind::Ack,
-            10 => Kind::Close,
             _ => return None,
         })
     }
@@ -83,9 +83,10 @@ impl Flags {
     pub const NONE: Flags = Flags(0);
     /// Synchronous mode: the sender waits for the match.
     pub const SYNC: Flags = Flags(1);
-    /// The sender waits for the ack.
+    /// The sender waits for the ack: of an envelope, for that of its body; of an ack, for one of
+    /// everything before it.
     pub const WANT_ACK: Flags = Flags(2);
-    /// An envelope beyond the window, on a grant.
+    /// An envelope beyond the window, on a grant; eager only up to a short body.
     pub const GRANTED: Flags = Flags(4);
     const KNOWN: u8 = 7;
 
@@ -158,7 +159,7 @@ impl Header {
     #[inline]
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut out = [0; HEADER_LEN];
-        out[0..2].copy_from_slice(&MAGIC.to_le_bytes());
+        out[0..2].copy_from_slice(&FRAME_MAGIC);
         out[2] = self.kind as u8;
         out[3] = self.flags.0;
         out[4..8].copy_from_slice(&self.epoch.0.to_le_bytes());
@@ -188,6 +189,7 @@ impl Header {
         let kind = Kind::from_byte(bytes[2]).ok_or(HeaderError::Kind(bytes[2]))?;
         let allowed = match kind {
             Kind::Eager | Kind::Rts => Flags::KNOWN,
+            Kind::Ack => Flags::WANT_ACK.0,
             _ => 0,
         };
         if bytes[3] & !allowed != 0 {
@@ -250,7 +252,7 @@ mod tests {
     #[test]
     fn what_is_encoded_is_decoded() {
         assert_eq!(Header::decode(&header().encode()), Ok(header()));
-        assert_eq!(header().encode()[..3], [0x31, 0x52, 1]);
+        assert_eq!(header().encode()[..3], *b"2R\x01");
     }
 
     #[test]
@@ -260,11 +262,12 @@ mod tests {
             bytes[at] = byte;
             Header::decode(&bytes)
         };
-        assert_eq!(with(1, 0), Err(HeaderError::Magic(0x31)));
+        assert_eq!(with(1, 0), Err(HeaderError::Magic(0x32)));
         assert_eq!(with(2, 0), Err(HeaderError::Kind(0)));
         assert_eq!(with(2, 11), Err(HeaderError::Kind(11)));
         assert_eq!(with(3, 8), Err(HeaderError::Flags(8)));
         assert_eq!(with(2, Kind::Ack as u8), Err(HeaderError::Flags(3)));
+        assert_eq!(with(2, Kind::Cts as u8), Err(HeaderError::Flags(3)));
         assert_eq!(with(20, 1), Err(HeaderError::Reserved));
         assert!(matches!(with(31, 1), Err(HeaderError::Length(_))));
     }
@@ -272,7 +275,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_decode_without_panic(mut bytes in prop::array::uniform32(any::<u8>()), kind in 0u8..12) {
-            bytes[..2].copy_from_slice(&MAGIC.to_le_bytes());
+            bytes[..2].copy_from_slice(&FRAME_MAGIC);
             bytes[2] = kind;
             bytes[3] &= 7;
             bytes[20..24].fill(0);

@@ -6,8 +6,8 @@ use rejoin_channel_table::ids::Rank;
 use rejoin_channel_table::resume::Resume;
 
 use crate::{
-    Config, Detach, Engine, Envelope, HEADER_LEN, Header, Mode, Pattern, Piece, ReqId, RxBody,
-    Segment, Sent, Source,
+    Config, Detach, Engine, Envelope, HEADER_LEN, Header, Kind, Mode, Pattern, Piece, ReqId,
+    RxBody, Segment, Sent, Source,
 };
 
 /// A rank: its engine, and its memory, in which a segment's address is an index.
@@ -35,6 +35,10 @@ struct Pipe {
 
 pub(crate) struct World {
     pub nodes: Vec<Node>,
+    /// Kinds of the frames read, each with its receiver.
+    pub frames: Vec<(usize, Kind)>,
+    /// Vectored writes that took any bytes.
+    pub writes: usize,
     pipes: Vec<Vec<Pipe>>,
 }
 
@@ -46,6 +50,8 @@ impl World {
         };
         World {
             nodes: (0..size).map(node).collect(),
+            frames: Vec::new(),
+            writes: 0,
             pipes: vec![vec![Pipe::default(); size as usize]; size as usize],
         }
     }
@@ -161,6 +167,7 @@ impl World {
             written += part.len();
         }
         assert!(written <= gather.bytes());
+        self.writes += usize::from(written > 0);
         engine.tx_advance(Rank(to as u32), written);
         written
     }
@@ -184,6 +191,7 @@ impl World {
                     let bytes: [u8; HEADER_LEN] = pipe.header[..].try_into().unwrap();
                     pipe.header.clear();
                     let header = Header::decode(&bytes).unwrap();
+                    self.frames.push((to, header.kind));
                     let len = header.body_len() as usize;
                     let place = engine.rx_header(peer, &header).unwrap();
                     if place != RxBody::None {
@@ -246,6 +254,12 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Frames of a kind that a rank has read.
+    pub(crate) fn read_by(&self, rank: usize, kind: Kind) -> usize {
+        let wanted = self.frames.iter().filter(|f| **f == (rank, kind));
+        wanted.count()
     }
 
     /// Moves bytes until nothing moves any more.

@@ -37,6 +37,9 @@
 //! [`Engine::link_down`] at a lost link. A resume must be taken when the old link is no longer
 //! read; frames that tell of later changes are queued by themselves.
 //!
+//! **Waiting.** [`Engine::poll`] of a send that is not acknowledged may ask the peer for the ack, so
+//! it may make a peer ready to write. Poll before blocking: then whoever blocks has asked.
+//!
 //! **Before blocking.** [`Engine::flush_all_acks`] when the rank is about to sleep for long, and
 //! [`Engine::grant_if_starved`] (also every so many passes without blocking, with the pattern of
 //! the last probe that found nothing: a program may poll for ever): it lets a peer whose window is
@@ -62,7 +65,7 @@
 //! rx_buffer(Rank) -> &mut [u8]   rx_done(Rank) -> Result<(), ProtocolError>
 //! heeds(Epoch) -> Result<(), ProtocolError>
 //! resume(Rank) -> Resume   link_up(Rank, &Resume) -> Result<(), ProtocolError>   link_down(Rank)
-//! flush_acks(Rank)   flush_all_acks()   grant_if_starved(probing: Option<&Pattern>) -> bool
+//! flush_all_acks()   grant_if_starved(probing: Option<&Pattern>) -> bool
 //! quiescent() -> bool   unfinished() -> Vec<Rank>   moved() -> u64 // counts completions
 //! ```
 #![forbid(unsafe_code)]
@@ -81,18 +84,19 @@ mod matching;
 mod pool;
 mod requests;
 mod rx;
-mod slab;
 mod tx;
 mod types;
 
 pub use engine::Engine;
 pub use error::{Error, ProtocolError};
-pub use frame::{Flags, HEADER_LEN, Header, HeaderError, Kind};
+pub use frame::{FRAME_MAGIC, Flags, HEADER_LEN, Header, HeaderError, Kind};
 pub use types::{
     Completion, Config, Copy, Detach, Envelope, GATHER_PIECES, Gather, Mode, MsgId, Pattern, Piece,
     Probe, ReqId, RxBody, Segment, Sent, Source,
 };
 
+#[cfg(test)]
+mod flow_tests;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]

@@ -122,7 +122,9 @@ impl Channel {
         self.up = false;
         self.tx.plan.clear();
         self.tx.bulk.clear();
-        self.tx.chunk_planned = false;
+        self.tx.words.clear();
+        self.tx.unasked = self.tx.kept.unacked();
+        self.tx.chunks = 0;
         self.interrupt();
     }
 }

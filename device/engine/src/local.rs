@@ -5,6 +5,7 @@ use rejoin_channel_table::ids::{Rank, Ssn};
 use crate::bins::{CLASSES, Link};
 use crate::engine::Engine;
 use crate::frame::Kind;
+use crate::pool::Buf;
 use crate::requests::{Body, Message, Recv, Request, Send};
 use crate::rx;
 use crate::tx::ENVELOPE_COST;
@@ -65,7 +66,7 @@ impl Engine {
             self.core.recv_done(request);
             match message.body {
                 Body::Ready(buf) => {
-                    self.release(message.peer, message.len);
+                    self.release(message.peer, message.len, message.granted);
                     let before = std::mem::replace(&mut self.core.copied, buf);
                     self.core.pool.put(before);
                     if len > 0 {
@@ -93,7 +94,7 @@ impl Engine {
     }
 
     /// A kept body is consumed.
-    fn release(&mut self, peer: Rank, len: u64) {
+    fn release(&mut self, peer: Rank, len: u64, granted: bool) {
         let (config, epoch) = (self.config, self.epoch);
         if peer == self.me {
             self.core.own_bytes = self.core.own_bytes.saturating_sub(ENVELOPE_COST + len);
@@ -101,7 +102,7 @@ impl Engine {
         }
         let context = rx::context(&mut self.channels, &mut self.core, &config, epoch, peer);
         if let Some(mut rx) = context {
-            rx.consumed(false, ENVELOPE_COST + len);
+            rx.consumed(granted, ENVELOPE_COST + len);
         }
     }
 
@@ -149,6 +150,7 @@ impl Engine {
             peer: self.me,
             ssn: Ssn(0),
             seg,
+            held: Buf::default(),
             envelope: env,
             sync: mode == Mode::Synchronous,
             blocking: false,

@@ -7,8 +7,8 @@
 
 use crate::bins::{Bins, CLASSES, Key, Link};
 use crate::requests::{Message, Request};
-use crate::slab::{NIL, Slab};
 use crate::types::{Envelope, Pattern};
+use rejoin_channel_table::slab::{NIL, Slab};
 
 /// Posted receives and unexpected messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -7,8 +7,8 @@ use rejoin_channel_table::ids::{Rank, Ssn};
 use crate::bins::{CLASSES, Link};
 use crate::matching::Matching;
 use crate::pool::{Buf, Pool};
-use crate::slab::Slab;
 use crate::types::{Completion, Envelope, Pattern, Segment};
+use rejoin_channel_table::slab::Slab;
 
 /// A request of the application.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -73,6 +73,8 @@ pub(crate) struct Send {
     pub peer: Rank,
     pub ssn: Ssn,
     pub seg: Segment,
+    /// What lies in `seg`, of a small message that waits for the window.
+    pub held: Buf,
     pub envelope: Envelope,
     pub sync: bool,
     pub blocking: bool,
@@ -149,7 +151,7 @@ pub(crate) struct Core {
     /// Posted receives by world rank of the sender they name, and those that name none.
     pub posted_from: Vec<u32>,
     pub posted_any: u32,
-    /// Granted envelopes that were given and not consumed.
+    /// Bytes that grants beyond the windows may cost, or do: see `flow.rs`.
     pub beyond: u64,
     /// Bytes that this rank sent to itself and the engine keeps.
     pub own_bytes: u64,

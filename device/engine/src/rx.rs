@@ -7,7 +7,7 @@ use crate::bins::{CLASSES, Link};
 use crate::channel::{Channel, Current, Partial, Target};
 use crate::engine::Engine;
 use crate::error::ProtocolError;
-use crate::frame::{Flags, Header, Kind};
+use crate::frame::{Flags, GRANTED_LIMIT, Header, Kind};
 use crate::requests::{Body, Core, Message};
 use crate::tx::{Context, ENVELOPE_COST};
 use crate::types::{RxBody, Segment};
@@ -86,7 +86,12 @@ impl Engine {
             epoch,
         };
         if current.kind == Kind::Eager {
-            rx.eager_done(current.target, current.len, current.want_ack);
+            rx.eager_done(
+                current.target,
+                current.len,
+                current.granted,
+                current.want_ack,
+            );
         } else {
             rx.data_done(&current);
         }
@@ -111,6 +116,7 @@ impl Context<'_> {
         let exceeded = |_| ProtocolError::WindowExceeded;
         if header.flags.has(Flags::GRANTED) {
             rx.window.take_grant().map_err(exceeded)?;
+            self.core.grant_used(header.body_len());
         } else {
             let cost = ENVELOPE_COST + header.body_len();
             rx.window.take(cost).map_err(exceeded)?;
@@ -122,7 +128,8 @@ impl Context<'_> {
     #[inline]
     fn eager(&mut self, header: &Header) -> Result<RxBody, ProtocolError> {
         let len = header.length as usize;
-        if len > self.config.eager_max || header.flags.has(Flags::GRANTED) {
+        let granted = header.flags.has(Flags::GRANTED);
+        if len > self.config.eager_max || (granted && header.length > GRANTED_LIMIT) {
             return Err(ProtocolError::TooLong(header.length));
         }
         let (target, body) = if self.admit(header)? {
@@ -148,6 +155,7 @@ impl Context<'_> {
                 ssn: header.ssn,
                 target,
                 want_ack,
+                granted,
                 offset: 0,
                 len,
             });
@@ -156,7 +164,7 @@ impl Context<'_> {
             self.tell(Kind::Matched, header.ssn);
         }
         if len == 0 {
-            self.eager_done(target, 0, want_ack);
+            self.eager_done(target, 0, granted, want_ack);
             return Ok(RxBody::None);
         }
         Ok(body)
@@ -213,6 +221,7 @@ impl Context<'_> {
             ssn,
             eager: false,
             want_ack: false,
+            granted,
             target: Target::Request(request),
             received: 0,
             len,
@@ -243,6 +252,7 @@ impl Context<'_> {
             ssn: header.ssn,
             target: partial.target,
             want_ack: partial.want_ack,
+            granted: partial.granted,
             offset,
             len,
         });
@@ -263,7 +273,8 @@ impl Context<'_> {
         };
         if partial.eager {
             self.channel.rx.partial_eager -= 1;
-            self.eager_done(partial.target, partial.len as usize, partial.want_ack);
+            let len = partial.len as usize;
+            self.eager_done(partial.target, len, partial.granted, partial.want_ack);
             self.decide_cancels(partial.ssn);
         } else if let Target::Request(request) = partial.target {
             self.tell(Kind::Finish, partial.ssn);
@@ -273,13 +284,13 @@ impl Context<'_> {
 
     /// The whole body of an eager message is in memory.
     #[inline]
-    fn eager_done(&mut self, target: Target, len: usize, want_ack: bool) {
+    fn eager_done(&mut self, target: Target, len: usize, granted: bool, want_ack: bool) {
         let cost = ENVELOPE_COST + len as u64;
         match target {
             Target::Nowhere => return,
             Target::Request(request) => {
                 self.core.recv_done(request);
-                self.channel.rx.window.give_back(cost);
+                self.give_back(granted, cost);
             }
             Target::Message(at) => {
                 let message = &mut self.core.messages[at];
@@ -301,11 +312,16 @@ impl Context<'_> {
 
     /// An envelope, or a body with it, has left the memory of unexpected messages.
     pub(crate) fn consumed(&mut self, granted: bool, cost: u64) {
+        self.give_back(granted, cost);
+        self.channel.owed(self.core, self.config);
+    }
+
+    #[inline]
+    fn give_back(&mut self, granted: bool, cost: u64) {
         if granted {
-            self.core.beyond = self.core.beyond.saturating_sub(1);
+            self.core.grant_over(cost - ENVELOPE_COST);
         } else {
             self.channel.rx.window.give_back(cost);
-            self.channel.owed(self.core, self.config);
         }
     }
 }
@@ -334,7 +350,9 @@ impl Channel {
             self.expect(Partial {
                 ssn: current.ssn,
                 eager: true,
-                want_ack: current.want_ack,
+                // Data frames are overtaken by a word that asks for it.
+                want_ack: true,
+                granted: current.granted,
                 target: current.target,
                 received: 0,
                 len: current.len as u64,

@@ -1,13 +1,13 @@
 //! The sending side: envelopes into the retention, and the plan of what is written next.
 //!
 //! Envelopes enter the plan when they are made, control frames too; of large bodies one data frame
-//! at a time, so that a small message never waits for more of them.
+//! at a time, or short ones of that length together, so that a small message never waits for more.
 
 use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 
 use crate::channel::{Bulk, Channel, Plan, SentBody};
 use crate::engine::Engine;
-use crate::frame::{Flags, HEADER_LEN, Kind};
+use crate::frame::{Flags, GRANTED_LIMIT, HEADER_LEN, Header, Kind};
 use crate::requests::{Core, Request};
 use crate::types::{Config, Detach, Envelope, GATHER_PIECES, Gather, Piece};
 
@@ -21,6 +21,12 @@ pub(crate) struct Context<'a> {
 
 /// What an envelope costs of the window, without its body.
 pub(crate) const ENVELOPE_COST: u64 = HEADER_LEN as u64;
+/// Medium messages without an ack beyond which further ones do not ask for it.
+const PROMPT: usize = 4;
+/// Longest of those that do not: beside a longer body its ack costs nothing.
+const UNHURRIED: usize = 128 << 10;
+/// Most data frames of one write: each is two pieces.
+const MOST_CHUNKS: usize = GATHER_PIECES / 2;
 
 impl Context<'_> {
     /// The fast path: header and body into the ring. False if the message must wait.
@@ -64,12 +70,13 @@ impl Context<'_> {
             if !channel.tx.window.use_grant() {
                 return false;
             }
-            // Beyond the window only envelopes go.
-            eager = false;
+            // Beyond the window a body goes along that costs less than to ask for it.
+            eager &= len as u64 <= GRANTED_LIMIT;
             flags = Flags::GRANTED;
         }
         let ssn = channel.tx.kept.next();
-        let copied = bytes.unwrap_or_default();
+        let held = std::mem::take(&mut send.held);
+        let copied = bytes.unwrap_or(held.bytes());
         let user_body = eager && copied.len() < len;
         send.ssn = ssn;
         send.blocked = false;
@@ -80,8 +87,9 @@ impl Context<'_> {
         if send.sync {
             flags = flags.with(Flags::SYNC);
         }
-        if user_body && !send.blocking {
+        if user_body && !send.blocking && channel.tx.hurries(len, send.sync) {
             flags = flags.with(Flags::WANT_ACK);
+            channel.tx.unasked = ssn.next();
         }
         let body = user_body.then_some(SentBody::User(send.seg, request));
         let waits = send.needs_finish || send.needs_match;
@@ -102,9 +110,24 @@ impl Context<'_> {
             }
         }
         channel.mark_ready(self.core);
-        // A small message that had to wait and has no body is complete now.
+        self.core.pool.put(held);
+        // A small message that had to wait and was copied is complete now.
         self.core.update_send(request, |_| ());
         true
+    }
+
+    /// Lets a send wait for the window. The bytes of a small one are kept, so that it is complete
+    /// when it is launched, and many of them are one piece: about as much memory as the request.
+    #[cold]
+    pub(crate) fn hold(&mut self, request: u32, bytes: Option<&[u8]>) {
+        if let Some(bytes) = bytes
+            && bytes.len() as u64 <= GRANTED_LIMIT
+            && let Request::Send(send) = &mut self.core.requests[request]
+        {
+            send.held = self.core.pool.take(bytes.len());
+            send.held.bytes_mut().copy_from_slice(bytes);
+        }
+        self.channel.tx.blocked.push_back(request);
     }
 
     /// Launches what waited, in order, as far as the window allows.
@@ -119,11 +142,17 @@ impl Context<'_> {
 }
 
 impl crate::channel::Tx {
-    /// Whether the retention holds as much as it may: acks may lag behind the credit when a body
+    /// Whether as much is unacknowledged as may be: acks may lag behind the credit when a body
     /// was cut and the messages behind it are consumed.
     #[inline]
     fn full(&self, config: &Config) -> bool {
-        (self.kept.bytes() + self.detached) as u64 > 2 * config.window
+        (self.kept.unacked_bytes() + self.detached) as u64 > 2 * config.window
+    }
+
+    /// Whether the next message asks for its ack. A few medium ones do, whose sender is likely to
+    /// wait for them; in a stream the receiver tells in its own time, or when it is asked.
+    fn hurries(&self, len: usize, sync: bool) -> bool {
+        sync || len > UNHURRIED || self.kept.unacked_bodies() < PROMPT
     }
 
     /// Plans frames of the ring, as one piece with those before them if they are neighbours.
@@ -132,6 +161,29 @@ impl crate::channel::Tx {
         match self.plan.back_mut() {
             Some(Plan::Ring(last)) if last.end == range.start => last.end = range.end,
             _ => self.plan.push_back(Plan::Ring(range)),
+        }
+    }
+
+    /// Plans a frame that is not kept: behind others of its kind it is one piece with them.
+    #[inline]
+    pub(crate) fn plan_word(&mut self, header: &Header) {
+        self.words.push_back(header.encode());
+        match self.plan.back_mut() {
+            Some(Plan::Words { count, .. }) => *count += 1,
+            _ => self.plan.push_back(Plan::Words { count: 1, at: 0 }),
+        }
+    }
+
+    /// Words, in two parts where they wrap around, without the first `at` bytes.
+    fn words(&self, range: std::ops::Range<usize>, at: usize) -> [&[u8]; 2] {
+        let (a, b) = self.words.as_slices();
+        let (start, end) = (range.start.min(a.len()), range.end.min(a.len()));
+        let first = a[start..end].as_flattened();
+        let second = b[range.start - start..range.end - end].as_flattened();
+        if first.is_empty() {
+            [first, &second[at..]]
+        } else {
+            [&first[at..], second]
         }
     }
 }
@@ -149,45 +201,66 @@ impl Channel {
         if self.ack_now {
             self.plan_ack(core, epoch);
         }
-        if !self.tx.chunk_planned && !self.tx.bulk.is_empty() {
-            self.plan_chunk(config, epoch);
+        if self.tx.chunks == 0 {
+            self.plan_chunks(config, epoch);
         }
     }
 
     pub(crate) fn plan_ack(&mut self, core: &mut Core, epoch: Epoch) {
+        self.plan_word_of_acks(core, epoch, Flags::NONE);
+    }
+
+    /// Asks the peer to acknowledge what was sent to it, unless it was asked already: the program
+    /// waits for this message.
+    pub(crate) fn ask_for_ack(&mut self, core: &mut Core, epoch: Epoch, ssn: Ssn) {
+        if self.up && ssn >= self.tx.unasked {
+            self.plan_word_of_acks(core, epoch, Flags::WANT_ACK);
+            self.tx.unasked = self.tx.kept.next();
+        }
+    }
+
+    fn plan_word_of_acks(&mut self, core: &mut Core, epoch: Epoch, flags: Flags) {
         let mut header = self.header(epoch, Kind::Ack, Ssn(0));
+        header.flags = flags;
         header.aux = self.rx.window.granted();
         self.control(core, &header);
     }
 
-    fn plan_chunk(&mut self, config: &Config, epoch: Epoch) {
-        let Some(bulk) = self.tx.bulk.front_mut() else {
-            return;
-        };
-        let Bulk { ssn, eager, .. } = *bulk;
-        let range = bulk.offset..bulk.len.min(bulk.offset + config.chunk);
-        bulk.offset = range.end;
-        if bulk.offset == bulk.len {
-            self.tx.bulk.pop_front();
+    /// Plans data frames for one write: one, or as many short ones as are no longer together.
+    fn plan_chunks(&mut self, config: &Config, epoch: Epoch) {
+        let mut room = config.chunk;
+        while let Some(bulk) = self.tx.bulk.front_mut() {
+            let Bulk { ssn, eager, .. } = *bulk;
+            let range = bulk.offset..bulk.len.min(bulk.offset + config.chunk);
+            if self.tx.chunks == MOST_CHUNKS || range.len() > room {
+                return;
+            }
+            room -= range.len();
+            bulk.offset = range.end;
+            if bulk.offset == bulk.len {
+                self.tx.bulk.pop_front();
+            }
+            let mut header = self.header(epoch, Kind::Data, ssn);
+            header.length = range.len() as u64;
+            header.aux = range.start as u64;
+            self.tx.plan_word(&header);
+            let chunk = Plan::Chunk { ssn, eager, range };
+            self.tx.plan.push_back(chunk);
+            self.tx.chunks += 1;
         }
-        let mut header = self.header(epoch, Kind::Data, ssn);
-        header.length = range.len() as u64;
-        header.aux = range.start as u64;
-        self.tx.plan.push_back(Plan::Control {
-            bytes: header.encode(),
-            at: 0,
-        });
-        let chunk = Plan::Chunk { ssn, eager, range };
-        self.tx.plan.push_back(chunk);
-        self.tx.chunk_planned = true;
     }
 
     /// Lists the plan for one write.
     fn gather<'a>(&'a self, core: &'a Core, out: &mut Gather<'a>) {
+        let mut word = 0;
         for part in self.tx.plan.iter().take(GATHER_PIECES) {
             let room = match part {
                 Plan::Ring(range) => self.gather_ring(range.clone(), out),
-                Plan::Control { bytes, at } => out.push(Piece::Bytes(&bytes[*at..])),
+                Plan::Words { count, at } => {
+                    let [a, b] = self.tx.words(word..word + count, *at);
+                    word += count;
+                    out.push(Piece::Bytes(a)) && out.push(Piece::Bytes(b))
+                }
                 Plan::Body { ssn, at, len } => self.gather_kept(*ssn, *at..*len, out),
                 Plan::Chunk { ssn, eager, range } => {
                     if *eager {
@@ -254,19 +327,28 @@ impl Channel {
             };
             let (left, chunk) = match part {
                 Plan::Ring(range) => ((range.end - range.start) as usize, false),
-                Plan::Control { at, .. } => (HEADER_LEN - *at, false),
+                Plan::Words { count, at } => (*count * HEADER_LEN - *at, false),
                 Plan::Body { at, len, .. } => (*len - *at, false),
                 Plan::Chunk { range, .. } => (range.len(), true),
             };
             if left <= bytes {
                 bytes -= left;
+                if let Plan::Words { count, .. } = part {
+                    self.tx.words.drain(..*count);
+                }
                 self.tx.plan.pop_front();
-                self.tx.chunk_planned &= !chunk;
+                self.tx.chunks -= usize::from(chunk);
                 continue;
             }
             match part {
                 Plan::Ring(range) => range.start += bytes as u64,
-                Plan::Control { at, .. } | Plan::Body { at, .. } => *at += bytes,
+                Plan::Words { count, at } => {
+                    let whole = (*at + bytes) / HEADER_LEN;
+                    self.tx.words.drain(..whole);
+                    *count -= whole;
+                    *at = (*at + bytes) % HEADER_LEN;
+                }
+                Plan::Body { at, .. } => *at += bytes,
                 Plan::Chunk { range, .. } => range.start += bytes,
             }
             return;
@@ -332,10 +414,10 @@ impl Channel {
         !self.up && !self.quiet()
     }
 
-    /// Nothing kept, queued, planned or owed to the peer.
+    /// Nothing unacknowledged, queued, planned or owed to the peer.
     pub(crate) fn quiet(&self) -> bool {
         let tx = &self.tx;
-        tx.kept.is_empty()
+        tx.kept.is_acknowledged()
             && tx.plan.is_empty()
             && tx.bulk.is_empty()
             && tx.open.is_empty()

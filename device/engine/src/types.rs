@@ -242,7 +242,8 @@ pub struct Config {
     pub window: u64,
     /// Body bytes in one data frame: a small message never waits for more of a large one.
     pub chunk: usize,
-    /// Bytes of unexpected envelopes beyond the windows that a starved receiver may ask for.
+    /// Bytes of unexpected envelopes, with short bodies, beyond the windows that a starved receiver
+    /// may ask for.
     pub beyond: u64,
 }
 

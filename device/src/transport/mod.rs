@@ -56,6 +56,9 @@ pub trait Stream {
 
     /// The descriptor to watch.
     fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// Lets go of descriptors that are no longer this process's, without a system call.
+    fn forget(self);
 }
 
 /// A live link of some transport.
@@ -90,6 +93,12 @@ impl Stream for Link {
     fn descriptor(&self) -> BorrowedFd<'_> {
         match self {
             Self::Tcp(link) => link.descriptor(),
+        }
+    }
+
+    fn forget(self) {
+        match self {
+            Self::Tcp(link) => link.forget(),
         }
     }
 }

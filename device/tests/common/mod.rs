@@ -57,13 +57,24 @@ pub fn identity(rank: u32) -> Identity {
     }
 }
 
+/// The job's key.
+pub const KEY: [u8; 32] = *b"the key of all these tests' jobs";
+
 /// The first message to a rank.
 pub fn welcome(rank: u32, size: u32, cores: u32) -> FromManager {
+    welcome_as(rank, size, cores, 0)
+}
+
+/// The first message to an incarnation of a rank.
+pub fn welcome_as(rank: u32, size: u32, cores: u32, incarnation: u32) -> FromManager {
     FromManager::Welcome(Box::new(Welcome {
         version: VERSION,
-        identity: identity(rank),
+        identity: Identity {
+            incarnation: Incarnation(incarnation),
+            ..identity(rank)
+        },
         size,
-        key: JobKey::new([9; 32]),
+        key: JobKey::new(KEY),
         appnum: None,
         options: RankOptions {
             host: format!("host{rank}"),

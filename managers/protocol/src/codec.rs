@@ -131,6 +131,11 @@ impl FrameReader {
         Ok(Some(message))
     }
 
+    /// Overwrites the bytes of messages that were handed out: they may hold the job's key.
+    pub fn wipe_taken(&mut self) {
+        self.buffer[..self.taken].fill(0);
+    }
+
     /// Bytes that came and belong to no message handed out so far.
     #[must_use]
     pub fn unread(&self) -> usize {

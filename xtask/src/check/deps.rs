@@ -22,6 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rejoin-channel-table", &[]),
     ("rejoin-logging", &["rejoin-channel-table"]),
     ("rejoin-engine", &["rejoin-channel-table", "rejoin-logging"]),
+    ("rejoin-ckpt", &[]),
     ("rejoin-managers-protocol", &["rejoin-channel-table"]),
     (
         "rejoin-device",
@@ -29,6 +30,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "rejoin-channel-table",
             "rejoin-logging",
             "rejoin-engine",
+            "rejoin-ckpt",
             "rejoin-managers-protocol",
         ],
     ),
@@ -36,7 +38,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rejoin-c-abi", &["rejoin-mpi", "rejoin-device"]),
     (
         "rejoin-managers",
-        &["rejoin-managers-protocol", "rejoin-channel-table"],
+        &[
+            "rejoin-managers-protocol",
+            "rejoin-channel-table",
+            "rejoin-ckpt",
+        ],
     ),
     (
         "rejoin-sim",
@@ -58,6 +64,7 @@ const LOADED: &[&str] = &[
     "rejoin-channel-table",
     "rejoin-logging",
     "rejoin-engine",
+    "rejoin-ckpt",
     "rejoin-managers-protocol",
     "rejoin-device",
     "rejoin-mpi",

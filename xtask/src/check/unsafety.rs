@@ -6,6 +6,7 @@ use super::{Report, Source};
 
 /// Crates that need it; all others do without.
 const ALLOWED: &[&str] = &[
+    "ckpt/",
     "device/",
     "mpi/",
     "c-abi/",

@@ -255,7 +255,7 @@ fn any_phase(name: &str) -> bool {
         || name.ends_with("_create_errhandler")
         || matches!(
             name,
-            "Init" | "Init_thread" | "Initialized" | "Finalized" | "Get_version"
+            "Init" | "Init_thread" | "Initialized" | "Finalized" | "Abort" | "Get_version"
         )
         || matches!(name, "Get_library_version" | "Errhandler_free" | "Pcontrol")
         || name == "Errhandler_create"
@@ -275,6 +275,9 @@ fn owner(f: &Function) -> String {
     let before_open = ["MPI_File_open", "MPI_File_delete", "MPI_Register_datarep"];
     if before_open.contains(&f.name.trim_end_matches("_c")) {
         return "Owner::of(super::constants::MPI_FILE_NULL)".to_owned();
+    }
+    if f.name == "MPI_Session_init" {
+        return "Owner::Made(errhandler)".to_owned();
     }
     let kinds = ["MPI_Win", "MPI_File", "MPI_Comm", "MPI_Session"];
     for kind in kinds {

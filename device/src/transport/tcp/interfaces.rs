@@ -2,10 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use nix::ifaddrs::getifaddrs;
-use nix::net::if_::InterfaceFlags;
-use nix::sys::socket::SockaddrStorage;
-
+use super::system;
 use crate::error::{Error, Result};
 
 /// The user's choice of interfaces.
@@ -104,35 +101,12 @@ fn network_of(address: IpAddr, prefix: u8) -> IpAddr {
 /// # Errors
 /// When the system does not list its interfaces, or a filter admits none of them.
 pub fn usable(filter: Option<&InterfaceFilter>) -> Result<Vec<Interface>> {
-    let mut found = Vec::new();
-    let all = getifaddrs().map_err(|errno| Error::system("list the network interfaces", errno))?;
-    for entry in all {
-        let up = InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING;
-        if !entry.flags.contains(up) {
-            continue;
-        }
-        let Some(address) = entry.address.as_ref().and_then(to_std) else {
-            continue;
-        };
-        let loopback = address.ip().is_loopback();
-        let link_local = matches!(address.ip(), IpAddr::V6(v6) if v6.is_unicast_link_local());
-        if link_local || (loopback && filter.is_none()) {
-            continue;
-        }
-        let prefix = entry
-            .netmask
-            .as_ref()
-            .and_then(to_std)
-            .map_or(0, |mask| ones(mask.ip()));
-        let interface = Interface {
-            name: entry.interface_name,
-            address,
-            prefix,
-        };
-        if filter.is_none_or(|filter| filter.admits(&interface)) {
-            found.push(interface);
-        }
-    }
+    let mut found = system::list()?;
+    found.retain(|interface| {
+        let ip = interface.address.ip();
+        let link_local = matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
+        !link_local && filter.map_or(!ip.is_loopback(), |filter| filter.admits(interface))
+    });
     if let (Some(filter), true) = (filter, found.is_empty()) {
         return Err(Error::Environment {
             variable: "REJOIN_TCP_INTERFACE",
@@ -142,23 +116,6 @@ pub fn usable(filter: Option<&InterfaceFilter>) -> Result<Vec<Interface>> {
     }
     found.sort_by_key(|interface| interface.address.is_ipv6());
     Ok(found)
-}
-
-fn to_std(address: &SockaddrStorage) -> Option<SocketAddr> {
-    if let Some(v4) = address.as_sockaddr_in() {
-        return Some(SocketAddr::new(IpAddr::V4(v4.ip()), 0));
-    }
-    address
-        .as_sockaddr_in6()
-        .map(|v6| SocketAddr::new(IpAddr::V6(v6.ip()), 0))
-}
-
-fn ones(mask: IpAddr) -> u8 {
-    let count = match mask {
-        IpAddr::V4(v4) => v4.to_bits().count_ones(),
-        IpAddr::V6(v6) => v6.to_bits().count_ones(),
-    };
-    u8::try_from(count).unwrap_or(128)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{IntoRawFd, OwnedFd};
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
@@ -143,6 +143,13 @@ impl Listeners {
     #[must_use]
     pub fn sockets(&self) -> &[Socket] {
         &self.sockets
+    }
+
+    /// Lets go of numbers that are no longer this library's, without a system call.
+    pub(crate) fn forget(self) {
+        for socket in self.sockets {
+            let _ = socket.into_raw_fd();
+        }
     }
 
     /// Takes one waiting connection from listener `number`; `None` when there is none. A

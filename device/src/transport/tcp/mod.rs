@@ -3,12 +3,13 @@
 pub mod interfaces;
 mod listen;
 mod socket;
+mod system;
 
 pub use listen::{Accepted, Listeners};
 pub use socket::{Dialing, connect};
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 
 use super::{Lost, Piece, Stream};
 
@@ -81,5 +82,9 @@ impl Stream for TcpLink {
 
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+
+    fn forget(self) {
+        let _ = self.socket.into_raw_fd();
     }
 }

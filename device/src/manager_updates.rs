@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use rejoin_channel_table::BusinessCard;
+use rejoin_channel_table::ids::{Incarnation, Rank};
 use rejoin_engine::ReqId;
 use rejoin_managers_protocol::rank::FromManager;
 
@@ -13,7 +15,7 @@ impl Device {
     /// Reads the manager's messages.
     pub(crate) fn hear_manager(&mut self) -> Result<bool> {
         let mut moved = false;
-        while let Some(agent) = &mut self.agent {
+        while let Some(agent) = &mut self.io.agent {
             match agent.receive()? {
                 None => break,
                 Some(FromManager::AllFinalized { generation }) => {
@@ -28,10 +30,7 @@ impl Device {
                     card,
                     ..
                 }) => {
-                    if let Ok(Some(token)) = self.table.update(rank, incarnation, card) {
-                        self.forget(token);
-                        self.engine.link_down(rank);
-                    }
+                    self.updated(rank, incarnation, card);
                 }
                 Some(FromManager::Welcome(_) | FromManager::Start { .. }) => {}
             }
@@ -40,16 +39,34 @@ impl Device {
         Ok(moved)
     }
 
+    /// A rank has a new incarnation, or is elsewhere: nothing known of the way to it is good any more.
+    fn updated(&mut self, rank: Rank, incarnation: Incarnation, card: BusinessCard) {
+        let before = self.table.book().incarnation(rank);
+        match self.table.update(rank, incarnation, card) {
+            Ok(Some(token)) => {
+                self.forget(token);
+                self.engine.link_down(rank);
+            }
+            Ok(None) => {}
+            // An older one, or none of this job's.
+            Err(_) => return,
+        }
+        if before != Some(incarnation) {
+            self.abandon_dial(rank);
+        }
+        self.forget_addresses(rank);
+    }
+
     /// Says once per period what a wait that lasts is for.
     pub(crate) fn report_stall(&mut self, hint: Option<ReqId>) {
         let Some(period) = self.options.stall_report else {
             return;
         };
-        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        let since = *self.io.waiting_since.get_or_insert_with(Instant::now);
         if since.elapsed() < period {
             return;
         }
-        self.waiting_since = Some(Instant::now());
+        self.io.waiting_since = Some(Instant::now());
         let me = self.identity.rank;
         let what = match hint.and_then(|request| self.peer_of(request)) {
             Some(rank) => {

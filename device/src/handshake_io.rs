@@ -10,8 +10,8 @@ use rejoin_channel_table::{
 use crate::agent;
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::half::{Half, Side};
 use crate::live::Live;
+use crate::pending::{Pending, Side};
 use crate::poller::Token;
 use crate::receive::{Intake, note_due};
 use crate::slots::Slot;
@@ -29,16 +29,16 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(20);
 /// What became of a connection in its handshake after an event.
 enum Next {
     /// It goes on.
-    Stay(Box<Half>),
+    Stay(Box<Pending>),
     /// It is a link now; so many bytes behind the handshake lie at this place of the staging.
     Live {
-        half: Box<Half>,
+        pending: Box<Pending>,
         rank: Rank,
         from: usize,
         until: usize,
     },
     /// It came to nothing.
-    Fail(Box<Half>, String),
+    Fail(Box<Pending>, String),
 }
 
 impl Device {
@@ -46,11 +46,11 @@ impl Device {
     pub(crate) fn accept_all(&mut self, number: u32) -> Result<bool> {
         let mut any = false;
         loop {
-            if self.slots.accepting().len() >= MOST_ACCEPTING && !self.make_room() {
-                self.accept_again = true;
+            if self.io.slots.accepting().len() >= MOST_ACCEPTING && !self.make_room() {
+                self.io.accept_again = true;
                 break;
             }
-            let Some(accepted) = self.listeners.accept(number as usize) else {
+            let Some(accepted) = self.io.listeners.accept(number as usize) else {
                 break;
             };
             any = true;
@@ -59,7 +59,7 @@ impl Device {
                 Err(error) => {
                     // Out of descriptors, say. The listener is looked at again in a while: its
                     // edge has passed.
-                    self.accept_again = true;
+                    self.io.accept_again = true;
                     tracing::warn!("rank {}: accept: {error}", self.identity.rank);
                     break;
                 }
@@ -68,11 +68,11 @@ impl Device {
             agent::random(&mut nonce)?;
             let acceptor = Acceptor::new(self.identity, nonce);
             let until = Instant::now() + ACCEPT_PATIENCE;
-            let half = Half::accepted(accepted.socket, accepted.from, acceptor, until);
-            let token = self.slots.reserve();
-            self.poller.add(half.descriptor(), token, true)?;
-            self.slots.put(token, Slot::Half(Box::new(half)));
-            self.half_event(token)?;
+            let pending = Pending::accepted(accepted.socket, accepted.from, acceptor, until);
+            let token = self.io.slots.reserve();
+            self.io.poller.add(pending.descriptor(), token, true)?;
+            self.io.slots.put(token, Slot::Pending(Box::new(pending)));
+            self.handshake_event(token)?;
         }
         Ok(any)
     }
@@ -81,87 +81,87 @@ impl Device {
     /// rank that dials says who it is at once.
     fn make_room(&mut self) -> bool {
         let silent_since = Instant::now() + ACCEPT_PATIENCE - SILENT;
-        let tokens = self.slots.accepting().to_vec();
+        let tokens = self.io.slots.accepting().to_vec();
         let silent = tokens.into_iter().find(|token| {
-            self.slots
-                .half(*token)
-                .is_some_and(|half| half.claims().is_none() && half.deadline <= silent_since)
+            self.io.slots.pending_at(*token).is_some_and(|pending| {
+                pending.claims().is_none() && pending.deadline <= silent_since
+            })
         });
         if let Some(token) = silent {
-            self.slots.take(token);
+            self.io.slots.take(token);
             self.meter.stats.strangers += 1;
         }
         silent.is_some()
     }
 
     /// Moves a handshake on as far as it goes now; true if it moved.
-    pub(crate) fn half_event(&mut self, token: Token) -> Result<bool> {
-        let Some(half) = self.slots.lift(token) else {
+    pub(crate) fn handshake_event(&mut self, token: Token) -> Result<bool> {
+        let Some(pending) = self.io.slots.lift(token) else {
             return Ok(false);
         };
-        match self.shake(token, half) {
-            Next::Stay(half) => {
-                self.slots.put(token, Slot::Half(half));
+        match self.advance(token, pending) {
+            Next::Stay(pending) => {
+                self.io.slots.put(token, Slot::Pending(pending));
                 Ok(false)
             }
             Next::Live {
-                half,
+                pending,
                 rank,
                 from,
                 until,
             } => {
-                self.go_live(token, half, rank, from, until)?;
+                self.go_live(token, pending, rank, from, until)?;
                 Ok(true)
             }
-            Next::Fail(half, why) => {
-                self.slots.put(token, Slot::Half(half));
-                self.half_failed(token, &why)?;
+            Next::Fail(pending, why) => {
+                self.io.slots.put(token, Slot::Pending(pending));
+                self.attempt_failed(token, &why)?;
                 Ok(true)
             }
         }
     }
 
-    fn shake(&mut self, token: Token, mut half: Box<Half>) -> Next {
-        let was_connected = half.connected;
-        match half.connect() {
+    fn advance(&mut self, token: Token, mut pending: Box<Pending>) -> Next {
+        let was_connected = pending.connected;
+        match pending.connect() {
             Ok(true) => {}
-            Ok(false) => return Next::Stay(half),
-            Err(error) => return Next::Fail(half, error.to_string()),
+            Ok(false) => return Next::Stay(pending),
+            Err(error) => return Next::Fail(pending, error.to_string()),
         }
-        if let (false, Some((rank, _))) = (was_connected, half.dials()) {
-            half.deadline = Instant::now() + self.answer_patience(rank);
+        if let (false, Some((rank, _))) = (was_connected, pending.dials()) {
+            pending.deadline = Instant::now() + self.answer_patience(rank);
         }
         loop {
-            match half.flush() {
-                Ok(true) if half.closing => return Next::Fail(half, "refused".to_owned()),
+            match pending.flush() {
+                Ok(true) if pending.closing => return Next::Fail(pending, "refused".to_owned()),
                 Ok(_) => {}
-                Err(error) => return Next::Fail(half, error.to_string()),
+                Err(error) => return Next::Fail(pending, error.to_string()),
             }
-            if half.closing {
-                return Next::Stay(half);
+            if pending.closing {
+                return Next::Stay(pending);
             }
-            let count = match half.read(&mut self.staging) {
+            let count = match pending.read(&mut self.io.staging) {
                 Ok(Some(count)) => count,
-                Ok(None) => return Next::Stay(half),
-                Err(error) => return Next::Fail(half, error.to_string()),
+                Ok(None) => return Next::Stay(pending),
+                Err(error) => return Next::Fail(pending, error.to_string()),
             };
             let mut at = 0;
             while at < count {
-                let (taken, step) = self.feed(token, &mut half, at, count);
+                let (taken, step) = self.feed(token, &mut pending, at, count);
                 at += taken;
                 match step {
                     Step::More => {}
                     Step::Live(rank) => {
                         return Next::Live {
-                            half,
+                            pending,
                             rank,
                             from: at,
                             until: count,
                         };
                     }
-                    Step::Fail(why) => return Next::Fail(half, why),
+                    Step::Fail(why) => return Next::Fail(pending, why),
                     Step::Close => {
-                        half.closing = true;
+                        pending.closing = true;
                         break;
                     }
                 }
@@ -173,34 +173,40 @@ impl Device {
     }
 
     /// Feeds staged bytes to the handshake and does what it asks for.
-    fn feed(&mut self, token: Token, half: &mut Half, at: usize, end: usize) -> (usize, Step) {
-        let bytes = &self.staging[at..end];
-        match &mut half.side {
+    fn feed(
+        &mut self,
+        token: Token,
+        pending: &mut Pending,
+        at: usize,
+        end: usize,
+    ) -> (usize, Step) {
+        let bytes = &self.io.staging[at..end];
+        match &mut pending.side {
             Side::Dial(dialer) => {
-                let (taken, step) = dialer.feed(&self.key, bytes, &mut half.out);
+                let (taken, step) = dialer.feed(self.io.key.get(), bytes, &mut pending.out);
                 let step = match step {
                     DialerStep::More => Step::More,
-                    DialerStep::Prove => self.prove(half),
+                    DialerStep::Prove => self.prove(pending),
                     DialerStep::Established(opened) => self.established(token, &opened),
-                    DialerStep::Refused(refusal) => self.refused(half, refusal),
+                    DialerStep::Refused(refusal) => self.refused(pending, refusal),
                 };
                 (taken, step)
             }
             Side::Accept(acceptor) => {
                 let book = self.table.book();
-                let (taken, step) = acceptor.feed(&self.key, book, bytes, &mut half.out);
+                let (taken, step) = acceptor.feed(self.io.key.get(), book, bytes, &mut pending.out);
                 let step = match step {
                     AcceptorStep::More => Step::More,
-                    AcceptorStep::Admit(proved) => self.admit(token, half, *proved),
-                    AcceptorStep::Refused(refusal) => self.refused(half, refusal),
+                    AcceptorStep::Admit(proved) => self.admit(token, pending, *proved),
+                    AcceptorStep::Refused(refusal) => self.refused(pending, refusal),
                 };
                 (taken, step)
             }
         }
     }
 
-    fn prove(&mut self, half: &mut Half) -> Step {
-        let Side::Dial(dialer) = &mut half.side else {
+    fn prove(&mut self, pending: &mut Pending) -> Step {
+        let Side::Dial(dialer) = &mut pending.side else {
             return Step::More;
         };
         let (rank, attempt) = (dialer.peer(), dialer.attempt());
@@ -209,7 +215,7 @@ impl Device {
             Err(error) => return Step::Fail(error.to_string()),
         };
         let resume = self.engine.resume(rank);
-        match dialer.prove(&self.key, seen, &resume, &mut half.out) {
+        match dialer.prove(self.io.key.get(), seen, &resume, &mut pending.out) {
             Ok(()) => Step::More,
             Err(error) => Step::Fail(error.to_string()),
         }
@@ -223,22 +229,22 @@ impl Device {
         if let Err(error) = self.table.established(opened, token) {
             return Step::Fail(error.to_string());
         }
-        self.dial_state(rank).half = None;
+        self.dial_state(rank).pending = None;
         self.link_up(rank, &opened.resume)
     }
 
-    fn admit(&mut self, token: Token, half: &mut Half, proved: Proved) -> Step {
+    fn admit(&mut self, token: Token, pending: &mut Pending, proved: Proved) -> Step {
         let rank = proved.peer.rank;
         if let Some(later) = self.later(&proved.resume) {
             return later;
         }
-        let Side::Accept(acceptor) = &mut half.side else {
+        let Side::Accept(acceptor) = &mut pending.side else {
             return Step::More;
         };
         let admission = match self.table.admit(&proved, token) {
             Ok(admission) => admission,
             Err(refusal) => {
-                acceptor.refuse(&self.key, refusal, &mut half.out);
+                acceptor.refuse(self.io.key.get(), refusal, &mut pending.out);
                 return Step::Close;
             }
         };
@@ -251,11 +257,15 @@ impl Device {
             self.abandon_dial(rank);
         }
         let resume = self.engine.resume(rank);
-        let Side::Accept(acceptor) = &mut half.side else {
+        let Side::Accept(acceptor) = &mut pending.side else {
             return Step::More;
         };
-        if let Err(error) = acceptor.accept(&self.key, admission.renounced, &resume, &mut half.out)
-        {
+        if let Err(error) = acceptor.accept(
+            self.io.key.get(),
+            admission.renounced,
+            &resume,
+            &mut pending.out,
+        ) {
             self.table.null(rank);
             return Step::Fail(error.to_string());
         }
@@ -282,13 +292,13 @@ impl Device {
         }
     }
 
-    fn refused(&mut self, half: &mut Half, refusal: Refusal) -> Step {
+    fn refused(&mut self, pending: &mut Pending, refusal: Refusal) -> Step {
         if let (Some((rank, _)), Refusal::Yield | Refusal::PeerIsOlder { .. }) =
-            (half.dials(), refusal)
+            (pending.dials(), refusal)
         {
             self.redial_after(rank, REFUSED_PAUSE);
         }
-        if half.out.is_empty() {
+        if pending.out.is_empty() {
             Step::Fail(refusal.to_string())
         } else {
             Step::Close
@@ -299,19 +309,20 @@ impl Device {
     fn go_live(
         &mut self,
         token: Token,
-        half: Box<Half>,
+        pending: Box<Pending>,
         rank: Rank,
         from: usize,
         until: usize,
     ) -> Result<()> {
-        let (socket, ahead) = half.into_parts();
+        let (socket, ahead) = pending.into_parts();
         let stream = Link::Tcp(tcp::TcpLink::new(socket));
-        self.slots
+        self.io
+            .slots
             .put(token, Slot::Live(Box::new(Live::new(stream, rank, ahead))));
         self.meter.stats.links_made += 1;
         self.dial_succeeded(rank);
         if until > from {
-            self.staging.copy_within(from..until, 0);
+            self.io.staging.copy_within(from..until, 0);
             self.take_in(token, Some(until - from))?;
         }
         self.list_readable(token);
@@ -321,12 +332,12 @@ impl Device {
 
     /// Reads a live link, or works through bytes that are staged already; true if anything moved.
     pub(crate) fn take_in(&mut self, token: Token, staged: Option<usize>) -> Result<bool> {
-        let Some(live) = self.slots.live(token) else {
+        let Some(live) = self.io.slots.live(token) else {
             return Ok(false);
         };
         let mut intake = Intake {
             engine: &mut self.engine,
-            staging: &mut self.staging,
+            staging: &mut self.io.staging,
             meter: &mut self.meter,
             image_due: &mut self.image_due,
         };

@@ -12,37 +12,37 @@ use crate::transport::Stream;
 /// Links without epoll at most: each is read at every look.
 pub(crate) const MOST_UNWATCHED: usize = 2;
 /// Successful direct reads after which a link leaves epoll.
-const HOT: u32 = 64;
+const BUSY_AFTER: u32 = 64;
 
 impl Device {
     /// A direct read of a link has brought something.
     #[inline]
     pub(crate) fn hit(&mut self, token: Token) -> Result<()> {
-        let Some(live) = self.slots.live(token) else {
+        let Some(live) = self.io.slots.live(token) else {
             return Ok(());
         };
         live.hits += 1;
-        if live.hits < HOT || !live.watched {
+        if live.hits < BUSY_AFTER || !live.watched {
             return Ok(());
         }
         live.hits = 0;
-        if self.spin.is_zero() || self.unwatched.len() == MOST_UNWATCHED {
+        if self.spin.is_zero() || self.io.unwatched.len() == MOST_UNWATCHED {
             return Ok(());
         }
-        self.poller.remove(live.stream.descriptor())?;
+        self.io.poller.remove(live.stream.descriptor())?;
         live.watched = false;
-        self.unwatched.push(token);
+        self.io.unwatched.push(token);
         Ok(())
     }
 
     /// Reads the links that epoll does not watch, and retries what did not fit.
     pub(crate) fn serve_unwatched(&mut self) -> Result<bool> {
         let mut moved = false;
-        for at in 0..self.unwatched.len() {
-            let Some(&token) = self.unwatched.get(at) else {
+        for at in 0..self.io.unwatched.len() {
+            let Some(&token) = self.io.unwatched.get(at) else {
                 break;
             };
-            if let Some(rank) = self.slots.live(token).map(|live| live.rank) {
+            if let Some(rank) = self.io.slots.live(token).map(|live| live.rank) {
                 moved |= self.poll_link(rank, token)?;
             }
         }
@@ -51,9 +51,9 @@ impl Device {
 
     /// Gives every link back to epoll: the rank is about to block.
     pub(crate) fn watch_all(&mut self) -> Result<()> {
-        while let Some(token) = self.unwatched.pop() {
-            if let Some(live) = self.slots.live(token) {
-                self.poller.add(live.stream.descriptor(), token, true)?;
+        while let Some(token) = self.io.unwatched.pop() {
+            if let Some(live) = self.io.slots.live(token) {
+                self.io.poller.add(live.stream.descriptor(), token, true)?;
                 live.watched = true;
                 live.hits = 0;
             }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::time::Instant;
 
 use rejoin_channel_table::ids::{Attempt, Rank};
@@ -20,7 +20,7 @@ pub(crate) enum Side {
 }
 
 /// A connection that is no link yet.
-pub(crate) struct Half {
+pub(crate) struct Pending {
     socket: Socket,
     pub(crate) side: Side,
     /// The other end.
@@ -36,7 +36,7 @@ pub(crate) struct Half {
     pub(crate) deadline: Instant,
 }
 
-impl Half {
+impl Pending {
     /// An attempt of this rank's, with its first message to send.
     pub(crate) fn dialed(dialing: Dialing, dialer: Dialer, out: Vec<u8>, until: Instant) -> Self {
         Self {
@@ -162,6 +162,11 @@ impl Half {
                 },
             }
         }
+    }
+
+    /// Lets go of a number that is no longer this library's, without a system call.
+    pub(crate) fn forget(self) {
+        let _ = self.socket.into_raw_fd();
     }
 
     /// The descriptor to watch.

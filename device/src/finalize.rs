@@ -29,20 +29,20 @@ impl Device {
         self.leaving = true;
         // Before any rank may close its links: a lost one below is one that was really lost.
         let counters = self.meter.stats.named(self.engine.messages());
-        if let Some(agent) = &mut self.agent {
+        if let Some(agent) = &mut self.io.agent {
             agent.tell(&ToManager::Finalizing)?;
             while !self.all_finalized {
                 self.wait(None, None)?;
             }
         }
-        if let Some(agent) = &mut self.agent {
+        if let Some(agent) = &mut self.io.agent {
             if self.settings.stats {
                 agent.tell(&ToManager::Counters { counters })?;
             }
             agent.tell(&ToManager::Leave)?;
         }
-        self.slots = Slots::default();
-        self.redial.clear();
+        self.io.slots = Slots::default();
+        self.io.redial.clear();
         Ok(())
     }
 
@@ -54,7 +54,7 @@ impl Device {
 
     /// The same with one line for the user.
     pub fn abort_because(&mut self, code: i32, why: String) -> ! {
-        if let Some(agent) = &mut self.agent
+        if let Some(agent) = &mut self.io.agent
             && agent.tell(&ToManager::Abort { code, why }).is_ok()
         {
             // Not to be taken for a rank that died before the manager has read why.

@@ -1,0 +1,123 @@
+//! Why there is no image, and what an image cannot promise.
+
+use serde::{Deserialize, Serialize};
+
+/// Why no image can be taken now. The process goes on as if it had not been asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+pub enum Refused {
+    /// A clone has one thread, so the others would be lost.
+    #[error("the program runs {count} threads, and a twin holds one")]
+    Threads {
+        /// Threads of the process, this one included.
+        count: u64,
+    },
+    /// The twin's memory would go on changing.
+    #[error(
+        "the program shares writable memory with others ({name}, {bytes} bytes), which a twin cannot freeze"
+    )]
+    SharedMemory {
+        /// Length of the first such mapping, in bytes.
+        bytes: u64,
+        /// Its file, as the system names it.
+        name: String,
+    },
+    /// A restored process could neither wait for them nor speak to them.
+    #[error("the program has child processes of its own, which a twin cannot bring back")]
+    Children,
+    /// The system refused something on the way.
+    #[error("{action}: {}", std::io::Error::from_raw_os_error(*.errno))]
+    System {
+        /// What was tried.
+        action: String,
+        /// The system's number for the error.
+        errno: i32,
+    },
+}
+
+impl Refused {
+    pub(crate) fn system(action: &str, errno: i32) -> Self {
+        Self::System {
+            action: action.to_owned(),
+            errno,
+        }
+    }
+}
+
+/// What a process restored from an image does not get back as it was. The job goes on; the user is told once.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+pub enum Caveat {
+    /// An open file that is written before its end: what the lost run wrote there stays.
+    #[error("{path} is written in place: what was written after the checkpoint stays in it")]
+    WrittenInPlace {
+        /// The file.
+        path: String,
+    },
+    /// A descriptor whose state lies in the kernel or with another process.
+    #[error(
+        "descriptor {fd} ({what}) stays as it is now: a restored rank finds it as the lost run left it"
+    )]
+    Shared {
+        /// The descriptor's number.
+        fd: i32,
+        /// What it is, as the system names it.
+        what: String,
+    },
+    /// The file could not be opened again, so its position is shared with the frozen image.
+    #[error(
+        "{path} could not be opened again (error {errno}): its position is shared with the image"
+    )]
+    NotReopened {
+        /// The file.
+        path: String,
+        /// The system's number for the error.
+        errno: i32,
+    },
+    /// The file is shorter than it was at the image.
+    #[error("{path} has lost bytes since the checkpoint: {now} are left of {then}")]
+    Shrunk {
+        /// The file.
+        path: String,
+        /// Its length at the image, in bytes.
+        then: u64,
+        /// Its length at the restore, in bytes.
+        now: u64,
+    },
+    /// A file lock that another process has by now.
+    #[error("a lock on {path} could not be taken again (error {errno})")]
+    LockLost {
+        /// The file.
+        path: String,
+        /// The system's number for the error.
+        errno: i32,
+    },
+    /// A timer that could not be set again.
+    #[error("timer {id} could not be set again (error {errno})")]
+    TimerLost {
+        /// The kernel's number of the timer.
+        id: i32,
+        /// The system's number for the error.
+        errno: i32,
+    },
+    /// A signal that waited at the image and could not be queued again.
+    #[error("pending signal {signal} could not be queued again (error {errno})")]
+    SignalLost {
+        /// The signal.
+        signal: i32,
+        /// The system's number for the error.
+        errno: i32,
+    },
+    /// Memory that was locked and is not any more.
+    #[error("{bytes} bytes of memory could not be locked again (error {errno})")]
+    Unlocked {
+        /// How much, in bytes.
+        bytes: u64,
+        /// The system's number for the error.
+        errno: i32,
+    },
+    /// A standard stream for which the manager sent no pipe.
+    #[error("no new pipe came for descriptor {fd}: what is written there is lost")]
+    StreamLost {
+        /// 1 or 2.
+        fd: i32,
+    },
+}

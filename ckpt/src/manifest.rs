@@ -1,0 +1,93 @@
+//! What a clone does not bring along and a restored process must set again.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Caveat, Refused};
+use crate::sys;
+
+mod files;
+mod memory;
+mod signals;
+mod timers;
+
+pub(crate) use files::{Descriptor, descriptors};
+
+/// What the manager is told of an image.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The files that a wake cuts back to their length at the image.
+    pub written: Vec<WrittenFile>,
+    /// The process holds `fcntl` locks. They belong to a process: the old one must be dead, not only stopped,
+    /// before a runner can take them again.
+    pub has_locks: bool,
+    /// What will not be as it was.
+    pub caveats: Vec<Caveat>,
+}
+
+/// A file that was open for writing at its end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrittenFile {
+    /// Where it was, as the system names it.
+    pub path: String,
+    /// Number of its file system.
+    pub device: u64,
+    /// Its number there. Two ranks with the same file share it: it must not be cut.
+    pub inode: u64,
+    /// Its length at the image, in bytes.
+    pub length: u64,
+}
+
+/// How a restore treats files.
+#[derive(Debug, Default)]
+pub(crate) struct Cut {
+    /// Cut written files back at all.
+    pub is_wanted: bool,
+    /// Device and inode of those to be left alone.
+    pub spared: Vec<(u64, u64)>,
+}
+
+/// The state itself; it lies in the image's own memory.
+#[derive(Default)]
+pub(crate) struct Manifest {
+    files: files::Files,
+    timers: timers::Timers,
+    pending: signals::Pending,
+    locked: memory::Locked,
+}
+
+impl Manifest {
+    /// Reads the state of this process. Signals are blocked; `order` is the signal that is nobody's business.
+    pub fn capture(all: &[Descriptor], order: i32) -> Result<Self, Refused> {
+        Ok(Self {
+            files: files::Files::capture(all),
+            timers: timers::Timers::capture(),
+            pending: signals::Pending::capture(order),
+            locked: memory::Locked::capture(),
+        })
+    }
+
+    /// What the manager is told.
+    pub fn summary(&self) -> Summary {
+        Summary {
+            written: self.files.written(),
+            has_locks: self.files.has_process_locks(),
+            caveats: self.files.caveats.clone(),
+        }
+    }
+
+    /// Sets everything again, in a runner with its signals blocked. Alarms come last, that none is late by what
+    /// the rest takes.
+    pub fn restore(&self, cut: &Cut) -> Vec<Caveat> {
+        let mut caveats = Vec::new();
+        self.files.restore(cut, &mut caveats);
+        self.locked.restore(&mut caveats);
+        self.pending.restore(&mut caveats);
+        self.timers.restore(&mut caveats);
+        caveats
+    }
+}
+
+/// `/proc/self/fd/N`.
+pub(crate) fn link_of(fd: i32) -> sys::Path {
+    sys::Path::new(format_args!("/proc/self/fd/{fd}"))
+}

@@ -1,0 +1,380 @@
+//! Open files: each restored process gets descriptions of its own, at the positions of the image.
+
+use std::os::fd::RawFd;
+
+use super::{Cut, WrittenFile, link_of};
+use crate::error::Caveat;
+use crate::{proc, sys};
+
+/// An open descriptor of the program's.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Descriptor {
+    /// Its number.
+    pub fd: RawFd,
+    /// Kind and permissions.
+    pub mode: u32,
+    /// File system and number there.
+    pub file: (u64, u64),
+    /// The device's own number, for a device.
+    pub special: u64,
+    /// Length in bytes.
+    pub size: u64,
+}
+
+/// All descriptors below `block`.
+pub(crate) fn descriptors(block: RawFd) -> sys::Sys<Vec<Descriptor>> {
+    let mut all = Vec::new();
+    sys::numbers_in(c"/proc/self/fd", |fd| {
+        if fd >= block {
+            return;
+        }
+        if let Ok(stat) = sys::status(fd) {
+            all.push(Descriptor {
+                fd,
+                mode: stat.st_mode,
+                file: (stat.st_dev, stat.st_ino),
+                special: stat.st_rdev,
+                size: stat.st_size as u64,
+            });
+        }
+    })?;
+    Ok(all)
+}
+
+/// Flags that an open may be given again: not those that would make or empty the file.
+const KEPT_FLAGS: i32 = libc::O_ACCMODE
+    | libc::O_APPEND
+    | libc::O_NONBLOCK
+    | libc::O_DIRECT
+    | libc::O_SYNC
+    | libc::O_DSYNC
+    | libc::O_NOATIME
+    | libc::O_LARGEFILE
+    | libc::O_DIRECTORY;
+
+struct OpenFile {
+    fd: RawFd,
+    file: (u64, u64),
+    path: String,
+    flags: i32,
+    is_cloexec: bool,
+    offset: i64,
+    length: u64,
+    /// Another number of the same description, which comes earlier in the list.
+    same_as: Option<RawFd>,
+    is_written: bool,
+    locks: Vec<Lock>,
+}
+
+/// The open files.
+#[derive(Default)]
+pub(crate) struct Files {
+    files: Vec<OpenFile>,
+    pub(crate) caveats: Vec<Caveat>,
+}
+
+impl Files {
+    /// Reads them.
+    pub fn capture(all: &[Descriptor]) -> Self {
+        let mut files = Self::default();
+        let mut text = Vec::new();
+        for one in all {
+            match one.mode & libc::S_IFMT {
+                libc::S_IFREG | libc::S_IFDIR => files.add(one, &mut text),
+                _ => files.mention(one),
+            }
+        }
+        files
+    }
+
+    fn add(&mut self, one: &Descriptor, text: &mut Vec<u8>) {
+        let Ok(flags) = sys::control(one.fd, libc::F_GETFL, 0) else {
+            return;
+        };
+        if flags & libc::O_PATH != 0 {
+            return; // It has no position.
+        }
+        let is_cloexec = sys::control(one.fd, libc::F_GETFD, 0).is_ok_and(|f| f != 0);
+        // SAFETY: touches no memory.
+        let offset = unsafe { libc::lseek(one.fd, 0, libc::SEEK_CUR) }.max(0);
+        let is_regular = one.mode & libc::S_IFMT == libc::S_IFREG;
+        let can_write = is_regular && flags & libc::O_ACCMODE != libc::O_RDONLY;
+        let at_end = flags & libc::O_APPEND != 0 || offset as u64 == one.size;
+        let path = name_of(one.fd);
+        if can_write && !at_end {
+            self.caveats
+                .push(Caveat::WrittenInPlace { path: path.clone() });
+        }
+        let same_as = self
+            .files
+            .iter()
+            .find(|f| f.same_as.is_none() && f.is_same(one, flags, offset));
+        let same_as = same_as.map(|f| f.fd);
+        let info = sys::Path::new(format_args!("/proc/self/fdinfo/{}", one.fd));
+        let locks = match same_as {
+            None if sys::read_file(info.as_c_str(), text).is_ok() => Lock::all(text),
+            _ => Vec::new(),
+        };
+        self.files.push(OpenFile {
+            fd: one.fd,
+            file: one.file,
+            path,
+            flags: flags & KEPT_FLAGS,
+            is_cloexec,
+            offset,
+            length: one.size,
+            same_as,
+            is_written: can_write && at_end,
+            locks,
+        });
+    }
+
+    /// Names what cannot be carried over. The standard streams and ordinary devices need no word.
+    fn mention(&mut self, one: &Descriptor) {
+        let major = libc::major(one.special);
+        let is_plain =
+            one.mode & libc::S_IFMT == libc::S_IFCHR && matches!(major, 1 | 4 | 5 | 136..=143);
+        if one.fd > 2 && !is_plain {
+            self.caveats.push(Caveat::Shared {
+                fd: one.fd,
+                what: name_of(one.fd),
+            });
+        }
+    }
+
+    /// The files that a restore cuts back.
+    pub fn written(&self) -> Vec<WrittenFile> {
+        let written = self
+            .files
+            .iter()
+            .filter(|f| f.is_written && f.same_as.is_none());
+        written
+            .map(|f| WrittenFile {
+                path: f.path.clone(),
+                device: f.file.0,
+                inode: f.file.1,
+                length: f.length,
+            })
+            .collect()
+    }
+
+    /// Locks that end with the process are held.
+    pub fn has_process_locks(&self) -> bool {
+        self.files
+            .iter()
+            .flat_map(|f| &f.locks)
+            .any(|l| l.kind == LockKind::Process)
+    }
+
+    /// Opens all of them again. Locks come last: closing any descriptor of a file drops the process's locks on it.
+    pub fn restore(&self, cut: &Cut, caveats: &mut Vec<Caveat>) {
+        for file in self.files.iter().filter(|f| f.same_as.is_none()) {
+            self.reopen(file, caveats);
+            if cut.is_wanted && file.is_written && !cut.spared.contains(&file.file) {
+                file.cut_back(caveats);
+            }
+        }
+        for file in &self.files {
+            for lock in &file.locks {
+                if let Err(errno) = lock.take(file.fd) {
+                    caveats.push(Caveat::LockLost {
+                        path: file.path.clone(),
+                        errno,
+                    });
+                }
+            }
+        }
+    }
+
+    fn reopen(&self, file: &OpenFile, caveats: &mut Vec<Caveat>) {
+        // A lock of the description itself cannot be had by another: then it stays shared with the image, which
+        // never moves it.
+        let is_kept = file.locks.iter().any(|l| l.kind != LockKind::Process);
+        let opened = if is_kept {
+            Ok(file.fd)
+        } else {
+            file.open_again()
+        };
+        match opened {
+            Ok(new) => {
+                seek(new, file.offset);
+                if new != file.fd {
+                    for number in self
+                        .files
+                        .iter()
+                        .filter(|f| f.fd == file.fd || f.same_as == Some(file.fd))
+                    {
+                        let _ = sys::duplicate(new, number.fd, number.is_cloexec);
+                    }
+                    sys::close(new);
+                }
+            }
+            Err(errno) => {
+                seek(file.fd, file.offset);
+                caveats.push(Caveat::NotReopened {
+                    path: file.path.clone(),
+                    errno,
+                });
+            }
+        }
+    }
+}
+
+impl OpenFile {
+    /// Whether `other` is a second number of this description.
+    fn is_same(&self, other: &Descriptor, flags: i32, offset: i64) -> bool {
+        if self.file != other.file {
+            return false;
+        }
+        let pid = sys::pid();
+        // SAFETY: touches no memory. Type 0 compares open files.
+        match unsafe { libc::syscall(libc::SYS_kcmp, pid, pid, 0, self.fd, other.fd) } {
+            -1 => self.flags == flags & KEPT_FLAGS && self.offset == offset,
+            order => order == 0,
+        }
+    }
+
+    fn open_again(&self) -> sys::Sys<RawFd> {
+        let link = link_of(self.fd);
+        sys::open(link.as_c_str(), self.flags).or_else(|errno| match errno {
+            // Only the owner may ask for it.
+            libc::EPERM => sys::open(link.as_c_str(), self.flags & !libc::O_NOATIME),
+            errno => Err(errno),
+        })
+    }
+
+    fn cut_back(&self, caveats: &mut Vec<Caveat>) {
+        let Ok(stat) = sys::status(self.fd) else {
+            return;
+        };
+        let now = stat.st_size as u64;
+        if now > self.length {
+            // SAFETY: touches no memory.
+            unsafe { libc::ftruncate(self.fd, self.length as i64) };
+        } else if now < self.length {
+            caveats.push(Caveat::Shrunk {
+                path: self.path.clone(),
+                then: self.length,
+                now,
+            });
+        }
+    }
+}
+
+fn seek(fd: RawFd, offset: i64) {
+    // SAFETY: touches no memory.
+    unsafe { libc::lseek(fd, offset, libc::SEEK_SET) };
+}
+
+fn name_of(fd: RawFd) -> String {
+    let mut buffer = [0; 512];
+    let name = sys::read_link(link_of(fd).as_c_str(), &mut buffer).unwrap_or(b"?");
+    String::from_utf8_lossy(name).into_owned()
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LockKind {
+    /// `fcntl(F_SETLK)`: the process holds it.
+    Process,
+    /// `fcntl(F_OFD_SETLK)`: the description holds it.
+    Description,
+    /// `flock`: the description holds it, for the whole file.
+    Whole,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Lock {
+    kind: LockKind,
+    is_write: bool,
+    start: i64,
+    /// 0 up to the end, however far that moves.
+    length: i64,
+}
+
+impl Lock {
+    /// Those in the text of `fdinfo`: `lock: 1: POSIX  ADVISORY  WRITE 77 fe:00:1234 0 EOF`.
+    fn all(text: &[u8]) -> Vec<Self> {
+        proc::lines(text)
+            .filter_map(|l| Self::one(l.strip_prefix(b"lock:")?))
+            .collect()
+    }
+
+    fn one(line: &[u8]) -> Option<Self> {
+        let mut words = proc::words(line).skip(1);
+        let kind = match words.next()? {
+            b"POSIX" => LockKind::Process,
+            b"OFDLCK" => LockKind::Description,
+            b"FLOCK" => LockKind::Whole,
+            _ => return None,
+        };
+        let is_write = words.nth(1)? == b"WRITE";
+        let start = i64::try_from(proc::number(words.nth(2)?)?).ok()?;
+        let length = match words.next()? {
+            b"EOF" => 0,
+            end => i64::try_from(proc::number(end)?)
+                .ok()?
+                .checked_sub(start)?
+                .checked_add(1)?,
+        };
+        Some(Self {
+            kind,
+            is_write,
+            start,
+            length,
+        })
+    }
+
+    fn take(&self, fd: RawFd) -> sys::Sys<()> {
+        let kind = if self.is_write {
+            libc::F_WRLCK
+        } else {
+            libc::F_RDLCK
+        };
+        let command = match self.kind {
+            LockKind::Process => libc::F_SETLK,
+            LockKind::Description => libc::F_OFD_SETLK,
+            LockKind::Whole => {
+                let kind = if self.is_write {
+                    libc::LOCK_EX
+                } else {
+                    libc::LOCK_SH
+                };
+                // SAFETY: touches no memory.
+                let result = unsafe { libc::flock(fd, kind | libc::LOCK_NB) };
+                return sys::check(result.into()).map(drop);
+            }
+        };
+        // SAFETY: `flock` is plain data, and the command takes a pointer to one.
+        let result = unsafe {
+            let mut lock: libc::flock = std::mem::zeroed();
+            lock.l_type = kind as i16;
+            lock.l_start = self.start;
+            lock.l_len = self.length;
+            libc::fcntl(fd, command, &raw mut lock)
+        };
+        sys::check(result.into()).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_are_read() {
+        let text = b"pos:\t0\nlock:\t1: POSIX  ADVISORY  WRITE 77 fe:00:1234 10 19\nlock:\t2: FLOCK  ADVISORY  READ 77 fe:00:1234 0 EOF\nlock:\t3: LEASE x\n";
+        let locks = Lock::all(text);
+        assert_eq!(locks.len(), 2);
+        let first = Lock {
+            kind: LockKind::Process,
+            is_write: true,
+            start: 10,
+            length: 10,
+        };
+        assert_eq!(locks[0], first);
+        assert_eq!(
+            (locks[1].kind, locks[1].is_write, locks[1].length),
+            (LockKind::Whole, false, 0)
+        );
+    }
+}

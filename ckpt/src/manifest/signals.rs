@@ -1,0 +1,68 @@
+//! Signals that wait to be delivered: a clone has none of its parent's.
+
+use crate::error::Caveat;
+use crate::sys;
+
+/// More than any program has waiting; the rest would stay with the rank.
+const MOST: usize = 1024;
+
+/// What waits, in order of delivery, with what came along.
+#[derive(Default)]
+pub(crate) struct Pending {
+    waiting: Vec<libc::siginfo_t>,
+}
+
+impl Pending {
+    /// Reads what waits in this process, whose signals are blocked. The system tells what came with a signal only
+    /// by delivering it, so each is taken and queued again.
+    pub fn capture(order: i32) -> Self {
+        let set = sys::pending() & !sys::bit(order);
+        if set == 0 {
+            return Self::default();
+        }
+        let mut waiting = Vec::new();
+        while waiting.len() < MOST {
+            match take(set) {
+                Some(info) => waiting.push(info),
+                None => break,
+            }
+        }
+        let pending = Self { waiting };
+        pending.restore(&mut Vec::new());
+        pending
+    }
+
+    /// Queues them for this process.
+    pub fn restore(&self, caveats: &mut Vec<Caveat>) {
+        let pid = sys::pid();
+        for info in &self.waiting {
+            let signal = info.si_signo;
+            // SAFETY: the pointer is to a siginfo of the kernel's own making.
+            let result = unsafe {
+                libc::syscall(
+                    libc::SYS_rt_sigqueueinfo,
+                    pid,
+                    signal,
+                    std::ptr::from_ref(info),
+                )
+            };
+            if let Err(errno) = sys::check(result) {
+                caveats.push(Caveat::SignalLost { signal, errno });
+            }
+        }
+    }
+}
+
+fn take(set: sys::SignalSet) -> Option<libc::siginfo_t> {
+    let at_once = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `siginfo_t` is plain data; the pointers are to a set of the size given, to it and to a timespec.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let (set, time) = (&raw const set, &raw const at_once);
+        let result = libc::syscall(libc::SYS_rt_sigtimedwait, set, &raw mut info, time, 8);
+        (result > 0).then_some(info)
+    }
+}

@@ -1,0 +1,105 @@
+//! What `/proc` says of a process, read without the C library.
+
+/// A decimal number that takes up all of `text`.
+pub fn number(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > 20 {
+        return None;
+    }
+    text.iter().try_fold(0u64, |sum, b| {
+        let digit = b.is_ascii_digit().then(|| u64::from(b - b'0'))?;
+        sum.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+/// A hexadecimal number that takes up all of `text`, with or without `0x`.
+pub fn hex(text: &[u8]) -> Option<u64> {
+    let text = text.strip_prefix(b"0x").unwrap_or(text);
+    if text.is_empty() || text.len() > 16 {
+        return None;
+    }
+    text.iter().try_fold(0u64, |sum, b| {
+        let digit = char::from(*b).to_digit(16)?;
+        Some(sum << 4 | u64::from(digit))
+    })
+}
+
+/// Words between spaces and tabs.
+pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|b| matches!(b, b' ' | b'\t'))
+        .filter(|w| !w.is_empty())
+}
+
+/// Lines without their ends.
+pub fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|b| *b == b'\n').filter(|l| !l.is_empty())
+}
+
+/// What follows `key` (with its colon) on its line, without leading blanks.
+pub fn field<'a>(text: &'a [u8], key: &str) -> Option<&'a [u8]> {
+    let rest = lines(text).find_map(|l| l.strip_prefix(key.as_bytes()))?;
+    Some(rest.trim_ascii_start())
+}
+
+/// One mapping, from a line of `maps`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mapping<'a> {
+    /// First address.
+    pub start: u64,
+    /// The address after the last.
+    pub end: u64,
+    /// May be written.
+    pub write: bool,
+    /// Shared with whoever maps the same.
+    pub shared: bool,
+    /// The file or the kernel's name for it; empty for plain memory.
+    pub name: &'a [u8],
+}
+
+/// Reads a line such as `7f00-7f01 rw-s 00000000 00:01 23   /dev/zero (deleted)`.
+pub fn mapping(line: &[u8]) -> Option<Mapping<'_>> {
+    let mut parts = words(line);
+    let mut ends = parts.next()?.splitn(2, |b| *b == b'-');
+    let (start, end) = (hex(ends.next()?)?, hex(ends.next()?)?);
+    let access = parts.next()?;
+    let _offset_device_inode = (parts.next()?, parts.next()?, parts.next()?);
+    let name = parts.next().map_or(&b""[..], |first| {
+        // The rest of the line: names may hold blanks.
+        let at = first.as_ptr() as usize - line.as_ptr() as usize;
+        &line[at..]
+    });
+    Some(Mapping {
+        start,
+        end,
+        write: access.get(1) == Some(&b'w'),
+        shared: access.get(3) == Some(&b's'),
+        name,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_are_read() {
+        let line = b"7f0000-7f2000 rw-s 00000000 00:01 2087   /dev/zero (deleted)";
+        let found = mapping(line).expect("a mapping");
+        assert_eq!((found.start, found.end), (0x7f_0000, 0x7f_2000));
+        assert!(found.write && found.shared);
+        assert_eq!(found.name, b"/dev/zero (deleted)");
+        let plain = mapping(b"5500-5600 r--p 00000000 00:00 0 ").expect("a mapping");
+        assert!(!plain.write && !plain.shared && plain.name.is_empty());
+        assert_eq!(mapping(b"zz-5600 r--p 0 0 0"), None);
+        assert_eq!(mapping(b""), None);
+    }
+
+    #[test]
+    fn numbers_are_whole_and_bounded() {
+        assert_eq!(number(b"42"), Some(42));
+        assert_eq!(number(b"42a"), None);
+        assert_eq!(number(b"99999999999999999999"), None);
+        assert_eq!(hex(b"0xfF"), Some(255));
+        assert_eq!(hex(b"00000000000000000"), None);
+        assert_eq!(field(b"a:\t1\nSigCgt:\t0f\n", "SigCgt:"), Some(&b"0f"[..]));
+    }
+}

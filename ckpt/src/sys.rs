@@ -1,0 +1,277 @@
+//! System calls as a signal handler may make them.
+//!
+//! Each result is the system's own: a value, or the number of an error.
+
+use std::ffi::CStr;
+use std::fmt::Write;
+use std::os::fd::RawFd;
+
+use libc::{c_int, c_long};
+
+/// A value, or the system's number of the error.
+pub type Sys<T> = Result<T, i32>;
+
+/// The number of the last error.
+pub fn errno() -> i32 {
+    // SAFETY: the C library gives each thread a valid place for it.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Sets the number of the last error, as a handler must before it returns.
+pub fn set_errno(value: i32) {
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = value }
+}
+
+/// Makes a result of what a system call returned.
+pub fn check(result: c_long) -> Sys<c_long> {
+    if result < 0 { Err(errno()) } else { Ok(result) }
+}
+
+fn check_int(result: c_int) -> Sys<c_int> {
+    if result < 0 { Err(errno()) } else { Ok(result) }
+}
+
+/// The kernel's set of signals: bit `n - 1` for signal `n`.
+pub type SignalSet = u64;
+
+/// Every signal.
+pub const ALL_SIGNALS: SignalSet = !0;
+
+/// Replaces the mask of blocked signals and gives the former one. Not the C library's function: that one spares
+/// its internal signals.
+pub fn set_mask(mask: SignalSet) -> SignalSet {
+    let mut old: SignalSet = 0;
+    // SAFETY: both pointers are to sets of the size given.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &raw const mask,
+            &raw mut old,
+            8,
+        );
+    }
+    old
+}
+
+/// The signals that wait to be delivered.
+pub fn pending() -> SignalSet {
+    let mut set: SignalSet = 0;
+    // SAFETY: the pointer is to a set of the size given.
+    unsafe { libc::syscall(libc::SYS_rt_sigpending, &raw mut set, 8) };
+    set
+}
+
+/// The bit of a signal.
+pub fn bit(signal: i32) -> SignalSet {
+    1 << (signal - 1)
+}
+
+/// This process's number, asked of the kernel: the C library's idea of a thread is stale in a clone.
+pub fn pid() -> i32 {
+    // SAFETY: touches no memory.
+    unsafe { libc::syscall(libc::SYS_getpid) as i32 }
+}
+
+/// This thread's number, asked of the kernel.
+pub fn tid() -> i32 {
+    // SAFETY: touches no memory.
+    unsafe { libc::syscall(libc::SYS_gettid) as i32 }
+}
+
+/// The parent's number.
+pub fn parent() -> i32 {
+    // SAFETY: touches no memory.
+    unsafe { libc::syscall(libc::SYS_getppid) as i32 }
+}
+
+/// Ends the process, running nothing.
+pub fn exit(code: i32) -> ! {
+    // SAFETY: does not return.
+    unsafe { libc::_exit(code) }
+}
+
+/// Closes a descriptor.
+pub fn close(fd: RawFd) {
+    // SAFETY: touches no memory; callers own the number.
+    unsafe { libc::close(fd) };
+}
+
+/// Closes all descriptors from `first` on.
+pub fn close_from(first: RawFd) -> Sys<()> {
+    // SAFETY: touches no memory; callers own the range.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, first as u32, u32::MAX, 0) };
+    check(result).map(drop)
+}
+
+/// Puts `old` at the number `new`, close-on-exec or not. Equal numbers are left as they are.
+pub fn duplicate(old: RawFd, new: RawFd, cloexec: bool) -> Sys<()> {
+    if old == new {
+        let flag = if cloexec { libc::FD_CLOEXEC } else { 0 };
+        return control(new, libc::F_SETFD, flag).map(drop);
+    }
+    let flag = if cloexec { libc::O_CLOEXEC } else { 0 };
+    // SAFETY: touches no memory; callers own the number `new`.
+    check_int(unsafe { libc::dup3(old, new, flag) }).map(drop)
+}
+
+/// A copy of the descriptor at the lowest free number from `first` on, close-on-exec; where none is free, at any.
+pub fn raise(fd: RawFd, first: RawFd) -> Sys<RawFd> {
+    control(fd, libc::F_DUPFD_CLOEXEC, first).or_else(|_| control(fd, libc::F_DUPFD_CLOEXEC, 3))
+}
+
+/// `fcntl` with a number.
+pub fn control(fd: RawFd, command: c_int, argument: c_int) -> Sys<c_int> {
+    // SAFETY: only commands that take a number are used.
+    check_int(unsafe { libc::fcntl(fd, command, argument) })
+}
+
+/// Opens a file, close-on-exec, never as a controlling terminal.
+pub fn open(path: &CStr, flags: c_int) -> Sys<RawFd> {
+    // SAFETY: the path ends with a zero byte.
+    check_int(unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC | libc::O_NOCTTY) })
+}
+
+/// What the system knows of an open file.
+pub fn status(fd: RawFd) -> Sys<libc::stat> {
+    // SAFETY: `stat` is plain data that the call fills in.
+    unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        check_int(libc::fstat(fd, &mut stat)).map(|_| stat)
+    }
+}
+
+/// Reads a whole file of `/proc` into `text`, whose memory is used again.
+pub fn read_file(path: &CStr, text: &mut Vec<u8>) -> Sys<()> {
+    text.clear();
+    let fd = open(path, libc::O_RDONLY)?;
+    let result = loop {
+        if text.capacity() - text.len() < 4096 {
+            text.reserve(text.capacity().max(16 * 1024));
+        }
+        let room = text.capacity() - text.len();
+        // SAFETY: the pointer is to `room` bytes of the vector's own spare memory.
+        let count = unsafe { libc::read(fd, text.as_mut_ptr().add(text.len()).cast(), room) };
+        match usize::try_from(count) {
+            Ok(0) => break Ok(()),
+            // SAFETY: the system has filled in `count` more bytes.
+            Ok(count) => unsafe { text.set_len(text.len() + count) },
+            Err(_) if errno() == libc::EINTR => {}
+            Err(_) => break Err(errno()),
+        }
+    };
+    close(fd);
+    result
+}
+
+/// Writes all of `bytes`.
+pub fn write_all(fd: RawFd, mut bytes: &[u8]) -> Sys<()> {
+    while !bytes.is_empty() {
+        // SAFETY: pointer and length describe `bytes`.
+        let count = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+        match usize::try_from(count) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(_) if errno() == libc::EINTR => {}
+            Err(_) => return Err(errno()),
+        }
+    }
+    Ok(())
+}
+
+/// Where a symbolic link of `/proc` leads, as far as the buffer holds it.
+pub fn read_link<'a>(path: &CStr, buffer: &'a mut [u8]) -> Sys<&'a [u8]> {
+    // SAFETY: the path ends with a zero byte; pointer and length describe the buffer.
+    let count = unsafe { libc::readlink(path.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len()) };
+    match usize::try_from(count) {
+        Ok(count) => Ok(&buffer[..count]),
+        Err(_) => Err(errno()),
+    }
+}
+
+/// Nanoseconds of a clock that never goes back.
+pub fn now() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the pointer is to a timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// A short path in memory of its own, for use where nothing may be allocated.
+pub struct Path {
+    bytes: [u8; 64],
+    length: usize,
+}
+
+impl Path {
+    /// Formats a path. One that does not fit in 63 bytes is cut: the paths made here are far shorter.
+    pub fn new(text: std::fmt::Arguments<'_>) -> Self {
+        let mut path = Self {
+            bytes: [0; 64],
+            length: 0,
+        };
+        let _ = path.write_fmt(text);
+        path
+    }
+
+    /// For system calls.
+    pub fn as_c_str(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.bytes).unwrap_or(c"")
+    }
+}
+
+impl Write for Path {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        let end = self.length + text.len();
+        if end >= self.bytes.len() {
+            return Err(std::fmt::Error);
+        }
+        self.bytes[self.length..end].copy_from_slice(text.as_bytes());
+        self.length = end;
+        Ok(())
+    }
+}
+
+/// Calls `each` with every number in a directory of `/proc` whose names are numbers.
+pub fn numbers_in(directory: &CStr, mut each: impl FnMut(i32)) -> Sys<()> {
+    let fd = open(directory, libc::O_RDONLY | libc::O_DIRECTORY)?;
+    let mut buffer = [0u64; 256];
+    let result = loop {
+        let size = std::mem::size_of_val(&buffer);
+        // SAFETY: pointer and length describe the buffer.
+        let count = unsafe { libc::syscall(libc::SYS_getdents64, fd, buffer.as_mut_ptr(), size) };
+        let count = match usize::try_from(count) {
+            Ok(0) => break Ok(()),
+            Ok(count) => count,
+            Err(_) => break Err(errno()),
+        };
+        // SAFETY: the system has filled in `count` bytes of the buffer.
+        let bytes = unsafe { std::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), count) };
+        entries(bytes, |number| {
+            if number != fd {
+                each(number)
+            }
+        });
+    };
+    close(fd);
+    result
+}
+
+/// The numbers among the entries of `linux_dirent64`: inode and offset of 8 bytes each, length of 2, kind of 1, name.
+fn entries(mut bytes: &[u8], mut each: impl FnMut(i32)) {
+    while bytes.len() > 19 {
+        let length = usize::from(u16::from_ne_bytes([bytes[16], bytes[17]]));
+        if length < 20 || length > bytes.len() {
+            return;
+        }
+        let name = &bytes[19..length];
+        let name = name.split(|b| *b == 0).next().unwrap_or_default();
+        if let Some(number) = crate::proc::number(name).and_then(|n| i32::try_from(n).ok()) {
+            each(number);
+        }
+        bytes = &bytes[length..];
+    }
+}

@@ -1,0 +1,141 @@
+//! What a twin cannot hold, found before it is made.
+
+use std::ops::Range;
+
+use super::Imager;
+use crate::error::Refused;
+use crate::{proc, sys};
+
+impl Imager {
+    /// One thread only. Each has a directory, so the count of links tells without reading any.
+    pub(super) fn check_threads(&self) -> Result<(), Refused> {
+        // SAFETY: `stat` is plain data that the call fills in; the path ends with a zero byte.
+        let links = unsafe {
+            let mut stat: libc::stat = std::mem::zeroed();
+            if libc::stat(c"/proc/self/task".as_ptr(), &mut stat) != 0 {
+                return Err(Refused::system(
+                    "count the threads in /proc/self/task",
+                    sys::errno(),
+                ));
+            }
+            stat.st_nlink
+        };
+        match links.saturating_sub(2) {
+            0 | 1 => Ok(()),
+            count => Err(Refused::Threads { count }),
+        }
+    }
+
+    /// No children but twins.
+    pub(super) fn check_children(&mut self, is_direct: bool) -> Result<(), Refused> {
+        if (is_direct || self.twins.is_empty()) && !has_children() {
+            return Ok(());
+        }
+        let (pid, tid) = (sys::pid(), sys::tid());
+        let list = sys::Path::new(format_args!("/proc/{pid}/task/{tid}/children"));
+        sys::read_file(list.as_c_str(), &mut self.maps).map_err(|_| Refused::Children)?;
+        let children = proc::words(self.maps.trim_ascii()).map(proc::number);
+        let is_twin = |n: Option<u64>| n.is_some_and(|n| self.twins.iter().any(|t| *t as u64 == n));
+        if children.map(is_twin).all(|known| known) {
+            Ok(())
+        } else {
+            Err(Refused::Children)
+        }
+    }
+
+    /// No writable memory that others write too, the library's own apart.
+    pub(super) fn check_mappings(&mut self) -> Result<(), Refused> {
+        sys::read_file(c"/proc/self/maps", &mut self.maps)
+            .map_err(|errno| Refused::system("read /proc/self/maps", errno))?;
+        match foreign_shared(&self.maps, &self.shared) {
+            None => Ok(()),
+            Some(found) => Err(Refused::SharedMemory {
+                bytes: found.end - found.start,
+                name: String::from_utf8_lossy(found.name).into_owned(),
+            }),
+        }
+    }
+
+    /// Bytes of private writable memory that this process had when it was cloned and has no more: some memory is
+    /// marked to stay out of clones.
+    pub(super) fn missing_bytes(&self) -> u64 {
+        let mut text = Vec::with_capacity(self.maps.capacity());
+        match sys::read_file(c"/proc/self/maps", &mut text) {
+            Ok(()) => uncovered(&self.maps, &text),
+            Err(_) => 0,
+        }
+    }
+}
+
+/// Whether this process has any child, dead or alive, of any kind.
+fn has_children() -> bool {
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    // SAFETY: `siginfo_t` is plain data that the call fills in.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        libc::waitid(libc::P_ALL, 0, &mut info, flags) == 0 || sys::errno() != libc::ECHILD
+    }
+}
+
+fn foreign_shared<'a>(maps: &'a [u8], allowed: &[Range<usize>]) -> Option<proc::Mapping<'a>> {
+    let is_ours = |m: &proc::Mapping<'_>| {
+        allowed
+            .iter()
+            .any(|r| r.start as u64 <= m.start && m.end <= r.end as u64)
+    };
+    let all = proc::lines(maps).filter_map(proc::mapping);
+    all.into_iter().find(|m| m.write && m.shared && !is_ours(m))
+}
+
+/// Bytes of the writable private mappings in `before` that no mapping in `after` covers.
+fn uncovered(before: &[u8], after: &[u8]) -> u64 {
+    let mut have = proc::lines(after).filter_map(proc::mapping).peekable();
+    let mut missing = 0;
+    for wanted in proc::lines(before).filter_map(proc::mapping) {
+        if !wanted.write || wanted.shared {
+            continue;
+        }
+        let mut from = wanted.start;
+        while from < wanted.end {
+            match have.peek() {
+                Some(m) if m.end <= from => drop(have.next()),
+                Some(m) if m.start <= from => from = m.end,
+                Some(m) => {
+                    let until = m.start.min(wanted.end);
+                    missing += until - from;
+                    from = until;
+                }
+                None => {
+                    missing += wanted.end - from;
+                    from = wanted.end;
+                }
+            }
+        }
+    }
+    missing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_librarys_own_shared_memory_is_let_pass() {
+        let maps = b"1000-2000 r--s 00000000 00:00 1 /etc/x\n3000-5000 rw-s 00000000 00:01 2 /dev/shm/a b\n";
+        let found = foreign_shared(maps, &[]).expect("the second mapping");
+        assert_eq!((found.start, found.name), (0x3000, &b"/dev/shm/a b"[..]));
+        assert_eq!(foreign_shared(maps, &[0x3000..0x5000]), None);
+        assert!(foreign_shared(maps, &[0x3000..0x4000]).is_some());
+    }
+
+    #[test]
+    fn holes_are_measured() {
+        let before = b"1000-3000 rw-p 0 0:0 0 \n3000-4000 r--p 0 0:0 0 \n5000-8000 rw-p 0 0:0 0 \n";
+        assert_eq!(uncovered(before, before), 0);
+        let split = b"1000-2000 rw-p 0 0:0 0 \n2000-3000 ---p 0 0:0 0 \n5000-9000 rw-p 0 0:0 0 \n";
+        assert_eq!(uncovered(before, split), 0);
+        let holes = b"1000-2000 rw-p 0 0:0 0 \n6000-7000 rw-p 0 0:0 0 \n";
+        assert_eq!(uncovered(before, holes), 0x3000);
+        assert_eq!(uncovered(before, b""), 0x5000);
+    }
+}

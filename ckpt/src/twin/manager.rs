@@ -1,0 +1,235 @@
+//! The manager's side of a twin: wake it, and read what it answers.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+pub use super::wire::Answer;
+use super::wire::{self, ANSWER, Control, Head};
+use crate::sys;
+
+/// What a wake brings.
+#[derive(Debug, Default)]
+pub struct Wake<'a> {
+    /// For the restored process's library, at most [`super::BODY_LIMIT`] bytes.
+    pub body: &'a [u8],
+    /// New standard input; without one the rank's is shared.
+    pub stdin: Option<BorrowedFd<'a>>,
+    /// The pipe in place of descriptor 1, where it was the manager's.
+    pub stdout: Option<BorrowedFd<'a>>,
+    /// The same for descriptor 2.
+    pub stderr: Option<BorrowedFd<'a>>,
+    /// Descriptors for the library.
+    pub fds: &'a [BorrowedFd<'a>],
+    /// Cut the files of [`super::Summary::written`] back to their length at the image. Only when whoever wrote
+    /// them since is stopped or dead.
+    pub cut_files: bool,
+    /// Device and inode of files to be left alone all the same: those that other ranks write too.
+    pub spared: &'a [(u64, u64)],
+}
+
+/// Why a zygote cannot be woken or understood.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// More than a wake may bring.
+    #[error(
+        "a wake of {bytes} bytes, {descriptors} descriptors and {spared} files is above the limits"
+    )]
+    TooLarge {
+        /// Length of the body.
+        bytes: usize,
+        /// All descriptors.
+        descriptors: usize,
+        /// Files to be left alone.
+        spared: usize,
+    },
+    /// An earlier wake has not left yet.
+    #[error("an earlier wake is still on its way to the twin")]
+    Busy,
+    /// The twin is gone.
+    #[error("the twin has ended")]
+    Ended,
+    /// What it sent is no answer.
+    #[error("the twin's answer cannot be understood")]
+    Malformed,
+    /// The socket failed.
+    #[error("the twin's socket: {0}")]
+    Socket(#[from] std::io::Error),
+}
+
+/// The manager's end of a zygote's socket. Dropping it ends the zygote.
+#[derive(Debug)]
+pub struct Zygote {
+    socket: OwnedFd,
+    outgoing: Option<Outgoing>,
+    incoming: [u8; ANSWER],
+    have: usize,
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    bytes: VecDeque<u8>,
+    /// Leave with the first byte.
+    fds: Vec<OwnedFd>,
+}
+
+impl Zygote {
+    /// Takes over [`super::Image::wait`], as it came from the rank.
+    ///
+    /// # Errors
+    /// When it cannot be made nonblocking.
+    pub fn new(socket: OwnedFd) -> std::io::Result<Self> {
+        let fd = socket.as_raw_fd();
+        let flags = sys::control(fd, libc::F_GETFL, 0);
+        flags
+            .and_then(|flags| sys::control(fd, libc::F_SETFL, flags | libc::O_NONBLOCK))
+            .map_err(std::io::Error::from_raw_os_error)?;
+        Ok(Self {
+            socket,
+            outgoing: None,
+            incoming: [0; ANSWER],
+            have: 0,
+        })
+    }
+
+    /// Wakes it, as far as the socket takes it now: `false` when the rest waits for [`Zygote::flush`]. The
+    /// descriptors are copied, and let go once sent.
+    ///
+    /// # Errors
+    /// Nothing was sent on [`Error::TooLarge`] and [`Error::Busy`]. After others the twin is of no use.
+    pub fn wake(&mut self, wake: &Wake<'_>) -> Result<bool, Error> {
+        if self.outgoing.is_some() {
+            return Err(Error::Busy);
+        }
+        let streams = [wake.stdin, wake.stdout, wake.stderr];
+        let all = || {
+            streams
+                .into_iter()
+                .flatten()
+                .chain(wake.fds.iter().copied())
+        };
+        let (bytes, descriptors, spared) = (wake.body.len(), all().count(), wake.spared.len());
+        if bytes > wire::BODY_LIMIT
+            || descriptors > wire::DESCRIPTOR_LIMIT
+            || spared > wire::SPARED_LIMIT
+        {
+            return Err(Error::TooLarge {
+                bytes,
+                descriptors,
+                spared,
+            });
+        }
+        let mut flags = if wake.cut_files { wire::CUT } else { 0 };
+        for (stream, bit) in streams.iter().zip(wire::STREAMS) {
+            flags |= if stream.is_some() { bit } else { 0 };
+        }
+        // The limits above keep all of these small.
+        let head = Head {
+            flags,
+            body: bytes as u32,
+            spared: spared as u32,
+            descriptors: descriptors as u32,
+        };
+        let mut out = VecDeque::from(head.encode().to_vec());
+        for (device, inode) in wake.spared {
+            out.extend(device.to_le_bytes());
+            out.extend(inode.to_le_bytes());
+        }
+        out.extend(wake.body);
+        let fds = all()
+            .map(|fd| fd.try_clone_to_owned())
+            .collect::<Result<_, _>>()?;
+        self.outgoing = Some(Outgoing { bytes: out, fds });
+        self.flush()
+    }
+
+    /// Sends what is left of a wake: `true` when nothing is left. To be called when the socket is writable.
+    ///
+    /// # Errors
+    /// The twin is of no use then.
+    pub fn flush(&mut self) -> Result<bool, Error> {
+        while let Some(out) = &mut self.outgoing {
+            let fds: Vec<RawFd> = out.fds.iter().map(AsRawFd::as_raw_fd).collect();
+            match send(self.socket.as_raw_fd(), out.bytes.as_slices().0, &fds) {
+                Ok(count) => {
+                    out.fds.clear();
+                    out.bytes.drain(..count);
+                    if out.bytes.is_empty() {
+                        self.outgoing = None;
+                    }
+                }
+                Err(libc::EINTR) => {}
+                Err(libc::EAGAIN) => return Ok(false),
+                Err(libc::EPIPE | libc::ECONNRESET) => return Err(Error::Ended),
+                Err(errno) => return Err(std::io::Error::from_raw_os_error(errno).into()),
+            }
+        }
+        Ok(true)
+    }
+
+    /// The next answer, when one has come.
+    ///
+    /// # Errors
+    /// The twin is of no use then.
+    pub fn answer(&mut self) -> Result<Option<Answer>, Error> {
+        while self.have < ANSWER {
+            let rest = &mut self.incoming[self.have..];
+            // SAFETY: pointer and length describe `rest`.
+            let count = unsafe {
+                libc::recv(
+                    self.socket.as_raw_fd(),
+                    rest.as_mut_ptr().cast(),
+                    rest.len(),
+                    0,
+                )
+            };
+            match usize::try_from(count) {
+                Ok(0) => return Err(Error::Ended),
+                Ok(count) => self.have += count,
+                Err(_) => match sys::errno() {
+                    libc::EINTR => {}
+                    libc::EAGAIN => return Ok(None),
+                    libc::ECONNRESET => return Err(Error::Ended),
+                    errno => return Err(std::io::Error::from_raw_os_error(errno).into()),
+                },
+            }
+        }
+        self.have = 0;
+        wire::Answer::decode(&self.incoming)
+            .map(Some)
+            .ok_or(Error::Malformed)
+    }
+}
+
+impl AsFd for Zygote {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn send(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> sys::Sys<usize> {
+    let mut control: Control = [0; _];
+    // SAFETY: `msghdr` is plain data; its pointers are to `bytes`, which is only read, and to the array above, which
+    // has room for as many descriptors as a wake may bring.
+    unsafe {
+        let mut piece = libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &raw mut piece;
+        message.msg_iovlen = 1;
+        if !fds.is_empty() {
+            let length = std::mem::size_of_val(fds) as u32;
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = libc::CMSG_SPACE(length) as usize;
+            let head = libc::CMSG_FIRSTHDR(&raw const message);
+            (*head).cmsg_level = libc::SOL_SOCKET;
+            (*head).cmsg_type = libc::SCM_RIGHTS;
+            (*head).cmsg_len = libc::CMSG_LEN(length) as usize;
+            let data = libc::CMSG_DATA(head).cast::<RawFd>();
+            std::ptr::copy_nonoverlapping(fds.as_ptr(), data, fds.len());
+        }
+        let count = libc::sendmsg(socket, &raw const message, libc::MSG_NOSIGNAL);
+        sys::check(count as i64).map(|count| count as usize)
+    }
+}

@@ -1,0 +1,79 @@
+//! A woken process: the rank again, as it was at the image.
+
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+use super::wire::{self, Message};
+use super::{Imager, Plan, Woken};
+use crate::error::Caveat;
+use crate::manifest::Cut;
+use crate::sys;
+
+/// Sets everything up but the signal mask.
+pub(super) fn begin(imager: &mut Imager, plan: &Plan, message: Message) -> Woken {
+    die_with(imager.settings.manager);
+    imager.twins.clear();
+    super::became_another();
+
+    let block = imager.settings.block;
+    let raised = message
+        .descriptors
+        .iter()
+        .map(|&fd| raise(fd, block))
+        .collect();
+    let message = Message {
+        descriptors: raised,
+        ..message
+    };
+    let ([input, output, errors], rest) = message.sorted();
+    if let Some(input) = input {
+        let _ = sys::duplicate(input, 0, false);
+    }
+    let lost = plan.streams.install([output, errors], &mut imager.pipes);
+    [input, output, errors]
+        .into_iter()
+        .flatten()
+        .for_each(sys::close);
+    // SAFETY: each number is open, of this process alone, and used nowhere else from here on.
+    let fds = rest
+        .iter()
+        .map(|&fd| unsafe { OwnedFd::from_raw_fd(fd) })
+        .collect();
+    let cut = Cut {
+        is_wanted: message.head.flags & wire::CUT != 0,
+        spared: message.spared,
+    };
+    let mut caveats: Vec<_> = lost
+        .into_iter()
+        .map(|fd| Caveat::StreamLost { fd })
+        .collect();
+    caveats.extend(plan.manifest.restore(&cut));
+    Woken {
+        body: message.body,
+        fds,
+        caveats,
+    }
+}
+
+/// Moves a descriptor that came into the block. It came at the lowest free number, which is the program's.
+fn raise(fd: RawFd, block: RawFd) -> RawFd {
+    match sys::raise(fd, block) {
+        Ok(raised) => {
+            sys::close(fd);
+            raised
+        }
+        Err(_) => fd,
+    }
+}
+
+/// Has the kernel end this process with its manager. Only a direct child may ask for that: another's parent ends
+/// in the course of things.
+fn die_with(manager: i32) {
+    if manager <= 0 || sys::parent() != manager {
+        return;
+    }
+    // SAFETY: touches no memory.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
+    if sys::parent() != manager {
+        sys::exit(0); // It ended in between.
+    }
+}

@@ -1,0 +1,298 @@
+//! What a manager and a zygote say to each other.
+//!
+//! A wake is a head of 24 bytes, the files to be spared (16 bytes each), and the body. Descriptors travel with
+//! the head. An answer is 16 bytes.
+
+use std::os::fd::RawFd;
+
+use crate::sys;
+
+/// Largest body of a wake, in bytes.
+pub const BODY_LIMIT: usize = 1 << 20;
+/// Most descriptors that come with a wake, the standard streams included.
+pub const DESCRIPTOR_LIMIT: usize = 64;
+/// Most files that a wake names to be left alone.
+pub(super) const SPARED_LIMIT: usize = 4096;
+
+/// Length of a wake's head, in bytes.
+pub(super) const HEAD: usize = 24;
+/// Length of an answer, in bytes.
+pub(super) const ANSWER: usize = 16;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"rjtw");
+/// How much memory is made ready for bytes that have not come yet.
+const STEP: usize = 64 * 1024;
+
+/// Bits of the head: which descriptors come first.
+pub(super) const STREAMS: [u32; 3] = [1, 2, 4];
+/// Bit of the head: written files are cut back.
+pub(super) const CUT: u32 = 8;
+
+/// The head of a wake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Head {
+    pub flags: u32,
+    pub body: u32,
+    pub spared: u32,
+    pub descriptors: u32,
+}
+
+impl Head {
+    pub fn encode(&self) -> [u8; HEAD] {
+        let mut bytes = [0; HEAD];
+        let words = [
+            MAGIC,
+            self.flags,
+            self.body,
+            self.spared,
+            self.descriptors,
+            0,
+        ];
+        for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    pub fn decode(bytes: &[u8; HEAD]) -> Option<Self> {
+        let [magic, flags, body, spared, descriptors, _] = words(bytes);
+        let head = Self {
+            flags,
+            body,
+            spared,
+            descriptors,
+        };
+        let fits = body as usize <= BODY_LIMIT
+            && spared as usize <= SPARED_LIMIT
+            && descriptors as usize <= DESCRIPTOR_LIMIT
+            && head.streams() <= descriptors as usize;
+        (magic == MAGIC && fits).then_some(head)
+    }
+
+    /// How many of the descriptors are standard streams.
+    fn streams(&self) -> usize {
+        STREAMS.iter().filter(|bit| self.flags & **bit != 0).count()
+    }
+}
+
+fn words<const N: usize, const M: usize>(bytes: &[u8; N]) -> [u32; M] {
+    let mut words = [0; M];
+    for (word, place) in words.iter_mut().zip(bytes.chunks_exact(4)) {
+        *word = u32::from_le_bytes([place[0], place[1], place[2], place[3]]);
+    }
+    words
+}
+
+/// What a zygote says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// It waits; the library's descriptors are closed in it.
+    Frozen {
+        /// Memory of the rank that did not come along, in bytes: marked by the program to stay out of clones. Above 0 the
+        /// image is no good.
+        missing: u64,
+    },
+    /// A runner was made.
+    Running {
+        /// Its process number, as the rank sees it.
+        pid: i32,
+    },
+    /// No runner could be made.
+    Failed {
+        /// The system's number for the error.
+        errno: i32,
+    },
+}
+
+impl Answer {
+    pub(super) fn encode(self) -> [u8; ANSWER] {
+        let (kind, value) = match self {
+            Self::Frozen { missing } => (1u32, missing),
+            Self::Running { pid } => (2, pid as u64),
+            Self::Failed { errno } => (3, errno as u64),
+        };
+        let mut bytes = [0; ANSWER];
+        bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());
+        bytes[4..8].copy_from_slice(&kind.to_le_bytes());
+        bytes[8..].copy_from_slice(&value.to_le_bytes());
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8; ANSWER]) -> Option<Self> {
+        let [magic, kind, low, high] = words(bytes);
+        let value = u64::from(high) << 32 | u64::from(low);
+        let number = i32::try_from(value).ok();
+        match (magic, kind) {
+            (MAGIC, 1) => Some(Self::Frozen { missing: value }),
+            (MAGIC, 2) => number.filter(|n| *n > 0).map(|pid| Self::Running { pid }),
+            (MAGIC, 3) => number.map(|errno| Self::Failed { errno }),
+            _ => None,
+        }
+    }
+}
+
+/// A wake as the zygote got it. Descriptors are plain numbers: the zygote and the runner each close theirs.
+pub(super) struct Message {
+    pub head: Head,
+    pub spared: Vec<(u64, u64)>,
+    pub body: Vec<u8>,
+    pub descriptors: Vec<RawFd>,
+}
+
+impl Message {
+    /// The standard streams that came, then the rest.
+    pub fn sorted(&self) -> ([Option<RawFd>; 3], &[RawFd]) {
+        let mut rest = self.descriptors.iter().copied();
+        let streams = STREAMS.map(|bit| {
+            if self.head.flags & bit != 0 {
+                rest.next()
+            } else {
+                None
+            }
+        });
+        (streams, &self.descriptors[self.head.streams()..])
+    }
+}
+
+/// Room for the descriptors of one message, aligned as the system wants it.
+pub(super) type Control = [u64; 2 + DESCRIPTOR_LIMIT / 2 + 1];
+
+/// Waits for a wake. `None` when the manager is gone or speaks nonsense.
+pub(super) fn receive(socket: RawFd) -> Option<Message> {
+    let mut bytes = [0; HEAD];
+    let mut descriptors = Vec::new();
+    let mut have = 0;
+    while have < HEAD {
+        match receive_some(socket, &mut bytes[have..], &mut descriptors) {
+            Ok(count @ 1..) => have += count,
+            Err(libc::EINTR) => {}
+            _ => return None,
+        }
+    }
+    let head = Head::decode(&bytes)?;
+    if head.descriptors as usize != descriptors.len() {
+        return None;
+    }
+    let spared = receive_bytes(socket, head.spared as usize * 16)?;
+    let spared = spared.chunks_exact(16).map(|pair| {
+        let number = |part: &[u8]| {
+            part.iter()
+                .rev()
+                .fold(0u64, |sum, b| sum << 8 | u64::from(*b))
+        };
+        (number(&pair[..8]), number(&pair[8..]))
+    });
+    let spared = spared.collect();
+    let body = receive_bytes(socket, head.body as usize)?;
+    Some(Message {
+        head,
+        spared,
+        body,
+        descriptors,
+    })
+}
+
+fn receive_some(socket: RawFd, bytes: &mut [u8], fds: &mut Vec<RawFd>) -> sys::Sys<usize> {
+    let mut control: Control = [0; _];
+    // SAFETY: `msghdr` is plain data; its pointers are to the caller's buffer and to the array above, with their
+    // lengths; the C library's macros walk what the system has filled in.
+    unsafe {
+        let mut piece = libc::iovec {
+            iov_base: bytes.as_mut_ptr().cast(),
+            iov_len: bytes.len(),
+        };
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &raw mut piece;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = std::mem::size_of_val(&control);
+        let count = libc::recvmsg(socket, &raw mut message, libc::MSG_CMSG_CLOEXEC);
+        let count = sys::check(count as i64)?;
+        let mut head = libc::CMSG_FIRSTHDR(&raw const message);
+        while !head.is_null() {
+            if ((*head).cmsg_level, (*head).cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+                let length = (*head).cmsg_len - libc::CMSG_LEN(0) as usize;
+                let data = libc::CMSG_DATA(head).cast::<RawFd>();
+                fds.extend((0..length / 4).map(|at| data.add(at).read_unaligned()));
+            }
+            head = libc::CMSG_NXTHDR(&raw const message, head);
+        }
+        Ok(count as usize)
+    }
+}
+
+/// Exactly `length` bytes. Memory grows with what has really come.
+fn receive_bytes(socket: RawFd, length: usize) -> Option<Vec<u8>> {
+    let mut bytes: Vec<u8> = Vec::new();
+    while bytes.len() < length {
+        let room = (length - bytes.len()).min(STEP);
+        bytes.reserve(room);
+        // SAFETY: the pointer is to `room` bytes of the vector's own spare memory.
+        let count = unsafe { libc::read(socket, bytes.as_mut_ptr().add(bytes.len()).cast(), room) };
+        match usize::try_from(count) {
+            Ok(0) => return None,
+            // SAFETY: the system has filled in `count` more bytes.
+            Ok(count) => unsafe { bytes.set_len(bytes.len() + count) },
+            Err(_) if sys::errno() == libc::EINTR => {}
+            Err(_) => return None,
+        }
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_and_answers_round_trip() {
+        let head = Head {
+            flags: 1 | CUT,
+            body: 9,
+            spared: 2,
+            descriptors: 3,
+        };
+        assert_eq!(Head::decode(&head.encode()), Some(head));
+        for answer in [
+            Answer::Frozen { missing: 1 << 40 },
+            Answer::Running { pid: 77 },
+            Answer::Failed { errno: 11 },
+        ] {
+            assert_eq!(Answer::decode(&answer.encode()), Some(answer));
+        }
+    }
+
+    #[test]
+    fn forged_heads_are_refused() {
+        let good = Head {
+            flags: 0,
+            body: 0,
+            spared: 0,
+            descriptors: 0,
+        };
+        let long = Head {
+            body: BODY_LIMIT as u32 + 1,
+            ..good
+        };
+        let many = Head {
+            descriptors: DESCRIPTOR_LIMIT as u32 + 1,
+            ..good
+        };
+        let spared = Head {
+            spared: u32::MAX,
+            ..good
+        };
+        let claims = Head {
+            flags: 7,
+            descriptors: 2,
+            ..good
+        };
+        for head in [long, many, spared, claims] {
+            assert_eq!(Head::decode(&head.encode()), None, "{head:?}");
+        }
+        assert_eq!(Head::decode(&[0; HEAD]), None);
+        assert_eq!(Answer::decode(&[7; ANSWER]), None);
+        let zero = Answer::Running { pid: 0 }.encode();
+        assert_eq!(Answer::decode(&zero), None);
+    }
+}

@@ -1,0 +1,232 @@
+//! The manager's side: one rank, its pipes, its image.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rejoin_ckpt::twin::manager::{Answer, Wake, Zygote};
+
+use super::{LIMIT, Rank, end_of, kill, pair, pidfd, pipe, read_to_end, readable, receive, send};
+
+/// An image as the manager knows it.
+pub struct Twin {
+    pub pid: i32,
+    pub pidfd: OwnedFd,
+    pub zygote: Zygote,
+    pub prepare: u64,
+    pub clone: u64,
+    pub is_managers_child: bool,
+    pub has_locks: bool,
+    pub written: u8,
+    pub caveats: u8,
+    pub missing: u64,
+}
+
+/// One rank.
+pub struct Job {
+    pub pid: i32,
+    pub pidfd: OwnedFd,
+    pub socket: OwnedFd,
+    pub stdout: OwnedFd,
+    pub stderr: OwnedFd,
+    pub twin: Option<Twin>,
+    /// What it has written to its standard output before the last image.
+    pub text: String,
+}
+
+impl Job {
+    /// Forks a rank that runs `program`.
+    pub fn start(program: impl FnOnce(&mut Rank)) -> Self {
+        Self::start_below(program, false)
+    }
+
+    /// The same, with a process between when `is_wrapped`.
+    pub fn start_below(program: impl FnOnce(&mut Rank), is_wrapped: bool) -> Self {
+        let (socket, theirs) = pair();
+        let (stdout, out) = pipe();
+        let (stderr, err) = pipe();
+        let manager = std::process::id() as i32;
+        // SAFETY: one thread, so the child may do anything; the numbers are its own.
+        unsafe {
+            let mut pid = libc::fork();
+            if pid == 0 {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                if is_wrapped {
+                    let inner = libc::fork();
+                    if inner > 0 {
+                        let mut status = 0;
+                        send(theirs.as_raw_fd(), format!("inner {inner}").as_bytes(), &[]);
+                        drop(theirs);
+                        libc::close(out.as_raw_fd());
+                        libc::close(err.as_raw_fd());
+                        libc::waitpid(inner, &mut status, 0);
+                        libc::_exit(i32::from(libc::waitpid(-1, &mut status, 0) > 0));
+                    }
+                }
+                libc::dup2(out.as_raw_fd(), 1);
+                libc::dup2(err.as_raw_fd(), 2);
+                drop((out, err, stdout, stderr, socket));
+                program(&mut Rank::new(manager, theirs));
+                libc::_exit(0);
+            }
+            drop((theirs, out, err));
+            if is_wrapped {
+                let (bytes, _) = receive(socket.as_raw_fd(), LIMIT).expect("a number");
+                let text = String::from_utf8(bytes).expect("text");
+                pid = text
+                    .strip_prefix("inner ")
+                    .and_then(|n| n.parse().ok())
+                    .expect("a number");
+            }
+            let (twin, text) = (None, String::new());
+            Self {
+                pid,
+                pidfd: pidfd(pid),
+                socket,
+                stdout,
+                stderr,
+                twin,
+                text,
+            }
+        }
+    }
+
+    /// Tells the rank a word.
+    pub fn tell(&self, word: &str) {
+        send(self.socket.as_raw_fd(), word.as_bytes(), &[]);
+    }
+
+    /// The rank's next word, whatever it is.
+    pub fn hear(&self) -> String {
+        let (bytes, _) = receive(self.socket.as_raw_fd(), LIMIT).expect("the rank has ended");
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The rank must say this.
+    pub fn expect(&self, word: &str) {
+        assert_eq!(self.hear(), word);
+    }
+
+    /// Asks a word of the rank.
+    pub fn ask(&self, word: &str) -> String {
+        self.tell(word);
+        self.hear()
+    }
+
+    /// Has the rank take an image at its next safe point.
+    pub fn image(&mut self) {
+        self.tell("image");
+        self.imaged();
+    }
+
+    /// Waits for an image; the former one is dropped. What was written up to now is read to its end.
+    pub fn imaged(&mut self) {
+        let (bytes, fds) = receive(self.socket.as_raw_fd(), LIMIT).expect("the rank has ended");
+        assert_eq!(bytes[0], b'I', "{}", String::from_utf8_lossy(&bytes));
+        let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+        let pid = i32::from_le_bytes(bytes[1..5].try_into().expect("4 bytes"));
+        let mut fds = fds.into_iter();
+        let mut zygote = Zygote::new(fds.next().expect("a socket")).expect("a zygote");
+        if let Some(stdout) = fds.next() {
+            let old = std::mem::replace(&mut self.stdout, stdout);
+            self.text += &read_to_end(old);
+            self.stderr = fds.next().expect("both streams or none");
+        }
+        let Answer::Frozen { missing } = answer(&mut zygote) else {
+            panic!("not frozen")
+        };
+        self.drop_twin();
+        self.twin = Some(Twin {
+            pid,
+            pidfd: pidfd(pid),
+            zygote,
+            prepare: number(8),
+            clone: number(16),
+            is_managers_child: bytes[24] != 0,
+            has_locks: bytes[25] != 0,
+            written: bytes[26],
+            caveats: bytes[27],
+            missing,
+        });
+    }
+
+    /// Ends the image's process.
+    pub fn drop_twin(&mut self) {
+        if let Some(twin) = self.twin.take() {
+            kill(twin.pidfd.as_raw_fd(), libc::SIGKILL);
+            if twin.is_managers_child {
+                end_of(twin.pidfd.as_raw_fd());
+            } else {
+                assert!(readable(twin.pidfd.as_raw_fd(), LIMIT));
+            }
+        }
+    }
+
+    /// Kills the rank and waits for its end.
+    pub fn kill(&self) {
+        kill(self.pidfd.as_raw_fd(), libc::SIGKILL);
+        assert_eq!(
+            end_of(self.pidfd.as_raw_fd()),
+            (libc::CLD_KILLED, libc::SIGKILL)
+        );
+    }
+
+    /// Wakes the image; the new process takes the rank's place here.
+    pub fn wake(&mut self) {
+        self.wake_with(b"hello", true, &[]);
+    }
+
+    /// The same with a choice.
+    pub fn wake_with(&mut self, body: &[u8], cut_files: bool, spared: &[(u64, u64)]) {
+        let (socket, theirs) = pair();
+        let (stdout, out) = pipe();
+        let (stderr, err) = pipe();
+        let twin = self.twin.as_mut().expect("an image");
+        let fds: [BorrowedFd<'_>; 1] = [theirs.as_fd()];
+        let (stdout_end, stderr_end) = (Some(out.as_fd()), Some(err.as_fd()));
+        let wake = Wake {
+            body,
+            stdin: None,
+            stdout: stdout_end,
+            stderr: stderr_end,
+            fds: &fds,
+            cut_files,
+            spared,
+        };
+        let mut is_sent = twin.zygote.wake(&wake).expect("woken");
+        while !is_sent {
+            is_sent = twin.zygote.flush().expect("woken");
+        }
+        let Answer::Running { pid } = answer(&mut twin.zygote) else {
+            panic!("not running")
+        };
+        self.pid = pid;
+        self.pidfd = pidfd(pid);
+        (self.socket, self.stdout, self.stderr) = (socket, stdout, stderr);
+    }
+
+    /// Kills the rank, wakes its image, and hears that it is back.
+    pub fn restore(&mut self, generation: u32) {
+        self.kill();
+        self.wake();
+        self.expect(&format!("restored {generation}"));
+    }
+
+    /// Has the rank end well.
+    pub fn finish(&mut self) {
+        self.tell("end");
+        assert_eq!(end_of(self.pidfd.as_raw_fd()), (libc::CLD_EXITED, 0));
+        self.drop_twin();
+    }
+}
+
+/// Waits for a zygote's answer.
+pub fn answer(zygote: &mut Zygote) -> Answer {
+    loop {
+        assert!(
+            readable(zygote.as_fd().as_raw_fd(), LIMIT),
+            "the twin does not answer"
+        );
+        if let Some(answer) = zygote.answer().expect("an answer") {
+            return answer;
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The rank's side: what the device does in the library.
+
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+
+use rejoin_ckpt::twin::{self, Imager, Settings, Taken};
+use rejoin_ckpt::{Caveat, Refused};
+
+use super::{BLOCK, LIMIT, receive, send};
+
+/// A process under test.
+pub struct Rank {
+    pub imager: Imager,
+    pub socket: RawFd,
+    /// How often it was restored along the way here.
+    pub generation: u32,
+    pub caveats: Vec<Caveat>,
+    pub body: Vec<u8>,
+    pub fds: Vec<OwnedFd>,
+}
+
+impl Rank {
+    pub fn new(manager: i32, socket: OwnedFd) -> Self {
+        // SAFETY: touches no memory; the number is new.
+        let socket = unsafe {
+            let raised = libc::fcntl(socket.as_raw_fd(), libc::F_DUPFD_CLOEXEC, BLOCK);
+            drop(socket);
+            raised
+        };
+        let signal = super::signal();
+        let settings = Settings {
+            manager,
+            block: BLOCK,
+            streams: [true, true],
+            signal,
+        };
+        let imager = Imager::new(settings);
+        let (caveats, body, fds) = (Vec::new(), Vec::new(), Vec::new());
+        Self {
+            imager,
+            socket,
+            generation: 0,
+            caveats,
+            body,
+            fds,
+        }
+    }
+
+    /// Takes an image and tells the manager. `true` in a restored process.
+    pub fn image(&mut self) -> bool {
+        match twin::take(&mut self.imager) {
+            Ok(Taken::Continued(image)) => {
+                let mut fds = [0; 3];
+                let all = [
+                    Some(&image.wait),
+                    image.stdout.as_ref(),
+                    image.stderr.as_ref(),
+                ];
+                let mut count = 0;
+                for fd in all.into_iter().flatten() {
+                    fds[count] = fd.as_raw_fd();
+                    count += 1;
+                }
+                let mut text = [0u8; 32];
+                text[0] = b'I';
+                text[1..5].copy_from_slice(&image.pid.to_le_bytes());
+                text[8..16].copy_from_slice(&image.timings.prepare.to_le_bytes());
+                text[16..24].copy_from_slice(&image.timings.clone.to_le_bytes());
+                text[24] = u8::from(image.is_managers_child);
+                text[25] = u8::from(image.summary.has_locks);
+                text[26] = image.summary.written.len() as u8;
+                text[27] = image.summary.caveats.len() as u8;
+                send(self.socket, &text, &fds[..count]);
+                false
+            }
+            Ok(Taken::Restored(woken)) => {
+                let mut fds = woken.fds.into_iter();
+                self.socket = fds.next().expect("a socket").into_raw_fd();
+                self.fds = fds.collect();
+                self.generation += 1;
+                self.caveats = woken.caveats;
+                self.body = woken.body;
+                true
+            }
+            Err(refused) => {
+                self.refused(&refused);
+                false
+            }
+        }
+    }
+
+    fn refused(&self, refused: &Refused) {
+        self.say(&format!("refused: {refused}"));
+    }
+
+    /// Tells the manager a text.
+    pub fn say(&self, text: &str) {
+        send(self.socket, text.as_bytes(), &[]);
+    }
+
+    /// Waits for the manager's word.
+    pub fn hear(&self) -> String {
+        match receive(self.socket, LIMIT) {
+            Some((bytes, _)) => String::from_utf8(bytes).expect("text"),
+            // SAFETY: ends the process.
+            None => unsafe { libc::_exit(0) },
+        }
+    }
+
+    /// Takes an image whenever the manager says so, does what `act` does with other words, until it says `end`.
+    pub fn serve(&mut self, mut act: impl FnMut(&mut Self, &str)) {
+        loop {
+            match self.hear().as_str() {
+                "end" => return,
+                "image" => {
+                    if self.image() {
+                        let text = format!("restored {}", self.generation);
+                        self.say(&text);
+                    }
+                }
+                word => act(self, word),
+            }
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Twins, from outside: processes are killed and brought back.
+
+#[path = "twins/basics.rs"]
+mod basics;
+#[path = "support/mod.rs"]
+mod support;
+
+/// As in the library that ranks load: memory apart from the C library's heap, which a handler must not touch.
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
+fn main() {
+    let groups = [basics::TESTS];
+    support::run(&groups.concat());
+}

@@ -1,0 +1,490 @@
+//! Images, wakes and generations.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+use rejoin_ckpt::twin::NAME;
+use rejoin_ckpt::twin::manager::Zygote;
+
+use crate::support::{
+    self, Job, LIMIT, Test, end_of, kill, pidfd, read_to_end, readable, status_of,
+};
+
+pub const TESTS: &[Test] = &[
+    ("a_woken_image_goes_on_where_it_was", goes_on),
+    ("an_image_is_never_consumed", never_consumed),
+    ("two_hundred_generations_do_not_grow", generations),
+    ("a_twin_names_itself", names_itself),
+    ("a_twin_ends_with_its_manager", ends_with_manager),
+    ("a_runner_ends_with_its_manager", runner_ends_with_manager),
+    ("a_killed_twin_is_noticed_and_replaced", twin_killed),
+    (
+        "peers_see_the_ranks_end_though_its_twin_lives",
+        peers_see_the_end,
+    ),
+    ("the_program_sees_no_child", no_child),
+    ("a_wrapped_rank_has_its_twins_as_hidden_children", wrapped),
+    ("streams_are_cut_exactly_at_the_image", streams_are_exact),
+    ("all_numbers_of_a_stream_are_renewed", stream_numbers),
+    ("a_large_body_and_many_descriptors_arrive", large_body),
+    ("a_frozen_twin_uses_no_cpu", no_cpu),
+    ("a_twin_goes_before_its_rank_when_memory_is_short", oom),
+    ("threads_are_refused", threads_refused),
+    ("shared_memory_is_refused", shared_refused),
+    ("children_are_refused", children_refused),
+    ("memory_left_out_of_the_clone_is_found", dontfork),
+];
+
+fn goes_on() {
+    let mut job = Job::start(|rank| {
+        let mut sum = 0u64;
+        rank.serve(|rank, word| {
+            sum += word.parse::<u64>().expect("a number");
+            rank.say(&format!("{sum} {}", String::from_utf8_lossy(&rank.body)));
+        });
+    });
+    assert_eq!(job.ask("5"), "5 ");
+    job.image();
+    assert_eq!(job.ask("7"), "12 ");
+    job.restore(1);
+    assert_eq!(job.ask("2"), "7 hello");
+    job.finish();
+}
+
+fn never_consumed() {
+    let mut job = Job::start(|rank| {
+        let mut calls = 0;
+        rank.serve(|rank, _| {
+            calls += 1;
+            rank.say(&format!("{calls}"));
+        });
+    });
+    job.image();
+    for _ in 0..3 {
+        assert_eq!(job.ask("call"), "1");
+        job.restore(1);
+    }
+    assert_eq!(job.ask("call"), "1");
+    job.finish();
+}
+
+fn open_files(pid: i32) -> Vec<String> {
+    let list = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("a process");
+    let mut list: Vec<_> = list
+        .map(|e| {
+            e.expect("an entry")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .collect();
+    list.sort();
+    list
+}
+
+fn generations() {
+    let mut job = Job::start(|rank| rank.serve(|rank, word| rank.say(word)));
+    let mut early = None;
+    for generation in 1..=200 {
+        job.image();
+        job.restore(generation);
+        let size: Vec<u64> = ["VmSize", "VmRSS"]
+            .map(|key| {
+                status_of(job.pid, key)
+                    .trim_end_matches(" kB")
+                    .parse()
+                    .expect("kB")
+            })
+            .into();
+        let lines = std::fs::read_to_string(format!("/proc/{}/maps", job.pid)).expect("maps");
+        let now = (open_files(job.pid), lines.lines().count(), size);
+        if generation == 5 {
+            early = Some(now);
+        } else if generation == 200 {
+            let then = early.take().expect("seen");
+            assert_eq!(now.0, then.0, "descriptors");
+            assert_eq!(now.1, then.1, "mappings");
+            assert!(
+                now.2[0] <= then.2[0] && now.2[1] <= then.2[1] + 256,
+                "{now:?} {then:?}"
+            );
+        }
+    }
+    job.finish();
+}
+
+fn name_of(pid: i32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/comm"))
+        .expect("a name")
+        .trim()
+        .to_owned()
+}
+
+fn names_itself() {
+    let mut job = Job::start(|rank| rank.serve(|_, _| {}));
+    let own = name_of(job.pid);
+    job.image();
+    let twin = job.twin.as_ref().expect("an image").pid;
+    assert_eq!(name_of(twin), NAME);
+    job.restore(1);
+    assert_eq!((name_of(job.pid), name_of(twin)), (own, NAME.to_owned()));
+    job.finish();
+}
+
+fn ends_with_manager() {
+    let mut job = Job::start(|rank| rank.serve(|_, _| {}));
+    job.image();
+    // The manager's end of file comes by its death, however it dies: here the socket alone is closed.
+    let twin = job.twin.take().expect("an image");
+    drop(twin.zygote);
+    assert_eq!(end_of(twin.pidfd.as_raw_fd()), (libc::CLD_EXITED, 0));
+    job.finish();
+}
+
+fn runner_ends_with_manager() {
+    // A manager between, which is killed; this process inherits what it leaves.
+    let (ours, theirs) = support::pair();
+    // SAFETY: one thread, so the child may do anything.
+    let manager = unsafe { libc::fork() };
+    if manager == 0 {
+        drop(ours);
+        let mut job = Job::start(|rank| rank.serve(|_, _| {}));
+        job.image();
+        let twin = job.twin.as_ref().expect("an image").pid;
+        job.restore(1);
+        support::send(
+            theirs.as_raw_fd(),
+            format!("{twin} {}", job.pid).as_bytes(),
+            &[],
+        );
+        readable(theirs.as_raw_fd(), LIMIT);
+        std::process::exit(1);
+    }
+    drop(theirs);
+    let (bytes, _) = support::receive(ours.as_raw_fd(), LIMIT).expect("numbers");
+    let text = String::from_utf8(bytes).expect("text");
+    let all: Vec<_> = text
+        .split(' ')
+        .map(|n| pidfd(n.parse().expect("a number")))
+        .collect();
+    let manager = pidfd(manager);
+    kill(manager.as_raw_fd(), libc::SIGKILL);
+    end_of(manager.as_raw_fd());
+    assert_eq!(
+        end_of(all[0].as_raw_fd()),
+        (libc::CLD_EXITED, 0),
+        "the twin"
+    );
+    assert_eq!(
+        end_of(all[1].as_raw_fd()),
+        (libc::CLD_KILLED, libc::SIGKILL),
+        "the runner"
+    );
+}
+
+fn twin_killed() {
+    let mut job = Job::start(|rank| rank.serve(|rank, word| rank.say(word)));
+    job.image();
+    let twin = job.twin.take().expect("an image");
+    kill(twin.pidfd.as_raw_fd(), libc::SIGKILL);
+    assert_eq!(
+        end_of(twin.pidfd.as_raw_fd()),
+        (libc::CLD_KILLED, libc::SIGKILL)
+    );
+    let mut zygote: Zygote = twin.zygote;
+    assert!(zygote.wake(&Default::default()).is_err() || zygote.answer().is_err());
+    assert_eq!(job.ask("well?"), "well?");
+    job.image();
+    job.restore(1);
+    job.finish();
+}
+
+fn peers_see_the_end() {
+    let (ours, theirs) = support::pair();
+    let raw = theirs.as_raw_fd();
+    let mut job = Job::start(move |rank| {
+        // A link of the library's, in its block.
+        // SAFETY: touches no memory.
+        assert!(unsafe { libc::fcntl(raw, libc::F_DUPFD_CLOEXEC, support::BLOCK) } > 0);
+        // SAFETY: as above.
+        unsafe { libc::close(raw) };
+        rank.serve(|_, _| {});
+    });
+    drop(theirs);
+    job.image();
+    assert!(!readable(ours.as_raw_fd(), Duration::ZERO));
+    job.kill();
+    assert!(
+        support::receive(ours.as_raw_fd(), LIMIT).is_none(),
+        "the end of file"
+    );
+    let old = std::mem::replace(&mut job.stdout, support::pipe().0);
+    read_to_end(old);
+    job.wake();
+    job.expect("restored 1");
+    job.finish();
+}
+
+fn wait_any() -> i32 {
+    // SAFETY: no status is asked for.
+    let result = unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) };
+    if result < 0 {
+        std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+    } else {
+        -result
+    }
+}
+
+fn no_child() {
+    let program = |rank: &mut support::Rank| {
+        rank.serve(|rank, _| rank.say(&format!("{}", wait_any())));
+    };
+    let mut job = Job::start(program);
+    let echild = libc::ECHILD.to_string();
+    job.image();
+    assert_eq!(job.ask("wait"), echild);
+    job.restore(1);
+    assert_eq!(job.ask("wait"), echild);
+    job.image();
+    assert_eq!(job.ask("wait"), echild);
+    assert_eq!(status_of(job.pid, "PPid"), std::process::id().to_string());
+    job.finish();
+}
+
+fn wrapped() {
+    let mut job = Job::start_below(
+        |rank| rank.serve(|rank, _| rank.say(&format!("{}", wait_any()))),
+        true,
+    );
+    let echild = libc::ECHILD.to_string();
+    for _ in 0..3 {
+        job.image();
+        assert!(!job.twin.as_ref().expect("an image").is_managers_child);
+        assert_eq!(job.ask("wait"), echild);
+    }
+    // Its wrapper reaps the rank; the twin, an orphan now, comes to this process.
+    kill(job.pidfd.as_raw_fd(), libc::SIGKILL);
+    assert!(readable(job.pidfd.as_raw_fd(), LIMIT));
+    job.wake();
+    job.expect("restored 1");
+    assert_eq!(job.ask("wait"), echild);
+    job.image();
+    job.restore(2);
+    job.finish();
+}
+
+fn print(text: &str) {
+    // SAFETY: pointer and length describe the text.
+    let count = unsafe { libc::write(1, text.as_ptr().cast(), text.len()) };
+    assert_eq!(count, text.len() as isize);
+}
+
+fn streams_are_exact() {
+    let mut job = Job::start(|rank| {
+        rank.serve(|rank, word| {
+            print(word);
+            rank.say("done");
+        })
+    });
+    job.ask("one\n");
+    job.image();
+    assert_eq!(job.text, "one\n");
+    job.ask("lost\n");
+    job.kill();
+    // Nobody else holds the pipe: what the lost run wrote has an end.
+    assert_eq!(read_to_end(job.stdout.as_fd()), "lost\n");
+    job.wake();
+    job.expect("restored 1");
+    job.ask("two\n");
+    job.image();
+    assert_eq!(job.text, "one\ntwo\n");
+    job.finish();
+}
+
+fn stream_numbers() {
+    let mut job = Job::start(|rank| {
+        // SAFETY: numbers of this process.
+        let saved = unsafe { libc::dup(1) };
+        rank.serve(|rank, word| {
+            // SAFETY: pointer and length describe the text.
+            unsafe { libc::write(saved, word.as_ptr().cast(), word.len()) };
+            rank.say("done");
+        });
+    });
+    job.ask("a");
+    job.image();
+    assert_eq!(job.text, "a");
+    job.kill();
+    read_to_end(job.stdout.as_fd());
+    job.wake();
+    job.expect("restored 1");
+    job.ask("b");
+    job.image();
+    assert_eq!(job.text, "ab");
+    job.finish();
+}
+
+fn large_body() {
+    let mut job = Job::start(|rank| {
+        rank.serve(|rank, _| {
+            let sum: u64 = rank.body.iter().map(|b| u64::from(*b)).sum();
+            let low = rank.fds.iter().all(|fd| fd.as_raw_fd() >= support::BLOCK);
+            rank.say(&format!("{} {sum} {low}", rank.body.len()));
+        });
+    });
+    job.image();
+    job.kill();
+    let body: Vec<u8> = (0..1 << 20).map(|n: u32| n as u8).collect();
+    job.wake_with(&body, true, &[(1, 2), (3, 4)]);
+    job.expect("restored 1");
+    let sum: u64 = body.iter().map(|b| u64::from(*b)).sum();
+    assert_eq!(job.ask("sum"), format!("1048576 {sum} true"));
+    let zygote = &mut job.twin.as_mut().expect("an image").zygote;
+    let long = vec![0; (1 << 20) + 1];
+    let wake = rejoin_ckpt::twin::manager::Wake {
+        body: &long,
+        ..Default::default()
+    };
+    assert!(zygote.wake(&wake).is_err());
+    job.restore(1);
+    job.finish();
+}
+
+fn no_cpu() {
+    let mut job = Job::start(|rank| rank.serve(|_, _| {}));
+    job.image();
+    let twin = job.twin.as_ref().expect("an image").pid;
+    // Its answer leaves just before it falls asleep.
+    let start = std::time::Instant::now();
+    while !status_of(twin, "State").starts_with('S') {
+        assert!(start.elapsed() < LIMIT, "it does not come to rest");
+        std::thread::yield_now();
+    }
+    let call = std::fs::read_to_string(format!("/proc/{twin}/syscall")).expect("a call");
+    assert!(
+        call.starts_with(&format!("{} ", libc::SYS_recvmsg)),
+        "{call}"
+    );
+    job.finish();
+}
+
+fn oom() {
+    let value = |pid: i32| -> i32 {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).expect("a value");
+        text.trim().parse().expect("a number")
+    };
+    let mut job = Job::start(|rank| rank.serve(|_, _| {}));
+    let before = value(job.pid);
+    job.image();
+    assert!(value(job.twin.as_ref().expect("an image").pid) > before);
+    job.restore(1);
+    assert_eq!(value(job.pid), before);
+    job.finish();
+}
+
+fn threads_refused() {
+    let mut job = Job::start(|rank| {
+        let (send, receive) = std::sync::mpsc::channel::<()>();
+        let mut thread = Some(std::thread::spawn(move || receive.recv()));
+        let mut send = Some(send);
+        rank.serve(|rank, _| {
+            send.take();
+            thread.take().map(|t| t.join());
+            rank.say("joined");
+        });
+    });
+    let text = job.ask("image");
+    assert_eq!(
+        text,
+        "refused: the program runs 2 threads, and a twin holds one"
+    );
+    assert_eq!(job.ask("join"), "joined");
+    job.finish();
+}
+
+fn map(kind: i32) -> *mut libc::c_void {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping wherever the system likes.
+    unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            8192,
+            access,
+            kind | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    }
+}
+
+fn shared_refused() {
+    let mut job = Job::start(|rank| {
+        let at = map(libc::MAP_SHARED) as usize;
+        rank.serve(|rank, word| {
+            match word {
+                "allow" => rank.imager.allow_shared(at..at + 8192),
+                _ => rank.imager.forget_shared(at),
+            }
+            rank.say("done");
+        });
+    });
+    let text = job.ask("image");
+    assert!(
+        text.starts_with("refused: the program shares writable memory"),
+        "{text}"
+    );
+    assert!(
+        text.contains("/dev/zero") && text.contains("8192"),
+        "{text}"
+    );
+    job.ask("allow");
+    job.image();
+    job.restore(1);
+    job.ask("forget");
+    assert!(job.ask("image").starts_with("refused"));
+    job.finish();
+}
+
+fn children_refused() {
+    let mut job = Job::start(|rank| {
+        // SAFETY: one thread; the child only waits to be killed.
+        let mut child = unsafe { libc::fork() };
+        if child == 0 {
+            loop {
+                // SAFETY: waits for a signal.
+                unsafe { libc::pause() };
+            }
+        }
+        rank.serve(|rank, _| {
+            // SAFETY: a child of this process.
+            unsafe {
+                libc::kill(child, libc::SIGKILL);
+                libc::waitpid(child, std::ptr::null_mut(), 0);
+            }
+            child = 0;
+            rank.say("reaped");
+        });
+    });
+    assert!(job.ask("image").contains("child processes"));
+    assert_eq!(job.ask("reap"), "reaped");
+    job.image();
+    job.restore(1);
+    job.finish();
+}
+
+fn dontfork() {
+    let mut job = Job::start(|rank| {
+        rank.serve(|rank, _| {
+            let at = map(libc::MAP_PRIVATE);
+            // SAFETY: a mapping of this process.
+            assert_eq!(unsafe { libc::madvise(at, 8192, libc::MADV_DONTFORK) }, 0);
+            rank.say("done");
+        });
+    });
+    job.image();
+    assert_eq!(job.twin.as_ref().expect("an image").missing, 0);
+    job.ask("mark");
+    job.image();
+    assert_eq!(job.twin.as_ref().expect("an image").missing, 8192);
+    job.finish();
+}

@@ -1,0 +1,125 @@
+/* What programs do and the standard does not allow, for tests of what is said then: misuse WAY
+ *   after|abort-after (MPI after MPI_Finalize, rank 1)|abort-before (MPI_Init)
+ *   fork-send|fork-returns (an error code comes back)|fork-abort|fork-exit (with an exit handler that finalises)
+ *   signal (MPI_Abort in a handler while the rank waits in MPI)|signal-malloc (while it is in malloc)
+ *   session-again (a session after the last one has ended)
+ * The job goes on after fork-*: these print what became of the child. Needs 2 ranks. */
+#include "check.h"
+#include <signal.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int is(char **argv, const char *way)
+{
+    return !strcmp(argv[1], way);
+}
+
+static void finalizes(void)
+{
+    int done;
+    MPI_Finalized(&done);
+    if (!done)
+        MPI_Finalize();
+}
+
+static void child(char **argv, int rank)
+{
+    int x = 4711;
+    if (is(argv, "fork-send"))
+        MPI_Send(&x, 1, MPI_INT, 1 - rank, 0, MPI_COMM_WORLD);
+    if (is(argv, "fork-returns"))
+        _exit(class_of(MPI_Send(&x, 1, MPI_INT, 1 - rank, 0, MPI_COMM_WORLD)));
+    if (is(argv, "fork-abort"))
+        MPI_Abort(MPI_COMM_WORLD, 5);
+    if (is(argv, "fork-exit")) {
+        CHECK(MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &(MPI_Session){0}) != MPI_SUCCESS);
+        exit(3);
+    }
+    exit(0);
+}
+
+static void forks(char **argv, int rank)
+{
+    int x = 17, got = 0, status;
+    atexit(finalizes);
+    if (is(argv, "fork-returns"))
+        MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    /* Something is under way. */
+    MPI_Request r;
+    MPI_Irecv(&got, 1, MPI_INT, 1 - rank, 0, MPI_COMM_WORLD, &r);
+    if (rank == 1) {
+        printf("parent\n");
+        pid_t pid = fork();
+        if (pid == 0)
+            child(argv, rank);
+        CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+        printf("child %d\n", WEXITSTATUS(status));
+        fflush(stdout);
+    }
+    MPI_Send(&x, 1, MPI_INT, 1 - rank, 0, MPI_COMM_WORLD);
+    MPI_Wait(&r, MPI_STATUS_IGNORE);
+    CHECK(got == 17);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void aborts(int signal)
+{
+    (void)signal;
+    MPI_Abort(MPI_COMM_WORLD, 9);
+}
+
+static void signals(char **argv, int rank)
+{
+    int x;
+    /* Some time later, wherever the program is then. */
+    struct itimerval soon = {{0, 0}, {0, 50000}};
+    signal(SIGALRM, aborts);
+    if (rank == 1)
+        setitimer(ITIMER_REAL, &soon, NULL);
+    while (rank == 1 && is(argv, "signal-malloc")) {
+        /* Beyond what lies ready for each thread: the heap's lock is taken. */
+        void *volatile p[64];
+        for (int i = 0; i < 64; i++)
+            p[i] = malloc(1500);
+        for (int i = 0; i < 64; i++)
+            free(p[i]);
+    }
+    MPI_Recv(&x, 1, MPI_INT, MPI_ANY_SOURCE, 77, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+/* Prints what the second one says, through the handler that it was to have. */
+static int sessions(void)
+{
+    MPI_Session session;
+    char text[MPI_MAX_ERROR_STRING];
+    int length;
+    CHECK(MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session) == MPI_SUCCESS);
+    MPI_Session_finalize(&session);
+    int code = MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session);
+    MPI_Error_string(code, text, &length);
+    printf("%s\n", text);
+    return code == MPI_SUCCESS;
+}
+
+int main(int argc, char **argv)
+{
+    int rank;
+    CHECK(argc > 1);
+    if (is(argv, "session-again"))
+        return sessions();
+    if (is(argv, "abort-before"))
+        MPI_Abort(MPI_COMM_WORLD, 6);
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (!strncmp(argv[1], "fork-", 5))
+        forks(argv, rank);
+    if (!strncmp(argv[1], "signal", 6))
+        signals(argv, rank);
+    MPI_Finalize();
+    if (rank == 1 && is(argv, "after"))
+        MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 1 && is(argv, "abort-after"))
+        MPI_Abort(MPI_COMM_WORLD, 7);
+    return 0;
+}

@@ -1,0 +1,92 @@
+//! What is said when a program does what the standard does not allow, and how the job ends.
+
+use rejoin_tests::{Finished, Run, program};
+
+fn misuse(way: &str) -> Finished {
+    Run::new(2, program("misuse")).arg(way).output()
+}
+
+fn ends_with(way: &str, code: i32, says: &str) -> Finished {
+    let done = misuse(way);
+    assert_eq!(done.output.status.code(), Some(code), "{}", done.text());
+    assert!(done.stderr().contains(says), "{}", done.text());
+    done
+}
+
+#[test]
+fn a_call_after_the_end_names_itself() {
+    let says = "rank 1: MPI_Barrier: called after MPI_Finalize";
+    let done = ends_with("after", 16, says);
+    assert!(!done.last_line().contains("MPI_Abort"), "{}", done.text());
+}
+
+#[test]
+fn an_abort_before_or_after_mpi_gives_its_code() {
+    let says = "called MPI_Abort on MPI_COMM_WORLD with code 7 after MPI_Finalize";
+    ends_with("abort-after", 7, says);
+    let says = "called MPI_Abort with code 6 before MPI_Init";
+    ends_with("abort-before", 6, says);
+}
+
+/// The parent prints one line before the fork, which the child must not print again, and one after the child's end.
+fn child(way: &str, code: i32) -> Finished {
+    let done = misuse(way);
+    assert!(done.output.status.success(), "{}", done.text());
+    let want = format!("parent\nchild {code}\n");
+    assert_eq!(done.stdout(), want, "{}", done.text());
+    done
+}
+
+#[test]
+fn a_forked_child_that_calls_mpi_is_told_and_harms_nobody() {
+    let done = child("fork-send", 16);
+    let text = done.stderr();
+    assert!(
+        text.contains("rank 1: MPI_Send: called in process ")
+            && text.contains(
+                "a child of rank 1 that fork() made: only the process that called MPI_Init may"
+            ),
+        "{text}"
+    );
+    // MPI_ERR_OTHER.
+    child("fork-returns", 16);
+    let done = child("fork-abort", 5);
+    assert!(
+        done.stderr().contains("that fork() made"),
+        "{}",
+        done.text()
+    );
+}
+
+#[test]
+fn a_forked_child_leaves_the_job_alone_when_it_exits() {
+    let done = misuse("fork-exit");
+    assert!(done.output.status.success(), "{}", done.text());
+    // What the parent had printed before the fork was in both; exit() writes it, as without MPI.
+    assert_eq!(
+        done.stdout(),
+        "parent\nparent\nchild 3\n",
+        "{}",
+        done.text()
+    );
+}
+
+#[test]
+fn an_abort_in_a_signal_handler_ends_the_job_with_its_code() {
+    let says = "called MPI_Abort with code 9 in a signal handler, inside another call of MPI";
+    ends_with("signal", 9, says);
+    let done = ends_with(
+        "signal-malloc",
+        9,
+        "called MPI_Abort on MPI_COMM_WORLD with code 9",
+    );
+    assert!(done.last_line().contains("code 9"), "{}", done.text());
+}
+
+#[test]
+fn a_session_after_the_last_one_is_refused_in_words() {
+    let done = misuse("session-again");
+    assert!(done.output.status.success(), "{}", done.text());
+    let says = "MPI_Session_init: called after this process has left the job";
+    assert_eq!(done.stdout().matches(says).count(), 2, "{}", done.text());
+}
