@@ -3,14 +3,18 @@
 //! The descriptor is inherited and named by `REJOIN_MANAGER_FD`. The job's key comes through it and
 //! through nothing else. When the manager is gone the job is over, so the process ends at once.
 
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::io::{self, IoSlice, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{AddressFamily, SockType, SockaddrLike, getsockname, getsockopt, sockopt};
-use rejoin_channel_table::{BusinessCard, Generation, Identity, Incarnation, JobId, JobKey, Rank};
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, MsgFlags, SockType, SockaddrLike, getsockname, getsockopt, sendmsg,
+    sockopt,
+};
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, Identity, Incarnation, JobId, JobKey, Rank};
 use rejoin_managers_protocol::codec::{self, FrameReader, MANAGER_LIMIT, RANK_LIMIT};
 use rejoin_managers_protocol::rank::{
     FromManager, Limits, MANAGER_FD, RankOptions, ToManager, VERSION, Welcome,
@@ -70,7 +74,7 @@ pub fn inherited() -> Result<Option<OwnedFd>> {
 fn check_local_stream(descriptor: BorrowedFd<'_>) -> std::result::Result<(), String> {
     let kind = getsockopt(&descriptor, sockopt::SockType)
         .map_err(|errno| format!("it is no socket ({errno})"))?;
-    let raw = std::os::fd::AsRawFd::as_raw_fd(&descriptor);
+    let raw = descriptor.as_raw_fd();
     let family = getsockname::<nix::sys::socket::SockaddrStorage>(raw)
         .ok()
         .and_then(|address| address.family());
@@ -131,7 +135,8 @@ impl Agent {
     }
 
     /// Reports this process and the sizes it goes by, and waits until every rank of the job has done so. There is no bound:
-    /// a rank may begin MPI hours after another, and the manager's end ends the wait.
+    /// a rank may begin MPI hours after another, and the manager's end ends the wait. With the table
+    /// comes the epoch of the image to be taken once `MPI_Init` is through.
     ///
     /// # Errors
     /// [`Error::Manager`] when the table does not fit the job.
@@ -141,7 +146,7 @@ impl Agent {
         size: u32,
         card: &BusinessCard,
         limits: Limits,
-    ) -> Result<Vec<(Incarnation, BusinessCard)>> {
+    ) -> Result<(Vec<(Incarnation, BusinessCard)>, Option<Epoch>)> {
         self.tell(&ToManager::Register {
             rank: identity.rank,
             incarnation: identity.incarnation,
@@ -159,8 +164,8 @@ impl Agent {
                     let problem = format!("a start of generation {theirs}, not {ours}");
                     return Err(self.problem(problem));
                 }
-                Some(FromManager::Start { table, .. }) if table.len() == size as usize => {
-                    return Ok(table);
+                Some(FromManager::Start { table, image, .. }) if table.len() == size as usize => {
+                    return Ok((table, image));
                 }
                 Some(FromManager::Start { table, .. }) => {
                     let count = table.len();
@@ -188,6 +193,42 @@ impl Agent {
                 Ok(count) => rest = &rest[count..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if start.elapsed() > WRITE_LIMIT {
+                        return Err(self.problem("it takes no messages"));
+                    }
+                    self.poll(PollFlags::POLLOUT, Some(Duration::from_millis(100)));
+                }
+                Err(_) => self.gone(),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a message to which descriptors belong; they leave with its first byte.
+    ///
+    /// # Errors
+    /// As for [`Agent::tell`].
+    pub(crate) fn tell_with(
+        &mut self,
+        message: &ToManager,
+        descriptors: &[RawFd],
+    ) -> Result<()> {
+        let mut bytes = Vec::new();
+        codec::encode(message, RANK_LIMIT, &mut bytes)
+            .map_err(|error| self.problem(error.to_string()))?;
+        let start = Instant::now();
+        let rights = [ControlMessage::ScmRights(descriptors)];
+        let mut rights = &rights[..];
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let fd = self.socket.as_raw_fd();
+            match sendmsg::<()>(fd, &[IoSlice::new(rest)], rights, MsgFlags::MSG_NOSIGNAL, None) {
+                Ok(count) => {
+                    rest = &rest[count..];
+                    rights = &[];
+                }
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => {
                     if start.elapsed() > WRITE_LIMIT {
                         return Err(self.problem("it takes no messages"));
                     }

@@ -1,14 +1,15 @@
 //! The safe point: where this rank's image of an epoch is taken.
 //!
-//! There are no images yet, so all that happens at it is that the engine enters the epoch. What is
-//! there already is everything around it: a frame of a later epoch waits in its link, a resume of
-//! a later epoch ends its handshake before the table has heard of it, and both go on behind the
-//! safe point (held bytes are parsed, the link is dialed again). Who may order an epoch is not
-//! checked here: it is the managers' business, with images.
+//! A rank takes its image when it is told to, or when it meets a peer that has. A frame of a later
+//! epoch waits in its link until then, and a resume of a later epoch ends its handshake before the
+//! table has heard of it; both go on behind the safe point (held bytes are parsed, the link is dialed
+//! again). So no image has received what another image has not sent, and what is in flight between two
+//! images is still kept in its sender's.
 
 use rejoin_channel_table::Epoch;
 
 use crate::device::Device;
+use crate::error::Result;
 use crate::receive::note_due;
 
 impl Device {
@@ -18,20 +19,37 @@ impl Device {
         self.engine.epoch()
     }
 
-    /// Enters a later epoch now, at a safe point of the caller's (an order to checkpoint will). All
-    /// that is sent from now on says so, and takes its receivers along. An earlier epoch, or the
-    /// present one, changes nothing.
-    pub fn enter_epoch(&mut self, epoch: Epoch) {
-        note_due(&mut self.image_due, epoch);
-        self.safe_point();
+    /// Enters a later epoch now, at a safe point of the caller's. All that is sent from now on says so,
+    /// and takes its receivers along. An earlier epoch, or the present one, changes nothing. Returns
+    /// again in each process that is restored from the image that is taken here.
+    ///
+    /// # Errors
+    /// A manager that cannot be spoken to.
+    pub fn enter_epoch(&mut self, epoch: Epoch) -> Result<()> {
+        self.note_order(epoch);
+        self.safe_point()
     }
 
-    /// The end of a look at the links: nothing is half done but bodies, which links bring again.
+    /// An image of this epoch is wanted, unless this rank is in it.
+    pub(crate) fn note_order(&mut self, epoch: Epoch) {
+        if epoch > self.engine.epoch() {
+            note_due(&mut self.image_due, epoch);
+        }
+    }
+
+    /// A place where nothing is half done but bodies, which links bring again: the end of a look at the
+    /// links, the end of `MPI_Init`, or the program's own code.
+    ///
+    /// # Errors
+    /// A manager that cannot be spoken to.
     #[cold]
-    pub(crate) fn safe_point(&mut self) {
-        if let Some(epoch) = self.image_due.take() {
-            // The image of this rank goes here.
-            self.engine.set_epoch(epoch);
+    pub fn safe_point(&mut self) -> Result<()> {
+        match self.image_due.take() {
+            Some(epoch) if epoch > self.engine.epoch() => {
+                self.engine.set_epoch(epoch);
+                self.take_image(epoch)
+            }
+            _ => Ok(()),
         }
     }
 }

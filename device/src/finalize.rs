@@ -31,6 +31,7 @@ impl Device {
         let counters = self.meter.stats.named(self.engine.messages());
         if let Some(agent) = &mut self.io.agent {
             agent.tell(&ToManager::Finalizing)?;
+            self.finalizing = true;
             while !self.all_finalized {
                 self.wait(None, None)?;
             }

@@ -13,6 +13,7 @@ mod device;
 pub mod epoch;
 mod error;
 mod finalize;
+mod image;
 mod handshake_io;
 mod io;
 mod key;

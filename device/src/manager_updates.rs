@@ -22,6 +22,11 @@ impl Device {
                     self.all_finalized |= generation == self.identity.generation;
                 }
                 Some(FromManager::Stop { .. }) => agent::stop(),
+                Some(FromManager::Checkpoint { generation, epoch }) => {
+                    if generation == self.identity.generation {
+                        self.note_order(epoch);
+                    }
+                }
                 Some(FromManager::Update { generation, .. })
                     if generation != self.identity.generation => {}
                 Some(FromManager::Update {

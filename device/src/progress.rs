@@ -215,7 +215,7 @@ impl Device {
             self.engine.grant_if_starved(self.probing.take().as_ref());
         }
         if self.image_due.is_some() {
-            self.safe_point();
+            self.safe_point()?;
             moved = true;
         }
         Ok(self.flush_ready()? | moved)

@@ -6,6 +6,8 @@ use std::os::fd::OwnedFd;
 use rejoin_channel_table::AddressBook;
 use rejoin_channel_table::ids::Rank;
 
+use rejoin_managers_protocol::rank::ToManager;
+
 use crate::agent::{self, Agent};
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -65,13 +67,17 @@ impl Device {
         self.settings = welcome.options;
         self.spin = startup::spin(&self.options, &self.settings);
         self.noise = agent::noise()?;
-        self.leaving = false;
+        self.leaving = self.finalizing;
         self.all_finalized = false;
         let limits = startup::limits(self.engine.config());
         let Some(agent) = &mut self.io.agent else {
             return Ok(());
         };
-        let entries = agent.register(&now, self.size, &self.card, limits)?;
+        let (entries, image) = agent.register(&now, self.size, &self.card, limits)?;
+        if self.finalizing {
+            agent.tell(&ToManager::Finalizing)?;
+        }
+        self.image_due = image;
         self.table.rejoin(now, AddressBook::new(entries));
         for rank in (0..self.size).map(Rank) {
             if self.engine.is_up(rank) {

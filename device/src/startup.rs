@@ -13,6 +13,7 @@ use crate::agent::{self, Agent};
 use crate::cut::Cutter;
 use crate::device::Device;
 use crate::error::Result;
+use crate::image;
 use crate::io::Io;
 use crate::key::KeyPage;
 use crate::live::Meter;
@@ -77,12 +78,13 @@ impl Device {
             ..
         } = welcome;
         let waker = Waker::default();
+        let settings_imager = settings.images.as_ref().map(image::imager);
         let mut io = Io::open(agent, key, &waker, &options, &settings, size)?;
         let card = card(&io.listeners, &options, &settings);
         let config = config(&options, &settings, size);
-        let entries = match &mut io.agent {
+        let (entries, image) = match &mut io.agent {
             Some(agent) => agent.register(&identity, size, &card, limits(&config))?,
-            None => vec![(identity.incarnation, card.clone())],
+            None => (vec![(identity.incarnation, card.clone())], None),
         };
         let mut device = Self {
             spin: spin(&options, &settings),
@@ -106,7 +108,9 @@ impl Device {
             breaches: 0,
             leaving: false,
             all_finalized: false,
-            image_due: None,
+            image_due: image,
+            imager: settings_imager,
+            finalizing: false,
             not_sync: PhantomData,
         };
         // Whatever came right behind the start was read along with it and raises no edge.

@@ -201,6 +201,17 @@ pub struct RankOptions {
     pub window: Option<u32>,
     /// Report counters at the end (`--stats`).
     pub stats: bool,
+    /// What is needed to take images of this rank; none are taken when absent.
+    pub images: Option<Images>,
+}
+
+/// What a rank must know to take images of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Images {
+    /// Process id of the local manager: a rank that is its child has its images as siblings.
+    pub manager: u32,
+    /// Device and inode of the pipes that the manager made for standard output and standard error.
+    pub pipes: [Option<(u64, u64)>; 2],
 }
 
 #[cfg(test)]

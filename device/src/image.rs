@@ -1,0 +1,93 @@
+//! This rank's image: taken, reported, and the way back from it.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use nix::sys::stat::fstat;
+use rejoin_channel_table::Epoch;
+use rejoin_ckpt::twin::{self, Image, Imager, Settings, Taken, Woken};
+use rejoin_managers_protocol::checkpoint::Cost;
+use rejoin_managers_protocol::rank::{Images, ToManager};
+
+use crate::descriptors;
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::rejoin::Old;
+
+/// Takes images of this process as the manager wants them.
+pub(crate) fn imager(images: &Images) -> Imager {
+    let ours = |number: usize, stream: &dyn AsFd| {
+        let there = fstat(stream.as_fd()).ok().map(|s| (s.st_dev, s.st_ino));
+        there.is_some() && there == images.pipes[number]
+    };
+    Imager::new(Settings {
+        manager: i32::try_from(images.manager).unwrap_or(0),
+        block: descriptors::block_start(),
+        streams: [ours(0, &std::io::stdout()), ours(1, &std::io::stderr())],
+        signal: ORDER_SIGNAL,
+    })
+}
+
+/// The signal by which the manager orders an image of a rank that computes.
+pub(crate) const ORDER_SIGNAL: i32 = 62;
+
+impl Device {
+    /// Takes the image of an epoch that this rank has just entered, and reports it. In a process that is
+    /// restored from it, comes back into the job instead.
+    pub(crate) fn take_image(&mut self, epoch: Epoch) -> Result<()> {
+        let Some(imager) = &mut self.imager else {
+            return Ok(());
+        };
+        match twin::take(imager) {
+            Ok(Taken::Continued(image)) => self.report_image(epoch, &image),
+            Ok(Taken::Restored(woken)) => self.come_back(woken),
+            Err(refused) => {
+                let generation = self.identity.generation;
+                self.tell_manager(&ToManager::NotImaged {
+                    generation,
+                    epoch,
+                    why: refused.to_string(),
+                })
+            }
+        }
+    }
+
+    fn report_image(&mut self, epoch: Epoch, image: &Image) -> Result<()> {
+        let pipes = [&image.stdout, &image.stderr];
+        let message = ToManager::Imaged {
+            generation: self.identity.generation,
+            epoch,
+            pid: u32::try_from(image.pid).unwrap_or(0),
+            cost: Cost {
+                stall: (image.timings.prepare + image.timings.clone) / 1000,
+                copied: 0,
+            },
+            streams: pipes.map(Option::is_some),
+            caveats: image.summary.caveats.iter().map(ToString::to_string).collect(),
+        };
+        let ends = std::iter::once(&image.wait).chain(pipes.into_iter().flatten());
+        let ends: Vec<_> = ends.map(AsRawFd::as_raw_fd).collect();
+        match &mut self.io.agent {
+            Some(agent) => agent.tell_with(&message, &ends),
+            None => Ok(()),
+        }
+    }
+
+    fn come_back(&mut self, woken: Woken) -> Result<()> {
+        let mut fds = woken.fds.into_iter();
+        let socket: OwnedFd = fds.next().ok_or_else(|| Error::Manager {
+            rank: self.identity.rank,
+            problem: "it woke an image without a socket to speak through".to_owned(),
+        })?;
+        for caveat in &woken.caveats {
+            tracing::warn!("rank {}: {caveat}", self.identity.rank);
+        }
+        self.reopen(socket, Old::Forget)
+    }
+
+    fn tell_manager(&mut self, message: &ToManager) -> Result<()> {
+        match &mut self.io.agent {
+            Some(agent) => agent.tell(message),
+            None => Ok(()),
+        }
+    }
+}
