@@ -30,6 +30,8 @@ pub enum Input {
     HostLost(HostIndex),
     /// The launcher got this signal.
     Signal(i32),
+    /// The ranks' output can't be written, for this reason, or (without one) nobody reads it.
+    OutputLost(Option<String>),
     /// The deadline may have come.
     Tick,
 }
@@ -201,6 +203,10 @@ impl Central {
                 }
             }
             Input::Signal(signal) => self.signal(now, signal, effects),
+            Input::OutputLost(why) => {
+                let lost = |why| Verdict::OutputLost { why };
+                self.decide(now, why.map_or(Verdict::Unread, lost), effects);
+            }
             Input::Tick => self.tick(now, effects),
         }
         self.close(effects);
@@ -365,6 +371,8 @@ impl Central {
             ) => *signal == sent,
             _ => false,
         };
+        // Who aborts asks for everyone's end, and waits for its own.
+        let alone = matches!(cause, Cause::Ended { .. });
         let verdict = match self.interrupted {
             Some(signal) if by_signal => Verdict::Interrupted { signal },
             _ => Verdict::Failed {
@@ -374,7 +382,7 @@ impl Central {
                 cause,
             },
         };
-        if self.phase != Phase::Finalized {
+        if self.phase != Phase::Finalized || !alone {
             return self.decide(now, verdict, effects);
         }
         // After MPI_Finalize the others may still have output to write: they end by themselves.
