@@ -15,6 +15,7 @@ use rejoin_channel_table::{Address, Dialer, LinkState};
 use crate::agent;
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::fruitless::Row;
 use crate::pending::Pending;
 use crate::poller::Token;
 use crate::slots::Slot;
@@ -54,15 +55,17 @@ pub(crate) struct Dial {
     last_failure: String,
     /// In the list of ranks to be dialed later.
     listed: bool,
+    /// Links that came to stand and brought nothing on.
+    pub(crate) row: Row,
 }
 
 impl Dial {
     /// The link stands: the next loss starts from fresh.
     fn reset(&mut self) {
-        let addresses = std::mem::take(&mut self.addresses);
         *self = Self {
-            addresses,
+            addresses: std::mem::take(&mut self.addresses),
             listed: self.listed,
+            row: std::mem::take(&mut self.row),
             ..Self::default()
         };
     }

@@ -61,6 +61,36 @@ pub enum Error {
         /// The operation that named it.
         operation: &'static str,
     },
+    /// The system cannot use the program's buffer.
+    #[error(
+        "{operation} with rank {rank} on host {host}: the buffer is not all in this process's \
+         memory ({problem})"
+    )]
+    Buffer {
+        /// The peer.
+        rank: Rank,
+        /// The peer's host name.
+        host: String,
+        /// `send` or `receive`.
+        operation: &'static str,
+        /// The system's answer.
+        problem: io::Error,
+    },
+    /// Links to a rank break again and again before they bring anything.
+    #[error(
+        "{links} links in a row to rank {rank} on host {host} were lost before anything was \
+         received; the last one: {last}"
+    )]
+    Fruitless {
+        /// The peer.
+        rank: Rank,
+        /// The peer's host name.
+        host: String,
+        /// How many.
+        links: u32,
+        /// Why the last one was lost.
+        last: String,
+    },
     /// The engine refused an operation.
     #[error("{operation} with rank {rank} on host {host}: {problem}")]
     Refused {

@@ -1,5 +1,6 @@
 //! Handshakes over sockets: accepting, answering, and turning a connection into a link.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use rejoin_channel_table::ids::Rank;
@@ -13,9 +14,9 @@ use crate::error::{Error, Result};
 use crate::live::Live;
 use crate::pending::{Pending, Side};
 use crate::poller::Token;
-use crate::receive::{Intake, note_due};
+use crate::receive::{Broken, Intake, note_due};
 use crate::slots::Slot;
-use crate::transport::{Link, tcp};
+use crate::transport::{Link, Stream, tcp};
 
 /// How long an incoming connection may take for its handshake.
 const ACCEPT_PATIENCE: Duration = Duration::from_secs(10);
@@ -249,6 +250,10 @@ impl Device {
             }
         };
         if let Some(old) = admission.closes {
+            let path = self.io.slots.live(old).map(|live| live.stream.path());
+            let moved = path.and_then(io::Result::ok).map_or(0, |path| path.moved);
+            // An error, if it comes to that, comes with the next loss: here the peer is back.
+            self.dial_state(rank).row.end(moved);
             self.forget(old);
             self.engine.link_down(rank);
             self.meter.stats.links_lost += 1;
@@ -282,6 +287,7 @@ impl Device {
 
     /// Tells the engine what the peer has.
     fn link_up(&mut self, rank: Rank, resume: &Resume) -> Step {
+        self.begin_link(rank, resume);
         match self.engine.link_up(rank, resume) {
             Ok(()) => Step::Live(rank),
             Err(error) => {
@@ -351,6 +357,10 @@ impl Device {
                     self.list_readable(token);
                 }
                 Ok(moved)
+            }
+            Err(Broken::Memory(error)) => {
+                let rank = live.rank;
+                Err(self.bad_buffer(rank, "receive", error))
             }
             Err(broken) => self.drop_link(token, broken).map(|()| true),
         }

@@ -44,6 +44,8 @@ pub(crate) struct Io {
     pub(crate) events: Vec<Event>,
     pub(crate) accept_again: bool,
     pub(crate) waiting_since: Option<Instant>,
+    /// When the links were last asked whether their other ends answer.
+    pub(crate) checked: Instant,
 }
 
 impl Io {
@@ -79,6 +81,7 @@ impl Io {
             events: Vec::with_capacity(64),
             accept_again: false,
             waiting_since: None,
+            checked: Instant::now(),
         })
     }
 

@@ -1,11 +1,13 @@
 //! A live link: reading and writing it, with the counters and the cuts of tests.
 
+use std::time::Instant;
+
 use rejoin_channel_table::ids::Rank;
 use rejoin_engine::HEADER_LEN;
 
 use crate::cut::Cutter;
 use crate::stats::Stats;
-use crate::transport::{Link, Lost, Piece, Stream};
+use crate::transport::{Fault, Link, Lost, Piece, Stream};
 
 /// Why a link of a test is gone.
 const CUT: &str = "cut by REJOIN_TEST_CUT";
@@ -71,6 +73,8 @@ pub(crate) struct Live {
     /// The end of the handshake, which goes ahead of all frames, and how much of it is sent.
     pub(crate) ahead: Vec<u8>,
     pub(crate) ahead_sent: usize,
+    /// Since when the other end is known not to answer.
+    pub(crate) stuck_since: Option<Instant>,
 }
 
 impl Live {
@@ -95,6 +99,7 @@ impl Live {
             held: Vec::new(),
             ahead,
             ahead_sent: 0,
+            stuck_since: None,
         }
     }
 
@@ -107,7 +112,7 @@ impl Live {
         &mut self,
         meter: &mut Meter,
         pieces: &[Piece],
-    ) -> Result<usize, Lost> {
+    ) -> Result<usize, Fault> {
         meter.stats.writes += 1;
         if meter.cutter.is_some() {
             // SAFETY: the caller's promise.
@@ -129,7 +134,7 @@ impl Live {
         &mut self,
         meter: &mut Meter,
         pieces: &[Piece],
-    ) -> Result<usize, Lost> {
+    ) -> Result<usize, Fault> {
         meter.stats.reads += 1;
         // SAFETY: the caller's promise.
         let count = unsafe { self.stream.read(pieces)? };
@@ -143,7 +148,7 @@ impl Live {
         {
             // What the read brought is lost with the link, as if it had never come.
             self.stream.cut();
-            return Err(Lost(CUT.to_owned()));
+            return Err(Fault::Link(Lost(CUT.to_owned())));
         }
         Ok(count)
     }
@@ -153,7 +158,7 @@ impl Live {
     /// # Safety
     /// As for `write`.
     #[cold]
-    unsafe fn struck(&mut self, meter: &mut Meter, pieces: &[Piece]) -> Result<(), Lost> {
+    unsafe fn struck(&mut self, meter: &mut Meter, pieces: &[Piece]) -> Result<(), Fault> {
         let Some(first) = pieces.first() else {
             return Ok(());
         };
@@ -173,6 +178,6 @@ impl Live {
             unsafe { self.stream.write(&part)? };
         }
         self.stream.cut();
-        Err(Lost(CUT.to_owned()))
+        Err(Fault::Link(Lost(CUT.to_owned())))
     }
 }

@@ -19,6 +19,9 @@ pub struct Options {
     /// `REJOIN_CONNECT_TIMEOUT`: seconds after which a connection that cannot be made is an error
     /// (default 30).
     pub connect_timeout: Duration,
+    /// `REJOIN_LINK_TIMEOUT`: seconds for which a link with data under way may go without any ack
+    /// before it is given up and dialed anew (default 20).
+    pub link_timeout: Duration,
     /// `REJOIN_STALL_REPORT`: seconds after which a wait says on stderr what it waits for.
     pub stall_report: Option<Duration>,
     /// `REJOIN_LAN`: the LAN id in the business card. The first usable network when unset.
@@ -42,6 +45,7 @@ impl Default for Options {
             ports: None,
             spin: None,
             connect_timeout: Duration::from_secs(30),
+            link_timeout: Duration::from_secs(20),
             stall_report: None,
             lan: None,
             eager_copy: None,
@@ -82,6 +86,9 @@ impl Options {
         }
         if let Some(limit) = seconds("REJOIN_CONNECT_TIMEOUT")? {
             options.connect_timeout = limit;
+        }
+        if let Some(limit) = seconds("REJOIN_LINK_TIMEOUT")? {
+            options.link_timeout = limit;
         }
         options.stall_report = seconds("REJOIN_STALL_REPORT")?;
         options.lan = variable("REJOIN_LAN");

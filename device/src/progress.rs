@@ -11,11 +11,12 @@ use rejoin_engine::ReqId;
 
 use crate::clock;
 use crate::device::Device;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::poller::{Event, Token};
 use crate::receive::{Broken, copy_out};
 use crate::slots::Slot;
 use crate::transmit;
+use crate::transport::{Fault, Stream};
 
 /// Passes with a hinted link between two looks at epoll.
 const LOOK_EVERY: u32 = 64;
@@ -169,7 +170,7 @@ impl Device {
         if !self.io.readable.is_empty() {
             limit = Duration::ZERO;
         }
-        if self.look(Some(limit))? {
+        if self.look(Some(limit))? || self.check_links_if_due()? {
             self.io.waiting_since = None;
         } else {
             self.report_stall(hint);
@@ -209,6 +210,7 @@ impl Device {
             moved |= self.serve_unwatched()?;
         }
         moved |= self.drain_readable()?;
+        moved |= self.check_links_now_and_then()?;
         // A program that polls may never block: what it looks for must reach it all the same, also
         // while other messages keep moving.
         if self.meter.stats.looks.is_multiple_of(GRANT_EVERY) {
@@ -221,7 +223,7 @@ impl Device {
         Ok(self.flush_ready()? | moved)
     }
 
-    fn event(&mut self, event: Event) -> Result<bool> {
+    pub(crate) fn event(&mut self, event: Event) -> Result<bool> {
         match event.token {
             Token::MANAGER => self.hear_manager(),
             Token::WAKER => Ok(true),
@@ -247,6 +249,10 @@ impl Device {
             if moved {
                 self.io.recent = Some(token);
             }
+        }
+        if event.hangup {
+            // A read that is shorter than asked for may end before the end of file.
+            self.list_readable(token);
         }
         if event.writable && self.engine.tx_pending(rank) {
             moved |= self.flush_link(rank)?;
@@ -295,7 +301,8 @@ impl Device {
         };
         match transmit::flush(&mut self.engine, live, &mut self.meter) {
             Ok(moved) => Ok(moved),
-            Err(lost) => self.drop_link(token, lost.into()).map(|()| true),
+            Err(Fault::Memory(error)) => Err(self.bad_buffer(rank, "send", error)),
+            Err(Fault::Link(lost)) => self.drop_link(token, Broken::Lost(lost)).map(|()| true),
         }
     }
 
@@ -369,6 +376,7 @@ impl Device {
             return Ok(());
         };
         let rank = live.rank;
+        let moved = live.stream.path().map_or(0, |path| path.moved);
         self.io.unwatched.retain(|other| *other != token);
         drop(live);
         self.meter.stats.links_lost += 1;
@@ -383,16 +391,29 @@ impl Device {
         }
         match broken {
             Broken::Lost(lost) => {
-                tracing::debug!(
-                    "rank {}: link to {rank} lost: {}",
-                    self.identity.rank,
-                    lost.0
-                );
-                Ok(())
+                let (me, why) = (self.identity.rank, lost.0);
+                tracing::debug!("rank {me}: link to {rank} lost: {why}");
+                self.end_link(rank, moved, &why)
             }
             Broken::Breach(why) => self.breach(rank, &why),
-            // Held before it comes here.
-            Broken::Later(_) => Ok(()),
+            // Held before they come here.
+            Broken::Memory(_) | Broken::Later(_) => Ok(()),
+        }
+    }
+
+    /// A link is good, but not the memory of the program that its bytes are in, or are to go to.
+    #[cold]
+    pub(crate) fn bad_buffer(
+        &self,
+        rank: Rank,
+        operation: &'static str,
+        problem: std::io::Error,
+    ) -> Error {
+        Error::Buffer {
+            rank,
+            host: self.host_of(rank).to_owned(),
+            operation,
+            problem,
         }
     }
 

@@ -8,12 +8,14 @@
 //! A frame of a later epoch waits in its link, with what was read behind it, until this rank has
 //! passed its safe point; the link is not read meanwhile.
 
+use std::io;
+
 use rejoin_channel_table::Epoch;
 use rejoin_engine::{Engine, HEADER_LEN, Header, ProtocolError, RxBody, Segment};
 
 use crate::live::{Body, Live, Meter};
 use crate::memory;
-use crate::transport::{Lost, Piece};
+use crate::transport::{Fault, Lost, Piece};
 
 /// Length of the staging buffer, which all links share: between reads a link keeps no more than a
 /// part of a header.
@@ -32,13 +34,18 @@ pub(crate) enum Broken {
     Lost(Lost),
     /// The peer sent what it must not.
     Breach(String),
+    /// The program's memory cannot be used: no fault of the link.
+    Memory(io::Error),
     /// It is of a later epoch: no fault of the link.
     Later(Epoch),
 }
 
-impl From<Lost> for Broken {
-    fn from(lost: Lost) -> Self {
-        Self::Lost(lost)
+impl From<Fault> for Broken {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Link(lost) => Self::Lost(lost),
+            Fault::Memory(error) => Self::Memory(error),
+        }
     }
 }
 

@@ -118,6 +118,21 @@ impl Slots {
         }
     }
 
+    /// All live links with their tokens.
+    pub(crate) fn links(&mut self) -> impl Iterator<Item = (Token, &mut Live)> {
+        let entries = self.entries.iter_mut().enumerate();
+        entries.filter_map(|(index, (generation, slot))| match slot {
+            Slot::Live(live) => {
+                let token = Token {
+                    slot: u32::try_from(index).ok()?,
+                    generation: *generation,
+                };
+                Some((token, &mut **live))
+            }
+            _ => None,
+        })
+    }
+
     /// Incoming connections in their handshake, oldest first.
     pub(crate) fn accepting(&self) -> &[Token] {
         &self.accepting

@@ -15,6 +15,8 @@ pub struct Stats {
     pub looks: u64,
     /// Waits in epoll that may block.
     pub blocks: u64,
+    /// Links that held bytes, or had room for them, though no event had said so: should be none.
+    pub late: u64,
     /// Bytes written to links.
     pub bytes_out: u64,
     /// Bytes read from links.
@@ -53,6 +55,7 @@ impl Stats {
             ("reads_empty", self.reads_empty),
             ("looks", self.looks),
             ("blocks", self.blocks),
+            ("late", self.late),
             ("dials", self.dials),
             ("links_made", self.links_made),
             ("links_lost", self.links_lost),

@@ -4,13 +4,17 @@ use rejoin_engine::{Engine, GATHER_PIECES};
 
 use crate::live::{Live, Meter};
 use crate::memory;
-use crate::transport::{Lost, Piece};
+use crate::transport::{Fault, Piece};
 
 /// Writes until nothing is left or nothing more fits; true if any byte went.
 ///
 /// # Errors
 /// The link must be dropped.
-pub(crate) fn flush(engine: &mut Engine, live: &mut Live, meter: &mut Meter) -> Result<bool, Lost> {
+pub(crate) fn flush(
+    engine: &mut Engine,
+    live: &mut Live,
+    meter: &mut Meter,
+) -> Result<bool, Fault> {
     live.burst = 0;
     live.put_off = 0;
     if live.write_blocked {
@@ -54,7 +58,7 @@ pub(crate) fn flush(engine: &mut Engine, live: &mut Live, meter: &mut Meter) -> 
 
 /// The end of the handshake goes ahead of all frames.
 #[cold]
-fn flush_ahead(live: &mut Live, meter: &mut Meter) -> Result<bool, Lost> {
+fn flush_ahead(live: &mut Live, meter: &mut Meter) -> Result<bool, Fault> {
     let rest = &live.ahead[live.ahead_sent..];
     let asked = rest.len();
     let pieces = [memory::incoming(rest.as_ptr().cast_mut(), asked)];

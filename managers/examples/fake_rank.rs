@@ -139,6 +139,18 @@ fn main() {
         println!("{rank} wrote");
         std::process::exit(if rank == bad { 9 } else { 0 });
     }
+    if mode == "abort-late" {
+        manager.finalize(&welcome);
+        if rank == bad {
+            manager.tell(&ToManager::Abort {
+                code: 42,
+                why: "too late".into(),
+            });
+        }
+        std::thread::sleep(std::time::Duration::from_secs(30));
+        println!("{rank} wrote");
+        return;
+    }
     if rank != bad {
         manager.tell(&ToManager::Finalizing);
         let message = manager.hear();

@@ -6,7 +6,7 @@ use rejoin_managers_protocol::codec::CodecError;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A system call failed.
-    #[error("{what}: {source}")]
+    #[error("can't {what}: {}", plain(source))]
     System {
         /// What was tried.
         what: String,
@@ -23,6 +23,15 @@ pub enum Error {
 
 /// A result with this crate's error.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// The system's own words for an error, without its number.
+#[must_use]
+pub fn plain(error: &std::io::Error) -> String {
+    match error.raw_os_error() {
+        Some(number) => nix::errno::Errno::from_raw(number).desc().to_string(),
+        None => error.to_string(),
+    }
+}
 
 /// Says what was tried when a system call fails.
 pub trait Context<T> {

@@ -9,6 +9,7 @@ pub mod descendants;
 pub mod doctor;
 pub mod error;
 pub mod launcher;
+pub mod limits;
 pub mod lines;
 pub mod link;
 pub mod local;

@@ -1,7 +1,8 @@
 //! Whole lines out of a stream of bytes, whatever the bytes are.
 
-/// Longest line that is kept together, in bytes; longer ones go in pieces.
-pub const LINE_LIMIT: usize = 64 * 1024;
+/// Longest line that is kept together, in bytes; longer ones go in pieces, between which lines of
+/// other ranks may come. It bounds the memory of each stream of each rank.
+pub const LINE_LIMIT: usize = 1 << 20;
 
 /// Keeps the unfinished last line of one stream.
 #[derive(Debug, Default)]
@@ -26,7 +27,13 @@ impl Lines {
         }
         self.partial.extend_from_slice(rest);
         if self.partial.len() > LINE_LIMIT {
-            out.append(&mut self.partial);
+            // The buffer goes along: streams with short lines from now on shall not hold it.
+            let partial = std::mem::take(&mut self.partial);
+            if out.is_empty() {
+                out = partial;
+            } else {
+                out.extend_from_slice(&partial);
+            }
         }
         out
     }
@@ -69,10 +76,10 @@ mod tests {
     fn an_endless_line_goes_in_bounded_pieces() {
         let mut lines = Lines::default();
         let mut passed = 0;
-        for _ in 0..1000 {
+        for _ in 0..4000 {
             passed += lines.push(&[b'x'; 1000]).len();
             assert!(lines.pending() <= LINE_LIMIT);
         }
-        assert_eq!(passed + lines.finish().len(), 1_000_000);
+        assert_eq!(passed + lines.finish().len(), 4_000_000);
     }
 }

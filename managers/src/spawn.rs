@@ -1,18 +1,64 @@
 //! Starting a rank's process, cheaply: one clone, a handful of system calls, one exec. The manager
 //! does not wait for the exec; an error comes through a pipe that all ranks share.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, plain};
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Number of the rank's descriptor of its socket to the manager: above what programs, which often
-/// count from 3, are used to.
-pub const MANAGER_NUMBER: i32 = 100;
+/// count from 3, are used to, and within `limit`, their soft limit of open files.
+#[must_use]
+pub fn manager_number(limit: Option<&libc::rlimit>) -> i32 {
+    let last = limit.map_or(u64::MAX, |l| l.rlim_cur.saturating_sub(1));
+    i32::try_from(last).map_or(100, |last| last.min(100))
+}
 
-/// Length of what a child that could not exec writes: rank slot and errno.
-pub const FAILURE_LENGTH: usize = 8;
+/// Length of what a child that could not exec writes: rank slot, errno and step.
+pub const FAILURE_LENGTH: usize = 12;
+
+/// What a child failed at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Going to the working directory.
+    Directory = 0,
+    /// Executing the program.
+    Program = 1,
+}
+
+/// Why a child did not become the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failure {
+    /// [`Order::slot`].
+    pub slot: usize,
+    /// What it failed at.
+    pub step: Step,
+    /// The system's error number.
+    pub errno: i32,
+}
+
+impl Failure {
+    /// Reads what came through the pipe of failures.
+    #[must_use]
+    pub fn read(message: [u8; FAILURE_LENGTH]) -> Failure {
+        let word = |at: usize| {
+            let mut word = [0; 4];
+            word.copy_from_slice(&message[at..at + 4]);
+            u32::from_ne_bytes(word)
+        };
+        let directory = word(8) == Step::Directory as u32;
+        Failure {
+            slot: word(0) as usize,
+            errno: word(4) as i32,
+            step: if directory {
+                Step::Directory
+            } else {
+                Step::Program
+            },
+        }
+    }
+}
 
 /// What all processes of one program share.
 #[derive(Debug)]
@@ -36,9 +82,11 @@ pub struct Order<'a> {
     pub streams: [BorrowedFd<'a>; 3],
     /// The rank's end of its socket to the manager.
     pub manager: BorrowedFd<'a>,
+    /// The number that it gets there.
+    pub number: i32,
     /// Core to run on.
     pub core: Option<usize>,
-    /// Where to write a failure to; below [`MANAGER_NUMBER`] and closed by exec.
+    /// Where to write a failure to; another than `number`, and closed by exec.
     pub failures: BorrowedFd<'a>,
     /// Number to write there.
     pub slot: u32,
@@ -64,6 +112,7 @@ struct Raw {
     wdir: *const libc::c_char,
     streams: [i32; 3],
     manager: i32,
+    number: i32,
     cores: Option<libc::cpu_set_t>,
     failures: i32,
     slot: u32,
@@ -166,6 +215,7 @@ impl Raw {
             wdir: image.wdir.as_deref().map_or(std::ptr::null(), CStr::as_ptr),
             streams: order.streams.map(|fd| fd.as_raw_fd()),
             manager: order.manager.as_raw_fd(),
+            number: order.number,
             cores: order.core.map(core_set),
             failures: order.failures.as_raw_fd(),
             slot: order.slot,
@@ -206,13 +256,13 @@ unsafe fn become_rank(raw: &Raw) -> ! {
         for (number, &fd) in raw.streams.iter().enumerate() {
             libc::dup2(fd, number as i32);
         }
-        if raw.manager == MANAGER_NUMBER {
-            libc::fcntl(MANAGER_NUMBER, libc::F_SETFD, 0);
+        if raw.manager == raw.number {
+            libc::fcntl(raw.number, libc::F_SETFD, 0);
         } else {
-            libc::dup2(raw.manager, MANAGER_NUMBER);
+            libc::dup2(raw.manager, raw.number);
         }
         if !raw.wdir.is_null() && libc::chdir(raw.wdir) != 0 {
-            fail(raw);
+            fail(raw, Step::Directory);
         }
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         let mut none: libc::sigset_t = std::mem::zeroed();
@@ -227,19 +277,20 @@ unsafe fn become_rank(raw: &Raw) -> ! {
                 raw.environment.as_ptr(),
             );
         }
-        fail(raw)
+        fail(raw, Step::Program)
     }
 }
 
 /// # Safety
 /// Only in a fresh child.
-unsafe fn fail(raw: &Raw) -> ! {
+unsafe fn fail(raw: &Raw, step: Step) -> ! {
     // SAFETY: plain system calls; the buffer lives on this stack.
     unsafe {
         let errno = *libc::__errno_location();
         let mut message = [0u8; FAILURE_LENGTH];
         message[..4].copy_from_slice(&raw.slot.to_ne_bytes());
-        message[4..].copy_from_slice(&errno.to_ne_bytes());
+        message[4..8].copy_from_slice(&errno.to_ne_bytes());
+        message[8..].copy_from_slice(&(step as u32).to_ne_bytes());
         libc::write(raw.failures, message.as_ptr().cast(), message.len());
         libc::_exit(127)
     }
@@ -257,7 +308,10 @@ pub fn resolve(name: &OsStr, path: Option<&OsStr>, wdir: Option<&Path>) -> Resul
         return match std::fs::metadata(at(&file)) {
             Ok(data) if data.is_dir() => Err(Error::Usage(format!("{shown} is a directory"))),
             Ok(_) => Ok(file),
-            Err(error) => Err(Error::Usage(format!("can't run {shown}: {error}"))),
+            Err(error) => Err(Error::Usage(format!(
+                "can't run {shown}: {}",
+                plain(&error)
+            ))),
         };
     }
     let default = OsStr::new("/usr/local/bin:/usr/bin:/bin");
@@ -284,6 +338,19 @@ fn is_executable(file: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_managers_number_is_one_that_ranks_may_have() {
+        let limit = |rlim_cur| libc::rlimit {
+            rlim_cur,
+            rlim_max: libc::RLIM_INFINITY,
+        };
+        assert_eq!(manager_number(None), 100);
+        assert_eq!(manager_number(Some(&limit(libc::RLIM_INFINITY))), 100);
+        assert_eq!(manager_number(Some(&limit(101))), 100);
+        assert_eq!(manager_number(Some(&limit(100))), 99);
+        assert_eq!(manager_number(Some(&limit(64))), 63);
+    }
 
     #[test]
     fn programs_are_found_as_a_shell_finds_them() {

@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{all_gone, descendants, finish, kill, mpirun, settled, wait_for};
+use common::{finish, mpirun, settled};
+use rejoin_tests::processes::{all_gone, children, descendants, kill, wait_for};
 use std::time::Duration;
 
 /// From a kill to the end of everything; the issue asks for a second, other tests may run beside.
@@ -31,7 +32,7 @@ fn killing_mpirun_ends_everything() {
 #[test]
 fn killing_the_local_manager_ends_everything() {
     let (child, pids) = tree(2);
-    let local = rejoin_managers::descendants::children(child.id());
+    let local = children(child.id());
     assert_eq!(local.len(), 1);
     kill(local[0], libc::SIGKILL);
     all_gone(&pids, SOON);
@@ -47,8 +48,8 @@ fn killing_the_local_manager_ends_everything() {
 #[test]
 fn killing_a_rank_ends_everything_and_says_so() {
     let (child, pids) = tree(3);
-    let local = rejoin_managers::descendants::children(child.id())[0];
-    let ranks = rejoin_managers::descendants::children(local);
+    let local = children(child.id())[0];
+    let ranks = children(local);
     assert_eq!(ranks.len(), 3);
     kill(ranks[1], libc::SIGKILL);
     all_gone(&pids, SOON);
@@ -106,6 +107,34 @@ fn stopped_ranks_end_too() {
     kill(child.id(), libc::SIGTERM);
     all_gone(&pids, SOON);
     assert_eq!(finish(child).code, Some(143));
+}
+
+#[test]
+fn a_time_limit_ends_stopped_ranks() {
+    let script = "kill -STOP $$; sleep 100";
+    let child = mpirun(&["--timeout", "0.5", "-n", "2", "sh", "-c", script])
+        .spawn()
+        .unwrap();
+    let pids = settled(child.id(), 3);
+    let done = finish(child);
+    assert_eq!(done.code, Some(124), "{}", done.err);
+    assert!(done.last_line().contains("time limit"), "{}", done.err);
+    all_gone(&pids, SOON);
+}
+
+#[test]
+fn a_signal_while_ranks_are_started_ends_the_job() {
+    for signals in [1, 2] {
+        let child = mpirun(&["-n", "400", "sleep", "1000"]).spawn().unwrap();
+        // The local manager has begun, and is far from the last rank.
+        let pids = settled(child.id(), 2);
+        (0..signals).for_each(|_| kill(child.id(), libc::SIGTERM));
+        let done = finish(child);
+        assert_eq!(done.code, Some(143), "{}", done.err);
+        let text = "ended by signal 15 (SIGTERM), which was sent to mpirun";
+        assert!(done.last_line().contains(text), "{}", done.err);
+        all_gone(&pids, SOON);
+    }
 }
 
 #[test]

@@ -130,6 +130,18 @@ fn the_first_failing_rank_gives_code_and_last_line() {
 }
 
 #[test]
+fn of_several_programs_the_first_failure_counts() {
+    let late = "sleep 30; exit 4";
+    let line = ["-n", "1", "sh", "-c", late, ":", "-n", "2", "sh", "-c"];
+    for code in ["3", "1", "255"] {
+        let script = format!("[ $REJOIN_RANK = 2 ] && exit {code}; sleep 30");
+        let done = run(&[&line[..], &[&script]].concat());
+        assert_eq!(done.code, code.parse().ok(), "{}", done.err);
+        assert!(done.last_line().contains("rank 2 on host "), "{}", done.err);
+    }
+}
+
+#[test]
 fn what_a_failing_job_wrote_comes_before_the_last_line() {
     let script = "echo before; echo why >&2; [ $REJOIN_RANK = 0 ] && exit 3; sleep 30";
     let done = run(&["-n", "1", "sh", "-c", script]);
@@ -140,26 +152,67 @@ fn what_a_failing_job_wrote_comes_before_the_last_line() {
 }
 
 #[test]
-fn programs_that_are_not_there_are_named() {
-    let done = run(&["-n", "2", "no-such-program-anywhere"]);
-    assert_eq!(done.code, Some(1));
-    assert!(
-        done.last_line()
-            .contains("no program no-such-program-anywhere in PATH")
-    );
-    let done = run(&["-n", "2", "/etc/passwd"]);
-    assert_eq!(done.code, Some(1));
-    assert!(
-        done.last_line().contains("Permission denied"),
-        "{}",
-        done.err
-    );
-    let done = run(&["--wdir", "/no/such/dir", "true"]);
-    assert!(
-        done.last_line().contains("/no/such/dir is not there"),
-        "{}",
-        done.err
-    );
+fn output_that_can_not_be_written_is_the_verdict() {
+    for script in [
+        "echo x",
+        "echo x; sleep 0.05; echo y; sleep 30",
+        "while :; do echo x; done",
+    ] {
+        let full = std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
+        let mut command = mpirun(&["-n", "4", "sh", "-c", script]);
+        let done = common::finish(command.stdout(full).spawn().unwrap());
+        assert_eq!(done.code, Some(1), "{script}: {}", done.err);
+        let text = "the ranks' output can't be written: No space left on device";
+        assert!(done.last_line().contains(text), "{script}: {}", done.err);
+        assert!(done.took < Duration::from_secs(10), "took {:?}", done.took);
+    }
+}
+
+#[test]
+fn lines_of_up_to_a_mebibyte_stay_whole() {
+    let script =
+        "printf \"$REJOIN_RANK:\"; head -c 1000000 /dev/zero | tr '\\0' $REJOIN_RANK; echo";
+    let done = run(&["-n", "4", "sh", "-c", script]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    let mut ranks = Vec::new();
+    for line in done.out.lines() {
+        let (rank, rest) = line.split_once(':').unwrap();
+        assert_eq!(rest.len(), 1_000_000, "rank {rank}");
+        assert!(rest.split(rank).all(str::is_empty), "a torn line of {rank}");
+        ranks.push(rank);
+    }
+    ranks.sort_unstable();
+    assert_eq!(ranks, ["0", "1", "2", "3"]);
+}
+
+#[test]
+fn verbose_tells_the_course_of_the_job() {
+    let fake = common::fake_rank();
+    let done = run(&["--verbose", "-n", "2", &fake, "ok"]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    for text in [
+        "2 ranks, over TCP",
+        "rank 1: started on ",
+        "rank 0: in MPI_Init, pid ",
+        ", listens on tcp 127.0.0.1:5001",
+        "all ranks are in MPI_Init",
+        "all ranks are in MPI_Finalize",
+        "rank 1: ended well",
+        "the job is over: every rank ended well",
+    ] {
+        assert_eq!(done.err.matches(text).count(), 1, "{text}: {}", done.err);
+    }
+}
+
+#[test]
+fn logs_have_colours_on_terminals_only() {
+    let mut command = mpirun(&["-n", "1", "true"]);
+    let done = common::finish(command.env("REJOIN_LOG", "debug").spawn().unwrap());
+    assert!(done.err.contains("DEBUG"), "{}", done.err);
+    assert!(!done.err.contains('\x1b'), "{}", done.err);
 }
 
 #[test]
@@ -240,28 +293,6 @@ fn the_time_limit_ends_the_job() {
 }
 
 #[test]
-fn options_that_mean_nothing_here_are_refused() {
-    let refused = [
-        (&["--transport", "shm", "true"][..], "not there yet"),
-        (&["--transport", "pigeon", "true"], "no such transport"),
-        (&["--recovery", "coordinated", "true"], "not there yet"),
-        (&["--host", "elsewhere.invalid", "true"], "not there yet"),
-        (&["-n", "0", "true"], "0"),
-        (&["--timeout", "-1", "true"], "--timeout"),
-        (&["--stdin", "2", "-n", "2", "true"], "2 ranks only"),
-        (&["-n", "2"], "no program"),
-        (&["true", ":", "--tag-output", "true"], "--tag-output"),
-        (&["--no-such-option", "true"], "--no-such-option"),
-        (&["--port-range", "9-1", "true"], "first port"),
-    ];
-    for (arguments, text) in refused {
-        let done = run(arguments);
-        assert_eq!(done.code, Some(2), "{arguments:?}: {}", done.err);
-        assert!(done.err.contains(text), "{arguments:?}: {}", done.err);
-    }
-}
-
-#[test]
 fn hundred_and_twenty_eight_ranks_run_here() {
     let done = run(&[
         "-n",
@@ -298,6 +329,12 @@ fn a_reader_that_leaves_ends_the_writers() {
     drop(stdout);
     let done = common::finish(child);
     assert_eq!(done.code, Some(128 + 13), "{}", done.err);
+    assert!(
+        done.last_line()
+            .contains("nobody reads the ranks' output any more"),
+        "{}",
+        done.err
+    );
 }
 
 #[test]

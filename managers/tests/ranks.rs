@@ -55,7 +55,7 @@ fn each_failure_has_its_code_and_line() {
             5,
             "exited with code 5 after MPI_Init without MPI_Finalize",
         ),
-        ("abort", 42, "called MPI_Abort with code 42: as told"),
+        ("abort", 42, "aborted the job with code 42: as told"),
         ("garbage", 1, "above this link's limit"),
         ("twice", 1, "a second process of this rank called MPI_Init"),
         ("close", 1, "closed its socket to the manager"),
@@ -85,6 +85,16 @@ fn a_failure_after_finalize_lets_the_others_finish() {
     let done = ranks("3", &["fail-late", "1"]);
     assert_eq!(done.code, Some(9), "{}", done.err);
     assert_eq!(done.out.lines().count(), 3, "{}", done.out);
+}
+
+#[test]
+fn an_abort_after_finalize_ends_the_job_at_once() {
+    let done = ranks("3", &["abort-late", "1"]);
+    assert_eq!(done.code, Some(42), "{}", done.err);
+    let text = "aborted the job with code 42: too late";
+    assert!(done.last_line().contains(text), "{}", done.err);
+    // The others would have slept and then written.
+    assert_eq!(done.out, "");
 }
 
 #[test]

@@ -35,7 +35,11 @@ enum Inner {
 pub type WakeFn = Box<dyn Fn() + Send + Sync>;
 
 fn as_error(e: rejoin_device::Error) -> Error {
-    Error::new(ErrorClass::Other, e.to_string())
+    let class = match e {
+        rejoin_device::Error::Buffer { .. } => ErrorClass::Buffer,
+        _ => ErrorClass::Other,
+    };
+    Error::new(class, e.to_string())
 }
 
 /// Runs the same call on whichever device is there.

@@ -3,6 +3,9 @@
 //!
 //! The installation under test is `REJOIN_PREFIX`, or `target/prefix` as `cargo xtask test` makes it.
 
+pub mod processes;
+
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Mutex;
@@ -29,15 +32,25 @@ pub fn prefix() -> PathBuf {
     prefix
 }
 
-static COMPILING: Mutex<()> = Mutex::new(());
+/// Programs that this process has compiled.
+static COMPILED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// Where this test binary's programs are: beside itself, so that nothing is left in the system's folders and
+/// the next run overwrites them.
+fn programs() -> PathBuf {
+    let mut folder = std::env::current_exe().expect("the test's own path");
+    folder.set_extension("programs");
+    folder
+}
 
 /// Compiles `tests/programs/NAME.c` with the installed `mpicc` and warnings as errors, once per run of a test binary.
 pub fn program(name: &str) -> PathBuf {
     let source = root().join("tests/programs").join(name).with_extension("c");
-    let folder = std::env::temp_dir().join(format!("rejoin-programs-{}", std::process::id()));
+    let folder = programs();
     let binary = folder.join(name);
-    let _one_at_a_time = COMPILING.lock().unwrap_or_else(|e| e.into_inner());
-    if !binary.exists() {
+    // One at a time.
+    let mut compiled = COMPILED.lock().unwrap_or_else(|e| e.into_inner());
+    if !compiled.contains(name) {
         std::fs::create_dir_all(&folder).expect("a folder for compiled programs");
         let out = Command::new(prefix().join("bin/mpicc"))
             .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
@@ -52,6 +65,7 @@ pub fn program(name: &str) -> PathBuf {
             source.display(),
             String::from_utf8_lossy(&out.stderr)
         );
+        compiled.insert(name.to_owned());
     }
     binary
 }
@@ -130,8 +144,9 @@ impl Run {
     }
 }
 
-/// Tests that run in the background of a shell inherit ignored signals, which a program keeps ignored.
-fn listening(command: &mut Command) {
+/// Lets a command hear signals: tests that run in the background of a shell inherit ignored ones, which a
+/// program keeps ignored.
+pub fn listening(command: &mut Command) {
     use std::os::unix::process::CommandExt;
     // SAFETY: between fork and exec only signal dispositions are set, which is async-signal-safe.
     unsafe {

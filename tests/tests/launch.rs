@@ -1,23 +1,13 @@
 //! The launcher with MPI programs: ends of every kind, wrappers, debuggers, other programs' ABI.
 
+use rejoin_tests::processes::{all_gone, kill};
 use rejoin_tests::{Run, finish, prefix, program, root};
 use std::io::{BufRead, BufReader};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-fn alive(pid: i32) -> bool {
-    // SAFETY: signal 0 only asks whether the process exists.
-    let there = unsafe { libc::kill(pid, 0) } == 0;
-    let zombie = std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|s| {
-        s.rsplit(')')
-            .next()
-            .is_some_and(|rest| rest.trim_start().starts_with('Z'))
-    });
-    there && !zombie
-}
-
 /// Starts `ends WAY RANK` on four ranks and reads the ranks' pids.
-fn started(way: &str, rank: u32) -> (Child, Vec<i32>) {
+fn started(way: &str, rank: u32) -> (Child, Vec<u32>) {
     let mut child = Run::new(4, program("ends"))
         .arg(way)
         .arg(rank.to_string())
@@ -31,23 +21,6 @@ fn started(way: &str, rank: u32) -> (Child, Vec<i32>) {
         pids[words[1].parse::<usize>().expect("rank")] = words[3].parse().expect("pid");
     }
     (child, pids)
-}
-
-fn signal(pid: i32, signal: i32) {
-    // SAFETY: sends a signal to a process that this test started.
-    assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "kill {pid}");
-}
-
-fn gone_within(pids: &[i32], limit: Duration) {
-    let start = Instant::now();
-    while pids.iter().any(|&p| alive(p)) {
-        assert!(
-            start.elapsed() < limit,
-            "still there after {limit:?}: {:?}",
-            pids.iter().filter(|&&p| alive(p))
-        );
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]
@@ -91,7 +64,7 @@ fn a_killed_rank_ends_the_job_within_a_second() {
     for victim in 0..4 {
         let (child, pids) = started("hang", 9);
         let at = Instant::now();
-        signal(pids[victim], libc::SIGKILL);
+        kill(pids[victim], libc::SIGKILL);
         let done = finish(child, Duration::from_secs(5), "ends hang");
         assert!(
             at.elapsed() < Duration::from_secs(1),
@@ -109,22 +82,22 @@ fn a_killed_rank_ends_the_job_within_a_second() {
             "{}",
             done.text()
         );
-        gone_within(&pids, Duration::from_millis(500));
+        all_gone(&pids, Duration::from_millis(500));
     }
 }
 
 #[test]
 fn a_killed_mpirun_leaves_no_rank_behind() {
     let (child, pids) = started("hang", 9);
-    signal(child.id() as i32, libc::SIGKILL);
-    gone_within(&pids, Duration::from_secs(1));
+    kill(child.id(), libc::SIGKILL);
+    all_gone(&pids, Duration::from_secs(1));
     finish(child, Duration::from_secs(1), "ends hang");
 }
 
 #[test]
 fn an_interrupt_ends_everything() {
     let (child, pids) = started("hang", 9);
-    signal(child.id() as i32, libc::SIGINT);
+    kill(child.id(), libc::SIGINT);
     let done = finish(child, Duration::from_secs(5), "ends hang");
     assert_eq!(
         done.output.status.code(),
@@ -132,7 +105,7 @@ fn an_interrupt_ends_everything() {
         "{}",
         done.text()
     );
-    gone_within(&pids, Duration::from_millis(500));
+    all_gone(&pids, Duration::from_millis(500));
 }
 
 #[test]

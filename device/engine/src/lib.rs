@@ -49,6 +49,9 @@
 //! **Finalize.** [`Engine::flush_all_acks`], then progress until [`Engine::quiescent`];
 //! [`Engine::unfinished`] names the peers that are missing, for the error text.
 //!
+//! **When it hangs.** [`Engine::describe`] says what a request waits for, [`Engine::waiting`] all of
+//! them, [`Engine::peer_counts`] how much is under way; each can be shown as it is.
+//!
 //! # Methods at a glance
 //!
 //! ```text
@@ -66,6 +69,8 @@
 //! heeds(Epoch) -> Result<(), ProtocolError>
 //! resume(Rank) -> Resume   link_up(Rank, &Resume) -> Result<(), ProtocolError>   link_down(Rank)
 //! flush_all_acks()   grant_if_starved(probing: Option<&Pattern>) -> bool
+//! describe(ReqId) -> Option<Waiting>   waiting() -> impl Iterator<Item = Waiting>
+//! peer_counts(Rank) -> Option<PeerCounts>
 //! quiescent() -> bool   unfinished() -> Vec<Rank>   moved() -> u64 // counts completions
 //! ```
 #![forbid(unsafe_code)]
@@ -86,6 +91,7 @@ mod requests;
 mod rx;
 mod tx;
 mod types;
+mod waiting;
 
 pub use engine::Engine;
 pub use error::{Error, ProtocolError};
@@ -94,6 +100,7 @@ pub use types::{
     Completion, Config, Copy, Detach, Envelope, GATHER_PIECES, Gather, Mode, MsgId, Pattern, Piece,
     Probe, ReqId, RxBody, Segment, Sent, Source,
 };
+pub use waiting::{Cause, Operation, PeerCounts, Waiting};
 
 #[cfg(test)]
 mod flow_tests;

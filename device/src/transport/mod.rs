@@ -9,6 +9,7 @@ pub mod tcp;
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 /// A piece of memory to write from or to read into.
 pub type Piece = libc::iovec;
@@ -24,6 +25,27 @@ impl From<io::Error> for Lost {
     }
 }
 
+/// Why bytes did not move.
+#[derive(Debug)]
+pub enum Fault {
+    /// The link is broken.
+    Link(Lost),
+    /// The link is good, but the system cannot use the memory that it was given.
+    Memory(io::Error),
+}
+
+/// What the system knows of the way to the other end.
+#[derive(Clone, Copy, Debug)]
+pub struct Path {
+    /// Something is under way that the other end has not answered, though it was sent again or the
+    /// other end was probed.
+    pub waits: bool,
+    /// Time since the last ack, to whatever.
+    pub since_ack: Duration,
+    /// Bytes that were acknowledged or received on this link, its handshake included.
+    pub moved: u64,
+}
+
 /// The contract of a link.
 ///
 /// - No call blocks. A count of 0 means that nothing can be moved now; the transport then makes its
@@ -31,7 +53,7 @@ impl From<io::Error> for Lost {
 /// - Fewer bytes than asked for means the same as 0 about the rest, so a caller need not try again
 ///   before the next event.
 /// - Bytes that were taken by `write` may be lost with the link. Whoever needs them keeps them.
-/// - After [`Lost`] the link is only good for dropping.
+/// - After [`Fault::Link`] the link is only good for dropping.
 pub trait Stream {
     /// Writes the pieces in order, as far as there is room, and returns the number of bytes taken.
     ///
@@ -39,8 +61,8 @@ pub trait Stream {
     /// Each piece is readable memory.
     ///
     /// # Errors
-    /// [`Lost`] when the link is broken.
-    unsafe fn write(&mut self, pieces: &[Piece]) -> Result<usize, Lost>;
+    /// The link is broken, or a piece is no readable memory.
+    unsafe fn write(&mut self, pieces: &[Piece]) -> Result<usize, Fault>;
 
     /// Reads into the pieces in order, as far as there is data, and returns the number of bytes.
     ///
@@ -48,14 +70,20 @@ pub trait Stream {
     /// Each piece is writable memory that nothing else uses during the call.
     ///
     /// # Errors
-    /// [`Lost`] when the link is broken or the peer has closed it.
-    unsafe fn read(&mut self, pieces: &[Piece]) -> Result<usize, Lost>;
+    /// The link is broken, the peer has closed it, or a piece is no writable memory.
+    unsafe fn read(&mut self, pieces: &[Piece]) -> Result<usize, Fault>;
 
     /// Breaks the link at once, so that both sides notice (tests only).
     fn cut(&mut self);
 
     /// The descriptor to watch.
     fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// What is known of the way to the other end, also of a broken link.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    fn path(&self) -> io::Result<Path>;
 
     /// Lets go of descriptors that are no longer this process's, without a system call.
     fn forget(self);
@@ -69,7 +97,7 @@ pub enum Link {
 
 impl Stream for Link {
     #[inline]
-    unsafe fn write(&mut self, pieces: &[Piece]) -> Result<usize, Lost> {
+    unsafe fn write(&mut self, pieces: &[Piece]) -> Result<usize, Fault> {
         match self {
             // SAFETY: the caller keeps the same promise.
             Self::Tcp(link) => unsafe { link.write(pieces) },
@@ -77,7 +105,7 @@ impl Stream for Link {
     }
 
     #[inline]
-    unsafe fn read(&mut self, pieces: &[Piece]) -> Result<usize, Lost> {
+    unsafe fn read(&mut self, pieces: &[Piece]) -> Result<usize, Fault> {
         match self {
             // SAFETY: the caller keeps the same promise.
             Self::Tcp(link) => unsafe { link.read(pieces) },
@@ -93,6 +121,12 @@ impl Stream for Link {
     fn descriptor(&self) -> BorrowedFd<'_> {
         match self {
             Self::Tcp(link) => link.descriptor(),
+        }
+    }
+
+    fn path(&self) -> io::Result<Path> {
+        match self {
+            Self::Tcp(link) => link.path(),
         }
     }
 

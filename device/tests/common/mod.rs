@@ -168,6 +168,22 @@ impl Job {
         self,
         body: impl Fn(&mut Device) -> T + Send + Sync + 'static,
     ) -> Vec<T> {
+        self.run_to(true, body)
+    }
+
+    /// The same for programs that an error ends: no rank finalizes.
+    pub fn run_unfinished<T: Send + 'static>(
+        self,
+        body: impl Fn(&mut Device) -> T + Send + Sync + 'static,
+    ) -> Vec<T> {
+        self.run_to(false, body)
+    }
+
+    fn run_to<T: Send + 'static>(
+        self,
+        finalize: bool,
+        body: impl Fn(&mut Device) -> T + Send + Sync + 'static,
+    ) -> Vec<T> {
         let body = Arc::new(body);
         let (done, results) = mpsc::channel();
         let mut lines = Vec::new();
@@ -184,7 +200,9 @@ impl Job {
             threads.push(thread::spawn(move || {
                 let mut device = Device::with_manager(theirs.into(), options).expect("a device");
                 let result = body(&mut device);
-                device.finalize().expect("finalized");
+                if finalize {
+                    device.finalize().expect("finalized");
+                }
                 let _ = done.send((rank, result));
             }));
         }

@@ -32,6 +32,13 @@ pub enum Verdict {
         /// The limit in milliseconds.
         limit: u64,
     },
+    /// What the ranks wrote can't be written out.
+    OutputLost {
+        /// The system's reason.
+        why: String,
+    },
+    /// Nobody reads what the ranks write (as in `mpirun … | head`).
+    Unread,
     /// A signal to the launcher ended it.
     Interrupted {
         /// Its number.
@@ -69,12 +76,17 @@ impl Verdict {
             Verdict::Failed { cause, .. } => cause_code(cause),
             Verdict::TimedOut { .. } => TIMED_OUT,
             Verdict::Interrupted { signal } => 128 + signal,
+            Verdict::Unread => 128 + PIPE,
             Verdict::HostLost { .. }
+            | Verdict::OutputLost { .. }
             | Verdict::NeverRegistered { .. }
             | Verdict::Differing { .. } => 1,
         }
     }
 }
+
+/// SIGPIPE: what ends a program that writes to nobody.
+const PIPE: i32 = 13;
 
 fn cause_code(cause: &Cause) -> i32 {
     match cause {
@@ -127,6 +139,10 @@ impl fmt::Display for Verdict {
                     SignalName(*signal)
                 )
             }
+            Verdict::OutputLost { why } => {
+                write!(f, "the ranks' output can't be written: {why}")
+            }
+            Verdict::Unread => write!(f, "nobody reads the ranks' output any more"),
             Verdict::HostLost { host } => {
                 write!(
                     f,
@@ -172,10 +188,13 @@ impl fmt::Display for Described<'_> {
                 }
             }
             Cause::Aborted { code, why } if why.is_empty() => {
-                write!(f, "called MPI_Abort with code {code}")
+                write!(
+                    f,
+                    "aborted the job with code {code} (by MPI_Abort or a fatal error)"
+                )
             }
             Cause::Aborted { code, why } => {
-                write!(f, "called MPI_Abort with code {code}: {why}")
+                write!(f, "aborted the job with code {code}: {why}")
             }
             Cause::NotStarted { why } => write!(f, "could not be started: {why}"),
             Cause::Misbehaved { why } => write!(f, "was ended: {why}"),
@@ -246,7 +265,7 @@ mod tests {
         assert!(
             abort
                 .to_string()
-                .ends_with("called MPI_Abort with code 7: no input")
+                .ends_with("aborted the job with code 7: no input")
         );
 
         let round = failed(Cause::Aborted {
@@ -255,6 +274,9 @@ mod tests {
         });
         assert_eq!(round.exit_code(), 1);
         assert_eq!(Verdict::Interrupted { signal: 2 }.exit_code(), 130);
+        assert_eq!(Verdict::Unread.exit_code(), 141);
+        let lost = Verdict::OutputLost { why: "full".into() };
+        assert_eq!(lost.exit_code(), 1);
         let differing = Verdict::Differing {
             variable: "REJOIN_WINDOW".into(),
             one: (Rank(0), 5),

@@ -1,6 +1,9 @@
 //! The command lines of `mpirun` and `rejoin`.
 
+pub mod arguments;
 pub mod cores;
+pub mod interfaces;
+mod job;
 pub mod mpirun;
 pub mod rejoin;
 pub mod segments;

@@ -18,8 +18,9 @@ pub fn split(arguments: Vec<OsString>) -> Vec<Vec<OsString>> {
     segments
 }
 
-/// Gives long options that were written with one dash their second one, up to the program's name;
-/// what follows is the program's own.
+/// Gives long options that were written with one dash their second one, and parts a short option from
+/// a value that follows it at once (`-n4`, `-n=4`), up to the program's name; what follows is the
+/// program's own.
 #[must_use]
 pub fn two_dashes(command: &Command, arguments: Vec<OsString>) -> Vec<OsString> {
     let mut out = Vec::with_capacity(arguments.len());
@@ -42,6 +43,13 @@ pub fn two_dashes(command: &Command, arguments: Vec<OsString>) -> Vec<OsString> 
         };
         let long = find_long(command, name);
         let single = !text.starts_with("--");
+        if long.is_none()
+            && let Some((letter, value)) = attached(command, text)
+        {
+            out.push(OsString::from(letter));
+            out.push(OsString::from(value));
+            continue;
+        }
         if single && name.len() > 1 && long.is_some() {
             out.push(OsString::from(format!("-{text}")));
         } else {
@@ -67,6 +75,15 @@ fn find_long<'a>(command: &'a Command, name: &str) -> Option<&'a clap::Arg> {
     command.get_arguments().find(|arg| {
         arg.get_long() == Some(name) || arg.get_all_aliases().is_some_and(|all| all.contains(&name))
     })
+}
+
+/// A short option and the value that follows it at once.
+fn attached<'a>(command: &Command, text: &'a str) -> Option<(&'a str, &'a str)> {
+    let letter = text.strip_prefix('-')?.chars().next()?;
+    let (option, value) = text.split_at(1 + letter.len_utf8());
+    let known = find_short(command, &option[1..])?;
+    let value = value.strip_prefix('=').unwrap_or(value);
+    (known.get_action().takes_values() && !value.is_empty()).then_some((option, value))
 }
 
 /// A lone short option; one with its value attached (`-n4`) takes no further argument.
@@ -121,7 +138,7 @@ mod tests {
     }
 
     fn dashes(words: &[&str]) -> Vec<OsString> {
-        two_dashes(&crate::cli::mpirun::Arguments::command(), os(words))
+        two_dashes(&crate::cli::arguments::Arguments::command(), os(words))
     }
 
     #[test]
@@ -142,7 +159,11 @@ mod tests {
             dashes(&["-x", "-np", "-c", "1", "a"]),
             os(&["-x", "-np", "-c", "1", "a"])
         );
-        assert_eq!(dashes(&["-n4", "a", "-wdir"]), os(&["-n4", "a", "-wdir"]));
+        let parted = os(&["-n", "4", "a", "-wdir"]);
+        assert_eq!(dashes(&["-n4", "a", "-wdir"]), parted);
+        assert_eq!(dashes(&["-n=4", "a", "-wdir"]), parted);
+        assert_eq!(dashes(&["-xA=1", "a"]), os(&["-x", "A=1", "a"]));
+        assert_eq!(dashes(&["-v4", "a"]), os(&["-v4", "a"]));
         assert_eq!(dashes(&["--", "-np"]), os(&["--", "-np"]));
     }
 

@@ -2,6 +2,7 @@
 //! local managers. Streams are none of its business.
 
 use super::hosts::Hosts;
+use super::narrator::Narrator;
 use crate::error::Result;
 use crate::plan::Down;
 use crate::reactor::Reactor;
@@ -18,6 +19,9 @@ type Counters = Vec<(String, u64)>;
 /// The core and what drives it.
 pub(super) struct Driver {
     core: Central,
+    narrator: Narrator,
+    /// Names of the hosts.
+    hosts: Vec<String>,
     begun: Instant,
     queue: VecDeque<Input>,
     /// What ranks reported.
@@ -27,9 +31,13 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// A driver whose first step begins the job.
-    pub fn new(job: Job) -> Driver {
+    /// A driver whose first step begins the job, and which says what happens if that is wanted.
+    pub fn new(job: Job, verbose: bool) -> Driver {
+        let narrator = Narrator::new(verbose);
+        narrator.job(job.placement.len(), &job.hosts);
         Driver {
+            narrator,
+            hosts: job.hosts.clone(),
             core: Central::new(job),
             begun: Instant::now(),
             queue: VecDeque::from([Input::Begin]),
@@ -64,13 +72,21 @@ impl Driver {
     pub fn steps(&mut self, hosts: &mut Hosts, reactor: &Reactor) -> Result<()> {
         while let Some(input) = self.queue.pop_front() {
             tracing::debug!(?input, "central");
+            if let Input::Local(host, news) = &input
+                && let Some(name) = self.hosts.get(*host)
+            {
+                self.narrator.heard(name, news);
+            }
             let mut effects = Vec::new();
             self.core.step(self.now(), input, &mut effects);
             for effect in effects {
                 match effect {
                     // There is no store: the job ends with this process.
                     Effect::Persist(record) => tracing::debug!(?record, "a point of no return"),
-                    Effect::Send(host, order) => hosts.queue(host, &Down::Control(order))?,
+                    Effect::Send(host, order) => {
+                        self.narrator.ordered(&order);
+                        hosts.queue(host, &Down::Control(order))?;
+                    }
                     Effect::Drop(host) => {
                         tracing::warn!(host, "the local manager does not end: it is killed");
                         hosts.kill(host, reactor);
@@ -79,7 +95,10 @@ impl Driver {
                         self.counters.insert(rank, counters);
                     }
                     Effect::Decided(verdict) => tracing::info!(%verdict, "decided"),
-                    Effect::Over(verdict) => self.over = Some((verdict, Instant::now())),
+                    Effect::Over(verdict) => {
+                        self.narrator.over(&verdict);
+                        self.over = Some((verdict, Instant::now()));
+                    }
                 }
             }
         }
@@ -91,7 +110,7 @@ impl Driver {
         self.over.as_ref().map(|(verdict, since)| (verdict, *since))
     }
 
-    /// A signal came while only a slow reader kept us: that is the verdict now, and no more waiting.
+    /// Something went wrong after the job's end, when only its output kept us: that is the verdict now.
     pub fn overrule(&mut self, verdict: Verdict) {
         self.over = Some((verdict, self.begun));
     }

@@ -5,12 +5,14 @@
 
 mod central;
 mod hosts;
+mod narrator;
 pub mod sink;
 pub mod source;
 mod streams;
 
 use crate::descendants;
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Error, Result, plain};
+use crate::limits::Limits;
 use crate::link::Filled;
 use crate::plan::{Plan, Up};
 use crate::reactor::{Interest, Reactor, Token};
@@ -19,6 +21,7 @@ use hosts::Hosts;
 use rejoin_channel_table::Generation;
 use rejoin_managers_protocol::central::{HostIndex, Input, Job};
 use rejoin_managers_protocol::verdict::Verdict;
+use sink::Lost;
 use std::io::Write;
 use std::time::Duration;
 use streams::Streams;
@@ -44,6 +47,8 @@ pub struct Launch {
     pub limit: Option<u64>,
     /// Put `[rank]<stream> ` before each line.
     pub tag: bool,
+    /// Say what happens.
+    pub verbose: bool,
 }
 
 /// Runs a job to its end. Returns the exit code.
@@ -85,6 +90,9 @@ struct Launcher {
 
 impl Launcher {
     fn new(launch: Launch) -> Result<Self> {
+        let ranks = launch.plan.ranks.len() as u64;
+        // All of them run here, so far.
+        Limits::here(ranks).allow(ranks).map_err(Error::Usage)?;
         descendants::become_subreaper();
         let host = nix::unistd::gethostname().context("ask for the host's name")?;
         let names = vec![host.to_string_lossy().into_owned()];
@@ -100,14 +108,15 @@ impl Launcher {
             .and_then(|rank| placement.get(rank.0 as usize).copied());
         let kinds = [kind::SINK, kind::STDIN];
         let streams = Streams::new(names.len(), reader, launch.tag, kinds)?;
+        let job = Job {
+            generation: Generation(0),
+            hosts: names,
+            placement,
+            limit: launch.limit,
+        };
         Ok(Launcher {
             counted: plan.options.stats.then_some(plan.size),
-            central: central::Driver::new(Job {
-                generation: Generation(0),
-                hosts: names,
-                placement,
-                limit: launch.limit,
-            }),
+            central: central::Driver::new(job, launch.verbose),
             hosts,
             streams,
             reactor,
@@ -121,9 +130,14 @@ impl Launcher {
             self.central.steps(&mut self.hosts, &self.reactor)?;
             self.streams.arrange(&mut self.hosts, &self.reactor)?;
             self.streams.flush(&mut self.hosts, &self.reactor)?;
+            // Decided before the ranks can hear that their pipes are closed: our own error is the
+            // cause, the signal that they get from it is not.
+            while let Some(lost) = self.streams.lost() {
+                self.output_lost(lost)?;
+            }
             self.hosts.flush(&self.reactor)?;
             if let Some(verdict) = self.finished() {
-                return verdict;
+                return Ok(verdict);
             }
             self.reactor.wait(self.wait_limit(), &mut tokens)?;
             for token in &tokens {
@@ -148,7 +162,7 @@ impl Launcher {
     }
 
     /// The job is over, its last output has come and was written.
-    fn finished(&mut self) -> Option<Result<Verdict>> {
+    fn finished(&mut self) -> Option<Verdict> {
         let (verdict, since) = self.central.over()?;
         let impatient = matches!(
             verdict,
@@ -158,14 +172,22 @@ impl Launcher {
         if !given_up && (self.hosts.any_open() || !self.streams.is_written()) {
             return None;
         }
-        let verdict = verdict.clone();
-        Some(match self.streams.error() {
-            Some(source) if verdict == Verdict::Success => Err(Error::System {
-                what: "can't write the ranks' output".into(),
-                source,
-            }),
-            _ => Ok(verdict),
-        })
+        Some(verdict.clone())
+    }
+
+    fn output_lost(&mut self, lost: Lost) -> Result<()> {
+        let why = match lost {
+            Lost::Unread => None,
+            Lost::Error(error) => Some(plain(&error)),
+        };
+        if matches!(self.central.over(), Some((Verdict::Success, _))) {
+            // The last output of ranks that had all ended well.
+            let verdict = why.map_or(Verdict::Unread, |why| Verdict::OutputLost { why });
+            self.central.overrule(verdict);
+            return Ok(());
+        }
+        self.central.tell(Input::OutputLost(why));
+        self.central.steps(&mut self.hosts, &self.reactor)
     }
 
     /// Shows what the ranks counted, if that is wanted.

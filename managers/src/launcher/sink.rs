@@ -21,6 +21,15 @@ enum How {
     Send,
 }
 
+/// Why output can't be written any more.
+#[derive(Debug)]
+pub enum Lost {
+    /// The reader went away.
+    Unread,
+    /// The system refused.
+    Error(std::io::Error),
+}
+
 /// One place that output goes to.
 #[derive(Debug)]
 pub struct Sink {
@@ -31,8 +40,8 @@ pub struct Sink {
     /// Bytes of the first piece that are written.
     written: usize,
     closed: bool,
-    /// Error that ended it, unless the reader simply went away.
-    error: Option<std::io::Error>,
+    /// Why writing failed; not taken yet.
+    lost: Option<Lost>,
     /// Streams whose last line is unfinished, for tags.
     unfinished: BTreeSet<(Rank, Stream)>,
 }
@@ -68,7 +77,7 @@ impl Sink {
             queue: VecDeque::new(),
             written: 0,
             closed: false,
-            error: None,
+            lost: None,
             unfinished: BTreeSet::new(),
         })
     }
@@ -142,9 +151,10 @@ impl Sink {
                 Err(Errno::EAGAIN) => break,
                 Err(error) => {
                     self.closed = true;
-                    if !matches!(error, Errno::EPIPE | Errno::ECONNRESET) {
-                        self.error = Some(error.into());
-                    }
+                    self.lost = Some(match error {
+                        Errno::EPIPE | Errno::ECONNRESET => Lost::Unread,
+                        _ => Lost::Error(error.into()),
+                    });
                 }
             }
         }
@@ -162,9 +172,9 @@ impl Sink {
         self.queue.is_empty()
     }
 
-    /// Why writing failed, if it did.
-    pub fn error(&mut self) -> Option<std::io::Error> {
-        self.error.take()
+    /// Why writing failed, if it did; said once.
+    pub fn lost(&mut self) -> Option<Lost> {
+        self.lost.take()
     }
 }
 
@@ -228,6 +238,7 @@ mod tests {
         assert!(!sink.is_empty() && !sink.is_closed());
         drop(reader);
         assert_eq!(flushed(&mut sink), [0, 1 << 20]);
-        assert!(sink.is_closed() && sink.is_empty() && sink.error().is_none());
+        assert!(sink.is_closed() && sink.is_empty());
+        assert!(matches!(sink.lost(), Some(Lost::Unread)) && sink.lost().is_none());
     }
 }

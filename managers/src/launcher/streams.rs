@@ -2,7 +2,7 @@
 //! rank that gets it.
 
 use super::hosts::Hosts;
-use super::sink::{self, Sink};
+use super::sink::{self, Lost, Sink};
 use super::source::Source;
 use crate::error::{Context, Result};
 use crate::plan::{Down, Stream};
@@ -117,9 +117,9 @@ impl Streams {
         self.watched.clear();
     }
 
-    /// Why output could not be written, if it could not.
-    pub fn error(&mut self) -> Option<std::io::Error> {
-        self.sinks.iter_mut().find_map(Sink::error)
+    /// Why output could not be written, if it could not; said once for each place.
+    pub fn lost(&mut self) -> Option<Lost> {
+        self.sinks.iter_mut().find_map(Sink::lost)
     }
 
     /// Writes what the sinks take, watches those that did not take all, and tells the hosts.

@@ -1,11 +1,14 @@
 //! Standard input for the one rank that gets it.
 
+use super::output::set_nonblocking;
 use super::{Driver, kind};
-use crate::error::Result;
+use crate::error::{Context, Result};
 use crate::plan::Up;
 use crate::reactor::{Interest, Token};
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::pipe2;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -17,18 +20,6 @@ pub(super) struct RankInput {
 }
 
 impl RankInput {
-    pub fn new(pipe: OwnedFd) -> Self {
-        RankInput {
-            pipe,
-            queue: VecDeque::new(),
-            ended: false,
-        }
-    }
-
-    pub fn pipe(&self) -> &OwnedFd {
-        &self.pipe
-    }
-
     /// Adds what came; nothing means the end.
     pub fn push(&mut self, bytes: &[u8]) {
         self.ended |= bytes.is_empty();
@@ -37,6 +28,27 @@ impl RankInput {
 }
 
 impl Driver {
+    /// Makes the pipe, before its rank is started: input may come at once, and its end too. Returns
+    /// the rank's end.
+    pub(super) fn open_input(&mut self) -> Result<OwnedFd> {
+        let (reader, pipe) = pipe2(OFlag::O_CLOEXEC).context("make the pipe of standard input")?;
+        set_nonblocking(&pipe)?;
+        let input = RankInput {
+            pipe,
+            queue: VecDeque::new(),
+            ended: false,
+        };
+        // No interest: a closed reader is reported all the same.
+        let interest = Interest {
+            read: false,
+            write: false,
+        };
+        self.reactor
+            .add(&input.pipe, Token::single(kind::INPUT), interest)?;
+        self.input = Some(input);
+        Ok(reader)
+    }
+
     /// Writes what the pipe takes; called when there is more, when there is room, and when the rank
     /// has closed its side.
     pub(super) fn write_input(&mut self) -> Result<()> {

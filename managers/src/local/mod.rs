@@ -2,6 +2,7 @@
 
 mod input;
 mod output;
+mod prepare;
 mod rank;
 mod start;
 mod sweep;
@@ -11,7 +12,7 @@ use crate::link::{Filled, Link};
 use crate::plan::{Down, OUTPUT_WINDOW, Plan, Stream, Up};
 use crate::reactor::{Interest, Reactor, Token};
 use crate::signals::Signals;
-use crate::{descendants, logs, spawn};
+use crate::{descendants, limits, logs, spawn};
 use input::RankInput;
 use nix::sys::signal::Signal;
 use rank::RankIo;
@@ -40,7 +41,7 @@ mod kind {
 /// Runs a local manager whose link to central is its standard input. Returns its exit code.
 #[must_use]
 pub fn run() -> i32 {
-    logs::init("rejoin-local", false);
+    logs::init("rejoin-local");
     match Driver::new().and_then(|mut driver| driver.run()) {
         Ok(()) => 0,
         Err(error) => {
@@ -111,7 +112,7 @@ impl Driver {
             queue: VecDeque::new(),
             sweep: Sweep::default(),
             over: false,
-            open_files: start::raise_open_files(),
+            open_files: limits::raise_open_files(),
         })
     }
 
@@ -125,6 +126,7 @@ impl Driver {
                     return Ok(());
                 }
             }
+            self.start_some();
             self.flush_link()?;
             self.reactor.wait(self.wait_limit(), &mut tokens)?;
             for token in &tokens {
@@ -150,7 +152,10 @@ impl Driver {
         } else {
             None
         };
-        [core, self.sweep.wait_limit(), prompt]
+        let starting = self.is_starting().then_some(Duration::ZERO);
+        // What starting has brought is due, too.
+        let queued = (!self.queue.is_empty()).then_some(Duration::ZERO);
+        [core, self.sweep.wait_limit(), prompt, starting, queued]
             .into_iter()
             .flatten()
             .min()
@@ -183,17 +188,7 @@ impl Driver {
 
     fn perform(&mut self, effect: Effect) -> Result<()> {
         match effect {
-            Effect::Spawn(life) => {
-                let (rank, incarnation) = (life.rank, life.incarnation);
-                let result = match self.slot(rank) {
-                    Some(slot) => self.spawn(slot, life),
-                    None => Err("the plan does not name this rank".to_string()),
-                };
-                self.queue.push_back(match result {
-                    Ok(pid) => Input::Spawned(rank, incarnation, pid),
-                    Err(why) => Input::NotStarted(rank, incarnation, why),
-                });
-            }
+            Effect::Spawn(life) => self.order_process(life),
             Effect::Central(message) => self.link.queue(&Up::Control(message))?,
             Effect::Ranks(ranks, message) => {
                 let mut frame = Vec::new();
@@ -222,13 +217,15 @@ impl Driver {
                 }
             }
             Effect::SignalGroup(rank, signal) => {
-                if let Some(slot) = self.slot(rank)
+                if !self.ends_unstarted(rank, signal)
+                    && let Some(slot) = self.slot(rank)
                     && let Some((pid, _)) = &self.ranks[slot].child
                 {
                     descendants::send_group(*pid, signal);
                 }
             }
             Effect::SignalAll(signal) => {
+                self.start_no_more();
                 let count = descendants::signal_all(signal);
                 tracing::info!(signal, count, "signal to every process of the job");
                 self.sweep.signalled(signal);

@@ -1,6 +1,8 @@
 //! What the end-to-end tests share: running `mpirun`, and looking for what it left behind.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+use rejoin_tests::listening;
+use rejoin_tests::processes::{descendants, kill, wait_for};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -25,7 +27,12 @@ impl Done {
 }
 
 pub fn mpirun(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mpirun"));
+    mpirun_in(env!("CARGO_BIN_EXE_mpirun"), arguments)
+}
+
+/// As [`mpirun`], within another program that runs it in the end.
+pub fn mpirun_in(program: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
     command
         .args(arguments)
         .stdin(Stdio::null())
@@ -34,20 +41,6 @@ pub fn mpirun(arguments: &[&str]) -> Command {
     command.env_remove("REJOIN_LOG");
     listening(&mut command);
     command
-}
-
-/// Tests that run in the background of a shell inherit ignored signals, which a program keeps ignored.
-fn listening(command: &mut Command) {
-    use std::os::unix::process::CommandExt;
-    // SAFETY: between fork and exec only signal dispositions are set, which is async-signal-safe.
-    unsafe {
-        command.pre_exec(|| {
-            for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTERM] {
-                libc::signal(signal, libc::SIG_DFL);
-            }
-            Ok(())
-        });
-    }
 }
 
 /// The program that plays a rank.
@@ -97,50 +90,6 @@ pub fn finish(child: Child) -> Done {
     }
 }
 
-pub fn kill(pid: u32, signal: i32) {
-    assert!(pid > 1);
-    // SAFETY: plain numbers, a process that this test started.
-    unsafe {
-        libc::kill(pid as i32, signal);
-    }
-}
-
-/// The process is there and no zombie.
-pub fn is_alive(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat
-        .rsplit(')')
-        .next()
-        .unwrap_or("")
-        .trim_start()
-        .chars()
-        .next();
-    state.is_some_and(|s| s != 'Z' && s != 'X')
-}
-
-/// Waits until something holds; panics with `what` after `limit`.
-pub fn wait_for(limit: Duration, what: &str, mut test: impl FnMut() -> bool) -> Duration {
-    let begun = Instant::now();
-    while !test() {
-        assert!(begun.elapsed() < limit, "not within {limit:?}: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    begun.elapsed()
-}
-
-/// Every process below this one.
-pub fn descendants(pid: u32) -> Vec<u32> {
-    let mut found = Vec::new();
-    let mut queue = vec![pid];
-    while let Some(next) = queue.pop() {
-        for child in rejoin_managers::descendants::children(next) {
-            found.push(child);
-            queue.push(child);
-        }
-    }
-    found
-}
-
 /// Waits until a job has `count` processes below mpirun and returns them.
 pub fn settled(mpirun: u32, count: usize) -> Vec<u32> {
     let mut found = Vec::new();
@@ -149,13 +98,6 @@ pub fn settled(mpirun: u32, count: usize) -> Vec<u32> {
         found.len() >= count
     });
     found
-}
-
-/// Waits until none of these is there any more.
-pub fn all_gone(pids: &[u32], limit: Duration) -> Duration {
-    wait_for(limit, &format!("the end of {pids:?}"), || {
-        !pids.iter().any(|&p| is_alive(p))
-    })
 }
 
 /// A directory that goes away with the value.

@@ -2,6 +2,7 @@
 
 pub mod interfaces;
 mod listen;
+mod path;
 mod socket;
 mod system;
 
@@ -11,7 +12,7 @@ pub use socket::{Dialing, connect};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 
-use super::{Lost, Piece, Stream};
+use super::{Fault, Lost, Path, Piece, Stream};
 
 /// A connected socket, non-blocking, in the library's block of descriptors.
 pub struct TcpLink {
@@ -29,20 +30,30 @@ impl TcpLink {
 
 /// What a system call that moves bytes said.
 #[inline]
-fn moved(count: isize) -> Result<usize, Lost> {
+fn moved(count: isize) -> Result<usize, Fault> {
     if let Ok(count) = usize::try_from(count) {
         return Ok(count);
     }
     let error = io::Error::last_os_error();
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
-        _ => Err(error.into()),
+        _ => Err(fault(error)),
+    }
+}
+
+/// The link's fault, or that of the memory: an address that is not mapped, or a length that no memory
+/// can have.
+#[cold]
+fn fault(error: io::Error) -> Fault {
+    match error.raw_os_error() {
+        Some(libc::EFAULT | libc::EINVAL) => Fault::Memory(error),
+        _ => Fault::Link(error.into()),
     }
 }
 
 impl Stream for TcpLink {
     #[inline]
-    unsafe fn write(&mut self, pieces: &[Piece]) -> Result<usize, Lost> {
+    unsafe fn write(&mut self, pieces: &[Piece]) -> Result<usize, Fault> {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let socket = self.socket.as_raw_fd();
         if let [one] = pieces {
@@ -59,7 +70,7 @@ impl Stream for TcpLink {
     }
 
     #[inline]
-    unsafe fn read(&mut self, pieces: &[Piece]) -> Result<usize, Lost> {
+    unsafe fn read(&mut self, pieces: &[Piece]) -> Result<usize, Fault> {
         let socket = self.socket.as_raw_fd();
         let count = if let [one] = pieces {
             // SAFETY: the caller promises writable memory.
@@ -70,7 +81,8 @@ impl Stream for TcpLink {
             unsafe { libc::readv(socket, pieces.as_ptr(), pieces_count) }
         };
         if count == 0 {
-            return Err(Lost("the peer closed the connection".to_owned()));
+            let closed = "the peer closed the connection";
+            return Err(Fault::Link(Lost(closed.to_owned())));
         }
         moved(count)
     }
@@ -82,6 +94,10 @@ impl Stream for TcpLink {
 
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+
+    fn path(&self) -> io::Result<Path> {
+        path::ask(self.socket.as_fd())
     }
 
     fn forget(self) {

@@ -39,6 +39,8 @@ pub enum Input {
     Signal(i32),
     /// Somebody asks for a checkpoint.
     Checkpoint,
+    /// The ranks' output can't be written, for this reason, or (without one) nobody reads it.
+    OutputLost(Option<String>),
     /// The deadline may have come.
     Tick,
 }
@@ -310,6 +312,10 @@ impl Central {
             }
             Input::Signal(signal) => self.signal(now, signal, effects),
             Input::Checkpoint => self.checkpoint_asked(now, effects),
+            Input::OutputLost(why) => {
+                let lost = |why| Verdict::OutputLost { why };
+                self.decide(now, why.map_or(Verdict::Unread, lost), effects);
+            }
             Input::Tick => self.tick(now, effects),
         }
         self.close(effects);

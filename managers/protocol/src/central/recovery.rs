@@ -105,6 +105,8 @@ impl Central {
             ) => *signal == sent,
             _ => false,
         };
+        // Who aborts asks for everyone's end, and waits for its own.
+        let alone = matches!(cause, Cause::Ended { .. });
         let verdict = match self.interrupted {
             Some(signal) if by_signal => Verdict::Interrupted { signal },
             _ => Verdict::Failed {
@@ -115,7 +117,7 @@ impl Central {
                 refusal,
             },
         };
-        if self.phase != Phase::Finalized {
+        if self.phase != Phase::Finalized || !alone {
             return self.decide(now, verdict, effects);
         }
         // After MPI_Finalize the others may still have output to write: they end by themselves.

@@ -1,0 +1,203 @@
+//! The options of `mpirun` and how their values are read.
+
+use clap::{Parser, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Runs MPI programs.
+#[derive(Debug, Parser)]
+#[command(
+    name = "mpirun",
+    version,
+    override_usage = "mpirun [OPTIONS] PROGRAM [ARGS]... [: [-n N] [-x VAR[=VALUE]] [--wdir DIR] PROGRAM [ARGS]...]...",
+    after_help = "\
+Several programs are separated by ':'. Options for the whole job stand before the first program.
+Every rank finds REJOIN_RANK, REJOIN_SIZE, REJOIN_LOCAL_RANK and REJOIN_LOCAL_SIZE in its environment.
+Signals to mpirun are passed on to the ranks; a second SIGINT or SIGTERM kills them.
+The exit code is that of the first rank that fails (128 + N for signal N), 124 after --timeout, 141 when
+nobody reads the output any more, 1 when it can't be written, 2 when the command line is wrong.
+REJOIN_LOG=info (or debug) shows what the managers do."
+)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub(super) job: JobArguments,
+    #[command(flatten)]
+    pub(super) program: ProgramArguments,
+}
+
+/// Options of the whole job.
+#[derive(Debug, clap::Args)]
+pub(super) struct JobArguments {
+    /// Put [rank]<stdout> or [rank]<stderr> before each line of output
+    #[arg(long)]
+    pub(super) tag_output: bool,
+    /// End the job after so many seconds, with exit code 124
+    #[arg(long, value_name = "SECONDS", value_parser = milliseconds, allow_hyphen_values = true)]
+    pub(super) timeout: Option<u64>,
+    /// What ranks talk over
+    #[arg(long, value_name = "NAME", default_value = "tcp")]
+    pub(super) transport: String,
+    /// What happens when a rank is lost
+    #[arg(long, value_name = "MODE", default_value = "none")]
+    pub(super) recovery: String,
+    /// Bind each rank to a core, or none
+    #[arg(
+        long,
+        visible_alias = "bind",
+        value_name = "WHAT",
+        default_value = "none"
+    )]
+    pub(super) bind_to: BindTo,
+    /// Allow more ranks than cores (always allowed)
+    #[arg(long)]
+    pub(super) oversubscribe: bool,
+    /// Interface or address that ranks listen on
+    #[arg(long, alias = "iface", value_name = "NAME")]
+    pub(super) interface: Option<String>,
+    /// TCP ports that ranks listen on
+    #[arg(long, value_name = "FIRST-LAST", value_parser = port_range, allow_hyphen_values = true)]
+    pub(super) port_range: Option<(u16, u16)>,
+    /// Microseconds that a rank spins before it blocks
+    #[arg(long, value_name = "MICROSECONDS", value_parser = count, allow_hyphen_values = true)]
+    pub(super) spin: Option<u32>,
+    /// Largest message that is sent without asking, in bytes
+    #[arg(long, value_name = "BYTES", value_parser = count, allow_hyphen_values = true)]
+    pub(super) eager_max: Option<u32>,
+    /// Show counters of each rank at the end
+    #[arg(long)]
+    pub(super) stats: bool,
+    /// Rank that reads standard input, or none
+    #[arg(long, value_name = "RANK|none", default_value = "0", value_parser = stdin_rank, allow_hyphen_values = true)]
+    pub(super) stdin: Stdin,
+    /// Read programs from a file, one per line, as they would stand between colons
+    #[arg(long, value_name = "FILE")]
+    pub(super) app: Option<PathBuf>,
+    /// Say where ranks run, where they listen, and when the job reaches what
+    #[arg(short, long)]
+    pub(super) verbose: bool,
+}
+
+/// Options of one program.
+#[derive(Debug, clap::Args)]
+pub(super) struct ProgramArguments {
+    /// Number of ranks [default: 1]
+    #[arg(short, long = "np", visible_short_alias = 'c', value_name = "N")]
+    #[arg(value_parser = ranks, allow_hyphen_values = true)]
+    pub(super) n: Option<u32>,
+    /// Pass a variable on, or set it
+    #[arg(
+        short = 'x',
+        value_name = "VAR[=VALUE]",
+        num_args = 1,
+        allow_hyphen_values = true
+    )]
+    pub(super) variables: Vec<OsString>,
+    /// Working directory of the ranks
+    #[arg(long, alias = "wd", value_name = "DIR")]
+    pub(super) wdir: Option<PathBuf>,
+    /// Hosts to run on (this one only, so far)
+    #[arg(short = 'H', long, alias = "hosts", value_name = "NAMES")]
+    pub(super) host: Option<String>,
+    /// Program and its arguments
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
+    pub(super) command: Vec<OsString>,
+}
+
+/// What follows a colon.
+#[derive(Debug, Parser)]
+#[command(name = "mpirun", disable_help_flag = true)]
+pub(super) struct Further {
+    #[command(flatten)]
+    pub(super) program: ProgramArguments,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum BindTo {
+    /// Ranks run where the kernel puts them
+    None,
+    /// One core per rank, in the order of the ranks
+    Core,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stdin {
+    None,
+    Rank(u32),
+}
+
+/// Most ranks of one program.
+const MOST_RANKS: u32 = 1_000_000;
+
+fn ranks(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|n| (1..=MOST_RANKS).contains(n));
+    number.ok_or_else(|| format!("a whole number from 1 to {MOST_RANKS} is needed"))
+}
+
+fn count(text: &str) -> Result<u32, String> {
+    let wanted = || format!("a whole number from 0 to {} is needed", u32::MAX);
+    text.parse().map_err(|_| wanted())
+}
+
+/// Most seconds that a time limit may have: some thirty years.
+const MOST_SECONDS: f64 = 1e9;
+
+fn milliseconds(text: &str) -> Result<u64, String> {
+    let seconds = text.parse::<f64>().unwrap_or(f64::NAN);
+    // What is no number is not above 0 either.
+    if seconds > 0.0 && seconds <= MOST_SECONDS {
+        Ok((seconds * 1000.0).ceil() as u64)
+    } else {
+        Err(format!(
+            "a number of seconds above 0 and up to {MOST_SECONDS:.0} is needed"
+        ))
+    }
+}
+
+fn stdin_rank(text: &str) -> Result<Stdin, String> {
+    if text == "none" {
+        return Ok(Stdin::None);
+    }
+    let rank = text.parse().map(Stdin::Rank);
+    rank.map_err(|_| "the number of a rank, or none, is needed".into())
+}
+
+fn port_range(text: &str) -> Result<(u16, u16), String> {
+    let port = |t: &str| t.trim().parse::<u16>().ok().filter(|&p| p > 0);
+    let ends = text.split_once(['-', ':']);
+    match ends.map(|(first, last)| (port(first), port(last))) {
+        Some((Some(first), Some(last))) if first <= last => Ok((first, last)),
+        Some((Some(first), Some(last))) => Err(format!(
+            "the first port, {first}, is above the last, {last}"
+        )),
+        _ => Err("FIRST-LAST with ports from 1 to 65535 is needed, such as 5000-5099".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_limits_are_finite_and_above_zero() {
+        assert_eq!(milliseconds("1.5"), Ok(1500));
+        assert_eq!(milliseconds("1e-9"), Ok(1));
+        for wrong in [
+            "0", "-1", "inf", "-inf", "nan", "1e300", "1e10", "x", "", "1 s",
+        ] {
+            assert!(milliseconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn port_ranges_have_two_ends_in_order() {
+        assert_eq!(port_range("5000-5010"), Ok((5000, 5010)));
+        assert_eq!(port_range("7-7"), Ok((7, 7)));
+        for wrong in ["9-1", "0-5", "70000-70001", "abc", "5", "5-", "-5", "1-2-3"] {
+            assert!(port_range(wrong).is_err(), "{wrong}");
+        }
+    }
+}

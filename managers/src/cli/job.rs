@@ -1,0 +1,176 @@
+//! From options to a launch: what is asked for is checked, numbered and put together.
+
+use super::arguments::{BindTo, JobArguments, ProgramArguments, Stdin};
+use super::{cores, interfaces};
+use crate::launcher::Launch;
+use crate::plan::{Bind, Plan, Program};
+use rejoin_channel_table::{JobId, JobKey, Rank};
+use rejoin_managers_protocol::rank::RankOptions;
+use serde_bytes::ByteBuf;
+use std::io::IsTerminal;
+use std::os::unix::ffi::OsStringExt;
+
+/// Makes the launch of a job from its options and those of its programs.
+pub(super) fn launch(
+    job: &JobArguments,
+    programs: Vec<ProgramArguments>,
+) -> Result<Launch, String> {
+    check_not_there_yet(job, &programs)?;
+    if let Some(choice) = &job.interface {
+        interfaces::check(choice)?;
+    }
+    let mut ranks = Vec::new();
+    let mut list = Vec::new();
+    for (program, index) in programs.into_iter().zip(0u32..) {
+        let count = program.n.unwrap_or(1);
+        let start = ranks.len() as u32;
+        ranks.extend((start..start + count).map(|rank| (Rank(rank), index)));
+        list.push(program_of(program)?);
+    }
+    let size = ranks.len() as u32;
+    let stdin = match job.stdin {
+        Stdin::Rank(rank) if rank >= size => {
+            return Err(format!(
+                "--stdin {rank}: there are {size} ranks only, from 0"
+            ));
+        }
+        Stdin::Rank(rank) => Some(Rank(rank)),
+        Stdin::None => None,
+    };
+    let usable = cores::usable().len();
+    if job.bind_to == BindTo::Core && ranks.len() > usable {
+        tracing::warn!("{size} ranks share {usable} cores");
+    }
+    let (id, key) = secrets()?;
+    let options = RankOptions {
+        interface: job.interface.clone(),
+        port_range: job.port_range,
+        spin: job.spin,
+        eager_max: job.eager_max,
+        stats: job.stats,
+        ..RankOptions::default()
+    };
+    let bind = if job.bind_to == BindTo::Core {
+        Bind::Core
+    } else {
+        Bind::None
+    };
+    let interactive = std::io::stdin().is_terminal() && stdin.is_some();
+    let plan = Plan {
+        job: id,
+        key,
+        size,
+        programs: list,
+        ranks,
+        options,
+        bind,
+        stdin,
+        interactive,
+    };
+    Ok(Launch {
+        plan,
+        limit: job.timeout,
+        tag: job.tag_output,
+        verbose: job.verbose,
+    })
+}
+
+/// Names what is planned but not built, rather than ignoring it.
+fn check_not_there_yet(job: &JobArguments, programs: &[ProgramArguments]) -> Result<(), String> {
+    match job.transport.as_str() {
+        "tcp" => {}
+        "shm" | "verbs" => {
+            return Err(format!(
+                "--transport {} is not there yet; tcp is",
+                job.transport
+            ));
+        }
+        other => {
+            return Err(format!(
+                "--transport {other}: there is no such transport; tcp is"
+            ));
+        }
+    }
+    match job.recovery.as_str() {
+        "none" => {}
+        mode @ ("coordinated" | "sender-log" | "receiver-log") => {
+            return Err(format!("--recovery {mode} is not there yet; none is"));
+        }
+        other => {
+            return Err(format!(
+                "--recovery {other}: there is no such mode; none is"
+            ));
+        }
+    }
+    let own = nix::unistd::gethostname().unwrap_or_default();
+    for name in programs
+        .iter()
+        .filter_map(|p| p.host.as_ref())
+        .flat_map(|h| h.split(','))
+    {
+        let name = name.split_once(':').map_or(name, |(name, _)| name);
+        if name != "localhost" && name != "127.0.0.1" && own != *name {
+            return Err(format!(
+                "--host {name}: other hosts than this one are not there yet"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn program_of(arguments: ProgramArguments) -> Result<Program, String> {
+    if arguments.command.is_empty() {
+        return Err("there is no program to run; see mpirun --help".into());
+    }
+    if arguments.command[0].is_empty() {
+        return Err("the name of a program is empty".into());
+    }
+    // The parser takes what it does not know for the program.
+    if arguments.command[0].as_encoded_bytes().starts_with(b"-") {
+        let option = arguments.command[0].to_string_lossy();
+        let place = "options of the job stand before the first program";
+        return Err(format!(
+            "unknown option {option} ({place}); see mpirun --help"
+        ));
+    }
+    let mut set = Vec::new();
+    for variable in arguments.variables {
+        let text = variable.clone().into_vec();
+        let at = text.iter().position(|&b| b == b'=');
+        let (name, value) = match at {
+            Some(0) => return Err("-x needs the name of a variable".into()),
+            Some(at) => (text[..at].to_vec(), text[at + 1..].to_vec()),
+            None => match std::env::var_os(&variable) {
+                Some(value) => (text, value.into_vec()),
+                None => {
+                    return Err(format!("-x {}: not set here", variable.to_string_lossy()));
+                }
+            },
+        };
+        set.push((ByteBuf::from(name), ByteBuf::from(value)));
+    }
+    Ok(Program {
+        argv: arguments
+            .command
+            .into_iter()
+            .map(|a| ByteBuf::from(a.into_vec()))
+            .collect(),
+        set,
+        wdir: arguments
+            .wdir
+            .map(|dir| ByteBuf::from(dir.into_os_string().into_vec())),
+    })
+}
+
+/// A fresh job id and key from the kernel's random generator.
+fn secrets() -> Result<(JobId, JobKey), String> {
+    let mut bytes = [0u8; 40];
+    // SAFETY: the buffer is as long as we say. Up to 256 bytes come at once or not at all.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if got != bytes.len() as isize {
+        return Err("the system gives no random numbers for the job's key".into());
+    }
+    let (id, key) = bytes.split_at(8);
+    let id = u64::from_ne_bytes(id.try_into().unwrap_or_default());
+    Ok((JobId(id), JobKey::new(key.try_into().unwrap_or_default())))
+}

@@ -1,0 +1,90 @@
+//! What `mpirun --verbose` says: where ranks run, where they listen, when the job has come how far.
+
+use rejoin_managers_protocol::control::{Stage, ToCentral, ToLocal};
+use rejoin_managers_protocol::verdict::Verdict;
+use std::io::Write;
+use std::time::Instant;
+
+/// Speaks, or not.
+pub(super) struct Narrator {
+    speaks: bool,
+    begun: Instant,
+    told: [bool; 3],
+}
+
+impl Narrator {
+    pub fn new(speaks: bool) -> Narrator {
+        Narrator {
+            speaks,
+            begun: Instant::now(),
+            told: [false; 3],
+        }
+    }
+
+    fn say(&self, text: &str) {
+        if self.speaks {
+            let at = self.begun.elapsed().as_secs_f64();
+            // A reader that went away misses it.
+            let _ = writeln!(std::io::stderr(), "mpirun: {at:9.4} s: {text}");
+        }
+    }
+
+    /// The job is about to begin.
+    pub fn job(&self, ranks: usize, hosts: &[String]) {
+        let on = hosts.join(", ");
+        self.say(&format!("{ranks} ranks, over TCP, on {on}"));
+    }
+
+    /// A local manager said this.
+    pub fn heard(&self, host: &str, news: &ToCentral) {
+        match news {
+            ToCentral::Spawned { life, pid } => {
+                self.say(&format!(
+                    "rank {}: started on {host}, pid {pid}",
+                    life.rank.0
+                ));
+            }
+            ToCentral::Registered {
+                life, pid, card, ..
+            } => {
+                let addresses: Vec<_> = card.addresses.iter().map(ToString::to_string).collect();
+                self.say(&format!(
+                    "rank {}: in MPI_Init, pid {pid}, listens on {}",
+                    life.rank.0,
+                    addresses.join(", ")
+                ));
+            }
+            ToCentral::Ended { life, stage } => {
+                let mpi = if *stage == Stage::Spawned {
+                    " without having used MPI"
+                } else {
+                    ""
+                };
+                self.say(&format!("rank {}: ended well{mpi}", life.rank.0));
+            }
+            // The verdict says it.
+            ToCentral::Failed { .. }
+            | ToCentral::Finalizing { .. }
+            | ToCentral::Counters { .. }
+            | ToCentral::Done => {}
+        }
+    }
+
+    /// A local manager is told this; what all are told is said once.
+    pub fn ordered(&mut self, order: &ToLocal) {
+        let (index, text) = match order {
+            ToLocal::Start { .. } => (0, "all ranks are in MPI_Init and may leave it"),
+            ToLocal::AllFinalized { .. } => (1, "all ranks are in MPI_Finalize and may leave it"),
+            ToLocal::End { .. } => (2, "every process of the job is told to end"),
+            _ => return,
+        };
+        if !std::mem::replace(&mut self.told[index], true) {
+            self.say(text);
+        }
+    }
+
+    /// The job is over.
+    pub fn over(&self, verdict: &Verdict) {
+        self.say(&format!("the job is over: {verdict}"));
+    }
+}

@@ -1,0 +1,127 @@
+//! From a program of the plan to what is executed, and why it could not be.
+
+use crate::error::plain;
+use crate::plan::Program;
+use crate::spawn::{Failure, Image, Step, resolve};
+use rejoin_managers_protocol::rank::MANAGER_FD;
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr};
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// A program that can be started.
+pub(super) struct Prepared {
+    pub image: Image,
+    /// Its environment, but for what is each rank's own.
+    pub environment: Vec<CString>,
+}
+
+impl Prepared {
+    /// Works out a program's file and environment, or says why it can't be run.
+    pub fn new(program: &Program) -> Result<Prepared, String> {
+        let variables = variables(program);
+        let wdir = program
+            .wdir
+            .as_ref()
+            .map(|dir| Path::new(OsStr::from_bytes(dir)));
+        if let Some(dir) = wdir {
+            let data = std::fs::metadata(dir).map_err(|e| directory(dir, &e))?;
+            if !data.is_dir() {
+                let shown = dir.display();
+                return Err(format!("the working directory {shown} is not a directory"));
+            }
+        }
+        let name = program.argv.first().ok_or("there is no program")?;
+        let search = variables
+            .get(b"PATH".as_slice())
+            .map(|path| OsStr::from_bytes(path));
+        let file = resolve(OsStr::from_bytes(name), search, wdir).map_err(|e| e.to_string())?;
+        let text = |bytes: &[u8]| CString::new(bytes).map_err(|_| "a zero byte in an argument");
+        let environment = variables
+            .iter()
+            .map(|(name, value)| text(&[name.as_slice(), b"=", value].concat()))
+            .collect::<Result<_, _>>()?;
+        let argv = program
+            .argv
+            .iter()
+            .map(|a| text(a))
+            .collect::<Result<_, _>>()?;
+        let wdir = wdir
+            .map(|dir| text(dir.as_os_str().as_bytes()))
+            .transpose()?;
+        let path = text(file.as_os_str().as_bytes())?;
+        Ok(Prepared {
+            image: Image { path, argv, wdir },
+            environment,
+        })
+    }
+
+    /// Why a process did not become this program.
+    pub fn describe(&self, failure: Failure) -> String {
+        let error = std::io::Error::from_raw_os_error(failure.errno);
+        let path = |text: &CString| PathBuf::from(OsStr::from_bytes(text.as_bytes()));
+        let wdir = self.image.wdir.as_ref().map(path);
+        if let (Step::Directory, Some(dir)) = (failure.step, &wdir) {
+            return directory(dir, &error);
+        }
+        let named = path(&self.image.path);
+        let shown = named.display();
+        let file = wdir.map_or_else(|| named.clone(), |dir| dir.join(&named));
+        if failure.errno == libc::ENOENT && file.exists() {
+            // The kernel means another file.
+            return match interpreter(&file) {
+                Some(other) => format!("{shown}: its interpreter {other} is not there"),
+                None => format!("{shown}: the loader that it names is not there"),
+            };
+        }
+        format!("{shown}: {}", plain(&error))
+    }
+}
+
+fn directory(dir: &Path, error: &std::io::Error) -> String {
+    let shown = dir.display();
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => format!("the working directory {shown} is not there"),
+        _ => format!("the working directory {shown}: {}", plain(error)),
+    }
+}
+
+/// What the first line of a script names.
+fn interpreter(file: &Path) -> Option<String> {
+    let mut start = [0; 256];
+    let count = std::fs::File::open(file).ok()?.read(&mut start).ok()?;
+    let line = start[..count].strip_prefix(b"#!")?;
+    let line = line.split(|&b| b == b'\n').next()?;
+    let name = line
+        .trim_ascii()
+        .split(|b| b.is_ascii_whitespace())
+        .next()?;
+    // A file from another system: its line end is part of the name.
+    let end = if line.ends_with(b"\r") {
+        " (with a carriage return at its end)"
+    } else {
+        ""
+    };
+    Some(format!("{}{end}", String::from_utf8_lossy(name)))
+}
+
+fn variables(program: &Program) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut variables: BTreeMap<Vec<u8>, Vec<u8>> = std::env::vars_os()
+        .map(|(name, value)| (name.into_vec(), value.into_vec()))
+        .collect();
+    for (name, value) in &program.set {
+        variables.insert(name.to_vec(), value.to_vec());
+    }
+    // An outer job's ranks may start inner jobs: theirs must not leak in.
+    for name in [
+        MANAGER_FD,
+        "REJOIN_RANK",
+        "REJOIN_SIZE",
+        "REJOIN_LOCAL_RANK",
+        "REJOIN_LOCAL_SIZE",
+    ] {
+        variables.remove(name.as_bytes());
+    }
+    variables
+}

@@ -1,0 +1,141 @@
+//! What can't be run is refused at once, in one plain line.
+
+mod common;
+
+use common::{Scratch, mpirun, mpirun_in, run};
+
+#[test]
+fn programs_that_are_not_there_are_named() {
+    let done = run(&["-n", "2", "no-such-program-anywhere"]);
+    assert_eq!(done.code, Some(1));
+    assert!(
+        done.last_line()
+            .contains("no program no-such-program-anywhere in PATH")
+    );
+    let done = run(&["-n", "2", "/etc/passwd"]);
+    assert_eq!(done.code, Some(1));
+    assert!(
+        done.last_line().contains("Permission denied"),
+        "{}",
+        done.err
+    );
+    let done = run(&["--wdir", "/no/such/dir", "true"]);
+    assert!(
+        done.last_line().contains("/no/such/dir is not there"),
+        "{}",
+        done.err
+    );
+    let done = run(&["--wdir", "/etc/passwd", "true"]);
+    assert!(
+        done.last_line().contains("/etc/passwd is not a directory;"),
+        "{}",
+        done.err
+    );
+}
+
+#[test]
+fn a_script_whose_interpreter_is_not_there_says_so() {
+    let scratch = Scratch::new("interpreter");
+    let path = scratch.path("job");
+    for (line, text) in [
+        (
+            "#!/no/such/sh -e\n",
+            "its interpreter /no/such/sh is not there;",
+        ),
+        (
+            "#! /bin/sh\r\n",
+            "/bin/sh (with a carriage return at its end) is not there;",
+        ),
+    ] {
+        std::fs::write(&path, line).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&path, mode).unwrap();
+        let done = run(&["-n", "2", &path]);
+        assert_eq!(done.code, Some(1));
+        assert!(done.last_line().contains(text), "{}", done.err);
+    }
+}
+
+#[test]
+fn more_ranks_than_the_system_can_hold_are_refused_at_once() {
+    let done = run(&["-n", "1000000", "true"]);
+    assert_eq!(done.code, Some(1));
+    let line = done.last_line();
+    assert!(
+        line.starts_with("mpirun: 1000000 ranks need ") && line.contains("the limit here is "),
+        "{line}"
+    );
+    assert_eq!(done.err.lines().count(), 1, "{}", done.err);
+}
+
+/// mpirun in a shell that first runs `limits`.
+fn limited(limits: &str, arguments: &str) -> common::Done {
+    let mut command = mpirun(&[]);
+    let program = command.get_program().to_str().unwrap().to_string();
+    command = mpirun_in(
+        "sh",
+        &["-c", &format!("{limits}; exec {program} {arguments}")],
+    );
+    common::finish(command.spawn().unwrap())
+}
+
+#[test]
+fn a_low_limit_of_open_files_is_enough_or_named() {
+    let show = "-n 2 sh -c 'echo $(ulimit -n) fd $REJOIN_MANAGER_FD; test -e /proc/$$/fd/$REJOIN_MANAGER_FD'";
+    for (limit, number) in [(100, 99), (101, 100), (64, 63)] {
+        let done = limited(&format!("ulimit -n {limit}"), show);
+        assert_eq!(done.code, Some(0), "{limit}: {}", done.err);
+        let expected = format!("{limit} fd {number}\n");
+        assert_eq!(
+            done.out.matches(&expected).count(),
+            2,
+            "{limit}: {}",
+            done.out
+        );
+    }
+    let done = limited("ulimit -n 40", show);
+    assert_eq!(done.code, Some(1));
+    let text = "the limit of open files is 40 (ulimit -Hn), and every process of a job needs 64";
+    assert!(done.last_line().contains(text), "{}", done.err);
+    // Only the soft limit is low.
+    let done = limited(
+        "ulimit -Sn 40",
+        "-n 2 sh -c 'test -e /proc/$$/fd/$REJOIN_MANAGER_FD'",
+    );
+    assert_eq!(done.code, Some(0), "{}", done.err);
+}
+
+#[test]
+fn options_that_mean_nothing_here_are_refused() {
+    let refused = [
+        (&["--transport", "shm", "true"][..], "not there yet"),
+        (
+            &["--transport", "pigeon", "true"],
+            "no such transport; tcp is",
+        ),
+        (&["--interface", "pigeon0", "true"], "lo (127.0.0.1"),
+        (&["--interface", "10.0.0.0/99", "true"], "address/prefix"),
+        (&["--timeout", "inf", "true"], "seconds above 0"),
+        (&["-n2.5", "true"], "whole number"),
+        (&["true", ":", ":", "true"], "empty"),
+        (&[""], "empty"),
+        (&["--recovery", "coordinated", "true"], "not there yet"),
+        (&["--host", "elsewhere.invalid", "true"], "not there yet"),
+        (&["-n", "0", "true"], "0"),
+        (&["--timeout", "-1", "true"], "--timeout"),
+        (&["--stdin", "2", "-n", "2", "true"], "2 ranks only"),
+        (&["-n", "2"], "no program"),
+        (&["true", ":", "--tag-output", "true"], "--tag-output"),
+        (&["--no-such-option", "true"], "--no-such-option"),
+        (
+            &["--port-range", "9-1", "true"],
+            "the first port, 9, is above",
+        ),
+        (&["--port-range", "x", "true"], "ports from 1 to 65535"),
+    ];
+    for (arguments, text) in refused {
+        let done = run(arguments);
+        assert_eq!(done.code, Some(2), "{arguments:?}: {}", done.err);
+        assert!(done.err.contains(text), "{arguments:?}: {}", done.err);
+    }
+}

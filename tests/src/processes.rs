@@ -1,0 +1,67 @@
+//! Looking at processes, and ending them.
+
+use std::time::{Duration, Instant};
+
+/// Sends a signal to a process that the test started.
+///
+/// # Panics
+/// For pids that are no single process of ours.
+pub fn kill(pid: u32, signal: i32) {
+    assert!(pid > 1);
+    // SAFETY: plain numbers, a process that a test started.
+    unsafe {
+        libc::kill(pid.cast_signed(), signal);
+    }
+}
+
+/// The process is there and no zombie.
+pub fn is_alive(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().unwrap_or("").trim_start();
+    state.chars().next().is_some_and(|s| s != 'Z' && s != 'X')
+}
+
+/// The children of a process.
+pub fn children(pid: u32) -> Vec<u32> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.split_ascii_whitespace()
+        .filter_map(|n| n.parse().ok())
+        .collect()
+}
+
+/// Every process below this one.
+pub fn descendants(pid: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    let mut queue = vec![pid];
+    while let Some(next) = queue.pop() {
+        for child in children(next) {
+            found.push(child);
+            queue.push(child);
+        }
+    }
+    found
+}
+
+/// Waits until something holds, and returns how long that took.
+///
+/// # Panics
+/// After `limit`, with `what`.
+pub fn wait_for(limit: Duration, what: &str, mut test: impl FnMut() -> bool) -> Duration {
+    let begun = Instant::now();
+    while !test() {
+        assert!(begun.elapsed() < limit, "not within {limit:?}: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    begun.elapsed()
+}
+
+/// Waits until none of these is there any more.
+///
+/// # Panics
+/// After `limit`.
+pub fn all_gone(pids: &[u32], limit: Duration) -> Duration {
+    wait_for(limit, &format!("the end of {pids:?}"), || {
+        !pids.iter().any(|&p| is_alive(p))
+    })
+}
