@@ -11,10 +11,12 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
-    AddressFamily, ControlMessage, MsgFlags, SockType, SockaddrLike, getsockname, getsockopt, sendmsg,
-    sockopt,
+    AddressFamily, ControlMessage, MsgFlags, SockType, SockaddrLike, getsockname, getsockopt,
+    sendmsg, sockopt,
 };
-use rejoin_channel_table::{BusinessCard, Epoch, Generation, Identity, Incarnation, JobId, JobKey, Rank};
+use rejoin_channel_table::{
+    BusinessCard, Epoch, Generation, Identity, Incarnation, JobId, JobKey, Rank,
+};
 use rejoin_managers_protocol::codec::{self, FrameReader, MANAGER_LIMIT, RANK_LIMIT};
 use rejoin_managers_protocol::rank::{
     FromManager, Limits, MANAGER_FD, RankOptions, ToManager, VERSION, Welcome,
@@ -208,11 +210,7 @@ impl Agent {
     ///
     /// # Errors
     /// As for [`Agent::tell`].
-    pub(crate) fn tell_with(
-        &mut self,
-        message: &ToManager,
-        descriptors: &[RawFd],
-    ) -> Result<()> {
+    pub(crate) fn tell_with(&mut self, message: &ToManager, descriptors: &[RawFd]) -> Result<()> {
         let mut bytes = Vec::new();
         codec::encode(message, RANK_LIMIT, &mut bytes)
             .map_err(|error| self.problem(error.to_string()))?;
@@ -222,7 +220,13 @@ impl Agent {
         let mut rest = &bytes[..];
         while !rest.is_empty() {
             let fd = self.socket.as_raw_fd();
-            match sendmsg::<()>(fd, &[IoSlice::new(rest)], rights, MsgFlags::MSG_NOSIGNAL, None) {
+            match sendmsg::<()>(
+                fd,
+                &[IoSlice::new(rest)],
+                rights,
+                MsgFlags::MSG_NOSIGNAL,
+                None,
+            ) {
                 Ok(count) => {
                     rest = &rest[count..];
                     rights = &[];

@@ -62,7 +62,12 @@ impl Device {
                 copied: 0,
             },
             streams: pipes.map(Option::is_some),
-            caveats: image.summary.caveats.iter().map(ToString::to_string).collect(),
+            caveats: image
+                .summary
+                .caveats
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
         };
         let ends = std::iter::once(&image.wait).chain(pipes.into_iter().flatten());
         let ends: Vec<_> = ends.map(AsRawFd::as_raw_fd).collect();

@@ -22,7 +22,9 @@ fn exchange(device: &mut Device) -> u64 {
         // The middle of an exchange: others have sent in the epoch before, or wait in it. Not before
         // all links stand: a handshake between two epochs ends in a link that does not last.
         if number > 0 && number % u64::from(5 * size) == u64::from(5 * me) {
-            device.enter_epoch(Epoch(device.epoch().0 + 1)).expect("entered");
+            device
+                .enter_epoch(Epoch(device.epoch().0 + 1))
+                .expect("entered");
         }
         // A peer leaves, and its links with it, once it has everyone's last message: count before.
         lost = device.stats().links_lost;

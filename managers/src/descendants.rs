@@ -102,6 +102,33 @@ pub fn send_group(leader: u32, signal: i32) {
     }
 }
 
+/// This child is stopped, has ended, or is none any more.
+#[must_use]
+pub fn is_still(pid: u32) -> bool {
+    // SAFETY: siginfo_t is plain data for which all zeros is a value; the call only fills it in.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let options = libc::WSTOPPED | libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        if libc::waitid(libc::P_PID, pid, &mut info, options) == 0 {
+            return info.si_pid() != 0;
+        }
+    }
+    // No child of ours: a wrapper's.
+    state_of(pid).is_none_or(|state| matches!(state, 'T' | 't' | 'Z' | 'X'))
+}
+
+/// The letter by which the kernel tells what a process does.
+fn state_of(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat[stat.rfind(')')? + 1..].trim_start().chars().next()
+}
+
+/// This process is a child of ours that was not reaped.
+#[must_use]
+pub fn is_own_child(pid: u32) -> bool {
+    parent_of(pid) == Some(std::process::id())
+}
+
 /// An ended child that was not reaped yet, without reaping it.
 #[must_use]
 pub fn ended_child() -> Option<u32> {

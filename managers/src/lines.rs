@@ -38,6 +38,18 @@ impl Lines {
         out
     }
 
+    /// Begins in the middle of a line.
+    #[must_use]
+    pub fn after(partial: Vec<u8>) -> Self {
+        Lines { partial }
+    }
+
+    /// The unfinished line.
+    #[must_use]
+    pub fn unfinished(&self) -> &[u8] {
+        &self.partial
+    }
+
     /// What is left without an end of line.
     #[must_use]
     pub fn finish(&mut self) -> Vec<u8> {

@@ -4,7 +4,7 @@
 //! Streams have windows, so that neither side ever keeps more than a window of what the other can't
 //! take: a reader that stops stops the writers, and memory stays bounded.
 
-use rejoin_channel_table::{JobId, JobKey, Rank};
+use rejoin_channel_table::{Epoch, JobId, JobKey, Rank};
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::control::{ToCentral, ToLocal};
 use rejoin_managers_protocol::rank::RankOptions;
@@ -56,6 +56,28 @@ pub enum Up {
         bytes: ByteBuf,
         /// Nothing follows on this stream.
         last: bool,
+    },
+    /// The rank took its image of this epoch: what came before was written before it.
+    Mark {
+        /// Whose.
+        rank: Rank,
+        /// The image's epoch.
+        epoch: Epoch,
+    },
+    /// The rank goes back to its image of this epoch, or to its start: what comes now it may have
+    /// written before.
+    Rewound {
+        /// Which.
+        rank: Rank,
+        /// The image's epoch.
+        epoch: Option<Epoch>,
+    },
+    /// What an image of this rank can't bring back.
+    Caveats {
+        /// Whose.
+        rank: Rank,
+        /// A line each.
+        lines: Vec<String>,
     },
     /// So many bytes of standard input were taken by the rank.
     InputCredit(u32),

@@ -105,6 +105,16 @@ impl Dev {
         result.map_err(|e| self.fail(e))
     }
 
+    /// A place where an image of this process may be taken, if one is due.
+    pub fn safe_point(&mut self) -> Result<()> {
+        let result = match &mut self.inner {
+            Inner::Real(device) => device.safe_point().map_err(as_error),
+            #[cfg(test)]
+            Inner::Test(_) => Ok(()),
+        };
+        self.keep(result)
+    }
+
     /// World rank of this process.
     pub fn rank(&self) -> Rank {
         ask!(self, d => d.rank(), t => t.rank())

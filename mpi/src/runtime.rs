@@ -111,6 +111,15 @@ impl Mpi {
         self.this.upgrade().expect("the state lives in an Rc")
     }
 
+    /// A place where an image of this process may be taken, if one is due: nothing of the library is
+    /// borrowed or half done. Returns again in each process that is restored from it.
+    ///
+    /// # Errors
+    /// The job can't be come back into.
+    pub fn safe_point(&self) -> Result<()> {
+        self.dev.borrow_mut().safe_point()
+    }
+
     /// World rank of this process.
     pub fn rank(&self) -> Rank {
         self.rank

@@ -74,7 +74,8 @@ fn start(mpi: &Mpi, level: c_int) -> Result<()> {
     open(mpi, level)?;
     let _ = MAIN.set(std::thread::current().id());
     gate::initialized(level, level == MPI_THREAD_MULTIPLE);
-    Ok(())
+    // The first image, from which this process comes back into the program behind MPI_Init.
+    mpi.core()?.safe_point()
 }
 
 /// Runs in every child that `fork` makes from now on.

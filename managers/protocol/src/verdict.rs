@@ -167,7 +167,9 @@ impl fmt::Display for Verdict {
     }
 }
 
-struct Described<'a>(&'a Cause);
+/// A cause as people read it, after the name of the rank: `was killed by signal 9 (SIGKILL)`.
+#[derive(Debug, Clone, Copy)]
+pub struct Described<'a>(pub &'a Cause);
 
 impl fmt::Display for Described<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

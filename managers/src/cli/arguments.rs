@@ -1,6 +1,7 @@
 //! The options of `mpirun` and how their values are read.
 
 use clap::{Parser, ValueEnum};
+use rejoin_managers_protocol::checkpoint::Interval;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -37,9 +38,16 @@ pub(super) struct JobArguments {
     /// What ranks talk over
     #[arg(long, value_name = "NAME", default_value = "tcp")]
     pub(super) transport: String,
-    /// What happens when a rank is lost
-    #[arg(long, value_name = "MODE", default_value = "none")]
+    /// What happens when a rank is lost: coordinated (all ranks go back to the last checkpoint) or none
+    /// (the job ends)
+    #[arg(long, value_name = "MODE", default_value = "coordinated")]
     pub(super) recovery: String,
+    /// Time between checkpoints: SECONDS, auto (from what they cost), or asked (only when asked for)
+    #[arg(long, value_name = "SECONDS|auto|asked", default_value = "auto", value_parser = interval, allow_hyphen_values = true)]
+    pub(super) checkpoint_interval: Interval,
+    /// Recoveries within ten minutes before the job is given up
+    #[arg(long, value_name = "N", default_value = "20", value_parser = count, allow_hyphen_values = true)]
+    pub(super) max_restarts: u32,
     /// Bind each rank to a core, or none
     #[arg(
         long,
@@ -154,6 +162,20 @@ fn milliseconds(text: &str) -> Result<u64, String> {
         Err(format!(
             "a number of seconds above 0 and up to {MOST_SECONDS:.0} is needed"
         ))
+    }
+}
+
+fn interval(text: &str) -> Result<Interval, String> {
+    let seconds = match text {
+        "auto" => return Ok(Interval::Auto),
+        "asked" => return Ok(Interval::Asked),
+        seconds => seconds.parse::<f64>(),
+    };
+    match seconds {
+        Ok(seconds) if (0.01..=1e6).contains(&seconds) => {
+            Ok(Interval::Every((seconds * 1000.0) as u64))
+        }
+        _ => Err("seconds from 0.01 to 1000000, auto or asked are needed".into()),
     }
 }
 

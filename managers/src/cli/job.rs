@@ -5,7 +5,9 @@ use super::{cores, interfaces};
 use crate::launcher::Launch;
 use crate::plan::{Bind, Plan, Program};
 use rejoin_channel_table::{JobId, JobKey, Rank};
-use rejoin_managers_protocol::rank::RankOptions;
+use rejoin_managers_protocol::central::Recovery;
+use rejoin_managers_protocol::policy;
+use rejoin_managers_protocol::rank::{Images, RankOptions};
 use serde_bytes::ByteBuf;
 use std::io::IsTerminal;
 use std::os::unix::ffi::OsStringExt;
@@ -42,12 +44,20 @@ pub(super) fn launch(
         tracing::warn!("{size} ranks share {usable} cores");
     }
     let (id, key) = secrets()?;
+    let recovery = (job.recovery == "coordinated").then(|| Recovery {
+        interval: job.checkpoint_interval,
+        limit: policy::Limit {
+            restarts: job.max_restarts,
+            ..policy::Limit::default()
+        },
+    });
     let options = RankOptions {
         interface: job.interface.clone(),
         port_range: job.port_range,
         spin: job.spin,
         eager_max: job.eager_max,
         stats: job.stats,
+        images: recovery.map(|_| Images::default()),
         ..RankOptions::default()
     };
     let bind = if job.bind_to == BindTo::Core {
@@ -72,6 +82,7 @@ pub(super) fn launch(
         limit: job.timeout,
         tag: job.tag_output,
         verbose: job.verbose,
+        recovery,
     })
 }
 
@@ -92,13 +103,15 @@ fn check_not_there_yet(job: &JobArguments, programs: &[ProgramArguments]) -> Res
         }
     }
     match job.recovery.as_str() {
-        "none" => {}
-        mode @ ("coordinated" | "sender-log" | "receiver-log") => {
-            return Err(format!("--recovery {mode} is not there yet; none is"));
+        "none" | "coordinated" => {}
+        mode @ ("sender-log" | "receiver-log") => {
+            return Err(format!(
+                "--recovery {mode} is not there yet; coordinated and none are"
+            ));
         }
         other => {
             return Err(format!(
-                "--recovery {other}: there is no such mode; none is"
+                "--recovery {other}: there is no such mode; coordinated and none are"
             ));
         }
     }

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::plan::Down;
 use crate::reactor::Reactor;
 use rejoin_channel_table::Rank;
-use rejoin_managers_protocol::central::{Central, Effect, Input, Job};
+use rejoin_managers_protocol::central::{Central, Effect, Event, Input, Job};
 use rejoin_managers_protocol::control::Time;
 use rejoin_managers_protocol::verdict::Verdict;
 use std::collections::{BTreeMap, VecDeque};
@@ -28,6 +28,8 @@ pub(super) struct Driver {
     counters: BTreeMap<Rank, Counters>,
     /// The verdict of a job that is over, and since when it is.
     over: Option<(Verdict, Instant)>,
+    /// What is to be told.
+    events: Vec<Event>,
 }
 
 impl Driver {
@@ -43,6 +45,7 @@ impl Driver {
             queue: VecDeque::from([Input::Begin]),
             counters: BTreeMap::new(),
             over: None,
+            events: Vec::new(),
         }
     }
 
@@ -94,6 +97,7 @@ impl Driver {
                     Effect::Counters(rank, counters) => {
                         self.counters.insert(rank, counters);
                     }
+                    Effect::Event(event) => self.events.push(event),
                     Effect::Decided(verdict) => tracing::info!(%verdict, "decided"),
                     Effect::Over(verdict) => {
                         self.narrator.over(&verdict);
@@ -103,6 +107,11 @@ impl Driver {
             }
         }
         Ok(())
+    }
+
+    /// What happened since the last call.
+    pub fn events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
     }
 
     /// The verdict and since when the job is over.

@@ -4,8 +4,10 @@
 //! ranks' output and our standard input; here is the loop around them.
 
 mod central;
+mod chronicle;
 mod hosts;
 mod narrator;
+mod repeat;
 pub mod sink;
 pub mod source;
 mod streams;
@@ -17,9 +19,10 @@ use crate::link::Filled;
 use crate::plan::{Plan, Up};
 use crate::reactor::{Interest, Reactor, Token};
 use crate::signals::{FORWARDED, Signals};
+use chronicle::Chronicle;
 use hosts::Hosts;
 use rejoin_channel_table::Generation;
-use rejoin_managers_protocol::central::{HostIndex, Input, Job};
+use rejoin_managers_protocol::central::{Event, HostIndex, Input, Job, Recovery};
 use rejoin_managers_protocol::verdict::Verdict;
 use sink::Lost;
 use std::io::Write;
@@ -49,6 +52,8 @@ pub struct Launch {
     pub tag: bool,
     /// Say what happens.
     pub verbose: bool,
+    /// How failures are masked; `None`: they end the job.
+    pub recovery: Option<Recovery>,
 }
 
 /// Runs a job to its end. Returns the exit code.
@@ -86,6 +91,7 @@ struct Launcher {
     signals: Signals,
     /// Number of ranks whose counters are to be shown.
     counted: Option<u32>,
+    chronicle: Chronicle,
 }
 
 impl Launcher {
@@ -107,12 +113,14 @@ impl Launcher {
             .stdin
             .and_then(|rank| placement.get(rank.0 as usize).copied());
         let kinds = [kind::SINK, kind::STDIN];
-        let streams = Streams::new(names.len(), reader, launch.tag, kinds)?;
+        let repeats = launch.recovery.is_some();
+        let streams = Streams::new(names.len(), reader, launch.tag, repeats, kinds)?;
         let job = Job {
             generation: Generation(0),
             hosts: names,
             placement,
             limit: launch.limit,
+            recovery: launch.recovery,
         };
         Ok(Launcher {
             counted: plan.options.stats.then_some(plan.size),
@@ -121,6 +129,7 @@ impl Launcher {
             streams,
             reactor,
             signals,
+            chronicle: Chronicle::default(),
         })
     }
 
@@ -128,6 +137,12 @@ impl Launcher {
         let mut tokens = Vec::new();
         loop {
             self.central.steps(&mut self.hosts, &self.reactor)?;
+            for event in self.central.events() {
+                if let Event::Committed { epoch, .. } = event {
+                    self.streams.commit(epoch);
+                }
+                self.chronicle.event(&event);
+            }
             self.streams.arrange(&mut self.hosts, &self.reactor)?;
             self.streams.flush(&mut self.hosts, &self.reactor)?;
             // Decided before the ranks can hear that their pipes are closed: our own error is the
@@ -214,9 +229,15 @@ impl Launcher {
                             stream,
                             bytes,
                             last,
-                        } => self
-                            .streams
-                            .push(host, rank, stream, bytes.into_vec(), last),
+                        } => {
+                            let bytes = bytes.into_vec();
+                            if self.streams.push(host, rank, stream, bytes, last).is_some() {
+                                self.chronicle.diverged(rank);
+                            }
+                        }
+                        Up::Mark { rank, epoch } => self.streams.mark(rank, epoch),
+                        Up::Rewound { rank, epoch } => self.streams.rewind(rank, epoch),
+                        Up::Caveats { rank, lines } => self.chronicle.caveats(rank, lines),
                         Up::InputCredit(count) => self.streams.input_credit(count),
                         Up::InputClosed => self.streams.input_closed(),
                     }

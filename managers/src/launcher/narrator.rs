@@ -63,6 +63,18 @@ impl Narrator {
                 self.say(&format!("rank {}: ended well{mpi}", life.rank.0));
             }
             // The verdict says it.
+            ToCentral::Imaged { life, epoch, cost } => self.say(&format!(
+                "rank {}: image of checkpoint {} taken, stood still for {} us",
+                life.rank.0, epoch.0, cost.stall
+            )),
+            ToCentral::NotImaged { life, epoch, why } => self.say(&format!(
+                "rank {}: no image of checkpoint {}: {why}",
+                life.rank.0, epoch.0
+            )),
+            ToCentral::ImageLost { life, epoch } => self.say(&format!(
+                "rank {}: its image of checkpoint {} is gone",
+                life.rank.0, epoch.0
+            )),
             ToCentral::Failed { .. }
             | ToCentral::Finalizing { .. }
             | ToCentral::Counters { .. }

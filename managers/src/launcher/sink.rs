@@ -82,17 +82,16 @@ impl Sink {
         })
     }
 
-    /// Queues output, with a tag before each line if wanted.
+    /// Queues output, with a tag before each line if wanted. Once it is written, so many bytes of the
+    /// host's window are given back.
     pub fn push(
         &mut self,
-        host: HostIndex,
-        rank: Rank,
-        stream: Stream,
+        (host, credit): (HostIndex, u32),
+        (rank, stream): (Rank, Stream),
         bytes: Vec<u8>,
         last: bool,
         tag: bool,
     ) {
-        let credit = bytes.len() as u32;
         let bytes = if tag {
             self.tagged(rank, stream, &bytes, last)
         } else {
@@ -216,10 +215,16 @@ mod tests {
     #[test]
     fn tags_stand_at_the_start_of_lines_only() {
         let (mut reader, mut sink) = sink();
-        sink.push(0, Rank(1), Stream::Out, b"a\nb".to_vec(), false, true);
+        sink.push(
+            (0, 3),
+            (Rank(1), Stream::Out),
+            b"a\nb".to_vec(),
+            false,
+            true,
+        );
         assert_eq!(flushed(&mut sink), [3, 0]);
-        sink.push(0, Rank(1), Stream::Out, b"c\n".to_vec(), false, true);
-        sink.push(1, Rank(2), Stream::Err, b"d".to_vec(), true, true);
+        sink.push((0, 2), (Rank(1), Stream::Out), b"c\n".to_vec(), false, true);
+        sink.push((1, 1), (Rank(2), Stream::Err), b"d".to_vec(), true, true);
         assert_eq!(flushed(&mut sink), [2, 1]);
         drop(sink);
         let mut text = String::new();
@@ -230,7 +235,13 @@ mod tests {
     #[test]
     fn a_slow_reader_does_not_block_and_a_gone_one_closes() {
         let (mut reader, mut sink) = sink();
-        sink.push(1, Rank(0), Stream::Out, vec![7; 1 << 20], false, false);
+        sink.push(
+            (1, 1 << 20),
+            (Rank(0), Stream::Out),
+            vec![7; 1 << 20],
+            false,
+            false,
+        );
         assert_eq!(flushed(&mut sink), [0, 0]);
         let mut some = vec![0; 1 << 16];
         reader.read_exact(&mut some).unwrap();

@@ -2,14 +2,16 @@
 //! rank that gets it.
 
 use super::hosts::Hosts;
+use super::repeat::{Diverged, Repeat};
 use super::sink::{self, Lost, Sink};
 use super::source::Source;
 use crate::error::{Context, Result};
 use crate::plan::{Down, Stream};
 use crate::reactor::{Interest, Reactor, Token};
-use rejoin_channel_table::Rank;
+use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_protocol::central::HostIndex;
 use serde_bytes::ByteBuf;
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -29,6 +31,8 @@ pub(super) struct Streams {
     credit: Vec<u32>,
     /// Kind of the sinks' events.
     kind: u8,
+    /// What ranks may write again, when they can go back.
+    repeats: Option<BTreeMap<(Rank, Stream), Repeat>>,
 }
 
 impl Streams {
@@ -38,6 +42,7 @@ impl Streams {
         hosts: usize,
         reader: Option<HostIndex>,
         tag: bool,
+        repeats: bool,
         kinds: [u8; 2],
     ) -> Result<Streams> {
         let mut sinks = vec![Sink::new(std::io::stdout().as_fd()).context("use standard output")?];
@@ -53,10 +58,12 @@ impl Streams {
             reader,
             credit: vec![0; hosts],
             kind: kinds[0],
+            repeats: repeats.then(BTreeMap::new),
         })
     }
 
-    /// Takes output of a rank.
+    /// Takes output of a rank, and drops what it has written before. Says if it writes something else
+    /// now.
     pub fn push(
         &mut self,
         host: HostIndex,
@@ -64,10 +71,51 @@ impl Streams {
         stream: Stream,
         bytes: Vec<u8>,
         last: bool,
-    ) {
+    ) -> Option<Diverged> {
+        let credit = bytes.len() as u32;
+        let (mut fresh, mut diverged) = (bytes, None);
+        if let Some(repeats) = &mut self.repeats {
+            let repeat = repeats.entry((rank, stream)).or_default();
+            let bytes = std::mem::take(&mut fresh);
+            diverged = repeat.push(&bytes, &mut fresh);
+            if last {
+                diverged = diverged.or(repeat.finish(&mut fresh));
+            }
+        }
         let index = (stream as usize).min(self.sinks.len().saturating_sub(1));
         if let Some(sink) = self.sinks.get_mut(index) {
-            sink.push(host, rank, stream, bytes, last, self.tag);
+            sink.push((host, credit), (rank, stream), fresh, last, self.tag);
+        }
+        diverged
+    }
+
+    fn repeats_of(&mut self, rank: Rank) -> impl Iterator<Item = &mut Repeat> {
+        let repeats = self.repeats.iter_mut();
+        repeats.flat_map(move |all| {
+            let both = (rank, Stream::Out)..=(rank, Stream::Err);
+            all.range_mut(both).map(|(_, repeat)| repeat)
+        })
+    }
+
+    /// A rank took its image.
+    pub fn mark(&mut self, rank: Rank, epoch: Epoch) {
+        if let Some(repeats) = &mut self.repeats {
+            for stream in [Stream::Out, Stream::Err] {
+                repeats.entry((rank, stream)).or_default().mark(epoch);
+            }
+        }
+    }
+
+    /// A rank goes back.
+    pub fn rewind(&mut self, rank: Rank, epoch: Option<Epoch>) {
+        self.repeats_of(rank)
+            .for_each(|repeat| repeat.rewind(epoch));
+    }
+
+    /// Nobody goes back behind this checkpoint any more.
+    pub fn commit(&mut self, epoch: Epoch) {
+        for repeat in self.repeats.iter_mut().flat_map(BTreeMap::values_mut) {
+            repeat.commit(epoch);
         }
     }
 

@@ -1,5 +1,6 @@
 //! The local manager: starts one host's ranks, watches them, passes their output on.
 
+mod images;
 mod input;
 mod output;
 mod prepare;
@@ -36,6 +37,7 @@ mod kind {
     pub const CHILD: u8 = 6;
     pub const CALLER: u8 = 7;
     pub const INPUT: u8 = 8;
+    pub const IMAGE: u8 = 9;
 }
 
 /// Runs a local manager whose link to central is its standard input. Returns its exit code.
@@ -69,6 +71,8 @@ struct Driver {
     input: Option<RankInput>,
     queue: VecDeque<Input>,
     sweep: Sweep,
+    /// Streams that nobody reads any more.
+    closed_sinks: [bool; 2],
     over: bool,
     open_files: Option<libc::rlimit>,
 }
@@ -111,6 +115,7 @@ impl Driver {
             input: None,
             queue: VecDeque::new(),
             sweep: Sweep::default(),
+            closed_sinks: [false; 2],
             over: false,
             open_files: limits::raise_open_files(),
         })
@@ -154,14 +159,24 @@ impl Driver {
         };
         let starting = self.is_starting().then_some(Duration::ZERO);
         // What starting has brought is due, too.
+        // Only should the kernel not tell.
+        let retiring = self.any_retiring().then_some(Duration::from_millis(1));
         let queued = (!self.queue.is_empty()).then_some(Duration::ZERO);
-        [core, self.sweep.wait_limit(), prompt, starting, queued]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            core,
+            self.sweep.wait_limit(),
+            prompt,
+            starting,
+            retiring,
+            queued,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     fn timers(&mut self) {
+        self.check_all_retiring();
         if self.core.deadline().is_some_and(|at| at <= self.now()) {
             self.queue.push_back(Input::Tick);
         }
@@ -188,7 +203,21 @@ impl Driver {
 
     fn perform(&mut self, effect: Effect) -> Result<()> {
         match effect {
-            Effect::Spawn(life) => self.order_process(life),
+            Effect::Spawn(life) => {
+                if life.incarnation > Incarnation(0) {
+                    let rewound = Up::Rewound {
+                        rank: life.rank,
+                        epoch: None,
+                    };
+                    self.link.queue(&rewound)?;
+                }
+                self.order_process(life);
+            }
+            Effect::Retire(rank, incarnation) => self.retire(rank, incarnation),
+            Effect::Wake(life, epoch) => self.wake(life, epoch)?,
+            Effect::Discard(rank, incarnation) => self.discard(rank, incarnation),
+            Effect::DropImage(rank, epoch) => self.drop_image(rank, epoch),
+            Effect::Caveats(rank, lines) => self.link.queue(&Up::Caveats { rank, lines })?,
             Effect::Central(message) => self.link.queue(&Up::Control(message))?,
             Effect::Ranks(ranks, message) => {
                 let mut frame = Vec::new();
@@ -219,9 +248,10 @@ impl Driver {
             Effect::SignalGroup(rank, signal) => {
                 if !self.ends_unstarted(rank, signal)
                     && let Some(slot) = self.slot(rank)
-                    && let Some((pid, _)) = &self.ranks[slot].child
+                    && let Some(group) = self.ranks[slot].group
+                    && self.ranks[slot].child.is_some()
                 {
-                    descendants::send_group(*pid, signal);
+                    descendants::send_group(group, signal);
                 }
             }
             Effect::SignalAll(signal) => {
@@ -231,6 +261,7 @@ impl Driver {
                 self.sweep.signalled(signal);
             }
             Effect::Sweep => {
+                self.drop_all_images();
                 if self.sweep.begin(&self.tracked()) {
                     self.queue.push_back(Input::Swept);
                 }
@@ -247,6 +278,7 @@ impl Driver {
             kind::SIGNALS => self.read_signals(),
             kind::FAILURES => self.read_failures(),
             kind::INPUT => self.write_input()?,
+            kind::IMAGE => self.image_event(token)?,
             _ if self.ranks.get(slot).is_none_or(|r| r.is_stale(token)) => {}
             kind::SOCKET => self.read_socket(slot),
             kind::OUT => self.read_output(slot, Stream::Out),
@@ -294,6 +326,7 @@ impl Driver {
                 self.resume_outputs()?;
             }
             Down::SinkClosed(stream) => {
+                self.closed_sinks[stream as usize] = true;
                 for rank in &mut self.ranks {
                     rank.close_output(stream, &self.reactor);
                 }
@@ -327,6 +360,7 @@ impl Driver {
             match self.ranks.iter().position(|r| r.child_pid() == Some(pid)) {
                 Some(slot) => self.child_ended(slot),
                 None => {
+                    self.forget_retired(pid);
                     descendants::reap(pid);
                 }
             }

@@ -34,6 +34,14 @@ impl Output {
         }
     }
 
+    /// The pipe of a process that has written the beginning of a line already.
+    pub fn after(pipe: OwnedFd, partial: Vec<u8>) -> Self {
+        Output {
+            lines: Lines::after(partial),
+            ..Output::new(pipe)
+        }
+    }
+
     pub fn pipe(&self) -> &OwnedFd {
         &self.pipe
     }
@@ -159,6 +167,65 @@ impl Driver {
                     self.finish_output(slot, stream);
                 }
             }
+        }
+    }
+
+    /// The rank writes to another pipe from now on (or, without one, to the same): takes all that is in
+    /// the present one, and returns the unfinished line.
+    pub(super) fn renew_output(
+        &mut self,
+        slot: usize,
+        stream: Stream,
+        pipe: Option<OwnedFd>,
+    ) -> Vec<u8> {
+        self.empty_pipe(slot, stream);
+        let rank = &mut self.ranks[slot];
+        let before = rank.outputs[stream as usize].take();
+        let partial = before
+            .as_ref()
+            .map_or_else(Vec::new, |o| o.lines.unfinished().to_vec());
+        let closed = self.closed_sinks[stream as usize];
+        let Some(pipe) = pipe.filter(|_| !closed) else {
+            rank.outputs[stream as usize] = before;
+            return partial;
+        };
+        if let Some(before) = before {
+            before.unwatch(&self.reactor);
+        }
+        if set_nonblocking(&pipe).is_ok() {
+            let mut output = Output::after(pipe, partial.clone());
+            output.watched = false;
+            rank.outputs[stream as usize] = Some(output);
+        }
+        // A window that is used up watches again when it opens.
+        if let Err(error) = self.resume_outputs() {
+            tracing::error!(%error, "output of a rank is lost");
+        }
+        partial
+    }
+
+    /// Takes all that is in a pipe; that is little, so the window may wait. The line at its end is kept.
+    fn empty_pipe(&mut self, slot: usize, stream: Stream) {
+        let who = self.ranks[slot].rank;
+        let mut buffer = [0u8; 64 * 1024];
+        while let Some(output) = &mut self.ranks[slot].outputs[stream as usize] {
+            match nix::unistd::read(&output.pipe, &mut buffer) {
+                Ok(count) if count > 0 => {
+                    let bytes = output.lines.push(&buffer[..count]);
+                    self.pass_on(who, stream, bytes, false);
+                }
+                Err(Errno::EINTR) => {}
+                _ => return,
+            }
+        }
+    }
+
+    /// Passes on all that a process which writes no more has written, but for its unfinished line: its
+    /// successor writes that.
+    pub(super) fn drain_at_once(&mut self, slot: usize) {
+        for stream in [Stream::Out, Stream::Err] {
+            self.empty_pipe(slot, stream);
+            self.ranks[slot].close_output(stream, &self.reactor);
         }
     }
 

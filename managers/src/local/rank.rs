@@ -1,5 +1,6 @@
 //! One rank's descriptors: socket, pipes, pidfds.
 
+use super::images::{RankImage, Waking};
 use super::output::Output;
 use super::{Driver, kind};
 use crate::descendants;
@@ -13,8 +14,9 @@ use rejoin_channel_table::{Incarnation, Rank};
 use rejoin_managers_protocol::control::End;
 use rejoin_managers_protocol::local::Input;
 use rejoin_managers_protocol::rank::ToManager;
+use std::collections::VecDeque;
 use std::io::IoSliceMut;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// What the driver holds for one rank.
 pub(super) struct RankIo {
@@ -30,6 +32,18 @@ pub(super) struct RankIo {
     pub caller_unreaped: bool,
     pub socket: Option<Link>,
     pub outputs: [Option<Output>; 2],
+    /// Descriptors that came over the socket and whose message is still to come.
+    pub handed: VecDeque<OwnedFd>,
+    /// What it can come back from.
+    pub images: Vec<RankImage>,
+    /// A process that is being made from an image.
+    pub waking: Option<Waking>,
+    /// The present process is to retire.
+    pub retiring: bool,
+    /// Those that have, until they are reaped.
+    pub retired: Vec<(Incarnation, u32, OwnedFd)>,
+    /// The process group of its first process.
+    pub group: Option<u32>,
 }
 
 pub(super) fn token(kind: u8, incarnation: Incarnation, slot: usize) -> Token {
@@ -51,6 +65,12 @@ impl RankIo {
             caller_unreaped: false,
             socket: None,
             outputs: [None, None],
+            handed: VecDeque::new(),
+            images: Vec::new(),
+            waking: None,
+            retiring: false,
+            retired: Vec::new(),
+            group: None,
         }
     }
 
@@ -105,7 +125,8 @@ impl Driver {
         let mut said = Vec::new();
         while open {
             match receive(socket) {
-                Ok(Some(pid)) => {
+                Ok(Some((pid, handed))) => {
+                    rank.handed.extend(handed);
                     while let Some(message) = socket.next::<ToManager>().transpose() {
                         open &= message.is_ok();
                         said.push((pid, message));
@@ -119,6 +140,13 @@ impl Driver {
             }
         }
         for (pid, message) in said {
+            let message = match message {
+                Ok(message @ ToManager::Imaged { .. }) => {
+                    self.take_image(slot, pid, message);
+                    continue;
+                }
+                other => other,
+            };
             self.told(slot, |rank, incarnation| match message {
                 Ok(message) => Input::Said(rank, incarnation, pid, message),
                 Err(error) => Input::Malformed(rank, incarnation, error.to_string()),
@@ -183,23 +211,36 @@ impl Driver {
     }
 }
 
-/// Receives once, with the sender's process id as the kernel knows it. `None`: nothing there;
-/// `Err`: the end.
-fn receive(socket: &mut Link) -> std::result::Result<Option<u32>, ()> {
+/// Most descriptors that come with one message.
+const MOST_HANDED: usize = 3;
+
+/// Receives once, with the sender's process id as the kernel knows it and what descriptors it sent.
+/// `None`: nothing there; `Err`: the end.
+fn receive(socket: &mut Link) -> std::result::Result<Option<(u32, Vec<OwnedFd>)>, ()> {
     use std::os::fd::AsFd;
     let fd = socket.as_fd().as_raw_fd();
     let mut bytes = [0u8; 4096];
-    let mut control = nix::cmsg_space!(UnixCredentials);
+    let mut control = nix::cmsg_space!(UnixCredentials, [RawFd; MOST_HANDED]);
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
     loop {
         let mut parts = [IoSliceMut::new(&mut bytes)];
-        let (count, pid) = match recvmsg::<()>(fd, &mut parts, Some(&mut control), flags) {
+        let (count, pid, handed) = match recvmsg::<()>(fd, &mut parts, Some(&mut control), flags) {
             Ok(message) => {
-                let credentials = message.cmsgs().into_iter().flatten().find_map(|c| match c {
-                    ControlMessageOwned::ScmCredentials(who) => u32::try_from(who.pid()).ok(),
-                    _ => None,
-                });
-                (message.bytes, credentials.unwrap_or(0))
+                let (mut pid, mut handed) = (0, Vec::new());
+                for part in message.cmsgs().into_iter().flatten() {
+                    match part {
+                        ControlMessageOwned::ScmCredentials(who) => {
+                            pid = u32::try_from(who.pid()).unwrap_or(0);
+                        }
+                        ControlMessageOwned::ScmRights(numbers) => {
+                            // SAFETY: the kernel has just made these for us.
+                            let own = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
+                            handed.extend(numbers.into_iter().map(own));
+                        }
+                        _ => {}
+                    }
+                }
+                (message.bytes, pid, handed)
             }
             Err(Errno::EINTR) => continue,
             Err(Errno::EAGAIN) => return Ok(None),
@@ -209,7 +250,7 @@ fn receive(socket: &mut Link) -> std::result::Result<Option<u32>, ()> {
             return Err(());
         }
         socket.reader().push(&bytes[..count]);
-        return Ok(Some(pid));
+        return Ok(Some((pid, handed)));
     }
 }
 

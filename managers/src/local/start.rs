@@ -152,10 +152,10 @@ impl Driver {
             Some(Err(why)) => return Err(why.clone()),
             None => return Err("the plan does not hold its program".into()),
         };
-        let welcome = welcome(plan, start, rank, slot, life);
+        let ends = Ends::new().map_err(|e| e.to_string())?;
+        let welcome = welcome(plan, start, rank, slot, life, &ends);
         let environment = rank_environment(plan, slot, rank, start.number);
         let wanted = plan.stdin == Some(rank.rank);
-        let ends = Ends::new().map_err(|e| e.to_string())?;
         let mut socket = Link::new(ends.manager.0, MANAGER_LIMIT, RANK_LIMIT);
         socket.queue(&welcome).map_err(|e| e.to_string())?;
         socket.flush();
@@ -179,12 +179,27 @@ impl Driver {
         rank.incarnation = life.incarnation;
         rank.child = Some((child.pid, child.pidfd));
         rank.socket = Some(socket);
+        rank.group.get_or_insert(child.pid);
         rank.outputs = [Some(Output::new(ends.out.0)), Some(Output::new(ends.err.0))];
         self.watch_rank(slot).map_err(|e| e.to_string())?;
         Ok(child.pid)
     }
 
-    fn watch_rank(&self, slot: usize) -> Result<()> {
+    /// What a process from an image finds: its Welcome waits in its socket.
+    pub(super) fn ends_for(&self, slot: usize, life: Life) -> Result<(Ends, Link)> {
+        let (Some(plan), Some(start)) = (&self.plan, &self.start) else {
+            return Err(Error::Usage("there is no plan".into()));
+        };
+        let ends = Ends::new()?;
+        let welcome = welcome(plan, start, &self.ranks[slot], slot, life, &ends);
+        let ours = ends.manager.0.try_clone().context("make a rank's socket")?;
+        let mut socket = Link::new(ours, MANAGER_LIMIT, RANK_LIMIT);
+        socket.queue(&welcome)?;
+        socket.flush();
+        Ok((ends, socket))
+    }
+
+    pub(super) fn watch_rank(&self, slot: usize) -> Result<()> {
         let rank = &self.ranks[slot];
         let token = |kind| token(kind, rank.incarnation, slot);
         if let Some((_, pidfd)) = &rank.child {
@@ -226,10 +241,10 @@ impl Driver {
 }
 
 /// Both ends of a rank's descriptors: ours first.
-struct Ends {
-    manager: (OwnedFd, OwnedFd),
-    out: (OwnedFd, OwnedFd),
-    err: (OwnedFd, OwnedFd),
+pub(super) struct Ends {
+    pub manager: (OwnedFd, OwnedFd),
+    pub out: (OwnedFd, OwnedFd),
+    pub err: (OwnedFd, OwnedFd),
 }
 
 impl Ends {
@@ -246,8 +261,24 @@ impl Ends {
     }
 }
 
-fn welcome(plan: &Plan, start: &Start, rank: &RankIo, slot: usize, life: Life) -> FromManager {
+fn welcome(
+    plan: &Plan,
+    start: &Start,
+    rank: &RankIo,
+    slot: usize,
+    life: Life,
+    ends: &Ends,
+) -> FromManager {
     let mut options = plan.options.clone();
+    if let Some(images) = &mut options.images {
+        let name = |pipe: &OwnedFd| {
+            nix::sys::stat::fstat(pipe)
+                .ok()
+                .map(|s| (s.st_dev, s.st_ino))
+        };
+        images.manager = std::process::id();
+        images.pipes = [name(&ends.out.0), name(&ends.err.0)];
+    }
     options.host.clone_from(&start.host);
     options.local_rank = slot as u32;
     options.local_size = plan.ranks.len() as u32;
