@@ -17,6 +17,7 @@ use crate::live::Meter;
 use crate::memory;
 use crate::options::Options;
 use crate::poller::Token;
+use crate::stall::Names;
 use crate::stats::Stats;
 use crate::waker::Waker;
 
@@ -68,6 +69,7 @@ pub struct Device {
     pub(crate) all_finalized: bool,
     /// An epoch that a peer is in and this rank is not: entered at the next safe point.
     pub(crate) image_due: Option<Epoch>,
+    pub(crate) names: Option<Names>,
     /// Threads share a device only by taking turns.
     pub(crate) not_sync: PhantomData<Cell<()>>,
 }

@@ -30,6 +30,7 @@ mod rejoin;
 mod slots;
 mod spin_list;
 mod startup;
+mod stall;
 pub mod stats;
 mod transmit;
 pub mod transport;
@@ -42,6 +43,7 @@ pub use rejoin::Old;
 pub use rejoin_channel_table::ids::Rank;
 pub use rejoin_channel_table::{Identity, LocalHostId};
 pub use rejoin_engine::{Completion, Config, Envelope, MsgId, Pattern, Probe, ReqId};
+pub use stall::Names;
 pub use stats::Stats;
 pub use waker::Waker;
 

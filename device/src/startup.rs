@@ -107,6 +107,7 @@ impl Device {
             leaving: false,
             all_finalized: false,
             image_due: None,
+            names: None,
             not_sync: PhantomData,
         };
         // Whatever came right behind the start was read along with it and raises no edge.
