@@ -28,6 +28,14 @@ pub(super) fn launch(
         list.push(program_of(program)?);
     }
     let size = ranks.len() as u32;
+    if let Some((first, last)) = job.port_range
+        && u32::from(last - first) + 1 < size
+    {
+        let ports = last - first + 1;
+        return Err(format!(
+            "--port-range {first}-{last}: {size} ranks need a port each, and these are {ports}"
+        ));
+    }
     let stdin = match job.stdin {
         Stdin::Rank(rank) if rank >= size => {
             return Err(format!(
