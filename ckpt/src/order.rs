@@ -83,10 +83,10 @@ pub(crate) fn rebind() {
     PROCESS.store(sys::pid(), Ordering::Release);
 }
 
-extern "C" fn handle(_signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
+extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
     let errno = sys::errno();
     #[cfg(target_arch = "x86_64")]
-    let begin = rewind::Begin::now();
+    let begin = rewind::Begin::now(signal);
     // SAFETY: the kernel gives a handler with SA_SIGINFO valid information.
     let (is_order, value) = unsafe {
         let is_order = (*info).si_code == libc::SI_QUEUE;
@@ -105,7 +105,7 @@ extern "C" fn handle(_signal: i32, info: *mut libc::siginfo_t, context: *mut c_v
         );
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = context;
+    let _ = (context, signal);
     sys::set_errno(errno);
 }
 

@@ -46,13 +46,16 @@ const RESTARTED: [i64; 13] = [
 /// When the handler began, and in which process.
 #[derive(Clone, Copy)]
 pub(super) struct Begin {
+    /// The next order may wait already: it interrupts nothing either.
+    signal: i32,
     time: u64,
     process: i32,
 }
 
 impl Begin {
-    pub(super) fn now() -> Self {
+    pub(super) fn now(signal: i32) -> Self {
         Self {
+            signal,
             time: sys::now(),
             process: sys::pid(),
         }
@@ -85,6 +88,7 @@ pub(super) unsafe fn settle(context: &mut libc::ucontext_t, hint: Hint, begin: B
             .cast::<sys::SignalSet>()
             .read()
     };
+    let mask = mask | sys::bit(begin.signal);
     // SAFETY: the kernel left the call right after this instruction, so it lies in readable code.
     if result == EINTR && unsafe { is_syscall(after.wrapping_sub(2)) } {
         // A signal of the program's own would have interrupted the call as well: then it is to see that.
@@ -350,18 +354,18 @@ mod tests {
     fn a_time_out_does_not_start_anew_twice() {
         let mut registers: Registers = [0; 23];
         (registers[RSP], registers[RIP], registers[RDX]) = (1, 2, 50_000);
-        rest_of_milliseconds(&mut registers, RDX, Begin::now());
+        rest_of_milliseconds(&mut registers, RDX, Begin::now(1));
         assert_eq!(registers[RDX], 50_001);
         let mut last = registers[RDX];
         for _ in 0..3 {
             std::thread::sleep(std::time::Duration::from_millis(2));
-            rest_of_milliseconds(&mut registers, RDX, Begin::now());
+            rest_of_milliseconds(&mut registers, RDX, Begin::now(1));
             assert!(registers[RDX] < last);
             last = registers[RDX];
         }
         // Another call starts with its own time.
         registers[RDX] = 50_000;
-        rest_of_milliseconds(&mut registers, RDX, Begin::now());
+        rest_of_milliseconds(&mut registers, RDX, Begin::now(1));
         assert_eq!(registers[RDX], 50_001);
     }
 }

@@ -1,7 +1,7 @@
 //! The rank's side: what the device does in the library.
 
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
 use rejoin_ckpt::twin::{self, Imager, Settings, Taken};
 use rejoin_ckpt::{Caveat, Refused, order};
@@ -16,8 +16,18 @@ fn is_inside() -> bool {
     INSIDE.load(Ordering::Acquire)
 }
 
+/// A signal that the handler sends to its own process, where it waits for the handler's end.
+pub static MEANWHILE: AtomicI32 = AtomicI32::new(0);
+
 /// In the handler.
 fn take_now(epoch: u32) {
+    match MEANWHILE.load(Ordering::Acquire) {
+        0 => {}
+        signal => {
+            // SAFETY: touches no memory.
+            unsafe { libc::kill(libc::getpid(), signal) };
+        }
+    }
     // SAFETY: `obey_orders` stored the one rank of this process, which user code does not use.
     let rank = unsafe { &mut *RANK.load(Ordering::Acquire) };
     rank.ordered(epoch);

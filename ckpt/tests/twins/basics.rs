@@ -155,7 +155,6 @@ fn runner_ends_with_manager() {
                 unsafe { libc::pause() };
             });
         });
-        });
         job.image();
         let twin = job.twin.as_ref().expect("an image").pid;
         job.restore(1);

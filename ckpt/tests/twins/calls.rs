@@ -64,6 +64,18 @@ pub const TESTS: &[Test] = &[
         "calls_the_programs_own_signals_still_interrupt",
         own_signals,
     ),
+    (
+        "calls_a_signal_during_the_handler_interrupts_a_poll",
+        || {
+            meanwhile(libc::SYS_poll, forever_poll, -i64::from(libc::EINTR));
+        },
+    ),
+    (
+        "calls_a_signal_during_the_handler_interrupts_a_read",
+        || {
+            meanwhile(libc::SYS_read, forever_read, -i64::from(libc::EINTR));
+        },
+    ),
     ("calls_many_orders_do_not_prolong_a_poll_forever", || {
         many_orders(libc::SYS_poll, poll)
     }),
@@ -512,6 +524,43 @@ fn own_signals() {
     support::kill(job.pidfd.as_raw_fd(), libc::SIGCONT);
     job.imaged();
     let expected = format!("{} 1", -libc::EINTR);
+    job.expect(&expected);
+    job.restore(1);
+    job.expect(&expected);
+    job.finish();
+}
+
+fn forever_poll() -> i64 {
+    catch(libc::SA_RESTART);
+    // SAFETY: nothing is looked at.
+    outcome(unsafe { libc::poll(null_mut(), 0, 60_000) })
+}
+
+fn forever_read() -> i64 {
+    catch(0);
+    let (from, _to) = support::pipe();
+    let mut byte = 0u8;
+    // SAFETY: the pointer is to one byte.
+    outcome(unsafe { libc::read(from.as_raw_fd(), (&raw mut byte).cast(), 1) } as i64)
+}
+
+/// The program's signal comes while the image is taken: after it the call must not go on as if nothing had come.
+fn meanwhile(number: i64, call: fn() -> i64, expected: i64) {
+    let mut job = Job::start(move |rank| {
+        support::rank::MEANWHILE.store(libc::SIGUSR1, Ordering::Release);
+        rank.obey_orders();
+        rank.serve(|rank, _| {
+            rank.say("now");
+            let result = rank.user(call);
+            rank.say(&format!("{result} {}", CAUGHT.load(Ordering::Relaxed)));
+        });
+    });
+    job.tell("call");
+    job.expect("now");
+    job.sleeps_in(number);
+    job.order(1);
+    job.imaged();
+    let expected = format!("{expected} 1");
     job.expect(&expected);
     job.restore(1);
     job.expect(&expected);
