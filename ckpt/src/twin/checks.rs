@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::Imager;
 use crate::error::Refused;
-use crate::{proc, sys};
+use crate::{proc, sys, watch};
 
 impl Imager {
     /// One thread only. Each has a directory, so the count of links tells without reading any.
@@ -47,7 +47,12 @@ impl Imager {
     pub(super) fn check_mappings(&mut self) -> Result<(), Refused> {
         sys::read_file(c"/proc/self/maps", &mut self.maps)
             .map_err(|errno| Refused::system("read /proc/self/maps", errno))?;
-        match foreign_shared(&self.maps, &self.shared) {
+        let held = watch::shared_page();
+        self.shared.extend(held.clone());
+        let found = foreign_shared(&self.maps, &self.shared);
+        self.shared
+            .truncate(self.shared.len() - usize::from(held.is_some()));
+        match found {
             None => Ok(()),
             Some(found) => Err(Refused::SharedMemory {
                 bytes: found.end - found.start,
