@@ -1,6 +1,8 @@
 //! The way into the library, around every implementation.
 
+use std::cell::Cell;
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use rejoin_mpi::{Error, ErrorClass, Result};
 
@@ -42,8 +44,27 @@ impl Call {
     }
 }
 
+/// The latest call that came without the lock, of the one thread that may.
+static LATEST: AtomicPtr<Call> = AtomicPtr::new(std::ptr::null_mut());
+
+thread_local! {
+    /// The latest call of this thread that took the lock.
+    static HOLDER: Cell<Option<&'static Call>> = const { Cell::new(None) };
+}
+
+/// The name of the function that this thread is in, for reports.
+pub fn current() -> &'static str {
+    let call = if lock::is_held() {
+        HOLDER.get()
+    } else {
+        // SAFETY: null or what `enter` stored, which lives for ever.
+        unsafe { LATEST.load(Ordering::Relaxed).as_ref() }
+    };
+    call.map_or("a call", |call| call.name)
+}
+
 /// Runs an implementation: checks the library's state, takes the lock when threads need it, sends an
-/// error to the handler of `owner`. On the fast path, one relaxed load and a test of the result.
+/// error to the handler of `owner`. On the fast path, one relaxed load, three stores and a test of the result.
 #[inline(always)]
 pub fn enter(call: &'static Call, owner: Owner, run: impl FnOnce(&Mpi) -> Result<()>) -> c_int {
     let locked = if gate::is_open() && !call.lock_always {
@@ -54,6 +75,11 @@ pub fn enter(call: &'static Call, owner: Owner, run: impl FnOnce(&Mpi) -> Result
             Err(code) => return code,
         }
     };
+    if locked {
+        HOLDER.set(Some(call));
+    } else {
+        LATEST.store(std::ptr::from_ref(call).cast_mut(), Ordering::Relaxed);
+    }
     let mark = callback::enter(locked);
     // SAFETY: the gate is open (one thread at a time, by the program's promise) or the lock is held.
     let mpi = unsafe { mpi() };

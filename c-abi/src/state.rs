@@ -39,6 +39,8 @@ pub struct Mpi {
     pub sessions: Table<MPI_Session, Rc<Session>>,
     /// How many sessions, and the world model as one more, use the runtime.
     pub users: Cell<u32>,
+    /// How often the tools' interface is open.
+    pub tools: Cell<u32>,
     /// What `MPI_Alloc_mem` gave out.
     pub memory: Memory,
 }
@@ -76,6 +78,7 @@ impl Mpi {
             messages: Table::new(),
             sessions: Table::new(),
             users: Cell::new(0),
+            tools: Cell::new(0),
             memory: Memory::new(),
         }
     }

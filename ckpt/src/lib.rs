@@ -20,5 +20,6 @@ pub mod order;
 mod proc;
 mod sys;
 pub mod twin;
+pub mod watch;
 
 pub use error::{Caveat, Refused};

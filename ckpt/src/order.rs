@@ -1,4 +1,191 @@
-//! Orders by signal.
+//! Orders by signal: a manager asks for an image wherever the program is, and the program does not notice.
+//!
+//! The signal carries the epoch. In user code the handler takes the image itself; inside the library it leaves the
+//! epoch for the next safe point ([`wanted`]). Calls that report an interruption although the handler asks for
+//! their restart are started again by changing the saved registers (x86-64; elsewhere such calls return EINTR as
+//! they do for any signal).
+//!
+//! What cannot be hidden: a long write to a pipe or socket returns the part that it has written, and a relative
+//! time-out of which the system does not tell the rest starts anew, once.
+
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
+
+use crate::{proc, sys};
+
+mod hint;
+#[cfg(target_arch = "x86_64")]
+mod rewind;
+
+pub use hint::Hint;
+
+/// What is done with an order in user code. It runs in the handler, with all signals blocked.
+pub type Hook = fn(epoch: u32);
+/// Whether the process is inside the library, where no image may be taken at any time.
+pub type Inside = fn() -> bool;
+
+/// The signal of orders unless another is configured: `SIGRTMAX - 2`.
+#[must_use]
+pub fn usual_signal() -> i32 {
+    libc::SIGRTMAX() - 2
+}
+
+/// The process that orders are for: a child that the program forks inherits the handler, but is not the rank.
+static PROCESS: AtomicI32 = AtomicI32::new(0);
+/// The epoch that waits, plus one; 0 for none.
+static WANTED: AtomicU64 = AtomicU64::new(0);
+static HOOK: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+static INSIDE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Installs the handler.
+///
+/// # Errors
+/// When the system refuses the signal.
+pub fn install(signal: i32, is_inside: Inside, hook: Hook) -> io::Result<()> {
+    HOOK.store(hook as *mut c_void, Ordering::Release);
+    INSIDE.store(is_inside as *mut c_void, Ordering::Release);
+    rebind();
+    // SAFETY: `sigaction` is plain data; the handler has the signature that SA_SIGINFO asks for.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handle as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+        libc::sigfillset(&mut action.sa_mask);
+        if libc::sigaction(signal, &action, std::ptr::null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Ignores the signal from now on: at the end of the library's use. What still comes does no harm.
+pub fn remove(signal: i32) {
+    // SAFETY: takes no address.
+    unsafe { libc::signal(signal, libc::SIG_IGN) };
+}
+
+/// The epoch of an order that came while the process was inside the library, once.
+pub fn wanted() -> Option<u32> {
+    if WANTED.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    // Stored as an epoch plus one, so it fits.
+    WANTED
+        .swap(0, Ordering::AcqRel)
+        .checked_sub(1)
+        .map(|epoch| epoch as u32)
+}
 
 /// The process is another one now.
-pub(crate) fn rebind() {}
+pub(crate) fn rebind() {
+    PROCESS.store(sys::pid(), Ordering::Release);
+}
+
+extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let errno = sys::errno();
+    #[cfg(target_arch = "x86_64")]
+    let begin = rewind::Begin::now(signal);
+    // SAFETY: the kernel gives a handler with SA_SIGINFO valid information.
+    let (is_order, value) = unsafe {
+        let is_order = (*info).si_code == libc::SI_QUEUE;
+        (is_order, (*info).si_value().sival_ptr as u64)
+    };
+    if is_order && sys::pid() == PROCESS.load(Ordering::Acquire) {
+        obey(value as u32);
+    }
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the kernel gives the interrupted registers, and takes them back when this returns.
+    unsafe {
+        rewind::settle(
+            &mut *context.cast::<libc::ucontext_t>(),
+            Hint::of(value),
+            begin,
+        );
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (context, signal);
+    sys::set_errno(errno);
+}
+
+fn obey(epoch: u32) {
+    let (inside, hook) = (INSIDE.load(Ordering::Acquire), HOOK.load(Ordering::Acquire));
+    if inside.is_null() || hook.is_null() {
+        return;
+    }
+    // SAFETY: `install` stored functions of these types.
+    let (is_inside, hook) = unsafe {
+        (
+            std::mem::transmute::<*mut c_void, Inside>(inside),
+            std::mem::transmute::<*mut c_void, Hook>(hook),
+        )
+    };
+    if is_inside() {
+        WANTED.fetch_max(u64::from(epoch) + 1, Ordering::AcqRel);
+    } else {
+        hook(epoch);
+    }
+}
+
+/// Sends an order to the rank that `pidfd` and `pid` name, if it still handles the signal: a program that changed
+/// that, or runs another program by now, would die of it. `false` when it does not; the order by socket stands.
+///
+/// # Errors
+/// When the process is gone, or the system refuses.
+pub fn send(pidfd: BorrowedFd<'_>, pid: i32, signal: i32, epoch: u32) -> io::Result<bool> {
+    let mut text = Vec::with_capacity(4096);
+    let status = sys::Path::new(format_args!("/proc/{pid}/status"));
+    sys::read_file(status.as_c_str(), &mut text).map_err(io::Error::from_raw_os_error)?;
+    let caught = proc::field(&text, "SigCgt:")
+        .and_then(proc::hex)
+        .unwrap_or(0);
+    if caught & sys::bit(signal) == 0 {
+        return Ok(false);
+    }
+    let call = sys::Path::new(format_args!("/proc/{pid}/syscall"));
+    let hint = match sys::read_file(call.as_c_str(), &mut text) {
+        Ok(()) => Hint::read(&text),
+        Err(_) => Hint::none(),
+    };
+    queue(pidfd, signal, hint.with(epoch)).map(|()| true)
+}
+
+/// The head of a `siginfo_t` as the kernel reads it for a queued signal.
+#[repr(C)]
+struct Queued {
+    signal: i32,
+    errno: i32,
+    code: i32,
+    pad: i32,
+    pid: i32,
+    uid: u32,
+    value: u64,
+    rest: [u64; 12],
+}
+
+fn queue(pidfd: BorrowedFd<'_>, signal: i32, value: u64) -> io::Result<()> {
+    let code = libc::SI_QUEUE;
+    // SAFETY: touches no memory.
+    let uid = unsafe { libc::getuid() };
+    let pid = sys::pid();
+    let info = Queued {
+        signal,
+        errno: 0,
+        code,
+        pad: 0,
+        pid,
+        uid,
+        value,
+        rest: [0; 12],
+    };
+    let fd = pidfd.as_raw_fd();
+    // SAFETY: the pointer is to as many bytes as a siginfo has.
+    let result =
+        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, &raw const info, 0) };
+    sys::check(result)
+        .map(drop)
+        .map_err(io::Error::from_raw_os_error)
+}
+
+const _: () = assert!(std::mem::size_of::<Queued>() == std::mem::size_of::<libc::siginfo_t>());

@@ -2,6 +2,12 @@
 
 #[path = "twins/basics.rs"]
 mod basics;
+#[path = "twins/calls.rs"]
+mod calls;
+#[path = "twins/state.rs"]
+mod state;
+#[path = "twins/storms.rs"]
+mod storms;
 #[path = "support/mod.rs"]
 mod support;
 
@@ -10,6 +16,6 @@ mod support;
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() {
-    let groups = [basics::TESTS];
+    let groups = [basics::TESTS, calls::TESTS, state::TESTS, storms::TESTS];
     support::run(&groups.concat());
 }

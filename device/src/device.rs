@@ -17,6 +17,7 @@ use crate::live::Meter;
 use crate::memory;
 use crate::options::Options;
 use crate::poller::Token;
+use crate::stall::Names;
 use crate::stats::Stats;
 use crate::waker::Waker;
 
@@ -72,6 +73,7 @@ pub struct Device {
     pub(crate) imager: Option<rejoin_ckpt::twin::Imager>,
     /// This rank is in `MPI_Finalize` and has said so.
     pub(crate) finalizing: bool,
+    pub(crate) names: Option<Names>,
     /// Threads share a device only by taking turns.
     pub(crate) not_sync: PhantomData<Cell<()>>,
 }

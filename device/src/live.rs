@@ -107,12 +107,12 @@ impl Live {
     ///
     /// # Safety
     /// Each piece is readable memory.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn write(
         &mut self,
         meter: &mut Meter,
         pieces: &[Piece],
-    ) -> Result<usize, Fault> {
+    ) -> Result<usize, Box<Fault>> {
         meter.stats.writes += 1;
         if meter.cutter.is_some() {
             // SAFETY: the caller's promise.
@@ -134,7 +134,7 @@ impl Live {
         &mut self,
         meter: &mut Meter,
         pieces: &[Piece],
-    ) -> Result<usize, Fault> {
+    ) -> Result<usize, Box<Fault>> {
         meter.stats.reads += 1;
         // SAFETY: the caller's promise.
         let count = unsafe { self.stream.read(pieces)? };
@@ -148,7 +148,7 @@ impl Live {
         {
             // What the read brought is lost with the link, as if it had never come.
             self.stream.cut();
-            return Err(Fault::Link(Lost(CUT.to_owned())));
+            return Err(Box::new(Fault::Link(Lost(CUT.to_owned()))));
         }
         Ok(count)
     }
@@ -158,7 +158,7 @@ impl Live {
     /// # Safety
     /// As for `write`.
     #[cold]
-    unsafe fn struck(&mut self, meter: &mut Meter, pieces: &[Piece]) -> Result<(), Fault> {
+    unsafe fn struck(&mut self, meter: &mut Meter, pieces: &[Piece]) -> Result<(), Box<Fault>> {
         let Some(first) = pieces.first() else {
             return Ok(());
         };
@@ -178,6 +178,6 @@ impl Live {
             unsafe { self.stream.write(&part)? };
         }
         self.stream.cut();
-        Err(Fault::Link(Lost(CUT.to_owned())))
+        Err(Box::new(Fault::Link(Lost(CUT.to_owned()))))
     }
 }

@@ -1,10 +1,7 @@
-//! What the manager says while the job runs, and what the user is told of waits that last.
-
-use std::time::Instant;
+//! What the manager says while the job runs.
 
 use rejoin_channel_table::BusinessCard;
 use rejoin_channel_table::ids::{Incarnation, Rank};
-use rejoin_engine::ReqId;
 use rejoin_managers_protocol::rank::FromManager;
 
 use crate::agent;
@@ -60,34 +57,5 @@ impl Device {
             self.abandon_dial(rank);
         }
         self.forget_addresses(rank);
-    }
-
-    /// Says once per period what a wait that lasts is for.
-    pub(crate) fn report_stall(&mut self, hint: Option<ReqId>) {
-        let Some(period) = self.options.stall_report else {
-            return;
-        };
-        let since = *self.io.waiting_since.get_or_insert_with(Instant::now);
-        if since.elapsed() < period {
-            return;
-        }
-        self.io.waiting_since = Some(Instant::now());
-        let me = self.identity.rank;
-        let what = match hint.and_then(|request| self.peer_of(request)) {
-            Some(rank) => {
-                let link = if self.table.live(rank).is_some() {
-                    "link up"
-                } else {
-                    "no link"
-                };
-                format!("rank {rank} on host {} ({link})", self.host_of(rank))
-            }
-            None => "any rank".to_owned(),
-        };
-        let missing = self.engine.unfinished();
-        eprintln!(
-            "rejoin: rank {me}: waiting for {what} for {:.0} s; unfinished sends to {missing:?}",
-            period.as_secs_f64()
-        );
     }
 }

@@ -5,6 +5,9 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::transport::tcp::interfaces::InterfaceFilter;
 
+/// Longest spin before a wait blocks, in microseconds: a minute.
+const MOST_SPIN_US: u64 = 60_000_000;
+
 /// Settings of one rank's device.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -75,14 +78,13 @@ impl Options {
             );
         }
         if let Some(text) = variable("REJOIN_SPIN_US") {
-            let us: u64 = text.parse().map_err(|_| {
-                refuse(
-                    "REJOIN_SPIN_US",
-                    &text,
-                    "a whole number of microseconds is needed",
-                )
+            let us = text.parse().ok().filter(|us| *us <= MOST_SPIN_US);
+            let us = us.ok_or_else(|| {
+                let problem =
+                    format!("a whole number of microseconds up to {MOST_SPIN_US} is needed");
+                refuse("REJOIN_SPIN_US", &text, problem)
             })?;
-            options.spin = Some(Duration::from_micros(us.min(60_000_000)));
+            options.spin = Some(Duration::from_micros(us));
         }
         if let Some(limit) = seconds("REJOIN_CONNECT_TIMEOUT")? {
             options.connect_timeout = limit;

@@ -301,8 +301,7 @@ impl Device {
         };
         match transmit::flush(&mut self.engine, live, &mut self.meter) {
             Ok(moved) => Ok(moved),
-            Err(Fault::Memory(error)) => Err(self.bad_buffer(rank, "send", error)),
-            Err(Fault::Link(lost)) => self.drop_link(token, Broken::Lost(lost)).map(|()| true),
+            Err(fault) => self.write_failed(rank, token, *fault),
         }
     }
 
@@ -398,6 +397,14 @@ impl Device {
             Broken::Breach(why) => self.breach(rank, &why),
             // Held before they come here.
             Broken::Memory(_) | Broken::Later(_) => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn write_failed(&mut self, rank: Rank, token: Token, fault: Fault) -> Result<bool> {
+        match fault {
+            Fault::Memory(error) => Err(self.bad_buffer(rank, "send", error)),
+            Fault::Link(lost) => self.drop_link(token, Broken::Lost(lost)).map(|()| true),
         }
     }
 

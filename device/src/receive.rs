@@ -40,9 +40,9 @@ pub(crate) enum Broken {
     Later(Epoch),
 }
 
-impl From<Fault> for Broken {
-    fn from(fault: Fault) -> Self {
-        match fault {
+impl From<Box<Fault>> for Broken {
+    fn from(fault: Box<Fault>) -> Self {
+        match *fault {
             Fault::Link(lost) => Self::Lost(lost),
             Fault::Memory(error) => Self::Memory(error),
         }

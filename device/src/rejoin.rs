@@ -12,6 +12,7 @@ use crate::agent::{self, Agent};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::io::Io;
+use crate::limits;
 use crate::startup;
 
 /// What becomes of the descriptors that a device had before [`Device::reopen`].
@@ -69,7 +70,7 @@ impl Device {
         self.noise = agent::noise()?;
         self.leaving = self.finalizing;
         self.all_finalized = false;
-        let limits = startup::limits(self.engine.config());
+        let limits = limits::limits(self.engine.config());
         let Some(agent) = &mut self.io.agent else {
             return Ok(());
         };

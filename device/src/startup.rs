@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rejoin_channel_table::card::MAX_ADDRESSES;
 use rejoin_channel_table::{Address, AddressBook, BusinessCard, LanId, LocalHostId, Table};
-use rejoin_engine::{Config, Engine};
-use rejoin_managers_protocol::rank::{Limits, RankOptions, Welcome};
+use rejoin_engine::Engine;
+use rejoin_managers_protocol::rank::{RankOptions, Welcome};
 
 use crate::agent::{self, Agent};
 use crate::cut::Cutter;
@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::image;
 use crate::io::Io;
 use crate::key::KeyPage;
+use crate::limits;
 use crate::live::Meter;
 use crate::options::Options;
 use crate::stats::Stats;
@@ -81,9 +82,9 @@ impl Device {
         let settings_imager = settings.images.as_ref().map(image::imager);
         let mut io = Io::open(agent, key, &waker, &options, &settings, size)?;
         let card = card(&io.listeners, &options, &settings);
-        let config = config(&options, &settings, size);
+        let config = limits::config(&options, &settings, size)?;
         let (entries, image) = match &mut io.agent {
-            Some(agent) => agent.register(&identity, size, &card, limits(&config))?,
+            Some(agent) => agent.register(&identity, size, &card, limits::limits(&config))?,
             None => (vec![(identity.incarnation, card.clone())], None),
         };
         let mut device = Self {
@@ -111,6 +112,7 @@ impl Device {
             image_due: image,
             imager: settings_imager,
             finalizing: false,
+            names: None,
             not_sync: PhantomData,
         };
         // Whatever came right behind the start was read along with it and raises no edge.
@@ -153,30 +155,6 @@ pub(crate) fn card(
         ),
         local_host: LocalHostId(agent::local_host_id()),
         pid: std::process::id(),
-    }
-}
-
-fn config(options: &Options, settings: &RankOptions, size: u32) -> Config {
-    let mut config = Config::for_size(size);
-    let wide = |value: Option<u32>| value.and_then(|bytes| usize::try_from(bytes).ok());
-    if let Some(bytes) = options.eager_copy.or(wide(settings.eager_copy)) {
-        config.eager_copy = bytes;
-    }
-    if let Some(bytes) = options.eager_max.or(wide(settings.eager_max)) {
-        config.eager_max = bytes;
-    }
-    if let Some(bytes) = options.window.or(settings.window.map(u64::from)) {
-        config.window = bytes;
-    }
-    config.consistent()
-}
-
-/// What the manager compares between ranks.
-pub(crate) fn limits(config: &Config) -> Limits {
-    Limits {
-        eager_copy: config.eager_copy as u64,
-        eager_max: config.eager_max as u64,
-        window: config.window,
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) fn flush(
     engine: &mut Engine,
     live: &mut Live,
     meter: &mut Meter,
-) -> Result<bool, Fault> {
+) -> Result<bool, Box<Fault>> {
     live.burst = 0;
     live.put_off = 0;
     if live.write_blocked {
@@ -58,7 +58,7 @@ pub(crate) fn flush(
 
 /// The end of the handshake goes ahead of all frames.
 #[cold]
-fn flush_ahead(live: &mut Live, meter: &mut Meter) -> Result<bool, Fault> {
+fn flush_ahead(live: &mut Live, meter: &mut Meter) -> Result<bool, Box<Fault>> {
     let rest = &live.ahead[live.ahead_sent..];
     let asked = rest.len();
     let pieces = [memory::incoming(rest.as_ptr().cast_mut(), asked)];

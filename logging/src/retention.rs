@@ -142,6 +142,7 @@ impl<B> Retention<B> {
     /// Notes that the receiver has all frames below `ack` (at most of all there are) in memory.
     /// The bodies outside of the ring that this is news of go to `each`, in order, and are still
     /// held: one that must outlive its send is copied there. [`Retention::release`] comes next.
+    #[inline]
     pub fn acknowledge(&mut self, ack: Ssn, mut each: impl FnMut(Ssn, &mut B)) {
         let ack = ack.min(self.next());
         if ack <= self.unacked.0 {
@@ -165,6 +166,7 @@ impl<B> Retention<B> {
 
     /// Lets go of all frames that are acknowledged and beyond the horizon; their bodies outside
     /// of the ring go to `gone`, in order.
+    #[inline]
     pub fn release(&mut self, mut gone: impl FnMut(Ssn, B)) {
         let limit = match self.horizon {
             Horizon::Acknowledged => self.unacked.0,
@@ -175,7 +177,12 @@ impl<B> Retention<B> {
             return;
         };
         let position = self.ends[last];
-        self.ends.drain(..=last);
+        // One message and its answer: not worth a drain.
+        if last == 0 {
+            self.ends.pop_front();
+        } else {
+            self.ends.drain(..=last);
+        }
         self.first.0 += count;
         self.ring.release(position);
         while let Some((ssn, _)) = self.bodies.front() {

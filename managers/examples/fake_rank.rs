@@ -157,6 +157,11 @@ fn main() {
         println!("{rank} heard {message:?}");
         std::process::exit(1);
     }
+    misbehave(mode, &mut manager, &welcome, limits);
+}
+
+/// What the one rank does.
+fn misbehave(mode: &str, manager: &mut Manager, welcome: &Welcome, limits: Limits) {
     match mode {
         "quit" => {}
         "crash" => std::process::abort(),
@@ -177,7 +182,7 @@ fn main() {
             std::thread::sleep(std::time::Duration::from_secs(30));
         }
         "close" => {
-            drop(manager);
+            manager.socket.shutdown(std::net::Shutdown::Both).unwrap();
             std::thread::sleep(std::time::Duration::from_secs(30));
         }
         _ => panic!("no mode {mode}"),

@@ -131,6 +131,10 @@ fn options_that_mean_nothing_here_are_refused() {
             &["--port-range", "9-1", "true"],
             "the first port, 9, is above",
         ),
+        (
+            &["--port-range", "5000-5001", "-n", "3", "true"],
+            "3 ranks need a port each, and these are 2",
+        ),
         (&["--port-range", "x", "true"], "ports from 1 to 65535"),
     ];
     for (arguments, text) in refused {

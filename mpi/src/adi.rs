@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorClass, Result};
 use rejoin_channel_table::Rank;
 use std::time::Duration;
 
-pub use rejoin_device::{Completion, Envelope, Mode, MsgId, Pattern, Probe, ReqId};
+pub use rejoin_device::{Completion, Envelope, Mode, MsgId, Names, Pattern, Probe, ReqId};
 
 #[cfg(test)]
 pub mod testnet;
@@ -257,6 +257,11 @@ impl Dev {
     /// What another thread calls to bring this one back from [`Dev::wait`].
     pub fn waker(&self) -> WakeFn {
         ask!(self, d => { let w = d.waker(); Box::new(move || w.wake()) }, _t => Box::new(|| {}))
+    }
+
+    /// Says how to call things in reports of long waits.
+    pub fn set_names(&mut self, names: Names) {
+        on!(self, d => d.set_names(names), _t => { let _ = names; });
     }
 
     /// Flushes, waits for all ranks and closes.

@@ -3,7 +3,7 @@
 //! All of it is behind `&self`. No `RefCell` is borrowed while a callback of the program runs, a
 //! collective's future is polled, or other threads may come in ([`BigLock::block`]).
 
-use crate::adi::{Dev, ReqId};
+use crate::adi::{Dev, Names, ReqId};
 use crate::attr::Keyvals;
 use crate::coll::Scratch;
 use crate::comm::{Communicator, ContextIds};
@@ -128,6 +128,11 @@ impl Mpi {
     /// Number of ranks of the job.
     pub fn size(&self) -> u32 {
         self.size
+    }
+
+    /// Says how reports of long waits call functions and communicators.
+    pub fn set_names(&self, names: Names) {
+        self.dev.borrow_mut().set_names(names);
     }
 
     /// `MPI_COMM_WORLD`.

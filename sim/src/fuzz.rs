@@ -211,6 +211,15 @@ fn program(engine: &mut Engine, op: u8, input: &mut Input<'_>, requests: &mut Ve
             requests.extend(engine.recv(pattern, Segment { addr: 0, len: 16 }));
         }
         _ => {
+            // Whatever state a request is in, there are words for it.
+            assert!(
+                engine
+                    .waiting()
+                    .all(|request| request.to_string().len() > 20)
+            );
+            if let Some(id) = requests.first() {
+                engine.poll(*id);
+            }
             match requests.pop() {
                 Some(id) if other => engine.cancel(id),
                 Some(id) => engine.free(id),

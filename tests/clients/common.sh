@@ -4,10 +4,15 @@
 #   WORK    a folder for sources, builds and logs; kept between runs
 
 set -euo pipefail
+# What tools print is read here: in one language, and nothing asks a person.
+export LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive
+# Fetching is tried again when the network fails; what a program does is not.
+export PIP_RETRIES=5 PIP_TIMEOUT=60 PIP_DISABLE_PIP_VERSION_CHECK=1
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 prefix=$(cd "$1" && pwd)
 mkdir -p "$2"
 work=$(cd "$2" && pwd)
+export HOME=${HOME:-$work}
 mpicc=$prefix/bin/mpicc
 mpirun=$prefix/bin/mpirun
 client=$(basename "$0" .sh)
@@ -38,18 +43,23 @@ debian_source() {
         sed 's/^Types:.*/Types: deb-src/' /etc/apt/sources.list.d/debian.sources 2>/dev/null || true
     } >"$apt/parts/source.sources"
     sed -n 's/^deb /deb-src /p' /etc/apt/sources.list 2>/dev/null >"$apt/parts/source.list" || true
-    local options=(-q -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$apt/parts"
+    local options=(-q -o Acquire::Retries=3 -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$apt/parts"
         -o "Dir::State::lists=$apt/lists" -o APT::Sandbox::User=root)
     logged "fetch-lists" apt-get "${options[@]}" update
-    (cd "$work/src" && logged "fetch-$name" apt-get "${options[@]}" source --download-only --tar-only "$name")
+    # Into a folder of its own first: what a broken download leaves is never taken for the tarball.
+    rm -rf "$work/src/fresh-$name" && mkdir "$work/src/fresh-$name"
+    (cd "$work/src/fresh-$name" && logged "fetch-$name" apt-get "${options[@]}" source --download-only --tar-only "$name")
+    mv "$work/src/fresh-$name"/* "$work/src/"
+    rmdir "$work/src/fresh-$name"
 }
 
 # needs_package PACKAGE FILE: installs a Debian package when FILE is not there yet.
 needs_package() {
     [ -e "$2" ] && return
     say "installing Debian package $1"
-    logged "apt-update" apt-get -q update
-    logged "apt-$1" apt-get -q install -y "$1"
+    [ "$(id -u)" = 0 ] || fail "$1 is missing, and only root may install it: apt-get install $1"
+    logged "apt-update" apt-get -q -o Acquire::Retries=3 update
+    logged "apt-$1" apt-get -q -o Acquire::Retries=3 install -y "$1"
 }
 
 # Bounded run: no client may hang the tests.

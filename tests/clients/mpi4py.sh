@@ -7,9 +7,6 @@ version=4.1.2
 export LD_LIBRARY_PATH=$prefix/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 python=$work/mpi4py-venv/bin/python
 mkdir -p "$work/src"
-if [ ! -e "$work/src/mpi4py-$version.tar.gz" ]; then
-    logged mpi4py-fetch python3 -m pip download -q --no-deps --no-binary :all: "mpi4py==$version" -d "$work/src"
-fi
 # The build takes minutes, so it is kept as long as our header is the one it was made with.
 stamp=$work/mpi4py-venv/stamp
 want=$(sha256sum "$prefix/include/mpi.h" | cut -d' ' -f1)-$version
@@ -17,6 +14,10 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$want" ]; then
     rm -rf "$work/mpi4py-venv"
     python3 -m venv "$work/mpi4py-venv"
     say "building mpi4py $version from source with $mpicc"
+    if [ ! -e "$work/src/mpi4py-$version.tar.gz" ]; then
+        logged mpi4py-fetch "$work/mpi4py-venv/bin/pip" download -q --no-deps --no-binary :all: "mpi4py==$version" -d "$work/fresh-mpi4py"
+        mv "$work/fresh-mpi4py"/* "$work/src/"
+    fi
     CFLAGS="-O0 -g0" MPICC=$mpicc logged mpi4py-build \
         "$work/mpi4py-venv/bin/pip" install -q --no-cache-dir --no-binary mpi4py numpy "$work/src/mpi4py-$version.tar.gz"
     echo "$want" >"$stamp"

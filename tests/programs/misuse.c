@@ -2,10 +2,12 @@
  *   after|abort-after (MPI after MPI_Finalize, rank 1)|abort-before (MPI_Init)
  *   fork-send|fork-returns (an error code comes back)|fork-abort|fork-exit (with an exit handler that finalises)
  *   signal (MPI_Abort in a handler while the rank waits in MPI)|signal-malloc (while it is in malloc)
+ *   bad-buffer (a long send from where there is no memory)
  *   session-again (a session after the last one has ended)
  * The job goes on after fork-*: these print what became of the child. Needs 2 ranks. */
 #include "check.h"
 #include <signal.h>
+#include <stdint.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -116,6 +118,13 @@ int main(int argc, char **argv)
         forks(argv, rank);
     if (!strncmp(argv[1], "signal", 6))
         signals(argv, rank);
+    if (is(argv, "bad-buffer")) {
+        enum { LONG = 1 << 22 };
+        if (rank == 1)
+            MPI_Send((void *)(uintptr_t)4096, LONG, MPI_BYTE, 0, 0, MPI_COMM_WORLD);
+        else
+            MPI_Recv(malloc(LONG), LONG, MPI_BYTE, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
     MPI_Finalize();
     if (rank == 1 && is(argv, "after"))
         MPI_Barrier(MPI_COMM_WORLD);

@@ -160,6 +160,27 @@ static int info_works(int argc, char **argv)
     return n >= 0;
 }
 
+/* The tools' interface works before MPI_Init, and counts how often it is open. */
+static int tools_work(void)
+{
+    int n = -1, at, provided = -1;
+    if (MPI_T_cvar_get_num(&n) != MPI_T_ERR_NOT_INITIALIZED)
+        return 0;
+    for (int i = 0; i < 2; i++)
+        if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS || provided < 0)
+            return 0;
+    MPI_T_finalize();
+    if (MPI_T_cvar_get_num(&n) != MPI_SUCCESS || n < 0)
+        return 0;
+    n = -1;
+    if (MPI_T_pvar_get_num(&n) != MPI_SUCCESS || n < 0)
+        return 0;
+    if (MPI_T_cvar_get_index("no such variable", &at) != MPI_T_ERR_INVALID_NAME)
+        return 0;
+    MPI_T_finalize();
+    return MPI_T_cvar_get_num(&n) == MPI_T_ERR_NOT_INITIALIZED;
+}
+
 int main(int argc, char **argv)
 {
     MPI_Comm c;
@@ -168,6 +189,8 @@ int main(int argc, char **argv)
     char value[32];
     if (!info_works(argc, argv))
         return 4;
+    if (!tools_work())
+        return 6;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);

@@ -90,3 +90,10 @@ fn a_session_after_the_last_one_is_refused_in_words() {
     let says = "MPI_Session_init: called after this process has left the job";
     assert_eq!(done.stdout().matches(says).count(), 2, "{}", done.text());
 }
+
+#[test]
+fn a_buffer_that_is_no_memory_is_named() {
+    let done = ends_with("bad-buffer", 1, "rank 1: MPI_Send: send with rank 0");
+    let says = "(MPI_ERR_BUFFER)";
+    assert!(done.stderr().contains(says), "{}", done.text());
+}

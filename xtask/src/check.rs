@@ -114,7 +114,7 @@ pub struct Report {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<()> {
-    let root = crate::workspace_root();
+    let root = crate::root();
     let mut report = Report::default();
     let mut sources = sources(&root)?;
     mark_tests(&mut sources);

@@ -30,7 +30,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<()> {
-    let root = crate::workspace_root();
+    let root = crate::root();
     let outputs = generate(&root)?;
     if args.check {
         return compare(&root, &outputs);
@@ -51,7 +51,7 @@ pub fn run(args: Args) -> Result<()> {
 
 /// Fails when a checked-in file differs from what would be written.
 pub fn check() -> Result<()> {
-    let root = crate::workspace_root();
+    let root = crate::root();
     compare(&root, &generate(&root)?)
 }
 

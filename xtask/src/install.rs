@@ -38,7 +38,7 @@ pub fn run(args: Args) -> Result<()> {
 
 /// Builds and installs; gives the folder where everything is now (destdir and prefix).
 pub fn install(args: &Args) -> Result<PathBuf> {
-    let root = crate::workspace_root();
+    let root = crate::root();
     let built = build(&root, &args.profile)?;
     let prefix = std::path::absolute(&args.prefix)?;
     let at = below(args.destdir.as_deref(), &prefix);
@@ -220,6 +220,12 @@ mod tests {
         assert_eq!(run(&["-showme:link"]), link);
         assert_eq!(run(&["-show", "-c"]), format!("echo -c {compile}"));
         assert_eq!(run(&["-compile-info"]), format!("echo  {compile} -c"));
+        let refused = Command::new(base.join("cc"))
+            .args(["-static", "a.c"])
+            .output()
+            .expect("the wrapper runs");
+        let text = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && text.contains("shared library only"));
         fs::remove_dir_all(&base).expect("the folder goes");
     }
 }

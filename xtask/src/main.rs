@@ -1,8 +1,9 @@
-//! Developer commands: `cargo xtask demo|test|install|bench|check|codegen|soak`.
+//! Developer commands: `cargo xtask demo|test|install|bench|check|codegen`.
 
 use clap::{Parser, Subcommand};
 
 mod bench;
+mod bounded;
 mod check;
 mod codegen;
 mod demo;
@@ -48,10 +49,4 @@ fn main() -> anyhow::Result<()> {
         Command::Check(a) => check::run(a),
         Command::Codegen(a) => codegen::run(a),
     }
-}
-
-/// The workspace's root folder.
-pub fn workspace_root() -> std::path::PathBuf {
-    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here).to_path_buf()
 }

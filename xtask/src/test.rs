@@ -1,6 +1,7 @@
 //! `cargo xtask test`: installs what the tests need, says so, and runs all of them as named claims.
 
-use anyhow::{Context, Result, bail, ensure};
+use crate::bounded::Deadline;
+use anyhow::{Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -26,83 +27,114 @@ pub struct Args {
 struct Claim {
     name: &'static str,
     what: &'static str,
+    /// After so many it has failed, and is ended. Several times what a slow machine needs.
+    minutes: u64,
     run: fn(&Setting) -> Result<()>,
 }
 
 struct Setting {
     root: PathBuf,
     install: bool,
+    deadline: Deadline,
+}
+
+impl Setting {
+    fn new(install: bool, minutes: u64) -> Result<Setting> {
+        Ok(Setting {
+            root: crate::root(),
+            install,
+            deadline: Deadline::after(Duration::from_secs(60 * minutes))?,
+        })
+    }
+
+    fn run(&self, command: &mut Command) -> Result<()> {
+        self.deadline.run(command)
+    }
 }
 
 const CLAIMS: &[Claim] = &[
     Claim {
         name: "format",
         what: "the code is formatted",
+        minutes: 5,
         run: format,
     },
     Claim {
         name: "structure",
         what: "crates depend one way, files and functions are short, cores are pure",
+        minutes: 20,
         run: structure,
     },
     Claim {
         name: "generated",
         what: "the C ABI is what its tables say",
+        minutes: 20,
         run: generated,
     },
     Claim {
         name: "clippy",
         what: "no warning",
+        minutes: 40,
         run: clippy,
     },
     Claim {
         name: "units",
         what: "unit and property tests, models and simulator seeds pass",
+        minutes: 60,
         run: units,
     },
     Claim {
         name: "models",
         what: "the protocol cores hold in every interleaving, at the models' full bounds",
+        minutes: 40,
         run: models,
     },
     Claim {
         name: "memory",
         what: "unsafe code touches only memory that is its own",
+        minutes: 60,
         run: memory,
     },
     Claim {
         name: "fuzz",
         what: "decoders survive hostile input",
+        minutes: 60,
         run: fuzz,
     },
     Claim {
         name: "install",
         what: "an installation is complete",
+        minutes: 40,
         run: install,
     },
     Claim {
         name: "programs",
         what: "real programs run, and end cleanly when killed",
+        minutes: 40,
         run: programs,
     },
     Claim {
         name: "clients-foreign",
         what: "programs built for another MPI's standard ABI run",
+        minutes: 20,
         run: |c| client(c, "foreign"),
     },
     Claim {
         name: "clients-netpipe",
         what: "NetPIPE runs",
+        minutes: 20,
         run: |c| client(c, "netpipe"),
     },
     Claim {
         name: "clients-hpcc",
         what: "HPC Challenge runs and its residuals hold",
+        minutes: 30,
         run: |c| client(c, "hpcc"),
     },
     Claim {
         name: "clients-mpi4py",
         what: "mpi4py builds, and its own tests pass",
+        minutes: 60,
         run: |c| client(c, "mpi4py"),
     },
 ];
@@ -123,16 +155,13 @@ pub fn run(args: Args) -> Result<()> {
         !chosen.is_empty(),
         "no claim's name contains that; see --list"
     );
-    let context = Setting {
-        root: crate::root(),
-        install: !args.no_install,
-    };
-    prepare(&context)?;
+    let install = !args.no_install;
+    prepare(&Setting::new(install, 20)?)?;
     let mut results: Vec<(&str, Duration, Result<()>)> = Vec::new();
     for claim in chosen {
         println!("\n=== {}: {}", claim.name, claim.what);
         let start = Instant::now();
-        let result = (claim.run)(&context);
+        let result = Setting::new(install, claim.minutes).and_then(|c| (claim.run)(&c));
         let failed = result.is_err();
         if let Err(e) = &result {
             println!("=== {} FAILED: {e:#}", claim.name);
@@ -163,8 +192,13 @@ fn summary(results: &[(&str, Duration, Result<()>)]) -> Result<()> {
 const PACKAGES: &[(&str, &str)] = &[
     ("gcc", "/usr/bin/gcc"),
     ("g++", "/usr/bin/g++"),
+    ("libc6-dev", "/usr/include/stdio.h"),
+    ("binutils", "/usr/bin/strip"),
     ("make", "/usr/bin/make"),
     ("python3", "/usr/bin/python3"),
+    ("python3-venv", "/var/lib/dpkg/info/python3-venv.list"),
+    ("python3-dev", "/var/lib/dpkg/info/python3-dev.list"),
+    ("ca-certificates", "/etc/ssl/certs/ca-certificates.crt"),
     ("gdb", "/usr/bin/gdb"),
     ("valgrind", "/usr/bin/valgrind"),
     ("pkg-config", "/usr/bin/pkg-config"),
@@ -179,18 +213,24 @@ fn prepare(context: &Setting) -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
+    let names = missing.join(" ");
+    ensure!(context.install, "missing Debian packages: {names}");
     ensure!(
-        context.install,
-        "missing Debian packages: {}",
-        missing.join(" ")
+        nix::unistd::geteuid().is_root(),
+        "missing Debian packages, which only root may install: apt-get install {names}"
     );
-    println!("installing Debian packages: {}", missing.join(" "));
-    checked(Command::new("apt-get").args(["-q", "update"]))?;
-    checked(
-        Command::new("apt-get")
-            .args(["-q", "install", "-y"])
-            .args(missing),
-    )
+    println!("installing Debian packages: {names}");
+    apt(context, &["update"])?;
+    apt(context, &[&["install", "-y"], &missing[..]].concat())
+}
+
+/// Fetching is tried again when the network fails; nothing asks a person.
+fn apt(context: &Setting, args: &[&str]) -> Result<()> {
+    let mut command = Command::new("apt-get");
+    command
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .args(["-q", "-o", "Acquire::Retries=3"]);
+    context.run(command.args(args))
 }
 
 fn cargo(context: &Setting, args: &[&str]) -> Command {
@@ -199,28 +239,20 @@ fn cargo(context: &Setting, args: &[&str]) -> Command {
     command
 }
 
-fn checked(command: &mut Command) -> Result<()> {
-    let status = command
-        .status()
-        .with_context(|| format!("starting {command:?}"))?;
-    ensure!(status.success(), "{command:?} ended with {status}");
-    Ok(())
-}
-
 fn format(c: &Setting) -> Result<()> {
-    checked(&mut cargo(c, &["fmt", "--all", "--check"]))
+    c.run(&mut cargo(c, &["fmt", "--all", "--check"]))
 }
 
 fn structure(c: &Setting) -> Result<()> {
-    checked(&mut cargo(c, &["xtask", "check"]))
+    c.run(&mut cargo(c, &["xtask", "check"]))
 }
 
 fn generated(c: &Setting) -> Result<()> {
-    checked(&mut cargo(c, &["xtask", "codegen", "--check"]))
+    c.run(&mut cargo(c, &["xtask", "codegen", "--check"]))
 }
 
 fn clippy(c: &Setting) -> Result<()> {
-    checked(&mut cargo(
+    c.run(&mut cargo(
         c,
         &[
             "clippy",
@@ -234,7 +266,7 @@ fn clippy(c: &Setting) -> Result<()> {
 }
 
 fn units(c: &Setting) -> Result<()> {
-    checked(&mut cargo(
+    c.run(&mut cargo(
         c,
         &["test", "--workspace", "--exclude", "rejoin-tests"],
     ))
@@ -242,7 +274,7 @@ fn units(c: &Setting) -> Result<()> {
 
 fn models(c: &Setting) -> Result<()> {
     let args = "test --profile fast -p rejoin-channel-table --test model_handshake -p rejoin-sim --test model_channel";
-    checked(&mut cargo(c, &args.split(' ').collect::<Vec<_>>()))
+    c.run(&mut cargo(c, &args.split(' ').collect::<Vec<_>>()))
 }
 
 /// Miri where the nightly toolchain has it, else the address sanitizer, on the crates with unsafe code.
@@ -264,7 +296,7 @@ fn memory(c: &Setting) -> Result<()> {
             "MIRIFLAGS",
             "-Zmiri-permissive-provenance -Zmiri-disable-isolation",
         );
-        return checked(
+        return c.run(
             command
                 .args(crates)
                 .args(["--", "datatype", "handles", "matching"]),
@@ -280,7 +312,7 @@ fn memory(c: &Setting) -> Result<()> {
     // than there is wants the error.
     command.env("ASAN_OPTIONS", "detect_leaks=0:allocator_may_return_null=1");
     command.env("CARGO_TARGET_DIR", c.root.join("target/sanitizer"));
-    checked(command.args(crates).args(["-p", "rejoin-device"]))
+    c.run(command.args(crates).args(["-p", "rejoin-device"]))
 }
 
 /// A short run of each fuzz target, where cargo-fuzz and a nightly toolchain can be had.
@@ -300,7 +332,7 @@ fn fuzz(c: &Setting) -> Result<()> {
     if !has(&["fuzz", "--version"]) {
         ensure!(c.install, "cargo-fuzz is missing");
         println!("installing cargo-fuzz");
-        checked(&mut cargo(c, &["install", "--locked", "cargo-fuzz"]))?;
+        c.run(&mut cargo(c, &["install", "--locked", "cargo-fuzz"]))?;
     }
     let listed = Command::new("cargo")
         .current_dir(&c.root)
@@ -323,14 +355,14 @@ fn fuzz(c: &Setting) -> Result<()> {
             "-rss_limit_mb=2048",
             "-verbosity=0",
         ];
-        checked(&mut cargo(c, &args))?;
+        c.run(&mut cargo(c, &args))?;
     }
     Ok(())
 }
 
 fn install(c: &Setting) -> Result<()> {
     let mut command = cargo(c, &["xtask", "install", "--prefix"]);
-    checked(command.arg(c.root.join("target/prefix")))
+    c.run(command.arg(c.root.join("target/prefix")))
 }
 
 fn programs(c: &Setting) -> Result<()> {
@@ -345,12 +377,12 @@ fn programs(c: &Setting) -> Result<()> {
             "--test-threads=1",
         ],
     );
-    checked(command.env("REJOIN_PREFIX", c.root.join("target/prefix")))
+    c.run(command.env("REJOIN_PREFIX", c.root.join("target/prefix")))
 }
 
 fn client(c: &Setting, name: &str) -> Result<()> {
     let script = c.root.join("tests/clients").join(name).with_extension("sh");
-    checked(
+    c.run(
         Command::new(script)
             .arg(c.root.join("target/prefix"))
             .arg(c.root.join("target/clients")),

@@ -5,6 +5,8 @@ use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
 
+use rejoin_mpi::adi::Names;
+use rejoin_mpi::comm::ContextIds;
 use rejoin_mpi::lock::BigLock;
 use rejoin_mpi::{Error, ErrorClass, Group, Mpi as Core, Result};
 
@@ -111,6 +113,20 @@ pub(super) fn open(mpi: &Mpi, level: c_int) -> Result<()> {
     Ok(())
 }
 
+/// The name of the communicator whose messages have this context id.
+fn communicator_of(context: u32) -> Option<String> {
+    // SAFETY: asked by the runtime inside a call.
+    let mpi = unsafe { state::mpi() };
+    let id = ContextIds::owner(context);
+    let handle = mpi.comms.find(|comm| comm.id() == id)?;
+    let name = mpi.comms.with(handle, |comm| comm.name()).ok()?;
+    Some(if name.is_empty() {
+        "a communicator without a name".to_owned()
+    } else {
+        name
+    })
+}
+
 fn start_core(mpi: &Mpi) -> Result<Rc<Core>> {
     let core = Core::init()?;
     mpi.comms.define(MPI_COMM_WORLD, core.world().clone());
@@ -120,6 +136,10 @@ fn start_core(mpi: &Mpi) -> Result<Rc<Core>> {
     let empty = Group::new(Vec::new(), core.rank());
     mpi.groups.define(MPI_GROUP_EMPTY, empty.into());
     mpi.infos.define(MPI_INFO_ENV, core.env_info().clone());
+    core.set_names(Names {
+        operation: crate::enter::current,
+        context: communicator_of,
+    });
     mpi.datatypes.define_predefined();
     op::define_predefined(&mpi.ops);
     Ok(core)

@@ -101,5 +101,6 @@ pub mod request_many;
 pub mod sendrecv;
 pub mod session;
 pub mod status;
+pub mod tools;
 pub mod topology;
 pub mod topology_graph;

@@ -12,18 +12,28 @@ use crate::enter::{Call, Phase, enter, missing, missing_tool};
 use crate::errors::Owner;
 use crate::functions;
 
+#[inline]
+unsafe fn shared_t_category_changed(update_number: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_T_category_changed", Phase::Any, true) },
+        Owner::Tool,
+        |mpi| unsafe { crate::functions::tools::t_category_changed(mpi, update_number) },
+    )
+}
+
 /// `int MPI_T_category_changed(int *update_number)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_changed(update_number: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe { missing_tool("MPI_T_category_changed") }
+    unsafe { shared_t_category_changed(update_number) }
 }
 
 /// `MPI_T_category_changed` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_changed(update_number: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe { missing_tool("MPI_T_category_changed") }
+    unsafe { shared_t_category_changed(update_number) }
 }
 
 /// `int MPI_T_category_get_categories(int cat_index, int len, int indices[])`.
@@ -92,6 +102,16 @@ pub unsafe extern "C" fn PMPI_T_category_get_events(
     unsafe { missing_tool("MPI_T_category_get_events") }
 }
 
+#[inline]
+unsafe fn shared_t_category_get_index(name: *const c_char, cat_index: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_T_category_get_index", Phase::Any, true) },
+        Owner::Tool,
+        |mpi| unsafe { crate::functions::tools::t_category_get_index(mpi, name, cat_index) },
+    )
+}
+
 /// `int MPI_T_category_get_index(const char *name, int *cat_index)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_index(
@@ -99,7 +119,7 @@ pub unsafe extern "C" fn MPI_T_category_get_index(
     cat_index: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe { missing_tool("MPI_T_category_get_index") }
+    unsafe { shared_t_category_get_index(name, cat_index) }
 }
 
 /// `MPI_T_category_get_index` under its profiling name.
@@ -109,7 +129,7 @@ pub unsafe extern "C" fn PMPI_T_category_get_index(
     cat_index: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe { missing_tool("MPI_T_category_get_index") }
+    unsafe { shared_t_category_get_index(name, cat_index) }
 }
 
 /// `int MPI_T_category_get_info(int cat_index, char *name, int *name_len, char *desc, int *desc_len, int *num_cvars, int *num_pvars, int *num_categories)`.
@@ -144,18 +164,28 @@ pub unsafe extern "C" fn PMPI_T_category_get_info(
     unsafe { missing_tool("MPI_T_category_get_info") }
 }
 
+#[inline]
+unsafe fn shared_t_category_get_num(num_cat: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_T_category_get_num", Phase::Any, true) },
+        Owner::Tool,
+        |mpi| unsafe { crate::functions::tools::t_category_get_num(mpi, num_cat) },
+    )
+}
+
 /// `int MPI_T_category_get_num(int *num_cat)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_category_get_num(num_cat: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe { missing_tool("MPI_T_category_get_num") }
+    unsafe { shared_t_category_get_num(num_cat) }
 }
 
 /// `MPI_T_category_get_num` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_category_get_num(num_cat: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe { missing_tool("MPI_T_category_get_num") }
+    unsafe { shared_t_category_get_num(num_cat) }
 }
 
 /// `int MPI_T_category_get_num_events(int cat_index, int *num_events)`.
@@ -200,6 +230,16 @@ pub unsafe extern "C" fn PMPI_T_category_get_pvars(
     unsafe { missing_tool("MPI_T_category_get_pvars") }
 }
 
+#[inline]
+unsafe fn shared_t_cvar_get_index(name: *const c_char, cvar_index: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_T_cvar_get_index", Phase::Any, true) },
+        Owner::Tool,
+        |mpi| unsafe { crate::functions::tools::t_cvar_get_index(mpi, name, cvar_index) },
+    )
+}
+
 /// `int MPI_T_cvar_get_index(const char *name, int *cvar_index)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_get_index(
@@ -207,7 +247,7 @@ pub unsafe extern "C" fn MPI_T_cvar_get_index(
     cvar_index: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe { missing_tool("MPI_T_cvar_get_index") }
+    unsafe { shared_t_cvar_get_index(name, cvar_index) }
 }
 
 /// `MPI_T_cvar_get_index` under its profiling name.
@@ -217,7 +257,7 @@ pub unsafe extern "C" fn PMPI_T_cvar_get_index(
     cvar_index: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe { missing_tool("MPI_T_cvar_get_index") }
+    unsafe { shared_t_cvar_get_index(name, cvar_index) }
 }
 
 /// `int MPI_T_cvar_get_info(int cvar_index, char *name, int *name_len, int *verbosity, MPI_Datatype *datatype, MPI_T_enum *enumtype, char *desc, int *desc_len, int *bind, int *scope)`.
@@ -256,18 +296,28 @@ pub unsafe extern "C" fn PMPI_T_cvar_get_info(
     unsafe { missing_tool("MPI_T_cvar_get_info") }
 }
 
+#[inline]
+unsafe fn shared_t_cvar_get_num(num_cvar: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_T_cvar_get_num", Phase::Any, true) },
+        Owner::Tool,
+        |mpi| unsafe { crate::functions::tools::t_cvar_get_num(mpi, num_cvar) },
+    )
+}
+
 /// `int MPI_T_cvar_get_num(int *num_cvar)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_cvar_get_num(num_cvar: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe { missing_tool("MPI_T_cvar_get_num") }
+    unsafe { shared_t_cvar_get_num(num_cvar) }
 }
 
 /// `MPI_T_cvar_get_num` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_cvar_get_num(num_cvar: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe { missing_tool("MPI_T_cvar_get_num") }
+    unsafe { shared_t_cvar_get_num(num_cvar) }
 }
 
 /// `int MPI_T_cvar_handle_alloc(int cvar_index, void *obj_handle, MPI_T_cvar_handle *handle, int *count)`.
@@ -450,6 +500,16 @@ pub unsafe extern "C" fn PMPI_T_event_copy(
     unsafe { missing_tool("MPI_T_event_copy") }
 }
 
+#[inline]
+unsafe fn shared_t_event_get_index(name: *const c_char, event_index: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_T_event_get_index", Phase::Any, true) },
+        Owner::Tool,
+        |mpi| unsafe { crate::functions::tools::t_event_get_index(mpi, name, event_index) },
+    )
+}
+
 /// `int MPI_T_event_get_index(const char *name, int *event_index)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_get_index(
@@ -457,7 +517,7 @@ pub unsafe extern "C" fn MPI_T_event_get_index(
     event_index: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe { missing_tool("MPI_T_event_get_index") }
+    unsafe { shared_t_event_get_index(name, event_index) }
 }
 
 /// `MPI_T_event_get_index` under its profiling name.
@@ -467,7 +527,7 @@ pub unsafe extern "C" fn PMPI_T_event_get_index(
     event_index: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe { missing_tool("MPI_T_event_get_index") }
+    unsafe { shared_t_event_get_index(name, event_index) }
 }
 
 /// `int MPI_T_event_get_info(int event_index, char *name, int *name_len, int *verbosity, MPI_Datatype array_of_datatypes[], MPI_Aint array_of_displacements[], int *num_elements, MPI_T_enum *enumtype, MPI_Info *info, char *desc, int *desc_len, int *bind)`.
@@ -510,18 +570,28 @@ pub unsafe extern "C" fn PMPI_T_event_get_info(
     unsafe { missing_tool("MPI_T_event_get_info") }
 }
 
+#[inline]
+unsafe fn shared_t_event_get_num(num_events: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_T_event_get_num", Phase::Any, true) },
+        Owner::Tool,
+        |mpi| unsafe { crate::functions::tools::t_event_get_num(mpi, num_events) },
+    )
+}
+
 /// `int MPI_T_event_get_num(int *num_events)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_event_get_num(num_events: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe { missing_tool("MPI_T_event_get_num") }
+    unsafe { shared_t_event_get_num(num_events) }
 }
 
 /// `MPI_T_event_get_num` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_event_get_num(num_events: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe { missing_tool("MPI_T_event_get_num") }
+    unsafe { shared_t_event_get_num(num_events) }
 }
 
 /// `int MPI_T_event_get_source(MPI_T_event_instance event_instance, int *source_index)`.
@@ -718,32 +788,68 @@ pub unsafe extern "C" fn PMPI_T_event_set_dropped_handler(
     unsafe { missing_tool("MPI_T_event_set_dropped_handler") }
 }
 
+#[inline]
+unsafe fn shared_t_finalize() -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_T_finalize", Phase::Any, true) },
+        Owner::Tool,
+        |mpi| unsafe { crate::functions::tools::t_finalize(mpi) },
+    )
+}
+
 /// `int MPI_T_finalize(void)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_finalize() -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe { missing_tool("MPI_T_finalize") }
+    unsafe { shared_t_finalize() }
 }
 
 /// `MPI_T_finalize` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_finalize() -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe { missing_tool("MPI_T_finalize") }
+    unsafe { shared_t_finalize() }
+}
+
+#[inline]
+unsafe fn shared_t_init_thread(required: c_int, provided: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_T_init_thread", Phase::Any, true) },
+        Owner::Tool,
+        |mpi| unsafe { crate::functions::tools::t_init_thread(mpi, required, provided) },
+    )
 }
 
 /// `int MPI_T_init_thread(int required, int *provided)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_init_thread(required: c_int, provided: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe { missing_tool("MPI_T_init_thread") }
+    unsafe { shared_t_init_thread(required, provided) }
 }
 
 /// `MPI_T_init_thread` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_init_thread(required: c_int, provided: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe { missing_tool("MPI_T_init_thread") }
+    unsafe { shared_t_init_thread(required, provided) }
+}
+
+#[inline]
+unsafe fn shared_t_pvar_get_index(
+    name: *const c_char,
+    var_class: c_int,
+    pvar_index: *mut c_int,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_T_pvar_get_index", Phase::Any, true) },
+        Owner::Tool,
+        |mpi| unsafe {
+            crate::functions::tools::t_pvar_get_index(mpi, name, var_class, pvar_index)
+        },
+    )
 }
 
 /// `int MPI_T_pvar_get_index(const char *name, int var_class, int *pvar_index)`.
@@ -754,7 +860,7 @@ pub unsafe extern "C" fn MPI_T_pvar_get_index(
     pvar_index: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe { missing_tool("MPI_T_pvar_get_index") }
+    unsafe { shared_t_pvar_get_index(name, var_class, pvar_index) }
 }
 
 /// `MPI_T_pvar_get_index` under its profiling name.
@@ -765,7 +871,7 @@ pub unsafe extern "C" fn PMPI_T_pvar_get_index(
     pvar_index: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe { missing_tool("MPI_T_pvar_get_index") }
+    unsafe { shared_t_pvar_get_index(name, var_class, pvar_index) }
 }
 
 /// `int MPI_T_pvar_get_info(int pvar_index, char *name, int *name_len, int *verbosity, int *var_class, MPI_Datatype *datatype, MPI_T_enum *enumtype, char *desc, int *desc_len, int *bind, int *readonly, int *continuous, int *atomic)`.
@@ -810,18 +916,28 @@ pub unsafe extern "C" fn PMPI_T_pvar_get_info(
     unsafe { missing_tool("MPI_T_pvar_get_info") }
 }
 
+#[inline]
+unsafe fn shared_t_pvar_get_num(num_pvar: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_T_pvar_get_num", Phase::Any, true) },
+        Owner::Tool,
+        |mpi| unsafe { crate::functions::tools::t_pvar_get_num(mpi, num_pvar) },
+    )
+}
+
 /// `int MPI_T_pvar_get_num(int *num_pvar)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_pvar_get_num(num_pvar: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe { missing_tool("MPI_T_pvar_get_num") }
+    unsafe { shared_t_pvar_get_num(num_pvar) }
 }
 
 /// `MPI_T_pvar_get_num` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_pvar_get_num(num_pvar: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe { missing_tool("MPI_T_pvar_get_num") }
+    unsafe { shared_t_pvar_get_num(num_pvar) }
 }
 
 /// `int MPI_T_pvar_handle_alloc(MPI_T_pvar_session session, int pvar_index, void *obj_handle, MPI_T_pvar_handle *handle, int *count)`.
@@ -1058,18 +1174,28 @@ pub unsafe extern "C" fn PMPI_T_source_get_info(
     unsafe { missing_tool("MPI_T_source_get_info") }
 }
 
+#[inline]
+unsafe fn shared_t_source_get_num(num_sources: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_T_source_get_num", Phase::Any, true) },
+        Owner::Tool,
+        |mpi| unsafe { crate::functions::tools::t_source_get_num(mpi, num_sources) },
+    )
+}
+
 /// `int MPI_T_source_get_num(int *num_sources)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_T_source_get_num(num_sources: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe { missing_tool("MPI_T_source_get_num") }
+    unsafe { shared_t_source_get_num(num_sources) }
 }
 
 /// `MPI_T_source_get_num` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_T_source_get_num(num_sources: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe { missing_tool("MPI_T_source_get_num") }
+    unsafe { shared_t_source_get_num(num_sources) }
 }
 
 /// `int MPI_T_source_get_timestamp(int source_index, MPI_Count *timestamp)`.

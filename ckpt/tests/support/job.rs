@@ -1,6 +1,7 @@
 //! The manager's side: one rank, its pipes, its image.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use rejoin_ckpt::twin::manager::{Answer, Wake, Zygote};
 
@@ -30,6 +31,8 @@ pub struct Job {
     pub twin: Option<Twin>,
     /// What it has written to its standard output before the last image.
     pub text: String,
+    /// What it has written since, as far as it was read.
+    fresh: Vec<u8>,
 }
 
 impl Job {
@@ -85,6 +88,7 @@ impl Job {
                 stderr,
                 twin,
                 text,
+                fresh: Vec::new(),
             }
         }
     }
@@ -117,16 +121,90 @@ impl Job {
         self.imaged();
     }
 
+    /// Orders an image by signal.
+    pub fn order(&self, epoch: u32) {
+        let sent = rejoin_ckpt::order::send(self.pidfd.as_fd(), self.pid, super::signal(), epoch);
+        assert!(sent.expect("sent"), "the signal is not handled");
+    }
+
+    /// Waits until the rank sleeps in the call of this number.
+    pub fn sleeps_in(&self, number: i64) {
+        let (start, wanted) = (std::time::Instant::now(), format!("{number} "));
+        loop {
+            let call = std::fs::read_to_string(format!("/proc/{}/syscall", self.pid));
+            if call.expect("a process").starts_with(&wanted) {
+                return;
+            }
+            assert!(start.elapsed() < LIMIT, "it does not come to call {number}");
+            std::thread::yield_now();
+        }
+    }
+
     /// Waits for an image; the former one is dropped. What was written up to now is read to its end.
     pub fn imaged(&mut self) {
         let (bytes, fds) = receive(self.socket.as_raw_fd(), LIMIT).expect("the rank has ended");
         assert_eq!(bytes[0], b'I', "{}", String::from_utf8_lossy(&bytes));
+        self.take_image(&bytes, fds);
+    }
+
+    /// Reads output for `pause`, or until something is there to hear; then waits for an image, or gives the rank's word if it
+    /// says something else.
+    pub fn imaged_or_word(&mut self, pause: Duration) -> Option<String> {
+        let end = Instant::now() + pause;
+        loop {
+            self.read_output();
+            if readable(self.socket.as_raw_fd(), Duration::from_micros(100)) {
+                break;
+            }
+        }
+        let (bytes, fds) = receive(self.socket.as_raw_fd(), LIMIT).expect("the rank has ended");
+        if bytes[0] != b'I' {
+            return Some(String::from_utf8(bytes).expect("text"));
+        }
+        self.take_image(&bytes, fds);
+        while Instant::now() < end {
+            self.read_output();
+        }
+        None
+    }
+
+    /// Takes what is there of the current output, which counts only once the next image is taken.
+    fn read_output(&mut self) {
+        let mut part = [0u8; 65536];
+        while readable(self.stdout.as_raw_fd(), Duration::ZERO) {
+            // SAFETY: pointer and length describe the buffer.
+            let count = unsafe {
+                libc::read(
+                    self.stdout.as_raw_fd(),
+                    part.as_mut_ptr().cast(),
+                    part.len(),
+                )
+            };
+            if count <= 0 {
+                return;
+            }
+            self.fresh.extend(&part[..count as usize]);
+        }
+    }
+
+    /// All output, once the rank has nothing more to say.
+    pub fn rest_of_text(&mut self) -> String {
+        self.tell("end");
+        assert_eq!(end_of(self.pidfd.as_raw_fd()), (libc::CLD_EXITED, 0));
+        let rest = read_to_end(self.stdout.as_fd());
+        let fresh = String::from_utf8(std::mem::take(&mut self.fresh)).expect("text");
+        format!("{}{fresh}{rest}", self.text)
+    }
+
+    fn take_image(&mut self, bytes: &[u8], fds: Vec<OwnedFd>) {
         let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
         let pid = i32::from_le_bytes(bytes[1..5].try_into().expect("4 bytes"));
         let mut fds = fds.into_iter();
         let mut zygote = Zygote::new(fds.next().expect("a socket")).expect("a zygote");
         if let Some(stdout) = fds.next() {
             let old = std::mem::replace(&mut self.stdout, stdout);
+            let fresh = std::mem::take(&mut self.fresh);
+            self.text += std::str::from_utf8(&fresh).expect("text");
             self.text += &read_to_end(old);
             self.stderr = fds.next().expect("both streams or none");
         }
@@ -198,6 +276,7 @@ impl Job {
         let Answer::Running { pid } = answer(&mut twin.zygote) else {
             panic!("not running")
         };
+        self.fresh.clear();
         self.pid = pid;
         self.pidfd = pidfd(pid);
         (self.socket, self.stdout, self.stderr) = (socket, stdout, stderr);

@@ -65,6 +65,11 @@ fn apart(test: fn()) -> bool {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
             libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
             libc::setpgid(0, 0);
+            // What this program was started with is nobody's business.
+            libc::close_range(3, u32::MAX, 0);
+            let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY);
+            libc::dup2(null, 0);
+            libc::close(null);
         }
         test();
         std::process::exit(0);

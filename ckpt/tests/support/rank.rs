@@ -1,11 +1,37 @@
 //! The rank's side: what the device does in the library.
 
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
 use rejoin_ckpt::twin::{self, Imager, Settings, Taken};
-use rejoin_ckpt::{Caveat, Refused};
+use rejoin_ckpt::{Caveat, Refused, order};
 
 use super::{BLOCK, LIMIT, receive, send};
+
+/// Inside the library, where the handler only leaves the order.
+static INSIDE: AtomicBool = AtomicBool::new(true);
+static RANK: AtomicPtr<Rank> = AtomicPtr::new(std::ptr::null_mut());
+
+fn is_inside() -> bool {
+    INSIDE.load(Ordering::Acquire)
+}
+
+/// A signal that the handler sends to its own process, where it waits for the handler's end.
+pub static MEANWHILE: AtomicI32 = AtomicI32::new(0);
+
+/// In the handler.
+fn take_now(epoch: u32) {
+    match MEANWHILE.load(Ordering::Acquire) {
+        0 => {}
+        signal => {
+            // SAFETY: touches no memory.
+            unsafe { libc::kill(libc::getpid(), signal) };
+        }
+    }
+    // SAFETY: `obey_orders` stored the one rank of this process, which user code does not use.
+    let rank = unsafe { &mut *RANK.load(Ordering::Acquire) };
+    rank.ordered(epoch);
+}
 
 /// A process under test.
 pub struct Rank {
@@ -16,6 +42,8 @@ pub struct Rank {
     pub caveats: Vec<Caveat>,
     pub body: Vec<u8>,
     pub fds: Vec<OwnedFd>,
+    /// Of the last image.
+    pub epoch: u32,
 }
 
 impl Rank {
@@ -42,6 +70,7 @@ impl Rank {
             caveats,
             body,
             fds,
+            epoch: 0,
         }
     }
 
@@ -86,6 +115,36 @@ impl Rank {
                 false
             }
         }
+    }
+
+    /// From now on orders are obeyed.
+    pub fn obey_orders(&mut self) {
+        RANK.store(self, Ordering::Release);
+        order::install(super::signal(), is_inside, take_now).expect("a handler");
+    }
+
+    fn ordered(&mut self, epoch: u32) {
+        if epoch > self.epoch {
+            self.epoch = epoch;
+            if self.image() {
+                let text = format!("restored {}", self.generation);
+                self.say(&text);
+            }
+        }
+    }
+
+    /// Runs user code: orders may strike anywhere in it.
+    pub fn user<T>(&mut self, code: impl FnOnce() -> T) -> T {
+        // First the flag, then the look: an order between the two strikes at once.
+        INSIDE.store(false, Ordering::SeqCst);
+        while let Some(epoch) = order::wanted() {
+            INSIDE.store(true, Ordering::SeqCst);
+            self.ordered(epoch);
+            INSIDE.store(false, Ordering::SeqCst);
+        }
+        let result = code();
+        INSIDE.store(true, Ordering::SeqCst);
+        result
     }
 
     fn refused(&self, refused: &Refused) {

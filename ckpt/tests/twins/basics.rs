@@ -148,10 +148,18 @@ fn runner_ends_with_manager() {
     let manager = unsafe { libc::fork() };
     if manager == 0 {
         drop(ours);
-        let mut job = Job::start(|rank| rank.serve(|_, _| {}));
+        // It waits where it does not see the manager's end of file.
+        let mut job = Job::start(|rank| {
+            rank.serve(|_, _| {
+                // SAFETY: waits for a signal.
+                unsafe { libc::pause() };
+            });
+        });
         job.image();
         let twin = job.twin.as_ref().expect("an image").pid;
         job.restore(1);
+        job.tell("pause");
+        job.sleeps_in(libc::SYS_pause);
         support::send(
             theirs.as_raw_fd(),
             format!("{twin} {}", job.pid).as_bytes(),

@@ -62,7 +62,7 @@ pub trait Stream {
     ///
     /// # Errors
     /// The link is broken, or a piece is no readable memory.
-    unsafe fn write(&mut self, pieces: &[Piece]) -> Result<usize, Fault>;
+    unsafe fn write(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>>;
 
     /// Reads into the pieces in order, as far as there is data, and returns the number of bytes.
     ///
@@ -71,7 +71,7 @@ pub trait Stream {
     ///
     /// # Errors
     /// The link is broken, the peer has closed it, or a piece is no writable memory.
-    unsafe fn read(&mut self, pieces: &[Piece]) -> Result<usize, Fault>;
+    unsafe fn read(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>>;
 
     /// Breaks the link at once, so that both sides notice (tests only).
     fn cut(&mut self);
@@ -97,7 +97,7 @@ pub enum Link {
 
 impl Stream for Link {
     #[inline]
-    unsafe fn write(&mut self, pieces: &[Piece]) -> Result<usize, Fault> {
+    unsafe fn write(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>> {
         match self {
             // SAFETY: the caller keeps the same promise.
             Self::Tcp(link) => unsafe { link.write(pieces) },
@@ -105,7 +105,7 @@ impl Stream for Link {
     }
 
     #[inline]
-    unsafe fn read(&mut self, pieces: &[Piece]) -> Result<usize, Fault> {
+    unsafe fn read(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>> {
         match self {
             // SAFETY: the caller keeps the same promise.
             Self::Tcp(link) => unsafe { link.read(pieces) },

@@ -30,6 +30,7 @@ pub(super) fn launch(
         list.push(program_of(program)?);
     }
     let size = ranks.len() as u32;
+    check_ports(job.port_range, size)?;
     let stdin = match job.stdin {
         Stdin::Rank(rank) if rank >= size => {
             return Err(format!(
@@ -84,6 +85,16 @@ pub(super) fn launch(
         verbose: job.verbose,
         recovery,
     })
+}
+
+/// Every rank of this host listens on a port of its own.
+fn check_ports(range: Option<(u16, u16)>, ranks: u32) -> Result<(), String> {
+    match range.map(|(first, last)| (first, last, u32::from(last - first) + 1)) {
+        Some((first, last, ports)) if ports < ranks => Err(format!(
+            "--port-range {first}-{last}: {ranks} ranks need a port each, and these are {ports}"
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Names what is planned but not built, rather than ignoring it.

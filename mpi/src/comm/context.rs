@@ -55,6 +55,11 @@ impl ContextIds {
         (id << 2) | traffic as u32
     }
 
+    /// The communicator of a context id on the wire.
+    pub fn owner(wire: u32) -> u32 {
+        wire >> 2
+    }
+
     /// Marks `id` as used.
     pub fn take(&self, id: u32) {
         let mut used = self.used.borrow_mut();

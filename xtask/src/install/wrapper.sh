@@ -32,6 +32,7 @@ link="-L$libdir -Wl,-rpath,$libdir -Wl,--enable-new-dtags -lmpi_abi"
 linking=yes
 input=no
 show=no
+static=no
 skip=no
 first=yes
 for argument in "$@"; do
@@ -56,6 +57,7 @@ for argument in "$@"; do
     -showme:libs | --showme:libs) echo "mpi_abi"; exit 0 ;;
     -showme:version | --showme:version) echo "@NAME@: Rejoin @VERSION@"; exit 0 ;;
     -cc=* | -cxx=*) compiler=${argument#*=}; continue ;;
+    -static | --static) static=yes ;;
     -c | -S | -E | -M | -MM | -fsyntax-only) linking=no ;;
     -o | -x | -MF | -MT | -MQ | -include | -isystem | -iquote | -idirafter | -Xlinker | -Xpreprocessor | -T | -u | -z) skip=yes ;;
     - | @*) input=yes ;;
@@ -78,6 +80,11 @@ yes)
     exit 0
     ;;
 esac
+
+if [ $static = yes ] && [ $linking = yes ] && [ $input = yes ]; then
+    echo "@NAME@: -static: Rejoin is a shared library only; leave the option out (-static-libgcc works)" >&2
+    exit 1
+fi
 
 # The compiler may be several words ("ccache gcc"); the prefix may hold blanks, so the flags are not.
 if [ $linking = yes ] && [ $input = yes ]; then

@@ -30,7 +30,7 @@ impl TcpLink {
 
 /// What a system call that moves bytes said.
 #[inline]
-fn moved(count: isize) -> Result<usize, Fault> {
+fn moved(count: isize) -> Result<usize, Box<Fault>> {
     if let Ok(count) = usize::try_from(count) {
         return Ok(count);
     }
@@ -41,19 +41,25 @@ fn moved(count: isize) -> Result<usize, Fault> {
     }
 }
 
+#[cold]
+fn closed() -> Box<Fault> {
+    let why = "the peer closed the connection".to_owned();
+    Box::new(Fault::Link(Lost(why)))
+}
+
 /// The link's fault, or that of the memory: an address that is not mapped, or a length that no memory
 /// can have.
 #[cold]
-fn fault(error: io::Error) -> Fault {
-    match error.raw_os_error() {
+fn fault(error: io::Error) -> Box<Fault> {
+    Box::new(match error.raw_os_error() {
         Some(libc::EFAULT | libc::EINVAL) => Fault::Memory(error),
         _ => Fault::Link(error.into()),
-    }
+    })
 }
 
 impl Stream for TcpLink {
     #[inline]
-    unsafe fn write(&mut self, pieces: &[Piece]) -> Result<usize, Fault> {
+    unsafe fn write(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>> {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let socket = self.socket.as_raw_fd();
         if let [one] = pieces {
@@ -70,7 +76,7 @@ impl Stream for TcpLink {
     }
 
     #[inline]
-    unsafe fn read(&mut self, pieces: &[Piece]) -> Result<usize, Fault> {
+    unsafe fn read(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>> {
         let socket = self.socket.as_raw_fd();
         let count = if let [one] = pieces {
             // SAFETY: the caller promises writable memory.
@@ -81,8 +87,7 @@ impl Stream for TcpLink {
             unsafe { libc::readv(socket, pieces.as_ptr(), pieces_count) }
         };
         if count == 0 {
-            let closed = "the peer closed the connection";
-            return Err(Fault::Link(Lost(closed.to_owned())));
+            return Err(closed());
         }
         moved(count)
     }

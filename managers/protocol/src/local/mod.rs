@@ -7,11 +7,13 @@
 mod images;
 mod restore;
 
+mod process;
+
 use crate::control::{Cause, End, Life, Stage, Time, ToCentral, ToLocal};
-use crate::rank::{FromManager, MOST_COUNTERS, ToManager, VERSION};
+use crate::rank::{FromManager, ToManager};
+use process::{Process, one_line, presentable, unfit};
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 use restore::{Restoring, Retire};
-use std::collections::BTreeMap;
 
 /// Milliseconds between the polite signal and SIGKILL.
 pub const GRACE: u64 = 200;
@@ -84,35 +86,6 @@ pub enum Effect {
     Sweep,
     /// Nothing is left to do.
     Exit,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Process {
-    rank: Rank,
-    incarnation: Incarnation,
-    stage: Stage,
-    /// The process that was started.
-    child: Option<u32>,
-    child_end: Option<End>,
-    /// The process that registered, when it is another one.
-    caller: Option<u32>,
-    caller_end: Option<End>,
-    /// The socket is closed.
-    closed: bool,
-    /// Central knows how this rank ended.
-    reported: bool,
-    /// When to report a caller's end or a closed socket without waiting further.
-    suspect: Option<Time>,
-    /// It failed, and central has not said how to go on.
-    failed: bool,
-    /// It comes from an image, or from a second start.
-    back: bool,
-    /// It has registered and waits for the others.
-    waits: bool,
-    /// It is to make room for its successor.
-    retire: Retire,
-    /// What it can come back from: the images' process ids.
-    images: BTreeMap<Epoch, u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -563,87 +536,9 @@ impl Local {
     }
 }
 
-impl Process {
-    fn new(rank: Rank, incarnation: Incarnation) -> Self {
-        Process {
-            rank,
-            incarnation,
-            stage: Stage::Spawned,
-            child: None,
-            child_end: None,
-            caller: None,
-            caller_end: None,
-            closed: false,
-            reported: false,
-            suspect: None,
-            failed: false,
-            back: false,
-            waits: false,
-            retire: Retire::No,
-            images: BTreeMap::new(),
-        }
-    }
-
-    /// The end that makes this rank a failed one, if there is such.
-    fn failure(&self) -> Option<End> {
-        let bad = |end: &End| !matches!(end, End::Exited(0) | End::Unknown);
-        // How the rank ended tells more than how its wrapper did; after MPI_Finalize the rank's
-        // own end is its wrapper's business.
-        let caller = self
-            .caller_end
-            .filter(|end| self.stage < Stage::Finalized && bad(end));
-        if let Some(end) = caller.or(self.child_end.filter(bad)) {
-            return Some(end);
-        }
-        let unfinished = matches!(self.stage, Stage::Registered | Stage::Finalizing)
-            || (self.back && self.stage == Stage::Spawned);
-        let gone = self.caller.is_none() || self.caller_end.is_some();
-        if unfinished && gone {
-            self.caller_end.or(self.child_end)
-        } else {
-            None
-        }
-    }
-
-    fn ended(&self) -> bool {
-        self.child_end.is_some() && (self.caller.is_none() || self.caller_end.is_some())
-    }
-}
-
 const HUP: i32 = 1;
 const INT: i32 = 2;
 const QUIT: i32 = 3;
 const KILL: i32 = 9;
 const TERM: i32 = 15;
 const CONT: i32 = 18;
-
-fn unfit(rank: Rank, incarnation: Incarnation, version: u32, life: Life) -> Option<String> {
-    if version != VERSION {
-        return Some(format!(
-            "its library speaks version {version} of the managers' protocol, mpirun {VERSION}"
-        ));
-    }
-    (rank != life.rank || incarnation != life.incarnation)
-        .then(|| format!("it registered as rank {}", rank.0))
-}
-
-/// Keeps the last line on the terminal one line, whatever a program says.
-fn one_line(text: &str) -> String {
-    text.chars()
-        .take(400)
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
-}
-
-/// Few counters with short names of one line, whatever a program's process says.
-fn presentable(counters: Vec<(String, u64)>) -> Vec<(String, u64)> {
-    let shorten = |(name, value): (String, u64)| {
-        let name = one_line(&name).chars().take(40).collect();
-        (name, value)
-    };
-    counters
-        .into_iter()
-        .take(MOST_COUNTERS)
-        .map(shorten)
-        .collect()
-}

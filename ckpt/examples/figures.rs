@@ -1,0 +1,114 @@
+//! What images, wakes and notices cost on this machine: `cargo run --release -p rejoin-ckpt --example figures`.
+//!
+//! Each line gives the median and the 99th percentile in microseconds.
+
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::time::{Duration, Instant};
+
+use rejoin_ckpt::watch::{Page, Watcher, hold};
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use support::{Job, LIMIT, end_of, kill, readable};
+
+/// As in the library that ranks load.
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
+/// What a rank has in memory, in bytes.
+const STATE: usize = 256 << 20;
+const ROUNDS: usize = 60;
+
+struct Series(&'static str, Vec<f64>);
+
+impl Series {
+    fn add(&mut self, time: Duration) {
+        self.1.push(time.as_secs_f64() * 1e6);
+    }
+}
+
+impl Drop for Series {
+    fn drop(&mut self) {
+        self.1.sort_by(f64::total_cmp);
+        let at = |part: usize| self.1[(self.1.len() - 1) * part / 100];
+        println!("{:<44} {:>9.0} {:>9.0}", self.0, at(50), at(99));
+    }
+}
+
+fn rank(page: &Page) -> Job {
+    Job::start(|rank| {
+        // Fresh memory in pages of 4 KB, all of it written.
+        let (access, kind) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+        );
+        // SAFETY: a new mapping of this length.
+        let memory = unsafe {
+            let at = libc::mmap(std::ptr::null_mut(), STATE, access, kind, -1, 0);
+            libc::madvise(at, STATE, libc::MADV_NOHUGEPAGE);
+            std::slice::from_raw_parts_mut(at.cast::<u8>(), STATE)
+        };
+        memory.fill(1);
+        rank.obey_orders();
+        rank.serve(|rank, word| match word {
+            "hold" => {
+                hold(page.as_fd(), 0).expect("held");
+                rank.say("held");
+            }
+            _ => {
+                rank.say("computing");
+                rank.user(|| {
+                    loop {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+        });
+    })
+}
+
+fn main() {
+    println!("256 MB in 4 KB pages{:>34} {:>9}", "median", "p99");
+    let mut prepare = Series("stall: checks, manifest, pipes", Vec::new());
+    let mut clone = Series("stall: clone", Vec::new());
+    let mut order = Series("order by signal to image at the manager", Vec::new());
+    let mut frozen = Series("order by signal to frozen twin", Vec::new());
+    let mut wake = Series("wake to runner's first word", Vec::new());
+    let mut answer = Series("wake to runner's number at the manager", Vec::new());
+    let mut notice = Series("kill to notice by futex (a twin shares pages)", Vec::new());
+    let mut gone = Series("kill to pidfd", Vec::new());
+
+    for _ in 0..ROUNDS {
+        let page = Page::new(1).expect("memory");
+        let mut job = rank(&page);
+        let watcher = Watcher::new(page).expect("a watcher");
+        watcher.watch(0);
+        assert_eq!(job.ask("hold"), "held");
+        job.tell("compute");
+        job.expect("computing");
+        let start = Instant::now();
+        job.order(1);
+        assert!(readable(job.socket.as_raw_fd(), LIMIT));
+        order.add(start.elapsed());
+        job.imaged();
+        frozen.add(start.elapsed());
+        let twin = job.twin.as_ref().expect("an image");
+        prepare.add(Duration::from_nanos(twin.prepare));
+        clone.add(Duration::from_nanos(twin.clone));
+        let start = Instant::now();
+        kill(job.pidfd.as_raw_fd(), libc::SIGKILL);
+        assert!(readable(watcher.as_fd().as_raw_fd(), LIMIT));
+        notice.add(start.elapsed());
+        end_of(job.pidfd.as_raw_fd());
+        gone.add(start.elapsed());
+        assert_eq!(watcher.ended(), [0]);
+        let start = Instant::now();
+        job.wake();
+        answer.add(start.elapsed());
+        job.expect("restored 1");
+        wake.add(start.elapsed());
+        job.kill();
+        job.drop_twin();
+    }
+}

@@ -1,0 +1,371 @@
+//! Makes an interruption invisible: the saved registers are changed so that the interrupted call starts again.
+//!
+//! All of it holds in a restored process too, whose registers were saved at the image.
+
+use std::cell::UnsafeCell;
+
+use libc::{greg_t, timespec};
+
+use super::hint::{Hint, Place};
+use crate::sys;
+
+const SYSCALL: [u8; 2] = [0x0f, 0x05];
+const EINTR: greg_t = -(libc::EINTR as greg_t);
+const PAGE: usize = 4096;
+
+type Registers = [greg_t; 23];
+
+const RAX: usize = libc::REG_RAX as usize;
+const RIP: usize = libc::REG_RIP as usize;
+const RSP: usize = libc::REG_RSP as usize;
+const RDI: usize = libc::REG_RDI as usize;
+const RSI: usize = libc::REG_RSI as usize;
+const RDX: usize = libc::REG_RDX as usize;
+const R10: usize = libc::REG_R10 as usize;
+const R8: usize = libc::REG_R8 as usize;
+const R9: usize = libc::REG_R9 as usize;
+
+/// Calls that block for long, that the kernel restarts for a handler that asks for it, and that another signal may
+/// interrupt all the same.
+const RESTARTED: [i64; 13] = [
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_wait4,
+    libc::SYS_waitid,
+    libc::SYS_flock,
+];
+
+/// When the handler began, and in which process.
+#[derive(Clone, Copy)]
+pub(super) struct Begin {
+    /// The next order may wait already: it interrupts nothing either.
+    signal: i32,
+    time: u64,
+    process: i32,
+}
+
+impl Begin {
+    pub(super) fn now(signal: i32) -> Self {
+        Self {
+            signal,
+            time: sys::now(),
+            process: sys::pid(),
+        }
+    }
+
+    /// Up to when a time-out has run: the handler's own time counts, but not how long an image was kept.
+    fn counted(&self) -> u64 {
+        if sys::pid() == self.process {
+            sys::now()
+        } else {
+            self.time
+        }
+    }
+}
+
+/// How late a call may be to see that its time is over.
+const LATE: u64 = 1_000_000_000;
+
+/// Changes the saved registers as if the order had not come.
+///
+/// # Safety
+/// `context` is what the kernel gave the handler that is running.
+pub(super) unsafe fn settle(context: &mut libc::ucontext_t, hint: Hint, begin: Begin) {
+    let registers = &mut context.uc_mcontext.gregs;
+    let (result, after) = (registers[RAX], registers[RIP] as usize);
+    // Its first eight bytes are the kernel's set.
+    // SAFETY: a `sigset_t` has at least eight bytes.
+    let mask = unsafe {
+        (&raw const context.uc_sigmask)
+            .cast::<sys::SignalSet>()
+            .read()
+    };
+    let mask = mask | sys::bit(begin.signal);
+    // SAFETY: the kernel left the call right after this instruction, so it lies in readable code.
+    if result == EINTR && unsafe { is_syscall(after.wrapping_sub(2)) } {
+        // A signal of the program's own would have interrupted the call as well: then it is to see that.
+        // SAFETY: as above.
+        let number = unsafe { number_before(after - 2) };
+        let place = place(registers);
+        let number = number
+            .or_else(|| again(&place))
+            .or_else(|| hint.number_at(&place).map(i64::from));
+        if let Some(number) = number.filter(|_| interrupters(mask, true) == 0) {
+            restart(registers, number, begin);
+        }
+    } else if RESTARTED.contains(&result) && interrupters(mask, false) != 0 {
+        // SAFETY: the process is about to run what is there.
+        if !unsafe { is_syscall(after) } {
+            return;
+        }
+        registers[RAX] = EINTR;
+        registers[RIP] += 2;
+    }
+}
+
+fn place(registers: &Registers) -> Place {
+    [RDI, RSI, RDX, R10, R8, R9, RSP, RIP].map(|which| registers[which] as u64)
+}
+
+/// # Safety
+/// Code lies at `at`.
+unsafe fn is_syscall(at: usize) -> bool {
+    // Not over a page's end, where nothing may be mapped.
+    if at % PAGE > PAGE - 2 {
+        return false;
+    }
+    // SAFETY: the caller's word.
+    unsafe { (at as *const [u8; 2]).read_unaligned() == SYSCALL }
+}
+
+/// The call's number, from `mov $number,%eax` right before the instruction, or with plain moves between.
+///
+/// # Safety
+/// Code lies at `at`.
+unsafe fn number_before(at: usize) -> Option<i64> {
+    let room = at % PAGE;
+    let length = room.min(32);
+    // SAFETY: these bytes lie before the instruction and in its page.
+    let code = unsafe { std::slice::from_raw_parts((at - length) as *const u8, length) };
+    immediate(code)
+}
+
+/// The constant that the end of `code` leaves in `eax`.
+fn immediate(mut code: &[u8]) -> Option<i64> {
+    loop {
+        if let [.., 0xb8, a, b, 0, 0] = *code {
+            let number = u16::from_le_bytes([a, b]);
+            return (number < 512).then_some(number.into());
+        }
+        let skip = plain_move(code)?;
+        code = &code[..code.len() - skip];
+    }
+}
+
+/// The length of the instruction at the end of `code`, when it only moves or clears a register other than `rax`.
+fn plain_move(code: &[u8]) -> Option<usize> {
+    // mov or xor between registers, 64 bits or with an extended register: the written one is in the last byte.
+    if let [
+        ..,
+        prefix @ 0x41..=0x4f,
+        0x89 | 0x31,
+        registers @ 0xc0..=0xff,
+    ] = *code
+    {
+        let is_rax = prefix & 1 == 0 && registers & 7 == 0;
+        return (!is_rax).then_some(3);
+    }
+    if let [.., 0x89 | 0x31, registers @ 0xc0..=0xff] = *code {
+        return (registers & 7 != 0).then_some(2);
+    }
+    None
+}
+
+/// Signals that will be delivered as soon as the handler returns and whose handlers interrupt a call; with `any`
+/// also those that ask for a restart, which the calls in question do not know.
+fn interrupters(mask: sys::SignalSet, any: bool) -> sys::SignalSet {
+    let waiting = sys::pending() & !mask;
+    if waiting == 0 {
+        return 0;
+    }
+    let all = (1..=64).filter(|&signal| waiting & sys::bit(signal) != 0);
+    all.filter(|&signal| interrupts(signal, any))
+        .fold(0, |set, signal| set | sys::bit(signal))
+}
+
+fn interrupts(signal: i32, any: bool) -> bool {
+    /// The kernel's own `struct sigaction`.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Action {
+        handler: usize,
+        flags: u64,
+        restorer: usize,
+        mask: u64,
+    }
+    let mut action = Action::default();
+    let none = std::ptr::null::<Action>();
+    // SAFETY: the pointer is to the kernel's structure, whose set has the size given. Not the C library's
+    // function: for some signals it takes a lock.
+    unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, none, &raw mut action, 8) };
+    let has_handler = action.handler != libc::SIG_DFL && action.handler != libc::SIG_IGN;
+    has_handler && (any || action.flags & libc::SA_RESTART as u64 == 0)
+}
+
+/// Has the call start again, with what is left of its time.
+fn restart(registers: &mut Registers, number: i64, begin: Begin) {
+    match number {
+        // The descriptor is closed although the call says EINTR: it may be another's by now.
+        libc::SYS_close => return,
+        libc::SYS_nanosleep => rest_of_sleep(registers, RDI, RSI),
+        libc::SYS_clock_nanosleep if registers[RSI] & libc::TIMER_ABSTIME as greg_t == 0 => {
+            rest_of_sleep(registers, RDX, R10);
+        }
+        libc::SYS_poll => rest_of_milliseconds(registers, RDX, begin),
+        libc::SYS_epoll_wait | libc::SYS_epoll_pwait => rest_of_milliseconds(registers, R10, begin),
+        libc::SYS_rt_sigtimedwait => rest_of_time(registers, RDX, begin),
+        libc::SYS_epoll_pwait2 | libc::SYS_semtimedop => rest_of_time(registers, R10, begin),
+        libc::SYS_futex if is_relative_wait(registers[RSI]) => rest_of_time(registers, R10, begin),
+        _ => {}
+    }
+    // SAFETY: see `Restarts`.
+    unsafe { *RESTARTS.last.get() = (place(registers), number) };
+    registers[RAX] = number;
+    registers[RIP] -= 2;
+}
+
+/// The number of the call that was started again last, if this is the same one.
+fn again(place: &Place) -> Option<i64> {
+    // SAFETY: see `Restarts`.
+    let (last, number) = unsafe { *RESTARTS.last.get() };
+    (last == *place).then_some(number)
+}
+
+fn is_relative_wait(operation: greg_t) -> bool {
+    let flags = libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME;
+    operation as i32 & !flags == libc::FUTEX_WAIT
+}
+
+/// Time-outs of calls that were started again. Only the handler uses it, and it is never interrupted.
+struct Restarts {
+    /// What a call's argument points to in place of the program's own: so the call is known again.
+    time: UnsafeCell<timespec>,
+    call: UnsafeCell<Call>,
+    /// Where the last such call was made, and its number.
+    last: UnsafeCell<(Place, i64)>,
+}
+
+// SAFETY: a process with twins has one thread.
+unsafe impl Sync for Restarts {}
+
+/// A call that was started again.
+#[derive(Clone, Copy)]
+struct Call {
+    stack: greg_t,
+    code: greg_t,
+    /// The time-out it was given then, in milliseconds.
+    argument: greg_t,
+    /// When it is over, in nanoseconds.
+    deadline: u64,
+}
+
+static RESTARTS: Restarts = Restarts {
+    last: UnsafeCell::new(([0; 8], 0)),
+    time: UnsafeCell::new(timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    }),
+    call: UnsafeCell::new(Call {
+        stack: 0,
+        code: 0,
+        argument: 0,
+        deadline: 0,
+    }),
+};
+
+/// A sleep: the kernel has written what is left, if it was given a place for it; the next time it has one.
+fn rest_of_sleep(registers: &mut Registers, request: usize, rest: usize) {
+    if registers[rest] != 0 {
+        registers[request] = registers[rest];
+    } else {
+        registers[rest] = RESTARTS.time.get() as greg_t;
+    }
+}
+
+/// A time-out in milliseconds. It is made one longer the first time, which both is allowed and marks the call.
+fn rest_of_milliseconds(registers: &mut Registers, which: usize, begin: Begin) {
+    let argument = registers[which] as i32;
+    if argument <= 0 || argument == i32::MAX {
+        return;
+    }
+    // SAFETY: see `Restarts`.
+    let call = unsafe { &mut *RESTARTS.call.get() };
+    let now = sys::now();
+    let is_known = (call.stack, call.code, call.argument)
+        == (registers[RSP], registers[RIP], greg_t::from(argument))
+        && begin.time <= call.deadline + LATE;
+    if is_known {
+        let left = call.deadline.saturating_sub(begin.counted());
+        call.argument = left.div_ceil(1_000_000) as greg_t;
+        call.deadline = now + left;
+    } else {
+        let deadline = now + (argument as u64 + 1) * 1_000_000;
+        let argument = greg_t::from(argument) + 1;
+        *call = Call {
+            stack: registers[RSP],
+            code: registers[RIP],
+            argument,
+            deadline,
+        };
+    }
+    registers[which] = call.argument;
+}
+
+/// A relative time-out that the kernel only reads: a copy of it takes its place and is shortened after that.
+fn rest_of_time(registers: &mut Registers, which: usize, begin: Begin) {
+    let (time, place) = (RESTARTS.time.get(), registers[which]);
+    if place == 0 {
+        return;
+    }
+    // SAFETY: see `Restarts`; the kernel has read the program's time-out from its place.
+    unsafe {
+        let call = &mut *RESTARTS.call.get();
+        if place == time as greg_t {
+            let left = call.deadline.saturating_sub(begin.counted());
+            call.deadline = sys::now() + left;
+            (*time).tv_sec = (left / 1_000_000_000) as i64;
+            (*time).tv_nsec = (left % 1_000_000_000) as i64;
+        } else {
+            *time = (place as *const timespec).read_unaligned();
+            let length = (*time).tv_sec as u64 * 1_000_000_000 + (*time).tv_nsec as u64;
+            call.deadline = sys::now().saturating_add(length);
+            registers[which] = time as greg_t;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_is_found_behind_plain_moves() {
+        assert_eq!(immediate(&[0xb8, 7, 0, 0, 0]), Some(7));
+        // mov $0xe6,%eax; mov %rsi,%rdx; xor %r8d,%r8d
+        let code = [
+            0x90, 0xb8, 0xe6, 0, 0, 0, 0x48, 0x89, 0xf2, 0x45, 0x31, 0xc0,
+        ];
+        assert_eq!(immediate(&code), Some(0xe6));
+        // mov %rdi,%rax takes the number from elsewhere.
+        assert_eq!(immediate(&[0xb8, 7, 0, 0, 0, 0x48, 0x89, 0xf8]), None);
+        assert_eq!(immediate(&[0xb8, 7, 0, 1, 0]), None);
+        assert_eq!(immediate(&[]), None);
+    }
+
+    #[test]
+    fn a_time_out_does_not_start_anew_twice() {
+        let mut registers: Registers = [0; 23];
+        (registers[RSP], registers[RIP], registers[RDX]) = (1, 2, 50_000);
+        rest_of_milliseconds(&mut registers, RDX, Begin::now(1));
+        assert_eq!(registers[RDX], 50_001);
+        let mut last = registers[RDX];
+        for _ in 0..3 {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            rest_of_milliseconds(&mut registers, RDX, Begin::now(1));
+            assert!(registers[RDX] < last);
+            last = registers[RDX];
+        }
+        // Another call starts with its own time.
+        registers[RDX] = 50_000;
+        rest_of_milliseconds(&mut registers, RDX, Begin::now(1));
+        assert_eq!(registers[RDX], 50_001);
+    }
+}

@@ -1,0 +1,163 @@
+//! What goes into the central manager's core and comes out of it.
+
+use super::HostIndex;
+use crate::checkpoint::Interval;
+use crate::control::{Cause, ToCentral, ToLocal};
+use crate::policy;
+use crate::verdict::Verdict;
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use serde::{Deserialize, Serialize};
+
+/// What the driver tells the core.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Input {
+    /// Start the job.
+    Begin,
+    /// A local manager said this.
+    Local(HostIndex, ToCentral),
+    /// The link to a local manager is gone.
+    HostLost(HostIndex),
+    /// The launcher got this signal.
+    Signal(i32),
+    /// Somebody asks for a checkpoint.
+    Checkpoint,
+    /// The ranks' output can't be written, for this reason, or (without one) nobody reads it.
+    OutputLost(Option<String>),
+    /// The deadline may have come.
+    Tick,
+}
+
+/// What the core tells the driver to do, in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Store this before doing anything that follows.
+    Persist(Record),
+    /// Tell a local manager.
+    Send(HostIndex, ToLocal),
+    /// Let go of a local manager that does not answer: close its link, kill what is reachable.
+    Drop(HostIndex),
+    /// A rank reported what it counted.
+    Counters(Rank, Vec<(String, u64)>),
+    /// For the user and the journal of events.
+    Event(Event),
+    /// The job is decided: nothing later changes the verdict.
+    Decided(Verdict),
+    /// The job is over and every host has been heard of or dropped.
+    Over(Verdict),
+}
+
+/// What people want to know as it happens.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Event {
+    /// A checkpoint was ordered.
+    Ordered(Epoch),
+    /// It is the one that the job goes back to.
+    Committed {
+        /// Its number.
+        epoch: Epoch,
+        /// Nanoseconds from the order.
+        took: u64,
+    },
+    /// A checkpoint was given up; the last one stands.
+    GivenUp {
+        /// Its number.
+        epoch: Epoch,
+        /// A rank that did not come along.
+        rank: Rank,
+        /// Its reason.
+        why: String,
+    },
+    /// A rank failed, and the job goes back.
+    Lost {
+        /// Which rank.
+        rank: Rank,
+        /// Name of its host.
+        host: String,
+        /// Its process id.
+        pid: u32,
+        /// How it failed.
+        cause: Cause,
+        /// The generation that begins.
+        generation: Generation,
+    },
+    /// All ranks are back.
+    Recovered {
+        /// The generation that has begun.
+        generation: Generation,
+        /// The checkpoint that they are back from; `None`: from the start.
+        epoch: Option<Epoch>,
+        /// Nanoseconds since the first failure was heard of.
+        took: u64,
+        /// Nanoseconds from that checkpoint to that failure: what is done again.
+        repeated: u64,
+    },
+}
+
+/// What must outlive the central manager.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Record {
+    /// Processes of these incarnations, in rank order, are about to be started.
+    Began {
+        /// The job's generation.
+        generation: Generation,
+        /// Incarnation of each rank.
+        incarnations: Vec<Incarnation>,
+    },
+    /// All ranks have registered and are about to be let go.
+    Started {
+        /// The job's generation.
+        generation: Generation,
+        /// Incarnation and card of each rank, in rank order.
+        table: Vec<(Incarnation, BusinessCard)>,
+    },
+    /// The number of a checkpoint that is about to be ordered.
+    Ordered {
+        /// It.
+        epoch: Epoch,
+    },
+    /// Every rank's image of this epoch is there: the job goes back to it from now on.
+    Committed {
+        /// Its number.
+        epoch: Epoch,
+    },
+    /// Ranks are about to be taken back.
+    Restoring {
+        /// The generation that begins.
+        generation: Generation,
+        /// The checkpoint; `None`: the start.
+        epoch: Option<Epoch>,
+        /// Incarnation of each rank from now on.
+        incarnations: Vec<Incarnation>,
+    },
+    /// All ranks are in `MPI_Finalize` and are about to be let go: none needs another any more.
+    Finalized {
+        /// The job's generation.
+        generation: Generation,
+    },
+    /// The verdict, which nothing changes any more.
+    Decided(Verdict),
+}
+
+/// What central is given to start with.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Job {
+    /// Generation of the job's first processes.
+    pub generation: Generation,
+    /// Names of the hosts.
+    pub hosts: Vec<String>,
+    /// For each rank its host.
+    pub placement: Vec<HostIndex>,
+    /// Time limit in milliseconds.
+    pub limit: Option<u64>,
+    /// How failures are masked; `None`: they end the job.
+    pub recovery: Option<Recovery>,
+}
+
+/// How failures are masked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Recovery {
+    /// When checkpoints are taken.
+    pub interval: Interval,
+    /// How many recoveries are too many.
+    pub limit: policy::Limit,
+}

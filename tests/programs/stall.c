@@ -1,0 +1,17 @@
+/* Waits for ever, each rank in another call: for tests of what is said then. Needs 2 ranks. */
+#include "check.h"
+
+int main(int argc, char **argv)
+{
+    int rank;
+    double x[4];
+    MPI_Comm comm;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_name(comm, "the halo");
+    if (rank == 0)
+        MPI_Recv(x, 4, MPI_DOUBLE, 1, 7, comm, MPI_STATUS_IGNORE);
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,231 @@
+//! Whoever is killed, whenever: the job ends soon, says who it was, and leaves nothing.
+
+use rejoin_tests::processes::{all_gone, children, descendants, kill, wait_for};
+use rejoin_tests::{Finished, Run, finish, program, root};
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+const RANKS: u32 = 4;
+
+/// From a kill to the end of the job.
+const SOON: Duration = Duration::from_secs(1);
+
+/// Numbers from a seed (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+/// A folder for the temporary files of one run, which must be empty in the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = root().join(format!("target/kills-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+
+    fn run(&self, run: Run) -> Run {
+        run.env("TMPDIR", self.0.to_str().expect("its path"))
+    }
+
+    fn empty_at_the_end(self) {
+        let left: Vec<_> = std::fs::read_dir(&self.0).expect("the folder").collect();
+        assert!(left.is_empty(), "left behind: {left:?}");
+        std::fs::remove_dir(&self.0).expect("the folder goes");
+    }
+}
+
+/// Files in shared memory that are ours.
+fn shared() -> Vec<String> {
+    let entries = std::fs::read_dir("/dev/shm")
+        .into_iter()
+        .flatten()
+        .flatten();
+    entries
+        .map(|e| e.file_name().to_string_lossy().into_owned())
+        .filter(|name| name.contains("rejoin"))
+        .collect()
+}
+
+/// Starts `moments PHASE` and reads the pids of its ranks.
+fn started(folder: &Folder, phase: &str) -> (Child, Vec<u32>) {
+    let run = Run::new(RANKS, program("moments")).arg(phase);
+    let mut child = folder.run(run).start();
+    let mut lines = BufReader::new(child.stdout.take().expect("stdout")).lines();
+    let mut pids = vec![0; RANKS as usize];
+    for _ in 0..RANKS {
+        let line = lines.next().expect("a line per rank").expect("text");
+        let words: Vec<_> = line.split_whitespace().collect();
+        pids[words[1].parse::<usize>().expect("rank")] = words[3].parse().expect("pid");
+    }
+    (child, pids)
+}
+
+fn ended(child: Child, killed: Instant, what: &str) -> Finished {
+    let done = finish(child, Duration::from_secs(20), what);
+    let took = killed.elapsed();
+    assert!(took < SOON, "{what}: ended {took:?} after the kill");
+    done
+}
+
+fn rank_killed(phase: &str) {
+    let before = shared();
+    for seed in 1..=6 {
+        let mut numbers = Numbers(seed);
+        let folder = Folder::new(&format!("{phase}-{seed}"));
+        let (child, pids) = started(&folder, phase);
+        let all = descendants(child.id());
+        // The moment is what is looked for, so time is the way to it.
+        std::thread::sleep(Duration::from_micros(numbers.below(40_000)));
+        let victim = numbers.below(u64::from(RANKS)) as usize;
+        let what = format!("{phase}, seed {seed}, rank {victim}");
+        kill(pids[victim], libc::SIGKILL);
+        let done = ended(child, Instant::now(), &what);
+        let code = done.output.status.code();
+        assert_eq!(code, Some(128 + libc::SIGKILL), "{what}: {}", done.text());
+        let line = done.last_line();
+        let text = format!("(pid {}) was killed by signal 9 (SIGKILL)", pids[victim]);
+        assert!(
+            line.starts_with(&format!("mpirun: rank {victim} on host ")),
+            "{what}: {line}"
+        );
+        assert!(line.contains(&text), "{what}: {line}");
+        all_gone(&all, SOON);
+        folder.empty_at_the_end();
+    }
+    assert_eq!(shared(), before);
+}
+
+#[test]
+fn a_rank_killed_around_init_ends_the_job() {
+    rank_killed("init");
+}
+
+#[test]
+fn a_rank_killed_in_collectives_ends_the_job() {
+    rank_killed("collective");
+}
+
+#[test]
+fn a_rank_killed_in_large_messages_ends_the_job() {
+    rank_killed("rendezvous");
+}
+
+#[test]
+fn a_rank_killed_in_small_messages_ends_the_job() {
+    rank_killed("small");
+}
+
+#[test]
+fn a_rank_killed_around_finalize_ends_the_job() {
+    rank_killed("finalize");
+}
+
+#[test]
+fn several_ranks_killed_at_once_end_the_job() {
+    for seed in 1..=4 {
+        let folder = Folder::new(&format!("several-{seed}"));
+        let (child, pids) = started(&folder, "collective");
+        std::thread::sleep(Duration::from_micros(Numbers(seed).below(40_000)));
+        pids[1..].iter().for_each(|&pid| kill(pid, libc::SIGKILL));
+        let done = ended(child, Instant::now(), &format!("seed {seed}"));
+        let line = done.last_line();
+        assert_eq!(done.output.status.code(), Some(137), "{}", done.text());
+        assert!(line.contains("was killed by signal 9"), "{line}");
+        all_gone(&pids, SOON);
+        folder.empty_at_the_end();
+    }
+}
+
+#[test]
+fn a_killed_manager_ends_the_job() {
+    for phase in ["init", "collective", "rendezvous", "finalize"] {
+        let folder = Folder::new(&format!("local-{phase}"));
+        let (child, _) = started(&folder, phase);
+        let all = descendants(child.id());
+        let local = children(child.id());
+        assert_eq!(local.len(), 1, "{phase}");
+        kill(local[0], libc::SIGKILL);
+        let done = ended(child, Instant::now(), phase);
+        assert_eq!(done.output.status.code(), Some(1), "{}", done.text());
+        let line = done.last_line();
+        assert!(
+            line.starts_with("mpirun: the local manager of host "),
+            "{phase}: {line}"
+        );
+        all_gone(&all, SOON);
+        folder.empty_at_the_end();
+
+        let folder = Folder::new(&format!("mpirun-{phase}"));
+        let (child, _) = started(&folder, phase);
+        let all = descendants(child.id());
+        kill(child.id(), libc::SIGKILL);
+        all_gone(&all, SOON);
+        ended(child, Instant::now(), phase);
+        folder.empty_at_the_end();
+    }
+}
+
+#[test]
+fn any_process_killed_at_any_moment_of_a_whole_run_leaves_nothing() {
+    for seed in 1..=16 {
+        let mut numbers = Numbers(seed);
+        let folder = Folder::new(&format!("any-{seed}"));
+        let run = Run::new(3, program("storm")).arg("1").arg("20");
+        let child = folder.run(run).start();
+        std::thread::sleep(Duration::from_micros(numbers.below(150_000)));
+        let all = descendants(child.id());
+        let victim = numbers.below(all.len() as u64 + 1) as usize;
+        let victim = all.get(victim).copied().unwrap_or(child.id());
+        kill(victim, libc::SIGKILL);
+        let is_mpirun = victim == child.id();
+        let what = format!("seed {seed}, pid {victim} of {all:?}");
+        let done = finish(child, Duration::from_secs(20), &what);
+        match done.output.status.code() {
+            // It was over before.
+            Some(0) => {}
+            Some(_) => assert!(
+                done.last_line().starts_with("mpirun: "),
+                "{what}: {}",
+                done.text()
+            ),
+            None => assert!(is_mpirun, "{what}: {}", done.text()),
+        }
+        // Those that were started later have no other way to end than these.
+        all_gone(&all, SOON);
+        folder.empty_at_the_end();
+    }
+}
+
+#[test]
+fn a_stopped_rank_does_not_outlast_the_time_limit() {
+    let folder = Folder::new("stopped");
+    let run = Run::raw(["--timeout", "1", "-n", "4"]).arg(program("moments"));
+    let child = folder.run(run.arg("collective")).start();
+    let mut all = Vec::new();
+    wait_for(Duration::from_secs(20), "the ranks", || {
+        all = descendants(child.id());
+        all.len() == 5
+    });
+    kill(all[2], libc::SIGSTOP);
+    let done = finish(child, Duration::from_secs(20), "a stopped rank");
+    assert_eq!(done.output.status.code(), Some(124), "{}", done.text());
+    assert!(
+        done.last_line().contains("time limit of 1 s"),
+        "{}",
+        done.text()
+    );
+    all_gone(&all, SOON);
+    folder.empty_at_the_end();
+}
