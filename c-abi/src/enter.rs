@@ -4,14 +4,14 @@ use std::cell::Cell;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use rejoin_mpi::{Error, ErrorClass, Result};
+use rejoin_mpi::{Error, ErrorClass, Result, orders};
 
 use crate::constants::{MPI_SUCCESS, MPI_T_ERR_NOT_SUPPORTED};
 use crate::errors::{self, Owner};
 use crate::handles::{Kind, invalid};
 use crate::state::{Mpi, mpi};
 use crate::types::*;
-use crate::{callback, gate, lock};
+use crate::{callback, gate, image, lock};
 
 /// When a function may be called (MPI-5.0 §11.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +88,9 @@ pub fn enter(call: &'static Call, owner: Owner, run: impl FnOnce(&Mpi) -> Result
         Err(error) => errors::raise(mpi, call, owner, error),
     };
     callback::leave(locked, mark);
+    if orders::is_wanted() && mark == 0 {
+        image::obey_late(mpi, locked);
+    }
     if locked {
         lock::release();
     }

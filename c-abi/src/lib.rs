@@ -16,6 +16,7 @@ pub mod functions;
 pub mod gate;
 pub mod generated;
 pub mod handles;
+mod image;
 pub mod lock;
 pub mod state;
 pub mod support;

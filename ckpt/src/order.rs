@@ -78,6 +78,12 @@ pub fn wanted() -> Option<u32> {
         .map(|epoch| epoch as u32)
 }
 
+/// Whether there is such an order; it stays.
+#[inline]
+pub fn is_wanted() -> bool {
+    WANTED.load(Ordering::Relaxed) != 0
+}
+
 /// The process is another one now.
 pub(crate) fn rebind() {
     PROCESS.store(sys::pid(), Ordering::Release);

@@ -7,6 +7,7 @@
 //! images is still kept in its sender's.
 
 use rejoin_channel_table::Epoch;
+use rejoin_ckpt::order;
 
 use crate::device::Device;
 use crate::error::Result;
@@ -37,6 +38,15 @@ impl Device {
         }
     }
 
+    /// Takes up an order that came by signal when it could not be obeyed.
+    pub(crate) fn hear_orders(&mut self) {
+        if order::is_wanted()
+            && let Some(epoch) = order::wanted()
+        {
+            self.note_order(Epoch(epoch));
+        }
+    }
+
     /// A place where nothing is half done but bodies, which links bring again: the end of a look at the
     /// links, the end of `MPI_Init`, or the program's own code.
     ///
@@ -44,6 +54,7 @@ impl Device {
     /// A manager that cannot be spoken to.
     #[cold]
     pub fn safe_point(&mut self) -> Result<()> {
+        self.hear_orders();
         match self.image_due.take() {
             Some(epoch) if epoch > self.engine.epoch() => {
                 self.engine.set_epoch(epoch);

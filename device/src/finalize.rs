@@ -42,6 +42,7 @@ impl Device {
             }
             agent.tell(&ToManager::Leave)?;
         }
+        self.refuse_orders();
         self.io.slots = Slots::default();
         self.io.redial.clear();
         Ok(())

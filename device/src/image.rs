@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use nix::sys::stat::fstat;
 use rejoin_channel_table::Epoch;
+use rejoin_ckpt::order;
 use rejoin_ckpt::twin::{self, Image, Imager, Settings, Taken, Woken};
 use rejoin_managers_protocol::checkpoint::Cost;
 use rejoin_managers_protocol::rank::{Images, ToManager};
@@ -23,14 +24,34 @@ pub(crate) fn imager(images: &Images) -> Imager {
         manager: i32::try_from(images.manager).unwrap_or(0),
         block: descriptors::block_start(),
         streams: [ours(0, &std::io::stdout()), ours(1, &std::io::stderr())],
-        signal: ORDER_SIGNAL,
+        signal: order::usual_signal(),
     })
 }
 
-/// The signal by which the manager orders an image of a rank that computes.
-pub(crate) const ORDER_SIGNAL: i32 = 62;
+pub use rejoin_ckpt::order::{Hook, Inside, is_wanted};
 
 impl Device {
+    /// Lets the manager order images by signal, wherever the program is: in its own code, the handler
+    /// calls `hook` with the epoch; inside the library, [`is_wanted`] is true until a safe point.
+    /// Nothing happens where no images are taken.
+    ///
+    /// # Errors
+    /// The system refuses the signal.
+    pub fn take_orders(&self, is_inside: Inside, hook: Hook) -> Result<()> {
+        if self.imager.is_none() {
+            return Ok(());
+        }
+        order::install(order::usual_signal(), is_inside, hook)
+            .map_err(|error| Error::system("listen to orders for images", error))
+    }
+
+    /// No image is taken any more.
+    pub(crate) fn refuse_orders(&mut self) {
+        if self.imager.take().is_some() {
+            order::remove(order::usual_signal());
+        }
+    }
+
     /// Takes the image of an epoch that this rank has just entered, and reports it. In a process that is
     /// restored from it, comes back into the job instead.
     pub(crate) fn take_image(&mut self, epoch: Epoch) -> Result<()> {

@@ -15,7 +15,7 @@ mod error;
 mod finalize;
 mod fruitless;
 mod handshake_io;
-mod image;
+pub mod image;
 mod io;
 mod key;
 mod limits;

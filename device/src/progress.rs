@@ -216,6 +216,7 @@ impl Device {
         if self.meter.stats.looks.is_multiple_of(GRANT_EVERY) {
             self.engine.grant_if_starved(self.probing.take().as_ref());
         }
+        self.hear_orders();
         if self.image_due.is_some() {
             self.safe_point()?;
             moved = true;

@@ -8,7 +8,8 @@
 //! to the device any more that could touch memory, and every call says that first error.
 
 use crate::error::{Error, ErrorClass, Result};
-use rejoin_channel_table::Rank;
+use rejoin_channel_table::{Epoch, Rank};
+use rejoin_device::image::{Hook, Inside};
 use std::time::Duration;
 
 pub use rejoin_device::{Completion, Envelope, Mode, MsgId, Names, Pattern, Probe, ReqId};
@@ -111,6 +112,29 @@ impl Dev {
             Inner::Real(device) => device.safe_point().map_err(as_error),
             #[cfg(test)]
             Inner::Test(_) => Ok(()),
+        };
+        self.keep(result)
+    }
+
+    /// An image of an epoch is ordered while the program is in its own code.
+    pub fn enter_epoch(&mut self, epoch: u32) -> Result<()> {
+        let result = match &mut self.inner {
+            Inner::Real(device) => device.enter_epoch(Epoch(epoch)).map_err(as_error),
+            #[cfg(test)]
+            Inner::Test(_) => Ok(()),
+        };
+        self.keep(result)
+    }
+
+    /// Lets images be ordered by signal.
+    pub fn take_orders(&mut self, is_inside: Inside, hook: Hook) -> Result<()> {
+        let result = match &mut self.inner {
+            Inner::Real(device) => device.take_orders(is_inside, hook).map_err(as_error),
+            #[cfg(test)]
+            Inner::Test(_) => {
+                let _ = (is_inside, hook);
+                Ok(())
+            }
         };
         self.keep(result)
     }

@@ -15,6 +15,7 @@ pub mod group;
 pub mod info;
 pub mod lock;
 pub mod op;
+pub mod orders;
 pub mod p2p;
 pub mod request;
 pub mod runtime;

@@ -120,6 +120,27 @@ impl Mpi {
         self.dev.borrow_mut().safe_point()
     }
 
+    /// Takes the image of an epoch, ordered by signal while the program is in its own code. For the signal's
+    /// handler: nothing of the library is borrowed then.
+    ///
+    /// # Errors
+    /// The job can't be come back into.
+    pub fn enter_epoch(&self, epoch: u32) -> Result<()> {
+        match self.dev.try_borrow_mut() {
+            Ok(mut dev) => dev.enter_epoch(epoch),
+            Err(_) => Err(Self::broken("an image was ordered inside the library")),
+        }
+    }
+
+    /// Lets the manager order images by signal: in the program's own code the handler calls `hook` with the
+    /// epoch, inside the library [`orders::is_wanted`] is true until [`Mpi::safe_point`].
+    ///
+    /// # Errors
+    /// The system refuses the signal.
+    pub fn take_orders(&self, is_inside: fn() -> bool, hook: fn(u32)) -> Result<()> {
+        self.dev.borrow_mut().take_orders(is_inside, hook)
+    }
+
     /// World rank of this process.
     pub fn rank(&self) -> Rank {
         self.rank

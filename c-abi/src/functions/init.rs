@@ -15,7 +15,7 @@ use crate::functions::op;
 use crate::state::{self, Mpi};
 use crate::support::{arg_error, store, store_string};
 use crate::types::*;
-use crate::{abort, gate, lock};
+use crate::{abort, gate, image, lock};
 
 static LOCK: OnceLock<Arc<BigLock>> = OnceLock::new();
 static MAIN: OnceLock<ThreadId> = OnceLock::new();
@@ -77,7 +77,9 @@ fn start(mpi: &Mpi, level: c_int) -> Result<()> {
     let _ = MAIN.set(std::thread::current().id());
     gate::initialized(level, level == MPI_THREAD_MULTIPLE);
     // The first image, from which this process comes back into the program behind MPI_Init.
-    mpi.core()?.safe_point()
+    let core = mpi.core()?;
+    image::take_orders(core)?;
+    core.safe_point()
 }
 
 /// Runs in every child that `fork` makes from now on.

@@ -21,6 +21,7 @@ use rejoin_channel_table::{Incarnation, Rank};
 use rejoin_managers_protocol::codec::{MANAGER_LIMIT, encode};
 use rejoin_managers_protocol::control::{End, Time};
 use rejoin_managers_protocol::local::{Effect, Input, Local};
+use rejoin_managers_protocol::rank::FromManager;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -225,6 +226,9 @@ impl Driver {
                 for rank in ranks {
                     if let Some(slot) = self.slot(rank) {
                         self.ranks[slot].send(&frame, slot, &self.reactor)?;
+                        if let FromManager::Checkpoint { epoch, .. } = message {
+                            self.ranks[slot].order(epoch);
+                        }
                     }
                 }
             }

@@ -10,13 +10,14 @@ use crate::plan::Stream;
 use crate::reactor::{Interest, Reactor, Token};
 use nix::errno::Errno;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg};
-use rejoin_channel_table::{Incarnation, Rank};
+use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_ckpt::order;
 use rejoin_managers_protocol::control::End;
 use rejoin_managers_protocol::local::Input;
 use rejoin_managers_protocol::rank::ToManager;
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// What the driver holds for one rank.
 pub(super) struct RankIo {
@@ -100,6 +101,17 @@ impl RankIo {
             }
         }
         Ok(())
+    }
+
+    /// Orders an image by signal too: a rank that computes hears nothing else.
+    pub fn order(&self, epoch: Epoch) {
+        // Without a caller the process that was started is the rank.
+        if let Some((pid, pidfd)) = self.caller.as_ref().or(self.child.as_ref()) {
+            let signal = order::usual_signal();
+            if let Err(error) = order::send(pidfd.as_fd(), *pid as i32, signal, epoch.0) {
+                tracing::debug!(rank = self.rank.0, %error, "no order by signal");
+            }
+        }
     }
 
     pub fn close_output(&mut self, stream: Stream, reactor: &Reactor) {

@@ -15,7 +15,7 @@ mod recovery;
 pub use messages::{Effect, Event, Input, Job, Record, Recovery};
 
 use crate::checkpoint::Coordinator;
-use crate::control::{Cause, Life, Stage, Time, ToCentral, ToLocal};
+use crate::control::{Life, Stage, Time, ToCentral, ToLocal};
 use crate::policy::History;
 use crate::rank::Limits;
 use crate::verdict::Verdict;
