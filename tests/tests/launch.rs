@@ -11,6 +11,7 @@ fn started(way: &str, rank: u32) -> (Child, Vec<u32>) {
     let mut child = Run::new(4, program("ends"))
         .arg(way)
         .arg(rank.to_string())
+        .env("REJOIN_RECOVERY", "none")
         .start();
     let out = child.stdout.take().expect("stdout");
     let mut pids = vec![0; 4];
@@ -37,6 +38,7 @@ fn the_first_failing_rank_gives_the_exit_code_and_the_last_line() {
             .arg(way)
             .arg("2")
             .arg("5")
+            .env("REJOIN_RECOVERY", "none")
             .output();
         assert_eq!(
             done.output.status.code(),

@@ -40,10 +40,10 @@ pub(super) struct JobArguments {
     pub(super) transport: String,
     /// What happens when a rank is lost: coordinated (all ranks go back to the last checkpoint) or none
     /// (the job ends)
-    #[arg(long, value_name = "MODE", default_value = "coordinated")]
+    #[arg(long, env = "REJOIN_RECOVERY", value_name = "MODE", default_value = "coordinated")]
     pub(super) recovery: String,
     /// Time between checkpoints: SECONDS, auto (from what they cost), or asked (only when asked for)
-    #[arg(long, value_name = "SECONDS|auto|asked", default_value = "auto", value_parser = interval, allow_hyphen_values = true)]
+    #[arg(long, env = "REJOIN_CHECKPOINT_INTERVAL", value_name = "SECONDS|auto|asked", default_value = "auto", value_parser = interval, allow_hyphen_values = true)]
     pub(super) checkpoint_interval: Interval,
     /// Recoveries within ten minutes before the job is given up
     #[arg(long, value_name = "N", default_value = "20", value_parser = count, allow_hyphen_values = true)]

@@ -39,6 +39,8 @@ pub fn mpirun_in(program: &str, arguments: &[&str]) -> Command {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command.env_remove("REJOIN_LOG");
+    // What plays a rank here takes no images.
+    command.env("REJOIN_RECOVERY", "none");
     listening(&mut command);
     command
 }
