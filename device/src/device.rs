@@ -65,6 +65,7 @@ pub struct Device {
     pub(crate) contended: u32,
     pub(crate) noise: u64,
     pub(crate) breaches: u32,
+    pub(crate) finalizing: bool,
     pub(crate) leaving: bool,
     pub(crate) all_finalized: bool,
     /// An epoch that a peer is in and this rank is not: entered at the next safe point.

@@ -21,6 +21,7 @@ impl Device {
     /// # Errors
     /// A peer that cannot be reached, or a manager that cannot be understood.
     pub fn finalize(&mut self) -> Result<()> {
+        self.finalizing = true;
         self.engine.flush_all_acks();
         self.flush_ready()?;
         while !self.engine.quiescent() {

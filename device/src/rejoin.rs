@@ -66,6 +66,7 @@ impl Device {
         self.settings = welcome.options;
         self.spin = startup::spin(&self.options, &self.settings);
         self.noise = agent::noise()?;
+        self.finalizing = false;
         self.leaving = false;
         self.all_finalized = false;
         let limits = limits::limits(self.engine.config());

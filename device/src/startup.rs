@@ -105,6 +105,7 @@ impl Device {
             passes: 0,
             noise: agent::noise()?,
             breaches: 0,
+            finalizing: false,
             leaving: false,
             all_finalized: false,
             image_due: None,
