@@ -50,14 +50,8 @@ pub(super) fn freeze(imager: &Imager, plan: &Plan) -> Message {
 /// Closes the library's descriptors, so that peers see the rank's end though its clone lives.
 fn close_block(block: RawFd, plan: &Plan) {
     sys::close(plan.manager_end);
-    if plan.wait < block {
-        let _ = sys::close_from(block);
-        return;
-    }
-    for fd in block..plan.wait {
-        sys::close(fd);
-    }
-    let _ = sys::close_from(plan.wait + 1);
+    sys::close_between(block, plan.wait);
+    sys::close_between(block.max(plan.wait + 1), RawFd::MAX);
 }
 
 fn answer(socket: RawFd, answer: Answer) {
