@@ -76,6 +76,7 @@ fn main() {
     let mut frozen = Series("order by signal to frozen twin", Vec::new());
     let mut wake = Series("wake to runner's first word", Vec::new());
     let mut answer = Series("wake to runner's number at the manager", Vec::new());
+    let mut ahead = Series("wake to first word, runner made ahead", Vec::new());
     let mut notice = Series("kill to notice by futex (a twin shares pages)", Vec::new());
     let mut gone = Series("kill to pidfd", Vec::new());
 
@@ -108,6 +109,15 @@ fn main() {
         answer.add(start.elapsed());
         job.expect("restored 1");
         wake.add(start.elapsed());
+        let twin = job.twin.as_mut().expect("an image");
+        assert!(twin.zygote.prepare().expect("prepared"));
+        job.kill();
+        // Long enough for a runner to be made, on a machine with nothing else to do.
+        std::thread::sleep(Duration::from_millis(60));
+        let start = Instant::now();
+        job.wake();
+        job.expect("restored 1");
+        ahead.add(start.elapsed());
         job.kill();
         job.drop_twin();
     }

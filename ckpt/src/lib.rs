@@ -18,6 +18,7 @@ mod error;
 mod manifest;
 pub mod order;
 mod proc;
+pub mod regions;
 mod sys;
 pub mod twin;
 pub mod watch;

@@ -98,11 +98,12 @@ pub fn close(fd: RawFd) {
     unsafe { libc::close(fd) };
 }
 
-/// Closes all descriptors from `first` on.
-pub fn close_from(first: RawFd) -> Sys<()> {
-    // SAFETY: touches no memory; callers own the range.
-    let result = unsafe { libc::syscall(libc::SYS_close_range, first as u32, u32::MAX, 0) };
-    check(result).map(drop)
+/// Closes all descriptors from `first` to before `end`.
+pub fn close_between(first: RawFd, end: RawFd) {
+    if first < end {
+        // SAFETY: touches no memory; callers own the range.
+        unsafe { libc::syscall(libc::SYS_close_range, first as u32, end as u32 - 1, 0) };
+    }
 }
 
 /// Puts `old` at the number `new`, close-on-exec or not. Equal numbers are left as they are.

@@ -65,14 +65,13 @@ pub struct Device {
     pub(crate) contended: u32,
     pub(crate) noise: u64,
     pub(crate) breaches: u32,
+    pub(crate) finalizing: bool,
     pub(crate) leaving: bool,
     pub(crate) all_finalized: bool,
     /// An epoch that a peer is in and this rank is not: entered at the next safe point.
     pub(crate) image_due: Option<Epoch>,
     /// Takes images of this process, where the manager wants them.
     pub(crate) imager: Option<rejoin_ckpt::twin::Imager>,
-    /// This rank is in `MPI_Finalize` and has said so.
-    pub(crate) finalizing: bool,
     pub(crate) names: Option<Names>,
     /// Threads share a device only by taking turns.
     pub(crate) not_sync: PhantomData<Cell<()>>,

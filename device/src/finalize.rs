@@ -21,6 +21,7 @@ impl Device {
     /// # Errors
     /// A peer that cannot be reached, or a manager that cannot be understood.
     pub fn finalize(&mut self) -> Result<()> {
+        self.finalizing = true;
         self.engine.flush_all_acks();
         self.flush_ready()?;
         while !self.engine.quiescent() {
@@ -31,7 +32,6 @@ impl Device {
         let counters = self.meter.stats.named(self.engine.messages());
         if let Some(agent) = &mut self.io.agent {
             agent.tell(&ToManager::Finalizing)?;
-            self.finalizing = true;
             while !self.all_finalized {
                 self.wait(None, None)?;
             }

@@ -68,14 +68,13 @@ impl Device {
         self.settings = welcome.options;
         self.spin = startup::spin(&self.options, &self.settings);
         self.noise = agent::noise()?;
-        self.leaving = self.finalizing;
         self.all_finalized = false;
         let limits = limits::limits(self.engine.config());
         let Some(agent) = &mut self.io.agent else {
             return Ok(());
         };
         let (entries, image) = agent.register(&now, self.size, &self.card, limits)?;
-        if self.finalizing {
+        if self.leaving {
             agent.tell(&ToManager::Finalizing)?;
         }
         self.image_due = image;

@@ -1,12 +1,15 @@
 //! Reports of waits that last (`REJOIN_STALL_REPORT`).
 
 use std::fmt::Write as _;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rejoin_engine::{ReqId, Waiting};
 
 use crate::device::Device;
 
+/// After how long a wait in `MPI_Finalize` is reported unasked: a program that hangs there has often
+/// left a message behind.
+const IN_FINALIZE: Duration = Duration::from_secs(10);
 /// How many requests a report shows when any of them may end the wait.
 const SHOWN: usize = 3;
 
@@ -27,7 +30,8 @@ impl Device {
 
     /// Says once per period what a wait that lasts is for.
     pub(crate) fn report_stall(&mut self, hint: Option<ReqId>) {
-        let Some(period) = self.options.stall_report else {
+        let in_finalize = self.finalizing.then_some(IN_FINALIZE);
+        let Some(period) = self.options.stall_report.or(in_finalize) else {
             return;
         };
         let since = *self.io.waiting_since.get_or_insert_with(Instant::now);
@@ -66,7 +70,16 @@ impl Device {
             (false, _) => text,
             (true, true) => "all other ranks must come to it".to_owned(),
             (true, false) if !missing.is_empty() => {
-                format!("ranks {missing:?} have not acknowledged what was sent to them")
+                let named = missing.iter().take(SHOWN);
+                let named: Vec<String> = named
+                    .map(|rank| format!("rank {rank} on host {}", self.host_of(*rank)))
+                    .collect();
+                let more = match missing.len().saturating_sub(SHOWN) {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                let named = named.join(", ");
+                format!("what was sent is not acknowledged by {named}{more}")
             }
             (true, false) => "nothing that it asked for has come".to_owned(),
         }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
@@ -41,10 +41,15 @@ fn child() {
 }
 
 fn start(part: &str, fd: &str) -> Child {
+    start_with(part, fd, &[])
+}
+
+fn start_with(part: &str, fd: &str, variables: &[(&str, &str)]) -> Child {
     Command::new(std::env::current_exe().expect("a path"))
         .args(["--exact", "child", "--nocapture"])
         .env(PART, part)
         .env(MANAGER_FD, fd)
+        .envs(variables.iter().copied())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -53,6 +58,10 @@ fn start(part: &str, fd: &str) -> Child {
 
 /// A child with the manager's end of its channel.
 fn rank(part: &str) -> (Child, Line) {
+    rank_with(part, &[])
+}
+
+fn rank_with(part: &str, variables: &[(&str, &str)]) -> (Child, Line) {
     let (ours, theirs) = UnixStream::pair().expect("a pair");
     fcntl(theirs.as_fd(), FcntlArg::F_SETFD(FdFlag::empty())).expect("inherited");
     let mut line = Line {
@@ -61,7 +70,7 @@ fn rank(part: &str) -> (Child, Line) {
     };
     line.say(&welcome(0, 1, 1));
     let number = std::os::fd::AsRawFd::as_raw_fd(&theirs);
-    let child = start(part, &number.to_string());
+    let child = start_with(part, &number.to_string(), variables);
     let Some(ToManager::Register {
         card, incarnation, ..
     }) = line.hear()
@@ -154,6 +163,23 @@ fn a_rank_finalizes_in_order() {
     });
     assert_eq!(line.hear(), Some(ToManager::Leave));
     assert_eq!(ended(child).0, Some(0));
+}
+
+#[test]
+fn a_wait_for_the_others_in_finalize_is_reported() {
+    let (mut child, mut line) = rank_with("finalize", &[("REJOIN_STALL_REPORT", "0.5")]);
+    assert_eq!(line.hear(), Some(ToManager::Finalizing));
+    let mut said = String::new();
+    let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
+    stderr.read_line(&mut said).expect("a report");
+    for part in ["rank 0", "waiting", "all other ranks must come"] {
+        assert!(said.contains(part), "{said:?} does not say {part}");
+    }
+    line.say(&FromManager::AllFinalized {
+        generation: Generation(0),
+    });
+    assert_eq!(line.hear(), Some(ToManager::Leave));
+    assert!(child.wait().expect("waited").success());
 }
 
 #[test]

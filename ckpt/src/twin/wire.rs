@@ -27,6 +27,8 @@ const STEP: usize = 64 * 1024;
 pub(super) const STREAMS: [u32; 3] = [1, 2, 4];
 /// Bit of the head: written files are cut back.
 pub(super) const CUT: u32 = 8;
+/// Bit of the head: no wake, but a runner is made ready for the next one.
+pub(super) const PREPARE: u32 = 16;
 
 /// The head of a wake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

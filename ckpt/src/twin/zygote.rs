@@ -30,13 +30,19 @@ pub(super) fn freeze(imager: &Imager, plan: &Plan) -> Message {
         let Some(message) = wire::receive(plan.wait) else {
             sys::exit(0)
         };
+        if message.head.flags & wire::PREPARE != 0 {
+            if let Some(message) = stand_by(plan) {
+                willing.restore();
+                return message;
+            }
+            continue;
+        }
         drop_signals();
         // Whoever the parent is by now, the runner is to be its child: this process ends with the next image.
         match clone::clone(true) {
             Ok(0) => {
                 plan.state.restore();
-                sys::close(plan.wait);
-                clone::set_name(&plan.name);
+                awake(plan);
                 willing.restore();
                 return message;
             }
@@ -47,17 +53,47 @@ pub(super) fn freeze(imager: &Imager, plan: &Plan) -> Message {
     }
 }
 
+/// What makes a runner of a clone.
+fn awake(plan: &Plan) {
+    sys::close(plan.wait);
+    clone::set_name(&plan.name);
+}
+
+/// Makes a runner ahead of time, which waits in the zygote's place: copying the page tables takes most of a wake. Returns
+/// the wake in the runner, and nothing in the zygote, once the runner has gone or ended.
+fn stand_by(plan: &Plan) -> Option<Message> {
+    let mut ends = [0; 2];
+    // SAFETY: the pointer is to two numbers.
+    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+        return None;
+    }
+    let [from, to] = ends;
+    if clone::clone(true) == Ok(0) {
+        plan.state.restore();
+        sys::close(from);
+        let Some(message) = wire::receive(plan.wait) else {
+            sys::exit(0)
+        };
+        answer(plan.wait, Answer::Running { pid: sys::pid() });
+        awake(plan);
+        // The zygote listens again.
+        sys::close(to);
+        return Some(message);
+    }
+    sys::close(to);
+    let mut byte = 0u8;
+    // Nothing is ever written: this returns at the end. Signals are blocked.
+    // SAFETY: the pointer is to one byte.
+    unsafe { libc::read(from, (&raw mut byte).cast(), 1) };
+    sys::close(from);
+    None
+}
+
 /// Closes the library's descriptors, so that peers see the rank's end though its clone lives.
 fn close_block(block: RawFd, plan: &Plan) {
     sys::close(plan.manager_end);
-    if plan.wait < block {
-        let _ = sys::close_from(block);
-        return;
-    }
-    for fd in block..plan.wait {
-        sys::close(fd);
-    }
-    let _ = sys::close_from(plan.wait + 1);
+    sys::close_between(block, plan.wait);
+    sys::close_between(block.max(plan.wait + 1), RawFd::MAX);
 }
 
 fn answer(socket: RawFd, answer: Answer) {

@@ -14,6 +14,8 @@ pub const TESTS: &[Test] = &[
     ("a_woken_image_goes_on_where_it_was", goes_on),
     ("an_image_is_never_consumed", never_consumed),
     ("two_hundred_generations_do_not_grow", generations),
+    ("a_runner_made_ahead_takes_the_next_wake", made_ahead),
+    ("a_runner_made_ahead_ends_with_its_twin", ends_ahead),
     ("a_twin_names_itself", names_itself),
     ("a_twin_ends_with_its_manager", ends_with_manager),
     ("a_runner_ends_with_its_manager", runner_ends_with_manager),
@@ -88,7 +90,8 @@ fn generations() {
     for generation in 1..=200 {
         job.image();
         job.restore(generation);
-        let size: Vec<u64> = ["VmSize", "VmRSS"]
+        // Only memory of its own: how much of a file is mapped depends on what the process has touched by now.
+        let size: Vec<u64> = ["VmSize", "RssAnon"]
             .map(|key| {
                 status_of(job.pid, key)
                     .trim_end_matches(" kB")
@@ -110,6 +113,69 @@ fn generations() {
             );
         }
     }
+    job.finish();
+}
+
+/// Children of this process that are twins.
+fn twins() -> Vec<i32> {
+    let pid = std::process::id();
+    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("a list");
+    let all = list
+        .split_whitespace()
+        .map(|n| n.parse().expect("a number"));
+    all.filter(|pid| name_of(*pid) == NAME).collect()
+}
+
+/// Has a runner made ahead, and waits for it.
+fn prepare(job: &mut Job) -> i32 {
+    let twin = job.twin.as_mut().expect("an image");
+    assert!(twin.zygote.prepare().expect("prepared"));
+    let start = std::time::Instant::now();
+    loop {
+        if let [one] = twins()
+            .into_iter()
+            .filter(|pid| *pid != twin.pid)
+            .collect::<Vec<_>>()[..]
+        {
+            return one;
+        }
+        assert!(start.elapsed() < LIMIT, "no runner is made");
+        std::thread::yield_now();
+    }
+}
+
+fn made_ahead() {
+    let mut job = Job::start(|rank| rank.serve(|rank, word| rank.say(word)));
+    let own = name_of(job.pid);
+    for generation in 1..=5 {
+        job.image();
+        let ahead = prepare(&mut job);
+        job.restore(generation);
+        assert_eq!((job.pid, name_of(job.pid)), (ahead, own.clone()));
+        assert_eq!(job.ask("well?"), "well?");
+        // The zygote has not been consumed, and can do it again.
+        job.restore(generation);
+        assert_ne!(job.pid, ahead);
+        let ahead = prepare(&mut job);
+        job.restore(generation);
+        assert_eq!(job.pid, ahead);
+    }
+    job.finish();
+    assert!(twins().is_empty());
+}
+
+fn ends_ahead() {
+    let mut job = Job::start(|rank| rank.serve(|_, _| {}));
+    job.image();
+    let ahead = pidfd(prepare(&mut job));
+    job.drop_twin();
+    assert_eq!(end_of(ahead.as_raw_fd()), (libc::CLD_EXITED, 0));
+    job.image();
+    let ahead = pidfd(prepare(&mut job));
+    // Killed itself, it is replaced by the zygote.
+    kill(ahead.as_raw_fd(), libc::SIGKILL);
+    end_of(ahead.as_raw_fd());
+    job.restore(1);
     job.finish();
 }
 

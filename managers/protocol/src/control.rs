@@ -225,6 +225,22 @@ pub enum ToCentral {
         /// How far it had come: [`Stage::Spawned`] for a program that never used MPI.
         stage: Stage,
     },
+    /// A rank's process has begun to end, how is not known yet; [`ToCentral::Buried`] follows.
+    Dying {
+        /// Which.
+        life: Life,
+        /// Its process id.
+        pid: u32,
+    },
+    /// How a process ended that was said to be dying.
+    Buried {
+        /// Which, in the generation that it was said in.
+        life: Life,
+        /// Its process id.
+        pid: u32,
+        /// How.
+        cause: Cause,
+    },
     /// A rank failed.
     Failed {
         /// Which.

@@ -121,16 +121,45 @@ impl History {
         if from.is_none() {
             return Err(Refusal::NoCheckpoint);
         }
-        if OWN_FAULTS.contains(&signal) {
-            let fault = Fault { rank, signal, from };
-            if self.faults.contains(&fault) {
-                return Err(Refusal::Repeated);
-            }
-            // Only faults from the present checkpoint can come again.
-            self.faults.retain(|known| known.from == from);
-            self.faults.push(fault);
-        }
+        self.note(rank, signal, from)?;
         self.admit(now)
+    }
+
+    /// Looks at the cause of a failure that is being masked already, before it was known.
+    ///
+    /// # Errors
+    /// Why it should not be.
+    pub fn confirm(
+        &mut self,
+        rank: Rank,
+        cause: &Cause,
+        from: Option<Epoch>,
+    ) -> Result<(), Refusal> {
+        match *cause {
+            Cause::Ended {
+                end: End::Signaled(signal),
+                ..
+            } => self.note(rank, signal, from),
+            Cause::Ended {
+                end: End::Unknown, ..
+            } => Ok(()),
+            _ => Err(Refusal::Meant),
+        }
+    }
+
+    /// Remembers a fault of the program's own; the same one again is refused.
+    fn note(&mut self, rank: Rank, signal: i32, from: Option<Epoch>) -> Result<(), Refusal> {
+        if !OWN_FAULTS.contains(&signal) {
+            return Ok(());
+        }
+        let fault = Fault { rank, signal, from };
+        if self.faults.contains(&fault) {
+            return Err(Refusal::Repeated);
+        }
+        // Only faults from the present checkpoint can come again.
+        self.faults.retain(|known| known.from == from);
+        self.faults.push(fault);
+        Ok(())
     }
 
     /// Counts a recovery, if the limit allows it.

@@ -75,7 +75,11 @@ impl Narrator {
                 "rank {}: its image of checkpoint {} is gone",
                 life.rank.0, epoch.0
             )),
+            ToCentral::Dying { life, pid } => {
+                self.say(&format!("rank {}: pid {pid} begins to end", life.rank.0));
+            }
             ToCentral::Failed { .. }
+            | ToCentral::Buried { .. }
             | ToCentral::Finalizing { .. }
             | ToCentral::Counters { .. }
             | ToCentral::Done => {}

@@ -83,6 +83,10 @@ pub struct Central {
     anew: bool,
     /// When the order under way was given.
     ordered_at: Time,
+    /// Processes that have begun to end, for which the job goes back already.
+    dying: Vec<Life>,
+    /// What is told once it is known how they ended.
+    untold: Vec<Event>,
     /// The checkpoint whose images were all ordered when every rank was in `MPI_Finalize`.
     last: Option<Epoch>,
 }
@@ -106,6 +110,8 @@ impl Central {
             history: History::new(job.recovery.unwrap_or_default().limit),
             anew: false,
             ordered_at: Time::default(),
+            dying: Vec::new(),
+            untold: Vec::new(),
             last: None,
             generation: job.generation,
             phase: Phase::Starting,
@@ -249,6 +255,14 @@ impl Central {
                     rank.stage = rank.stage.max(stage);
                     self.start_when_complete(now, effects);
                 }
+            }
+            ToCentral::Dying { life, .. } => {
+                if self.find(host, life).is_some() {
+                    self.dying(now, life, effects);
+                }
+            }
+            ToCentral::Buried { life, pid, cause } => {
+                self.buried(now, life, host, pid, cause, effects);
             }
             ToCentral::Failed { life, pid, cause } => {
                 if let Some(rank) = self.find(host, life) {

@@ -45,6 +45,77 @@ impl Central {
         }
     }
 
+    /// A process has begun to end. The others must stop in any case; if the job may go back, it does so
+    /// now, and how the process ended is looked at when it is known.
+    pub(super) fn dying(
+        &mut self,
+        now: Time,
+        life: Life,
+        effects: &mut Vec<Effect>,
+    ) {
+        let cause = Cause::Ended {
+            end: End::Unknown,
+            stage: Stage::Registered,
+        };
+        let finalized = self.phase == Phase::Finalized;
+        if let Some(rank) = self.ranks.get_mut(life.rank.index()) {
+            rank.ended = true;
+        }
+        // A refusal is said with the cause, when that is known.
+        if let Ok(epoch) = self.masks(now, life.rank, &cause) {
+            self.dying.push(life);
+            if finalized {
+                self.restore_one(life.rank, epoch, effects);
+            } else {
+                self.restore_all(now, epoch, effects);
+            }
+        }
+    }
+
+    /// It is known how a process ended that had begun to.
+    pub(super) fn buried(
+        &mut self,
+        now: Time,
+        life: Life,
+        host: HostIndex,
+        pid: u32,
+        cause: Cause,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(at) = self.dying.iter().position(|dying| *dying == life) else {
+            // Nothing was done for it: the job may not go back, or does so for another.
+            let current = self.ranks.get(life.rank.index());
+            let same = current.is_some_and(|r| {
+                r.incarnation == life.incarnation && life.generation == self.generation
+            });
+            if same {
+                self.failed(now, life.rank, host, pid, cause, effects);
+            }
+            return;
+        };
+        self.dying.swap_remove(at);
+        let from = self.checkpoints.as_ref().and_then(|c| c.committed());
+        if let Err(refusal) = self.history.confirm(life.rank, &cause, from) {
+            let refusal = (refusal != Refusal::Meant).then_some(refusal);
+            return self.is_end(now, life.rank, host, pid, cause, refusal, effects);
+        }
+        self.untold.insert(0, Event::Lost {
+            rank: life.rank,
+            host: self.hosts[host].name.clone(),
+            pid,
+            cause,
+            generation: life.generation.next(),
+        });
+        self.tell_of_recovery(effects);
+    }
+
+    /// Tells what was held back until all ends are known.
+    fn tell_of_recovery(&mut self, effects: &mut Vec<Effect>) {
+        if self.dying.is_empty() {
+            effects.extend(self.untold.drain(..).map(Effect::Event));
+        }
+    }
+
     /// Whether a failure is masked, and by which checkpoint.
     fn masks(
         &mut self,
@@ -224,12 +295,13 @@ impl Central {
             Some(_) => checkpoints.committed_at().0,
             None => 0,
         };
-        effects.push(Effect::Event(Event::Recovered {
+        self.untold.push(Event::Recovered {
             generation: self.generation,
             epoch: restoring.epoch,
             took: now.0.saturating_sub(restoring.since.0),
             repeated: restoring.since.0.saturating_sub(from),
-        }));
+        });
+        self.tell_of_recovery(effects);
     }
 }
 

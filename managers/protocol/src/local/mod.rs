@@ -4,6 +4,7 @@
 //! here. A rank is at its end when the process that the driver started has ended and so has the one
 //! that called `MPI_Init`, which differ under a wrapper. Its images outlive it.
 
+mod dying;
 mod images;
 mod restore;
 
@@ -13,6 +14,7 @@ use crate::control::{Cause, End, Life, Stage, Time, ToCentral, ToLocal};
 use crate::rank::{FromManager, ToManager};
 use process::{Process, one_line, presentable, unfit};
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
+use dying::Dying;
 use restore::{Restoring, Retire};
 
 /// Milliseconds between the polite signal and SIGKILL.
@@ -41,6 +43,8 @@ pub enum Input {
     Malformed(Rank, Incarnation, String),
     /// A rank closed its socket (or all that held it ended).
     Closed(Rank, Incarnation),
+    /// The process that the driver started has begun to end and does nothing more.
+    Dying(Rank, Incarnation),
     /// The process that the driver started ended.
     ChildEnded(Rank, Incarnation, End),
     /// The process that registered, another one, ended.
@@ -109,6 +113,8 @@ pub struct Local {
     /// Failed ranks keep their place until central has said how to go on.
     hold: bool,
     restoring: Option<Restoring>,
+    /// Processes that were said to be dying and whose end is not known.
+    dying: Vec<Dying>,
     /// Processes that have retired and are still there.
     retired: Vec<(Rank, Incarnation)>,
     /// The checkpoint that counts.
@@ -134,6 +140,7 @@ impl Local {
             central: true,
             hold: false,
             restoring: None,
+            dying: Vec::new(),
             retired: Vec::new(),
             kept: None,
             burnt: Epoch(0),
@@ -202,8 +209,10 @@ impl Local {
                     }
                 }
             }
+            Input::Dying(rank, incarnation) => self.dying(rank, incarnation, effects),
             Input::ChildEnded(rank, incarnation, end) => {
-                if let Some(process) = self.find(rank, incarnation) {
+                if self.bury(rank, incarnation, end, effects) {
+                } else if let Some(process) = self.find(rank, incarnation) {
                     process.child_end = Some(end);
                     self.judge(rank, incarnation, effects);
                 }

@@ -67,14 +67,19 @@ impl Process {
         if let Some(end) = caller.or(self.child_end.filter(bad)) {
             return Some(end);
         }
-        let unfinished = matches!(self.stage, Stage::Registered | Stage::Finalizing)
-            || (self.back && self.stage == Stage::Spawned);
+        let unfinished = self.is_unfinished();
         let gone = self.caller.is_none() || self.caller_end.is_some();
         if unfinished && gone {
             self.caller_end.or(self.child_end)
         } else {
             None
         }
+    }
+
+    /// It uses MPI and has not come to the end of that.
+    pub fn is_unfinished(&self) -> bool {
+        matches!(self.stage, Stage::Registered | Stage::Finalizing)
+            || (self.back && self.stage == Stage::Spawned)
     }
 
     pub fn ended(&self) -> bool {

@@ -1,0 +1,292 @@
+//! Registered memory on disk: for programs that know their state.
+//!
+//! A program registers the ranges that matter and stores them at a call. Started again, on any machine with the same
+//! byte order and data layout, it registers them again and loads what was stored. One file per rank and
+//! epoch; it is there whole or not at all (written beside, synced, renamed, the folder synced). Loading checks
+//! everything before the program's memory is touched; a file that is torn, altered or another's is refused with
+//! the reason, and the next older one is tried.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+mod format;
+mod load;
+
+pub use format::{REGION_LIMIT, Tag};
+pub use load::{Loaded, Refusal, Wanted, Why};
+
+use format::{CHUNK, Head, Sums};
+
+/// What can go wrong apart from files that are refused.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A number that is registered already.
+    #[error("region {0} is registered already")]
+    Registered(u32),
+    /// More than a file can name.
+    #[error("no more than {REGION_LIMIT} regions can be registered")]
+    TooMany,
+    /// A build's name that does not fit.
+    #[error("the name of the library's build is longer than 255 bytes")]
+    LongBuild,
+    /// The system refused.
+    #[error("{action} {path}: {error}")]
+    System {
+        /// What was tried.
+        action: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        error: io::Error,
+    },
+    /// No file can be used.
+    #[error("no stored state of rank {rank} in {folder} can be used{}", load::reasons(.refused))]
+    Nothing {
+        /// The rank.
+        rank: u32,
+        /// Where it was looked for.
+        folder: PathBuf,
+        /// Each file that was tried, newest first.
+        refused: Vec<Refusal>,
+    },
+}
+
+impl Error {
+    fn system(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |error| Self::System {
+            action,
+            path,
+            error,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Region {
+    id: u32,
+    address: *mut u8,
+    length: usize,
+}
+
+/// The registered memory of a process.
+#[derive(Debug, Default)]
+pub struct Regions {
+    list: Vec<Region>,
+}
+
+/// What was stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// The file.
+    pub path: PathBuf,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
+
+impl Regions {
+    /// No memory yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Registers `length` bytes at `address` under a number by which they are found again.
+    ///
+    /// # Errors
+    /// [`Error::Registered`], [`Error::TooMany`].
+    ///
+    /// # Safety
+    /// The memory stays valid for reads and writes until it is unregistered, and while [`Regions::store`] and
+    /// [`Regions::load`] run nobody else uses it.
+    pub unsafe fn register(
+        &mut self,
+        id: u32,
+        address: *mut u8,
+        length: usize,
+    ) -> Result<(), Error> {
+        if self.list.iter().any(|r| r.id == id) {
+            return Err(Error::Registered(id));
+        }
+        if self.list.len() >= REGION_LIMIT {
+            return Err(Error::TooMany);
+        }
+        self.list.push(Region {
+            id,
+            address,
+            length,
+        });
+        self.list.sort_by_key(|r| r.id);
+        Ok(())
+    }
+
+    /// Forgets a range; `false` when none has the number.
+    pub fn unregister(&mut self, id: u32) -> bool {
+        let before = self.list.len();
+        self.list.retain(|r| r.id != id);
+        self.list.len() < before
+    }
+
+    /// All of it, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.list.iter().map(|r| r.length as u64).sum()
+    }
+
+    /// Writes all registered memory to a file of its own in `folder`, which is made if need be, and returns when it
+    /// would survive a power cut. Older files stay: see [`prune`].
+    ///
+    /// # Errors
+    /// [`Error::System`]; nothing of the attempt is left then.
+    pub fn store(&self, folder: &Path, tag: &Tag) -> Result<Stored, Error> {
+        let head = Head {
+            tag: tag.clone(),
+            table: self.table(),
+        };
+        let head = head.encode().ok_or(Error::LongBuild)?;
+        fs::create_dir_all(folder).map_err(Error::system("make the folder", folder))?;
+        let path = folder.join(format::file_name(tag.rank, tag.epoch));
+        let draft = path.with_extension(format!("{}.draft", std::process::id()));
+        let result = self.write(&draft, &head).and_then(|bytes| {
+            fs::rename(&draft, &path).map_err(Error::system("rename", &draft))?;
+            let synced = File::open(folder).and_then(|folder| folder.sync_all());
+            synced.map_err(Error::system("sync the folder", folder))?;
+            Ok(bytes)
+        });
+        match result {
+            Ok(bytes) => Ok(Stored { path, bytes }),
+            Err(error) => {
+                let _ = fs::remove_file(&draft);
+                Err(error)
+            }
+        }
+    }
+
+    fn table(&self) -> Vec<(u32, u64)> {
+        self.list.iter().map(|r| (r.id, r.length as u64)).collect()
+    }
+
+    fn write(&self, draft: &Path, head: &[u8]) -> Result<u64, Error> {
+        let fail = || Error::system("write", draft);
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options.open(draft).map_err(fail())?;
+        let mut sums = Sums::new(head);
+        file.write_all(head).map_err(fail())?;
+        for region in &self.list {
+            for chunk in region.chunks() {
+                // SAFETY: the registered memory is valid, and nobody else uses it now.
+                let bytes = unsafe { std::slice::from_raw_parts(chunk.0, chunk.1) };
+                sums.add(bytes);
+                file.write_all(bytes).map_err(fail())?;
+            }
+        }
+        let end = sums.encode();
+        file.write_all(&end).map_err(fail())?;
+        file.sync_all().map_err(Error::system("sync", draft))?;
+        Ok(head.len() as u64 + self.bytes() + end.len() as u64)
+    }
+
+    /// Loads the newest file that is whole, undamaged and this rank's, of the wanted epoch if one is wanted. The
+    /// same numbers must be registered with the same lengths. The program's memory is untouched unless a file has passed
+    /// all checks.
+    ///
+    /// # Errors
+    /// [`Error::Nothing`] with the reasons; [`Error::System`] when a file changes while it is loaded, and the memory
+    /// is then undefined.
+    pub fn load(&mut self, folder: &Path, wanted: &Wanted) -> Result<Loaded, Error> {
+        let mut refused = Vec::new();
+        for (epoch, path) in stored(folder, wanted.rank).into_iter().rev() {
+            if wanted.epoch.is_some_and(|e| e != epoch) {
+                continue;
+            }
+            match load::check(&path, epoch, wanted, &self.table()) {
+                Ok(checked) => {
+                    self.fill(&path, &checked)?;
+                    return Ok(Loaded {
+                        tag: checked.tag,
+                        path,
+                        refused,
+                    });
+                }
+                Err(why) => refused.push(Refusal { path, why }),
+            }
+        }
+        Err(Error::Nothing {
+            rank: wanted.rank,
+            folder: folder.to_owned(),
+            refused,
+        })
+    }
+
+    /// Reads a checked file into the memory, and looks once more while it does.
+    fn fill(&mut self, path: &Path, checked: &load::Checked) -> Result<(), Error> {
+        let fail = || Error::system("read", path);
+        let mut file = File::open(path).map_err(fail())?;
+        file.seek(SeekFrom::Start(checked.data)).map_err(fail())?;
+        let mut sums = Sums::new(&checked.head);
+        for region in &self.list {
+            for chunk in region.chunks() {
+                // SAFETY: the registered memory is valid, and nobody else uses it now.
+                let bytes = unsafe { std::slice::from_raw_parts_mut(chunk.0, chunk.1) };
+                file.read_exact(bytes).map_err(fail())?;
+                sums.add(bytes);
+            }
+        }
+        if sums.root() != checked.root {
+            return Err(fail()(io::Error::other("it changed while it was loaded")));
+        }
+        Ok(())
+    }
+}
+
+impl Region {
+    fn chunks(&self) -> impl Iterator<Item = (*mut u8, usize)> + use<> {
+        let (address, length) = (self.address, self.length);
+        (0..length)
+            .step_by(CHUNK)
+            .map(move |at| (address.wrapping_add(at), CHUNK.min(length - at)))
+    }
+}
+
+/// Removes what is not needed once `committed` is what all ranks would go back to: keeps that, the one before it
+/// and whatever is newer; drafts that a crash left go as well.
+///
+/// # Errors
+/// When a file cannot be removed.
+pub fn prune(folder: &Path, rank: u32, committed: u32) -> Result<(), Error> {
+    let old = stored(folder, rank)
+        .into_iter()
+        .filter(|(epoch, _)| *epoch < committed);
+    let mut old: Vec<_> = old.map(|(_, path)| path).collect();
+    old.pop();
+    let begin = format::file_name(rank, 0);
+    let begin = begin.split("-epoch").next().unwrap_or_default().to_owned() + "-epoch";
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(&begin) && name.ends_with(".draft") {
+            old.push(entry.path());
+        }
+    }
+    old.iter()
+        .try_for_each(|path| fs::remove_file(path).map_err(Error::system("remove", path)))
+}
+
+/// The stored epochs of a rank, oldest first.
+#[must_use]
+pub fn stored(folder: &Path, rank: u32) -> Vec<(u32, PathBuf)> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut all: Vec<_> = entries
+        .filter_map(|entry| {
+            let name = entry.file_name();
+            let (owner, epoch) = format::read_name(name.to_str()?)?;
+            (owner == rank).then(|| (epoch, entry.path()))
+        })
+        .collect();
+    all.sort();
+    all
+}

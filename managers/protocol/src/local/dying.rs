@@ -1,0 +1,63 @@
+//! Ends that are noticed early: a process has begun to end, and only its end's end tells how.
+//!
+//! Taking down a large process lasts tens of milliseconds. What has to be done in every case, whether
+//! the job goes back or ends, is begun meanwhile.
+
+use super::{Effect, Local};
+use crate::control::{Cause, End, Life, Stage, ToCentral};
+use rejoin_channel_table::{Incarnation, Rank};
+
+/// A process whose end is not known.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Dying {
+    life: Life,
+    pid: u32,
+    stage: Stage,
+}
+
+impl Local {
+    /// A process of an MPI rank begins to end where none should.
+    pub(super) fn dying(
+        &mut self,
+        rank: Rank,
+        incarnation: Incarnation,
+        effects: &mut Vec<Effect>,
+    ) {
+        let life = self.life(rank, incarnation);
+        let hold = self.hold;
+        let Some(process) = self.find(rank, incarnation) else {
+            return;
+        };
+        let early = hold && process.caller.is_none() && process.is_unfinished() && !process.reported;
+        let Some(pid) = process.child.filter(|_| early) else {
+            return;
+        };
+        process.reported = true;
+        process.failed = true;
+        process.suspect = None;
+        let stage = process.stage.max(Stage::Registered);
+        self.dying.push(Dying { life, pid, stage });
+        self.tell(ToCentral::Dying { life, pid }, effects);
+    }
+
+    /// The end of a process that was said to be dying; `false` for others.
+    pub(super) fn bury(
+        &mut self,
+        rank: Rank,
+        incarnation: Incarnation,
+        end: End,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        let same = |d: &Dying| d.life.rank == rank && d.life.incarnation == incarnation;
+        let Some(at) = self.dying.iter().position(same) else {
+            return false;
+        };
+        let Dying { life, pid, stage } = self.dying.swap_remove(at);
+        if let Some(process) = self.find(rank, incarnation) {
+            process.child_end = Some(end);
+        }
+        let cause = Cause::Ended { end, stage };
+        self.tell(ToCentral::Buried { life, pid, cause }, effects);
+        true
+    }
+}
