@@ -4,8 +4,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use nix::sys::stat::fstat;
 use rejoin_channel_table::Epoch;
-use rejoin_ckpt::order;
 use rejoin_ckpt::twin::{self, Image, Imager, Settings, Taken, Woken};
+use rejoin_ckpt::{order, watch};
 use rejoin_managers_protocol::checkpoint::Cost;
 use rejoin_managers_protocol::rank::{Images, ToManager};
 
@@ -30,6 +30,23 @@ pub(crate) fn imager(images: &Images) -> Imager {
 
 pub use rejoin_ckpt::order::{Hook, Inside, is_wanted};
 
+/// Lets the manager notice this process's end at once. Without that it notices a little later.
+pub(crate) fn hold(images: Option<&Images>) {
+    let Some((manager, (descriptor, slot))) = images.and_then(|i| Some((i.manager, i.watch?)))
+    else {
+        return;
+    };
+    let path = format!("/proc/{manager}/fd/{descriptor}");
+    let opened = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path);
+    let held = opened.and_then(|memory| watch::hold(memory.as_fd(), slot));
+    if let Err(error) = held {
+        tracing::info!("the end of this process will be noticed late: {error}");
+    }
+}
+
 impl Device {
     /// Lets the manager order images by signal, wherever the program is: in its own code, the handler
     /// calls `hook` with the epoch; inside the library, [`is_wanted`] is true until a safe point.
@@ -47,6 +64,7 @@ impl Device {
 
     /// No image is taken any more.
     pub(crate) fn refuse_orders(&mut self) {
+        watch::release();
         if self.imager.take().is_some() {
             order::remove(order::usual_signal());
         }

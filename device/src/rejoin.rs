@@ -11,6 +11,7 @@ use rejoin_managers_protocol::rank::ToManager;
 use crate::agent::{self, Agent};
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::image;
 use crate::io::Io;
 use crate::limits;
 use crate::startup;
@@ -66,6 +67,7 @@ impl Device {
         self.card = startup::card(&self.io.listeners, &self.options, &welcome.options);
         self.identity = now;
         self.settings = welcome.options;
+        image::hold(self.settings.images.as_ref());
         self.spin = startup::spin(&self.options, &self.settings);
         self.noise = agent::noise()?;
         self.all_finalized = false;

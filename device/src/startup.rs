@@ -79,6 +79,7 @@ impl Device {
             ..
         } = welcome;
         let waker = Waker::default();
+        image::hold(settings.images.as_ref());
         let settings_imager = settings.images.as_ref().map(image::imager);
         let mut io = Io::open(agent, key, &waker, &options, &settings, size)?;
         let card = card(&io.listeners, &options, &settings);

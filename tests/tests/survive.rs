@@ -177,7 +177,10 @@ fn survives(case: &Case, seed: u64, files: bool) -> u32 {
             let read = |name: &str| {
                 std::fs::read(folder.join(format!("{name}.{rank}"))).expect("a rank's file")
             };
-            assert!(read("plain") == read("killed"), "{what}: file of rank {rank}");
+            assert!(
+                read("plain") == read("killed"),
+                "{what}: file of rank {rank}"
+            );
         }
         std::fs::remove_dir_all(&folder).expect("the folder goes");
     }

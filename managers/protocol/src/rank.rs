@@ -212,6 +212,9 @@ pub struct Images {
     pub manager: u32,
     /// Device and inode of the pipes that the manager made for standard output and standard error.
     pub pipes: [Option<(u64, u64)>; 2],
+    /// The manager's descriptor of the memory by which it notices this rank's end at once, and the slot
+    /// in it that is this process's.
+    pub watch: Option<(u32, u32)>,
 }
 
 #[cfg(test)]

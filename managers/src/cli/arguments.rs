@@ -40,7 +40,12 @@ pub(super) struct JobArguments {
     pub(super) transport: String,
     /// What happens when a rank is lost: coordinated (all ranks go back to the last checkpoint) or none
     /// (the job ends)
-    #[arg(long, env = "REJOIN_RECOVERY", value_name = "MODE", default_value = "coordinated")]
+    #[arg(
+        long,
+        env = "REJOIN_RECOVERY",
+        value_name = "MODE",
+        default_value = "coordinated"
+    )]
     pub(super) recovery: String,
     /// Time between checkpoints: SECONDS, auto (from what they cost), or asked (only when asked for)
     #[arg(long, env = "REJOIN_CHECKPOINT_INTERVAL", value_name = "SECONDS|auto|asked", default_value = "auto", value_parser = interval, allow_hyphen_values = true)]

@@ -1,6 +1,7 @@
 //! Images of this host's ranks, and the processes that come from them.
 
 use super::output::Output;
+use super::rank::end_of;
 use super::start::Ends;
 use super::{Driver, kind};
 use crate::descendants;
@@ -11,7 +12,7 @@ use crate::reactor::{Interest, Token};
 use crate::spawn;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_ckpt::twin::manager::{Answer, Wake, Zygote};
-use rejoin_managers_protocol::control::Life;
+use rejoin_managers_protocol::control::{End, Life};
 use rejoin_managers_protocol::local::Input;
 use rejoin_managers_protocol::rank::ToManager;
 use std::os::fd::{AsFd, OwnedFd};
@@ -241,6 +242,7 @@ impl Driver {
         rank.child = Some((pid, pidfd));
         rank.socket = Some(socket);
         rank.handed.clear();
+        rank.dying = false;
         rank.outputs = [
             Some(Output::after(ends.out.0, out)),
             Some(Output::after(ends.err.0, err)),
@@ -338,14 +340,17 @@ impl Driver {
         if !io.retiring {
             return;
         }
-        let processes = io.child.iter().chain(&io.caller);
-        if !processes
-            .into_iter()
-            .all(|(pid, _)| descendants::is_still(*pid))
+        let still = |pid| io.dying || descendants::is_still(pid);
+        if !io
+            .child
+            .iter()
+            .chain(&io.caller)
+            .all(|(pid, _)| still(*pid))
         {
             return;
         }
         io.retiring = false;
+        io.dying = false;
         // What it has said counts no more; what it has written does.
         self.drain_at_once(slot);
         let io = &mut self.ranks[slot];
@@ -374,9 +379,20 @@ impl Driver {
     }
 
     /// A process was reaped that is none of the present ones.
-    pub(super) fn forget_retired(&mut self, pid: u32) {
+    pub(super) fn forget_retired(&mut self, pid: u32, status: Option<i32>) {
         for rank in &mut self.ranks {
-            rank.retired.retain(|(_, retired, _)| *retired != pid);
+            let Some(at) = rank
+                .retired
+                .iter()
+                .position(|(_, retired, _)| *retired == pid)
+            else {
+                continue;
+            };
+            let (incarnation, ..) = rank.retired.swap_remove(at);
+            let end = status.map_or(End::Unknown, end_of);
+            let who = rank.rank;
+            self.queue
+                .push_back(Input::ChildEnded(who, incarnation, end));
         }
     }
 }

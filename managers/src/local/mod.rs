@@ -18,6 +18,7 @@ use input::RankInput;
 use nix::sys::signal::Signal;
 use rank::RankIo;
 use rejoin_channel_table::{Incarnation, Rank};
+use rejoin_ckpt::watch::Watcher;
 use rejoin_managers_protocol::codec::{MANAGER_LIMIT, encode};
 use rejoin_managers_protocol::control::{End, Time};
 use rejoin_managers_protocol::local::{Effect, Input, Local};
@@ -39,6 +40,7 @@ mod kind {
     pub const CALLER: u8 = 7;
     pub const INPUT: u8 = 8;
     pub const IMAGE: u8 = 9;
+    pub const WATCH: u8 = 10;
 }
 
 /// Runs a local manager whose link to central is its standard input. Returns its exit code.
@@ -72,6 +74,8 @@ struct Driver {
     input: Option<RankInput>,
     queue: VecDeque<Input>,
     sweep: Sweep,
+    /// Notices ends at once.
+    watcher: Option<Watcher>,
     /// Streams that nobody reads any more.
     closed_sinks: [bool; 2],
     over: bool,
@@ -116,6 +120,7 @@ impl Driver {
             input: None,
             queue: VecDeque::new(),
             sweep: Sweep::default(),
+            watcher: None,
             closed_sinks: [false; 2],
             over: false,
             open_files: limits::raise_open_files(),
@@ -283,6 +288,7 @@ impl Driver {
             kind::FAILURES => self.read_failures(),
             kind::INPUT => self.write_input()?,
             kind::IMAGE => self.image_event(token)?,
+            kind::WATCH => self.ends_noticed(),
             _ if self.ranks.get(slot).is_none_or(|r| r.is_stale(token)) => {}
             kind::SOCKET => self.read_socket(slot),
             kind::OUT => self.read_output(slot, Stream::Out),
@@ -364,8 +370,8 @@ impl Driver {
             match self.ranks.iter().position(|r| r.child_pid() == Some(pid)) {
                 Some(slot) => self.child_ended(slot),
                 None => {
-                    self.forget_retired(pid);
-                    descendants::reap(pid);
+                    let status = descendants::reap(pid);
+                    self.forget_retired(pid, status);
                 }
             }
         }

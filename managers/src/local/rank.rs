@@ -39,6 +39,8 @@ pub(super) struct RankIo {
     pub images: Vec<RankImage>,
     /// A process that is being made from an image.
     pub waking: Option<Waking>,
+    /// The present process has begun to end, and does nothing more.
+    pub dying: bool,
     /// The present process is to retire.
     pub retiring: bool,
     /// Those that have, until they are reaped.
@@ -69,6 +71,7 @@ impl RankIo {
             handed: VecDeque::new(),
             images: Vec::new(),
             waking: None,
+            dying: false,
             retiring: false,
             retired: Vec::new(),
             group: None,
@@ -185,11 +188,7 @@ impl Driver {
         if let Some((_, pidfd)) = self.ranks[slot].child.take() {
             self.reactor.remove(&pidfd);
         }
-        let end = match status {
-            s if libc::WIFEXITED(s) => End::Exited(libc::WEXITSTATUS(s)),
-            s if libc::WIFSIGNALED(s) => End::Signaled(libc::WTERMSIG(s)),
-            _ => End::Unknown,
-        };
+        let end = end_of(status);
         self.told(slot, |rank, incarnation| {
             Input::ChildEnded(rank, incarnation, end)
         });
@@ -263,6 +262,15 @@ fn receive(socket: &mut Link) -> std::result::Result<Option<(u32, Vec<OwnedFd>)>
         }
         socket.reader().push(&bytes[..count]);
         return Ok(Some((pid, handed)));
+    }
+}
+
+/// A wait status, as the core knows ends.
+pub(super) fn end_of(status: i32) -> End {
+    match status {
+        s if libc::WIFEXITED(s) => End::Exited(libc::WEXITSTATUS(s)),
+        s if libc::WIFSIGNALED(s) => End::Signaled(libc::WTERMSIG(s)),
+        _ => End::Unknown,
     }
 }
 

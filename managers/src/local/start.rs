@@ -7,21 +7,22 @@ use super::{Driver, kind};
 use crate::error::{Context, Error, Result, plain};
 use crate::link::Link;
 use crate::plan::{Bind, Plan};
-use crate::reactor::Interest;
+use crate::reactor::{Interest, Token};
 use crate::spawn::{FAILURE_LENGTH, Failure, Order, manager_number, spawn};
 use nix::fcntl::OFlag;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt::PassCred,
 };
 use nix::unistd::pipe2;
-use rejoin_channel_table::{Identity, Rank};
+use rejoin_channel_table::{Identity, Incarnation, Rank};
+use rejoin_ckpt::watch::{Page, Watcher};
 use rejoin_managers_protocol::codec::{MANAGER_LIMIT, RANK_LIMIT};
 use rejoin_managers_protocol::control::{End, Life};
 use rejoin_managers_protocol::local::Input;
 use rejoin_managers_protocol::rank::{FromManager, MANAGER_FD, VERSION, Welcome};
 use std::collections::VecDeque;
 use std::ffi::CString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// What is worked out once for all ranks of this host.
 pub(super) struct Start {
@@ -54,6 +55,9 @@ impl Driver {
             Some(rank) if here(rank) => Some(self.open_input()?),
             _ => None,
         };
+        if plan.options.images.is_some() {
+            self.watcher = self.open_watcher(plan.ranks.len());
+        }
         self.start = Some(Start {
             input,
             programs: plan.programs.iter().map(Prepared::new).collect(),
@@ -153,7 +157,8 @@ impl Driver {
             None => return Err("the plan does not hold its program".into()),
         };
         let ends = Ends::new().map_err(|e| e.to_string())?;
-        let welcome = welcome(plan, start, rank, slot, life, &ends);
+        let watch = watched(self.watcher.as_ref(), slot, life);
+        let welcome = welcome(plan, start, rank, slot, life, &ends, watch);
         let environment = rank_environment(plan, slot, rank, start.number);
         let wanted = plan.stdin == Some(rank.rank);
         let mut socket = Link::new(ends.manager.0, MANAGER_LIMIT, RANK_LIMIT);
@@ -185,13 +190,24 @@ impl Driver {
         Ok(child.pid)
     }
 
+    /// Without it ends are noticed later.
+    fn open_watcher(&self, ranks: usize) -> Option<Watcher> {
+        let watcher = Page::new(2 * ranks).and_then(Watcher::new);
+        let watcher = watcher.inspect_err(|error| tracing::info!(%error, "ends are noticed late"));
+        let watcher = watcher.ok()?;
+        let token = Token::single(kind::WATCH);
+        let added = self.reactor.add(&watcher, token, Interest::READ);
+        added.is_ok().then_some(watcher)
+    }
+
     /// What a process from an image finds: its Welcome waits in its socket.
     pub(super) fn ends_for(&self, slot: usize, life: Life) -> Result<(Ends, Link)> {
         let (Some(plan), Some(start)) = (&self.plan, &self.start) else {
             return Err(Error::Usage("there is no plan".into()));
         };
         let ends = Ends::new()?;
-        let welcome = welcome(plan, start, &self.ranks[slot], slot, life, &ends);
+        let watch = watched(self.watcher.as_ref(), slot, life);
+        let welcome = welcome(plan, start, &self.ranks[slot], slot, life, &ends, watch);
         let ours = ends.manager.0.try_clone().context("make a rank's socket")?;
         let mut socket = Link::new(ours, MANAGER_LIMIT, RANK_LIMIT);
         socket.queue(&welcome)?;
@@ -217,6 +233,25 @@ impl Driver {
             }
         }
         Ok(())
+    }
+
+    /// Ends that have begun.
+    pub(super) fn ends_noticed(&mut self) {
+        let ended = self
+            .watcher
+            .as_ref()
+            .map(Watcher::ended)
+            .unwrap_or_default();
+        for place in ended {
+            let slot = place as usize / 2;
+            let Some(rank) = self.ranks.get_mut(slot) else {
+                continue;
+            };
+            if rank.child.is_some() && slot_of(slot, rank.incarnation) == place {
+                rank.dying = true;
+                self.told(slot, Input::Dying);
+            }
+        }
     }
 
     /// Hears of processes that could not exec.
@@ -261,6 +296,20 @@ impl Ends {
     }
 }
 
+/// The slot of a process: neighbours in a rank's line have different ones, since the one may still be on
+/// its way out when the other comes.
+fn slot_of(slot: usize, incarnation: Incarnation) -> u32 {
+    2 * slot as u32 + (incarnation.0 & 1)
+}
+
+/// Watches a process that is about to be made; what it must know for that.
+fn watched(watcher: Option<&Watcher>, slot: usize, life: Life) -> Option<(u32, u32)> {
+    let watcher = watcher?;
+    let place = slot_of(slot, life.incarnation);
+    let memory = watcher.page().as_fd().as_raw_fd() as u32;
+    watcher.watch(place).then_some((memory, place))
+}
+
 fn welcome(
     plan: &Plan,
     start: &Start,
@@ -268,6 +317,7 @@ fn welcome(
     slot: usize,
     life: Life,
     ends: &Ends,
+    watch: Option<(u32, u32)>,
 ) -> FromManager {
     let mut options = plan.options.clone();
     if let Some(images) = &mut options.images {
@@ -277,6 +327,7 @@ fn welcome(
                 .map(|s| (s.st_dev, s.st_ino))
         };
         images.manager = std::process::id();
+        images.watch = watch;
         images.pipes = [name(&ends.out.0), name(&ends.err.0)];
     }
     options.host.clone_from(&start.host);

@@ -47,12 +47,7 @@ impl Central {
 
     /// A process has begun to end. The others must stop in any case; if the job may go back, it does so
     /// now, and how the process ended is looked at when it is known.
-    pub(super) fn dying(
-        &mut self,
-        now: Time,
-        life: Life,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn dying(&mut self, now: Time, life: Life, effects: &mut Vec<Effect>) {
         let cause = Cause::Ended {
             end: End::Unknown,
             stage: Stage::Registered,
@@ -99,13 +94,16 @@ impl Central {
             let refusal = (refusal != Refusal::Meant).then_some(refusal);
             return self.is_end(now, life.rank, host, pid, cause, refusal, effects);
         }
-        self.untold.insert(0, Event::Lost {
-            rank: life.rank,
-            host: self.hosts[host].name.clone(),
-            pid,
-            cause,
-            generation: life.generation.next(),
-        });
+        self.untold.insert(
+            0,
+            Event::Lost {
+                rank: life.rank,
+                host: self.hosts[host].name.clone(),
+                pid,
+                cause,
+                generation: life.generation.next(),
+            },
+        );
         self.tell_of_recovery(effects);
     }
 

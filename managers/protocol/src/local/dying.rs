@@ -28,7 +28,8 @@ impl Local {
         let Some(process) = self.find(rank, incarnation) else {
             return;
         };
-        let early = hold && process.caller.is_none() && process.is_unfinished() && !process.reported;
+        let early =
+            hold && process.caller.is_none() && process.is_unfinished() && !process.reported;
         let Some(pid) = process.child.filter(|_| early) else {
             return;
         };

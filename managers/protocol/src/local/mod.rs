@@ -12,9 +12,9 @@ mod process;
 
 use crate::control::{Cause, End, Life, Stage, Time, ToCentral, ToLocal};
 use crate::rank::{FromManager, ToManager};
+use dying::Dying;
 use process::{Process, one_line, presentable, unfit};
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
-use dying::Dying;
 use restore::{Restoring, Retire};
 
 /// Milliseconds between the polite signal and SIGKILL.
