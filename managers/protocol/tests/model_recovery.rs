@@ -39,6 +39,8 @@ struct Process {
     order: Option<Epoch>,
     stopping: bool,
     stopped: bool,
+    /// It has begun to end, and its manager has noticed.
+    dying: bool,
     alive: bool,
     asked: bool,
 }
@@ -53,13 +55,14 @@ impl Process {
             order: None,
             stopping: false,
             stopped: false,
+            dying: false,
             alive: true,
             asked: false,
         }
     }
 
     fn acts(&self) -> bool {
-        self.alive && !self.stopped
+        self.alive && !self.stopped && !self.dying
     }
 
     fn pid(&self) -> u32 {
@@ -116,6 +119,8 @@ struct Jobs {
     hosts: usize,
     ranks: u32,
     crashes: u8,
+    /// Deaths may be noticed early.
+    early: bool,
     lost_images: u8,
     refusals: u8,
     checkpoints: u8,
@@ -129,6 +134,10 @@ enum Action {
     Image(usize),
     Refuse(usize),
     Crash(usize),
+    /// The same, noticed before its end's end.
+    Dies(usize),
+    /// Which comes now.
+    Buried(usize),
     Stop(usize),
     Woken(usize),
     LoseImage(Rank, Epoch),
@@ -249,11 +258,8 @@ impl System {
             local::Effect::Discard(rank, incarnation) => {
                 for process in &mut self.processes {
                     if process.life.rank == rank && process.life.incarnation == incarnation {
-                        assert!(
-                            process.stopped || !process.alive,
-                            "a discarded one still acts"
-                        );
-                        process.alive = false;
+                        assert!(!process.acts(), "a discarded one still acts");
+                        process.alive &= process.dying;
                     }
                 }
             }
@@ -293,6 +299,9 @@ impl System {
         }
         let there = self.processes.iter_mut().find(|p| same(p.life));
         match there.filter(|process| process.alive) {
+            Some(process) if process.dying => {
+                inputs.push_back(local::Input::Retired(rank, incarnation));
+            }
             Some(process) => process.stopping = true,
             None => inputs.push_back(local::Input::Retired(rank, incarnation)),
         }
@@ -319,6 +328,21 @@ impl System {
         let stopping = std::mem::take(&mut process.stopping);
         let host = self.host_of(rank);
         self.local(host, local::Input::ChildEnded(rank, incarnation, end));
+        if stopping {
+            self.local(host, local::Input::Retired(rank, incarnation));
+        }
+    }
+
+    /// A process begins to end: it does nothing more, but only the end of that tells how.
+    fn dies(&mut self, index: usize) {
+        let process = &mut self.processes[index];
+        process.dying = true;
+        let Life {
+            rank, incarnation, ..
+        } = process.life;
+        let stopping = std::mem::take(&mut process.stopping);
+        let host = self.host_of(rank);
+        self.local(host, local::Input::Dying(rank, incarnation));
         if stopping {
             self.local(host, local::Input::Retired(rank, incarnation));
         }
@@ -501,6 +525,12 @@ impl Model for Jobs {
             }
             if process.acts() && state.crashes < self.crashes && process.step != Step::BeforeInit {
                 actions.push(Action::Crash(index));
+                if self.early {
+                    actions.push(Action::Dies(index));
+                }
+            }
+            if process.alive && process.dying {
+                actions.push(Action::Buried(index));
             }
             if process.alive && process.stopping {
                 actions.push(Action::Stop(index));
@@ -540,6 +570,14 @@ impl Model for Jobs {
             }
             Action::Crash(index) => {
                 state.crashes += 1;
+                state.ended(index, End::Signaled(9));
+            }
+            Action::Dies(index) => {
+                state.crashes += 1;
+                state.dies(index);
+            }
+            Action::Buried(index) => {
+                state.processes[index].dying = false;
                 state.ended(index, End::Signaled(9));
             }
             Action::Stop(index) => {
@@ -677,6 +715,7 @@ fn two_ranks_and_two_deaths() {
         hosts: 1,
         ranks: 2,
         crashes: 2,
+        early: false,
         lost_images: 0,
         refusals: 0,
         checkpoints: 0,
@@ -689,6 +728,7 @@ fn a_death_and_a_checkpoint_of_two_hosts() {
         hosts: 2,
         ranks: 2,
         crashes: 1,
+        early: true,
         lost_images: 0,
         refusals: 0,
         checkpoints: 1,
@@ -701,8 +741,22 @@ fn images_that_die_or_cannot_be_taken() {
         hosts: 1,
         ranks: 2,
         crashes: 1,
+        early: false,
         lost_images: 1,
         refusals: 1,
-        checkpoints: 1,
+        checkpoints: 0,
+    });
+}
+
+#[test]
+fn two_deaths_that_are_noticed_early() {
+    check(Jobs {
+        hosts: 1,
+        ranks: 2,
+        crashes: 2,
+        early: true,
+        lost_images: 0,
+        refusals: 0,
+        checkpoints: 0,
     });
 }
