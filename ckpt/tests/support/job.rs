@@ -201,12 +201,15 @@ impl Job {
         let pid = i32::from_le_bytes(bytes[1..5].try_into().expect("4 bytes"));
         let mut fds = fds.into_iter();
         let mut zygote = Zygote::new(fds.next().expect("a socket")).expect("a zygote");
-        if let Some(stdout) = fds.next() {
+        if bytes[28] != 0 {
+            let stdout = fds.next().expect("the output's pipe");
             let old = std::mem::replace(&mut self.stdout, stdout);
             let fresh = std::mem::take(&mut self.fresh);
             self.text += std::str::from_utf8(&fresh).expect("text");
             self.text += &read_to_end(old);
-            self.stderr = fds.next().expect("both streams or none");
+        }
+        if bytes[29] != 0 {
+            self.stderr = fds.next().expect("the errors' pipe");
         }
         let Answer::Frozen { missing } = answer(&mut zygote) else {
             panic!("not frozen")
