@@ -274,3 +274,42 @@ impl Random {
         Self(seed)
     }
 }
+
+/// Has the system refuse a call from now on.
+pub fn refuse(number: i64, errno: i32) {
+    let code = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    let mut program = [
+        code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        code(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            number as u32,
+            0,
+            1,
+        ),
+        code(
+            libc::BPF_RET | libc::BPF_K,
+            libc::SECCOMP_RET_ERRNO | errno as u32,
+            0,
+            0,
+        ),
+        code(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
+    ];
+    let filter = libc::sock_fprog {
+        len: 4,
+        filter: program.as_mut_ptr(),
+    };
+    // SAFETY: the pointer is to a filter of the length given.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let mode = libc::SECCOMP_MODE_FILTER;
+        assert_eq!(
+            libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const filter, 0, 0),
+            0
+        );
+    }
+}

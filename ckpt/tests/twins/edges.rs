@@ -35,45 +35,6 @@ pub const TESTS: &[Test] = &[
     ("nonsense_ends_a_twin_and_is_no_answer", nonsense),
 ];
 
-/// Has the system refuse each clone from now on, as it does when memory or processes are short.
-fn refuse_clones() {
-    let code = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter {
-        code: code as u16,
-        jt,
-        jf,
-        k,
-    };
-    let mut program = [
-        code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        code(
-            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
-            libc::SYS_clone as u32,
-            0,
-            1,
-        ),
-        code(
-            libc::BPF_RET | libc::BPF_K,
-            libc::SECCOMP_RET_ERRNO | libc::ENOMEM as u32,
-            0,
-            0,
-        ),
-        code(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
-    ];
-    let filter = libc::sock_fprog {
-        len: 4,
-        filter: program.as_mut_ptr(),
-    };
-    // SAFETY: the pointer is to a filter of the length given.
-    unsafe {
-        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-        let mode = libc::SECCOMP_MODE_FILTER;
-        assert_eq!(
-            libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const filter, 0, 0),
-            0
-        );
-    }
-}
-
 /// What is open, with what it is.
 fn open_files() -> Vec<(i32, u64)> {
     let stat = |fd: i32| {
@@ -109,7 +70,7 @@ fn check_refusal(program: fn(&mut Rank)) -> String {
 }
 
 fn clone_fails() {
-    let refusal = check_refusal(|_| refuse_clones());
+    let refusal = check_refusal(|_| support::refuse(libc::SYS_clone, libc::ENOMEM));
     assert!(
         refusal.starts_with("refused: clone the process: Cannot allocate memory"),
         "{refusal}"
@@ -259,6 +220,8 @@ fn inside() {
         });
     });
     assert_eq!(job.ask("zero"), "zero");
+    // It has been in the program since, and waits inside again.
+    job.sleeps_in(libc::SYS_poll);
     job.order(5);
     job.order(4);
     assert_eq!(job.ask("one"), "one");

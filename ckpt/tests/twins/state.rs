@@ -17,6 +17,10 @@ pub const TESTS: &[Test] = &[
     ("files_are_left_alone_when_the_manager_says_so", spared),
     ("files_unlinked_ones_stay", unlinked),
     ("files_two_numbers_of_one_description_stay_one", duplicates),
+    (
+        "files_two_numbers_stay_one_in_a_container_too",
+        duplicates_in_a_container,
+    ),
     ("files_written_in_place_are_named", in_place),
     ("files_that_shrank_are_named", shrunk),
     ("files_process_locks_are_taken_again", process_locks),
@@ -179,6 +183,14 @@ fn unlinked() {
 }
 
 fn duplicates() {
+    share(|| {});
+}
+
+fn duplicates_in_a_container() {
+    share(|| support::refuse(libc::SYS_kcmp, libc::EPERM));
+}
+
+fn share(begin: fn()) {
     let folder = Folder::new();
     fs::write(folder.file("data"), "0123456789").expect("written");
     let fd = open(&folder.file("data"), libc::O_RDONLY);
@@ -188,6 +200,7 @@ fn duplicates() {
         open(&folder.file("data"), libc::O_RDONLY),
     );
     let mut job = Job::start(|rank| {
+        begin();
         rank.serve(|rank, word| {
             let which = match word {
                 "a" => fd,
@@ -199,10 +212,12 @@ fn duplicates() {
     });
     let all = ["a", "b", "c"];
     assert_eq!(all.map(|w| job.ask(w)), ["0", "1", "0"]);
+    // At the same position, and yet two of them.
+    assert_eq!(job.ask("c"), "1");
     job.image();
-    assert_eq!(all.map(|w| job.ask(w)), ["2", "3", "1"]);
+    assert_eq!(all.map(|w| job.ask(w)), ["2", "3", "2"]);
     job.restore(1);
-    assert_eq!(all.map(|w| job.ask(w)), ["2", "3", "1"]);
+    assert_eq!(all.map(|w| job.ask(w)), ["2", "3", "2"]);
     job.finish();
 }
 
