@@ -29,6 +29,10 @@ pub const TESTS: &[Test] = &[
     ("close_on_exec_stays", close_on_exec),
     ("timers_interval_timer_goes_on", interval_timer),
     ("timers_posix_timer_keeps_its_number", posix_timer),
+    (
+        "timers_posix_timer_keeps_its_number_on_older_kernels",
+        posix_timer_before,
+    ),
     ("signals_pending_at_the_image_come_again", pending),
     (
         "signals_sent_to_a_frozen_twin_do_not_strike",
@@ -433,7 +437,17 @@ fn interval_timer() {
 }
 
 fn posix_timer() {
+    numbered_timer(|| {});
+}
+
+/// There a timer's number cannot be asked for. (Names and death signals go without as well.)
+fn posix_timer_before() {
+    numbered_timer(|| support::refuse(libc::SYS_prctl, libc::EINVAL));
+}
+
+fn numbered_timer(begin: fn()) {
     let mut job = Job::start(|rank| {
+        begin();
         catch(libc::SIGUSR1);
         let mut timer: libc::timer_t = null_mut();
         // SAFETY: the pointers are to plain data. The first one's number is not the first.
