@@ -220,6 +220,13 @@ pub fn receive(socket: RawFd, limit: Duration) -> Option<(Vec<u8>, Vec<OwnedFd>)
     Some((bytes, fds))
 }
 
+/// Writes a text.
+pub fn write(fd: RawFd, text: &str) {
+    // SAFETY: pointer and length describe the text.
+    let count = unsafe { libc::write(fd, text.as_ptr().cast(), text.len()) };
+    assert_eq!(count, text.len() as isize);
+}
+
 /// Everything up to the end of a pipe.
 pub fn read_to_end(fd: impl AsFd) -> String {
     let (fd, mut text, mut part) = (fd.as_fd().as_raw_fd(), Vec::new(), [0u8; 65536]);

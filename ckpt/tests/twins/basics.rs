@@ -24,6 +24,10 @@ pub const TESTS: &[Test] = &[
         "peers_see_the_ranks_end_though_its_twin_lives",
         peers_see_the_end,
     ),
+    (
+        "peers_see_the_ranks_end_on_older_kernels_too",
+        peers_see_the_end_without_a_range,
+    ),
     ("the_program_sees_no_child", no_child),
     ("a_wrapped_rank_has_its_twins_as_hidden_children", wrapped),
     ("streams_are_cut_exactly_at_the_image", streams_are_exact),
@@ -274,9 +278,18 @@ fn twin_killed() {
 }
 
 fn peers_see_the_end() {
+    peer(|| {});
+}
+
+fn peers_see_the_end_without_a_range() {
+    peer(|| support::refuse(libc::SYS_close_range, libc::ENOSYS));
+}
+
+fn peer(begin: fn()) {
     let (ours, theirs) = support::pair();
     let raw = theirs.as_raw_fd();
     let mut job = Job::start(move |rank| {
+        begin();
         // A link of the library's, in its block.
         // SAFETY: touches no memory.
         assert!(unsafe { libc::fcntl(raw, libc::F_DUPFD_CLOEXEC, support::BLOCK) } > 0);

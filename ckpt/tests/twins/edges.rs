@@ -32,6 +32,7 @@ pub const TESTS: &[Test] = &[
         redirected,
     ),
     ("a_wake_without_pipes_says_what_is_lost", no_pipes),
+    ("a_new_standard_input_takes_the_place_of_the_old", new_input),
     ("nonsense_ends_a_twin_and_is_no_answer", nonsense),
 ];
 
@@ -48,8 +49,7 @@ fn open_files() -> Vec<(i32, u64)> {
 }
 
 fn writer(text: &str) {
-    // SAFETY: pointer and length describe the text.
-    unsafe { libc::write(1, text.as_ptr().cast(), text.len()) };
+    support::write(1, text);
 }
 
 fn check_refusal(program: fn(&mut Rank)) -> String {
@@ -287,6 +287,44 @@ fn no_pipes() {
         job.ask("into nothing"),
         "[StreamLost { fd: 1 }, StreamLost { fd: 2 }]"
     );
+    job.finish();
+}
+
+fn new_input() {
+    use std::os::fd::AsFd as _;
+    let (old, _old_writer) = support::pipe();
+    let mut job = Job::start(|rank| {
+        // SAFETY: numbers of this process.
+        unsafe { libc::dup2(old.as_raw_fd(), 0) };
+        rank.serve(|rank, _| {
+            let mut bytes = [0u8; 16];
+            // SAFETY: pointer and length describe the buffer.
+            let count = unsafe { libc::read(0, bytes.as_mut_ptr().cast(), 16) };
+            rank.say(&String::from_utf8_lossy(&bytes[..count.max(0) as usize]));
+        });
+    });
+    job.image();
+    job.kill();
+    let (socket, theirs) = support::pair();
+    let (input, writer) = support::pipe();
+    let fds = [theirs.as_fd()];
+    let stdin = Some(input.as_fd());
+    let wake = rejoin_ckpt::twin::manager::Wake {
+        fds: &fds,
+        stdin,
+        ..Default::default()
+    };
+    let twin = job.twin.as_mut().expect("an image");
+    assert!(twin.zygote.wake(&wake).expect("woken"));
+    let answer = support::job::answer(&mut twin.zygote);
+    let rejoin_ckpt::twin::manager::Answer::Running { pid } = answer else {
+        panic!("{answer:?}")
+    };
+    drop((theirs, input));
+    (job.pid, job.pidfd, job.socket) = (pid, support::pidfd(pid), socket);
+    job.expect("restored 1");
+    support::write(writer.as_raw_fd(), "fed again");
+    assert_eq!(job.ask("read"), "fed again");
     job.finish();
 }
 

@@ -71,12 +71,6 @@ fn open(path: &std::path::Path, flags: i32) -> i32 {
     fd
 }
 
-fn put(fd: i32, text: &str) {
-    // SAFETY: pointer and length describe the text.
-    let count = unsafe { libc::write(fd, text.as_ptr().cast(), text.len()) };
-    assert_eq!(count, text.len() as isize);
-}
-
 fn get(fd: i32, length: usize) -> String {
     let mut bytes = vec![0u8; length];
     // SAFETY: pointer and length describe the buffer.
@@ -90,7 +84,7 @@ fn clerk(fd: i32) -> impl FnOnce(&mut Rank) {
     move |rank| {
         rank.serve(|rank, word| match word.strip_prefix('+') {
             Some(text) => {
-                put(fd, text);
+                support::write(fd, text);
                 rank.say("written");
             }
             None if word == "caveats" => {
