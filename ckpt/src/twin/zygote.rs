@@ -74,6 +74,8 @@ fn stand_by(plan: &Plan) -> Option<Message> {
         let Some(message) = wire::receive(plan.wait) else {
             sys::exit(0)
         };
+        // What came while this process waited was meant for nobody that runs; what comes after the answer is.
+        drop_signals();
         answer(plan.wait, Answer::Running { pid: sys::pid() });
         awake(plan);
         // The zygote listens again.

@@ -16,6 +16,10 @@ pub const TESTS: &[Test] = &[
     ("two_hundred_generations_do_not_grow", generations),
     ("a_runner_made_ahead_takes_the_next_wake", made_ahead),
     ("a_runner_made_ahead_ends_with_its_twin", ends_ahead),
+    (
+        "signals_sent_to_a_runner_made_ahead_do_not_strike",
+        signals_ahead,
+    ),
     ("a_twin_names_itself", names_itself),
     ("a_twin_ends_with_its_manager", ends_with_manager),
     ("a_runner_ends_with_its_manager", runner_ends_with_manager),
@@ -91,7 +95,11 @@ fn open_files(pid: i32) -> Vec<String> {
 fn generations() {
     let mut job = Job::start(|rank| rank.serve(|rank, word| rank.say(word)));
     let mut early = None;
-    for generation in 1..=200 {
+    let last = std::env::var("REJOIN_GENERATIONS")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(200);
+    for generation in 1..=last {
         job.image();
         job.restore(generation);
         // Only memory of its own: how much of a file is mapped depends on what the process has touched by now.
@@ -107,7 +115,7 @@ fn generations() {
         let now = (open_files(job.pid), lines.lines().count(), size);
         if generation == 5 {
             early = Some(now);
-        } else if generation == 200 {
+        } else if generation == last {
             let then = early.take().expect("seen");
             assert_eq!(now.0, then.0, "descriptors");
             assert_eq!(now.1, then.1, "mappings");
@@ -166,6 +174,24 @@ fn made_ahead() {
     }
     job.finish();
     assert!(twins().is_empty());
+}
+
+fn signals_ahead() {
+    let mut job = Job::start(|rank| rank.serve(|rank, word| rank.say(word)));
+    job.image();
+    let ahead = pidfd(prepare(&mut job));
+    for signal in [
+        libc::SIGINT,
+        libc::SIGTERM,
+        libc::SIGUSR1,
+        libc::SIGRTMIN(),
+        libc::SIGRTMIN(),
+    ] {
+        kill(ahead.as_raw_fd(), signal);
+    }
+    job.restore(1);
+    assert_eq!(job.ask("well?"), "well?");
+    job.finish();
 }
 
 fn ends_ahead() {

@@ -38,7 +38,7 @@ pub const TESTS: &[Test] = &[
         "signals_sent_to_a_frozen_twin_do_not_strike",
         frozen_signals,
     ),
-    ("signal_mask_and_stack_stay", mask_and_stack),
+    ("signal_mask_stack_and_nice_stay", mask_and_stack),
     ("memory_locks_are_set_again", memory_locks),
 ];
 
@@ -577,6 +577,8 @@ fn mask_and_stack() {
             assert_eq!(libc::sigaltstack(&new, null_mut()), 0);
         }
         set_mask(libc::SIG_BLOCK, &[libc::SIGUSR2, libc::SIGRTMIN() + 1]);
+        // SAFETY: touches no memory.
+        unsafe { libc::nice(3) };
         rank.serve(|rank, _| {
             let status = support::status_of(std::process::id() as i32, "SigBlk");
             // SAFETY: the pointer is to plain data.
@@ -585,7 +587,9 @@ fn mask_and_stack() {
                 libc::sigaltstack(std::ptr::null(), &mut old);
                 (old.ss_sp as usize, old.ss_size)
             };
-            rank.say(&format!("{status} {stack:x?}"));
+            // SAFETY: touches no memory.
+            let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+            rank.say(&format!("{status} {stack:x?} {nice}"));
         });
     });
     let before = job.ask("state");
