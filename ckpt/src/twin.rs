@@ -168,7 +168,7 @@ struct Plan {
 
 fn masked(imager: &mut Imager, start: u64) -> Result<Taken, Refused> {
     imager.reap();
-    let is_direct = imager.settings.manager > 0 && sys::parent() == imager.settings.manager;
+    let is_direct = imager.is_direct();
     imager.check_threads()?;
     imager.check_children(is_direct)?;
     let all = manifest::descriptors(imager.settings.block)
@@ -216,6 +216,11 @@ fn masked(imager: &mut Imager, start: u64) -> Result<Taken, Refused> {
 }
 
 impl Imager {
+    /// Whether this process is a child of the manager.
+    fn is_direct(&self) -> bool {
+        self.settings.manager > 0 && sys::parent() == self.settings.manager
+    }
+
     fn continued(
         &mut self,
         plan: Plan,

@@ -129,15 +129,7 @@ impl Job {
 
     /// Waits until the rank sleeps in the call of this number.
     pub fn sleeps_in(&self, number: i64) {
-        let (start, wanted) = (std::time::Instant::now(), format!("{number} "));
-        loop {
-            let call = std::fs::read_to_string(format!("/proc/{}/syscall", self.pid));
-            if call.expect("a process").starts_with(&wanted) {
-                return;
-            }
-            assert!(start.elapsed() < LIMIT, "it does not come to call {number}");
-            std::thread::yield_now();
-        }
+        sleeps_in(self.pid, number);
     }
 
     /// Waits for an image; the former one is dropped. What was written up to now is read to its end.
@@ -310,5 +302,25 @@ pub fn answer(zygote: &mut Zygote) -> Answer {
         if let Some(answer) = zygote.answer().expect("an answer") {
             return answer;
         }
+    }
+}
+
+/// Waits until a process sleeps in the call of this number.
+fn sleeps_in(pid: i32, number: i64) {
+    let (start, wanted) = (Instant::now(), format!("{number} "));
+    loop {
+        let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).expect("a process");
+        if call.starts_with(&wanted) {
+            return;
+        }
+        assert!(start.elapsed() < LIMIT, "it does not come to call {number}");
+        std::thread::yield_now();
+    }
+}
+
+impl Twin {
+    /// Waits until the zygote sleeps in the call of this number.
+    pub fn sleeps_in(&self, number: i64) {
+        sleeps_in(self.pid, number);
     }
 }

@@ -375,6 +375,11 @@ fn wrapped() {
         assert!(!job.twin.as_ref().expect("an image").is_managers_child);
         assert_eq!(job.ask("wait"), echild);
     }
+    // A runner made ahead must not look like a child of the program's.
+    let twin = job.twin.as_mut().expect("an image");
+    assert!(twin.zygote.prepare().expect("prepared"));
+    twin.sleeps_in(libc::SYS_read);
+    job.image();
     // Its wrapper reaps the rank; the twin, an orphan now, comes to this process.
     kill(job.pidfd.as_raw_fd(), libc::SIGKILL);
     assert!(readable(job.pidfd.as_raw_fd(), LIMIT));
