@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Caveat, Refused};
+use crate::error::Caveat;
 use crate::sys;
 
 mod files;
@@ -57,13 +57,13 @@ pub(crate) struct Manifest {
 
 impl Manifest {
     /// Reads the state of this process. Signals are blocked; `order` is the signal that is nobody's business.
-    pub fn capture(all: &[Descriptor], order: i32) -> Result<Self, Refused> {
-        Ok(Self {
+    pub fn capture(all: &[Descriptor], order: i32) -> Self {
+        Self {
             files: files::Files::capture(all),
             timers: timers::Timers::capture(),
             pending: signals::Pending::capture(order),
             locked: memory::Locked::capture(),
-        })
+        }
     }
 
     /// What the manager is told.

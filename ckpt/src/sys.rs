@@ -100,9 +100,19 @@ pub fn close(fd: RawFd) {
 
 /// Closes all descriptors from `first` to before `end`.
 pub fn close_between(first: RawFd, end: RawFd) {
-    if first < end {
-        // SAFETY: touches no memory; callers own the range.
-        unsafe { libc::syscall(libc::SYS_close_range, first as u32, end as u32 - 1, 0) };
+    if first >= end {
+        return;
+    }
+    // SAFETY: touches no memory; callers own the range.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, first as u32, end as u32 - 1, 0) };
+    if result != 0 {
+        // Before Linux 5.9, and where a filter does not know the call. Closing while the directory is read may hide
+        // entries, so the list comes first.
+        let mut open = Vec::new();
+        let _ = numbers_in(c"/proc/self/fd", |fd| open.push(fd));
+        open.into_iter()
+            .filter(|fd| (first..end).contains(fd))
+            .for_each(close);
     }
 }
 

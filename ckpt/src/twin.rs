@@ -142,6 +142,10 @@ impl Imager {
 ///
 /// May be called in a signal handler, with this library's own allocator.
 ///
+/// In a restored process the C library takes its thread for the old one: `pthread_setaffinity_np` and the like on
+/// the calling thread meet a number that is gone, and robust or priority-inheriting locks that it takes name a
+/// dead owner. Setting the number anew would break every lock that the interrupted program holds.
+///
 /// # Errors
 /// [`Refused`], with the process and its streams as they were.
 pub fn take(imager: &mut Imager) -> Result<Taken, Refused> {
@@ -164,12 +168,12 @@ struct Plan {
 
 fn masked(imager: &mut Imager, start: u64) -> Result<Taken, Refused> {
     imager.reap();
-    let is_direct = imager.settings.manager > 0 && sys::parent() == imager.settings.manager;
+    let is_direct = imager.is_direct();
     imager.check_threads()?;
     imager.check_children(is_direct)?;
     let all = manifest::descriptors(imager.settings.block)
         .map_err(|errno| Refused::system("list the open files", errno))?;
-    let manifest = Manifest::capture(&all, imager.settings.signal)?;
+    let manifest = Manifest::capture(&all, imager.settings.signal);
     let summary = manifest.summary();
     let (wait, manager_end) = socket_pair(imager.settings.block)?;
     // The last check: what it read of the memory's ranges is compared in the twin.
@@ -212,6 +216,11 @@ fn masked(imager: &mut Imager, start: u64) -> Result<Taken, Refused> {
 }
 
 impl Imager {
+    /// Whether this process is a child of the manager.
+    fn is_direct(&self) -> bool {
+        self.settings.manager > 0 && sys::parent() == self.settings.manager
+    }
+
     fn continued(
         &mut self,
         plan: Plan,

@@ -4,6 +4,8 @@
 mod basics;
 #[path = "twins/calls.rs"]
 mod calls;
+#[path = "twins/edges.rs"]
+mod edges;
 #[path = "twins/state.rs"]
 mod state;
 #[path = "twins/storms.rs"]
@@ -16,6 +18,12 @@ mod support;
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() {
-    let groups = [basics::TESTS, calls::TESTS, state::TESTS, storms::TESTS];
+    let groups = [
+        basics::TESTS,
+        calls::TESTS,
+        edges::TESTS,
+        state::TESTS,
+        storms::TESTS,
+    ];
     support::run(&groups.concat());
 }

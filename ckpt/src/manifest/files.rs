@@ -229,9 +229,24 @@ impl OpenFile {
         let pid = sys::pid();
         // SAFETY: touches no memory. Type 0 compares open files.
         match unsafe { libc::syscall(libc::SYS_kcmp, pid, pid, 0, self.fd, other.fd) } {
-            -1 => self.flags == flags & KEPT_FLAGS && self.offset == offset,
+            -1 => {
+                self.flags == flags & KEPT_FLAGS && self.offset == offset && self.toggles(other.fd)
+            }
             order => order == 0,
         }
+    }
+
+    /// The same without a call for it, which containers often forbid: a flag that means nothing for files, set through one
+    /// number, shows through the other.
+    fn toggles(&self, other: RawFd) -> bool {
+        let Ok(before) = sys::control(self.fd, libc::F_GETFL, 0) else {
+            return false;
+        };
+        let changed = sys::control(self.fd, libc::F_SETFL, before ^ libc::O_NONBLOCK);
+        let shows = sys::control(other, libc::F_GETFL, 0)
+            .is_ok_and(|flags| (flags ^ before) & libc::O_NONBLOCK != 0);
+        let _ = sys::control(self.fd, libc::F_SETFL, before);
+        changed.is_ok() && shows
     }
 
     fn open_again(&self) -> sys::Sys<RawFd> {

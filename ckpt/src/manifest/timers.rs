@@ -44,6 +44,8 @@ impl Timers {
         let mut text = Vec::new();
         if sys::read_file(c"/proc/self/timers", &mut text).is_ok() {
             timers.posix = posix_timers(&text);
+            // Where numbers cannot be asked for they only go up.
+            timers.posix.sort_by_key(|timer| timer.id);
         }
         for timer in &mut timers.posix {
             // SAFETY: the pointer is to an itimerspec.

@@ -31,7 +31,7 @@ pub(super) fn freeze(imager: &Imager, plan: &Plan) -> Message {
             sys::exit(0)
         };
         if message.head.flags & wire::PREPARE != 0 {
-            if let Some(message) = stand_by(plan) {
+            if let Some(message) = stand_by(imager, plan) {
                 willing.restore();
                 return message;
             }
@@ -61,19 +61,22 @@ fn awake(plan: &Plan) {
 
 /// Makes a runner ahead of time, which waits in the zygote's place: copying the page tables takes most of a wake. Returns
 /// the wake in the runner, and nothing in the zygote, once the runner has gone or ended.
-fn stand_by(plan: &Plan) -> Option<Message> {
+fn stand_by(imager: &Imager, plan: &Plan) -> Option<Message> {
     let mut ends = [0; 2];
     // SAFETY: the pointer is to two numbers.
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
         return None;
     }
     let [from, to] = ends;
-    if clone::clone(true) == Ok(0) {
+    // While the rank is this process's parent, a sibling would be a child of the program's.
+    if clone::clone(imager.is_direct()) == Ok(0) {
         plan.state.restore();
         sys::close(from);
         let Some(message) = wire::receive(plan.wait) else {
             sys::exit(0)
         };
+        // What came while this process waited was meant for nobody that runs; what comes after the answer is.
+        drop_signals();
         answer(plan.wait, Answer::Running { pid: sys::pid() });
         awake(plan);
         // The zygote listens again.

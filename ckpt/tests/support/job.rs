@@ -129,15 +129,7 @@ impl Job {
 
     /// Waits until the rank sleeps in the call of this number.
     pub fn sleeps_in(&self, number: i64) {
-        let (start, wanted) = (std::time::Instant::now(), format!("{number} "));
-        loop {
-            let call = std::fs::read_to_string(format!("/proc/{}/syscall", self.pid));
-            if call.expect("a process").starts_with(&wanted) {
-                return;
-            }
-            assert!(start.elapsed() < LIMIT, "it does not come to call {number}");
-            std::thread::yield_now();
-        }
+        sleeps_in(self.pid, number);
     }
 
     /// Waits for an image; the former one is dropped. What was written up to now is read to its end.
@@ -201,12 +193,15 @@ impl Job {
         let pid = i32::from_le_bytes(bytes[1..5].try_into().expect("4 bytes"));
         let mut fds = fds.into_iter();
         let mut zygote = Zygote::new(fds.next().expect("a socket")).expect("a zygote");
-        if let Some(stdout) = fds.next() {
+        if bytes[28] != 0 {
+            let stdout = fds.next().expect("the output's pipe");
             let old = std::mem::replace(&mut self.stdout, stdout);
             let fresh = std::mem::take(&mut self.fresh);
             self.text += std::str::from_utf8(&fresh).expect("text");
             self.text += &read_to_end(old);
-            self.stderr = fds.next().expect("both streams or none");
+        }
+        if bytes[29] != 0 {
+            self.stderr = fds.next().expect("the errors' pipe");
         }
         let Answer::Frozen { missing } = answer(&mut zygote) else {
             panic!("not frozen")
@@ -307,5 +302,25 @@ pub fn answer(zygote: &mut Zygote) -> Answer {
         if let Some(answer) = zygote.answer().expect("an answer") {
             return answer;
         }
+    }
+}
+
+/// Waits until a process sleeps in the call of this number.
+fn sleeps_in(pid: i32, number: i64) {
+    let (start, wanted) = (Instant::now(), format!("{number} "));
+    loop {
+        let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).expect("a process");
+        if call.starts_with(&wanted) {
+            return;
+        }
+        assert!(start.elapsed() < LIMIT, "it does not come to call {number}");
+        std::thread::yield_now();
+    }
+}
+
+impl Twin {
+    /// Waits until the zygote sleeps in the call of this number.
+    pub fn sleeps_in(&self, number: i64) {
+        sleeps_in(self.pid, number);
     }
 }

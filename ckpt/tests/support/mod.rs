@@ -220,6 +220,13 @@ pub fn receive(socket: RawFd, limit: Duration) -> Option<(Vec<u8>, Vec<OwnedFd>)
     Some((bytes, fds))
 }
 
+/// Writes a text.
+pub fn write(fd: RawFd, text: &str) {
+    // SAFETY: pointer and length describe the text.
+    let count = unsafe { libc::write(fd, text.as_ptr().cast(), text.len()) };
+    assert_eq!(count, text.len() as isize);
+}
+
 /// Everything up to the end of a pipe.
 pub fn read_to_end(fd: impl AsFd) -> String {
     let (fd, mut text, mut part) = (fd.as_fd().as_raw_fd(), Vec::new(), [0u8; 65536]);
@@ -272,5 +279,44 @@ impl Random {
         let seed = given.unwrap_or_else(clock) | 1;
         println!("{name}: REJOIN_SEED={seed}");
         Self(seed)
+    }
+}
+
+/// Has the system refuse a call from now on.
+pub fn refuse(number: i64, errno: i32) {
+    let code = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    let mut program = [
+        code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        code(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            number as u32,
+            0,
+            1,
+        ),
+        code(
+            libc::BPF_RET | libc::BPF_K,
+            libc::SECCOMP_RET_ERRNO | errno as u32,
+            0,
+            0,
+        ),
+        code(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
+    ];
+    let filter = libc::sock_fprog {
+        len: 4,
+        filter: program.as_mut_ptr(),
+    };
+    // SAFETY: the pointer is to a filter of the length given.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let mode = libc::SECCOMP_MODE_FILTER;
+        assert_eq!(
+            libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const filter, 0, 0),
+            0
+        );
     }
 }

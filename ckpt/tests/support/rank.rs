@@ -98,6 +98,8 @@ impl Rank {
                 text[25] = u8::from(image.summary.has_locks);
                 text[26] = image.summary.written.len() as u8;
                 text[27] = image.summary.caveats.len() as u8;
+                text[28] = u8::from(image.stdout.is_some());
+                text[29] = u8::from(image.stderr.is_some());
                 send(self.socket, &text, &fds[..count]);
                 false
             }

@@ -16,6 +16,10 @@ pub const TESTS: &[Test] = &[
     ("two_hundred_generations_do_not_grow", generations),
     ("a_runner_made_ahead_takes_the_next_wake", made_ahead),
     ("a_runner_made_ahead_ends_with_its_twin", ends_ahead),
+    (
+        "signals_sent_to_a_runner_made_ahead_do_not_strike",
+        signals_ahead,
+    ),
     ("a_twin_names_itself", names_itself),
     ("a_twin_ends_with_its_manager", ends_with_manager),
     ("a_runner_ends_with_its_manager", runner_ends_with_manager),
@@ -23,6 +27,10 @@ pub const TESTS: &[Test] = &[
     (
         "peers_see_the_ranks_end_though_its_twin_lives",
         peers_see_the_end,
+    ),
+    (
+        "peers_see_the_ranks_end_on_older_kernels_too",
+        peers_see_the_end_without_a_range,
     ),
     ("the_program_sees_no_child", no_child),
     ("a_wrapped_rank_has_its_twins_as_hidden_children", wrapped),
@@ -87,7 +95,11 @@ fn open_files(pid: i32) -> Vec<String> {
 fn generations() {
     let mut job = Job::start(|rank| rank.serve(|rank, word| rank.say(word)));
     let mut early = None;
-    for generation in 1..=200 {
+    let last = std::env::var("REJOIN_GENERATIONS")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(200);
+    for generation in 1..=last {
         job.image();
         job.restore(generation);
         // Only memory of its own: how much of a file is mapped depends on what the process has touched by now.
@@ -103,7 +115,7 @@ fn generations() {
         let now = (open_files(job.pid), lines.lines().count(), size);
         if generation == 5 {
             early = Some(now);
-        } else if generation == 200 {
+        } else if generation == last {
             let then = early.take().expect("seen");
             assert_eq!(now.0, then.0, "descriptors");
             assert_eq!(now.1, then.1, "mappings");
@@ -162,6 +174,24 @@ fn made_ahead() {
     }
     job.finish();
     assert!(twins().is_empty());
+}
+
+fn signals_ahead() {
+    let mut job = Job::start(|rank| rank.serve(|rank, word| rank.say(word)));
+    job.image();
+    let ahead = pidfd(prepare(&mut job));
+    for signal in [
+        libc::SIGINT,
+        libc::SIGTERM,
+        libc::SIGUSR1,
+        libc::SIGRTMIN(),
+        libc::SIGRTMIN(),
+    ] {
+        kill(ahead.as_raw_fd(), signal);
+    }
+    job.restore(1);
+    assert_eq!(job.ask("well?"), "well?");
+    job.finish();
 }
 
 fn ends_ahead() {
@@ -274,9 +304,18 @@ fn twin_killed() {
 }
 
 fn peers_see_the_end() {
+    peer(|| {});
+}
+
+fn peers_see_the_end_without_a_range() {
+    peer(|| support::refuse(libc::SYS_close_range, libc::ENOSYS));
+}
+
+fn peer(begin: fn()) {
     let (ours, theirs) = support::pair();
     let raw = theirs.as_raw_fd();
     let mut job = Job::start(move |rank| {
+        begin();
         // A link of the library's, in its block.
         // SAFETY: touches no memory.
         assert!(unsafe { libc::fcntl(raw, libc::F_DUPFD_CLOEXEC, support::BLOCK) } > 0);
@@ -336,6 +375,11 @@ fn wrapped() {
         assert!(!job.twin.as_ref().expect("an image").is_managers_child);
         assert_eq!(job.ask("wait"), echild);
     }
+    // A runner made ahead must not look like a child of the program's.
+    let twin = job.twin.as_mut().expect("an image");
+    assert!(twin.zygote.prepare().expect("prepared"));
+    twin.sleeps_in(libc::SYS_read);
+    job.image();
     // Its wrapper reaps the rank; the twin, an orphan now, comes to this process.
     kill(job.pidfd.as_raw_fd(), libc::SIGKILL);
     assert!(readable(job.pidfd.as_raw_fd(), LIMIT));

@@ -17,6 +17,10 @@ pub const TESTS: &[Test] = &[
     ("files_are_left_alone_when_the_manager_says_so", spared),
     ("files_unlinked_ones_stay", unlinked),
     ("files_two_numbers_of_one_description_stay_one", duplicates),
+    (
+        "files_two_numbers_stay_one_in_a_container_too",
+        duplicates_in_a_container,
+    ),
     ("files_written_in_place_are_named", in_place),
     ("files_that_shrank_are_named", shrunk),
     ("files_process_locks_are_taken_again", process_locks),
@@ -25,12 +29,16 @@ pub const TESTS: &[Test] = &[
     ("close_on_exec_stays", close_on_exec),
     ("timers_interval_timer_goes_on", interval_timer),
     ("timers_posix_timer_keeps_its_number", posix_timer),
+    (
+        "timers_posix_timer_keeps_its_number_on_older_kernels",
+        posix_timer_before,
+    ),
     ("signals_pending_at_the_image_come_again", pending),
     (
         "signals_sent_to_a_frozen_twin_do_not_strike",
         frozen_signals,
     ),
-    ("signal_mask_and_stack_stay", mask_and_stack),
+    ("signal_mask_stack_and_nice_stay", mask_and_stack),
     ("memory_locks_are_set_again", memory_locks),
 ];
 
@@ -63,12 +71,6 @@ fn open(path: &std::path::Path, flags: i32) -> i32 {
     fd
 }
 
-fn put(fd: i32, text: &str) {
-    // SAFETY: pointer and length describe the text.
-    let count = unsafe { libc::write(fd, text.as_ptr().cast(), text.len()) };
-    assert_eq!(count, text.len() as isize);
-}
-
 fn get(fd: i32, length: usize) -> String {
     let mut bytes = vec![0u8; length];
     // SAFETY: pointer and length describe the buffer.
@@ -82,7 +84,7 @@ fn clerk(fd: i32) -> impl FnOnce(&mut Rank) {
     move |rank| {
         rank.serve(|rank, word| match word.strip_prefix('+') {
             Some(text) => {
-                put(fd, text);
+                support::write(fd, text);
                 rank.say("written");
             }
             None if word == "caveats" => {
@@ -179,6 +181,14 @@ fn unlinked() {
 }
 
 fn duplicates() {
+    share(|| {});
+}
+
+fn duplicates_in_a_container() {
+    share(|| support::refuse(libc::SYS_kcmp, libc::EPERM));
+}
+
+fn share(begin: fn()) {
     let folder = Folder::new();
     fs::write(folder.file("data"), "0123456789").expect("written");
     let fd = open(&folder.file("data"), libc::O_RDONLY);
@@ -188,6 +198,7 @@ fn duplicates() {
         open(&folder.file("data"), libc::O_RDONLY),
     );
     let mut job = Job::start(|rank| {
+        begin();
         rank.serve(|rank, word| {
             let which = match word {
                 "a" => fd,
@@ -199,10 +210,12 @@ fn duplicates() {
     });
     let all = ["a", "b", "c"];
     assert_eq!(all.map(|w| job.ask(w)), ["0", "1", "0"]);
+    // At the same position, and yet two of them.
+    assert_eq!(job.ask("c"), "1");
     job.image();
-    assert_eq!(all.map(|w| job.ask(w)), ["2", "3", "1"]);
+    assert_eq!(all.map(|w| job.ask(w)), ["2", "3", "2"]);
     job.restore(1);
-    assert_eq!(all.map(|w| job.ask(w)), ["2", "3", "1"]);
+    assert_eq!(all.map(|w| job.ask(w)), ["2", "3", "2"]);
     job.finish();
 }
 
@@ -418,7 +431,17 @@ fn interval_timer() {
 }
 
 fn posix_timer() {
+    numbered_timer(|| {});
+}
+
+/// There a timer's number cannot be asked for. (Names and death signals go without as well.)
+fn posix_timer_before() {
+    numbered_timer(|| support::refuse(libc::SYS_prctl, libc::EINVAL));
+}
+
+fn numbered_timer(begin: fn()) {
     let mut job = Job::start(|rank| {
+        begin();
         catch(libc::SIGUSR1);
         let mut timer: libc::timer_t = null_mut();
         // SAFETY: the pointers are to plain data. The first one's number is not the first.
@@ -554,6 +577,8 @@ fn mask_and_stack() {
             assert_eq!(libc::sigaltstack(&new, null_mut()), 0);
         }
         set_mask(libc::SIG_BLOCK, &[libc::SIGUSR2, libc::SIGRTMIN() + 1]);
+        // SAFETY: touches no memory.
+        unsafe { libc::nice(3) };
         rank.serve(|rank, _| {
             let status = support::status_of(std::process::id() as i32, "SigBlk");
             // SAFETY: the pointer is to plain data.
@@ -562,7 +587,9 @@ fn mask_and_stack() {
                 libc::sigaltstack(std::ptr::null(), &mut old);
                 (old.ss_sp as usize, old.ss_size)
             };
-            rank.say(&format!("{status} {stack:x?}"));
+            // SAFETY: touches no memory.
+            let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+            rank.say(&format!("{status} {stack:x?} {nice}"));
         });
     });
     let before = job.ask("state");
