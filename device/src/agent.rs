@@ -92,6 +92,14 @@ pub fn die_with_parent() {
     let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
 }
 
+/// What a rank is told when all have registered.
+pub(crate) struct Start {
+    /// Incarnation and card of each rank.
+    pub table: Vec<(Incarnation, BusinessCard)>,
+    /// The epoch of the image to be taken once `MPI_Init` is through.
+    pub image: Option<Epoch>,
+}
+
 impl Agent {
     /// Takes over the manager's socket and waits for its Welcome.
     ///
@@ -142,13 +150,13 @@ impl Agent {
     ///
     /// # Errors
     /// [`Error::Manager`] when the table does not fit the job.
-    pub fn register(
+    pub(crate) fn register(
         &mut self,
         identity: &Identity,
         size: u32,
         card: &BusinessCard,
         limits: Limits,
-    ) -> Result<(Vec<(Incarnation, BusinessCard)>, Option<Epoch>)> {
+    ) -> Result<Start> {
         self.tell(&ToManager::Register {
             rank: identity.rank,
             incarnation: identity.incarnation,
@@ -167,7 +175,7 @@ impl Agent {
                     return Err(self.problem(problem));
                 }
                 Some(FromManager::Start { table, image, .. }) if table.len() == size as usize => {
-                    return Ok((table, image));
+                    return Ok(Start { table, image });
                 }
                 Some(FromManager::Start { table, .. }) => {
                     let count = table.len();

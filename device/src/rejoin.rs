@@ -75,12 +75,12 @@ impl Device {
         let Some(agent) = &mut self.io.agent else {
             return Ok(());
         };
-        let (entries, image) = agent.register(&now, self.size, &self.card, limits)?;
+        let agent::Start { table, image } = agent.register(&now, self.size, &self.card, limits)?;
         if self.leaving {
             agent.tell(&ToManager::Finalizing)?;
         }
         self.image_due = image;
-        self.table.rejoin(now, AddressBook::new(entries));
+        self.table.rejoin(now, AddressBook::new(table));
         for rank in (0..self.size).map(Rank) {
             if self.engine.is_up(rank) {
                 self.engine.link_down(rank);

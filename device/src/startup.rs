@@ -84,15 +84,18 @@ impl Device {
         let mut io = Io::open(agent, key, &waker, &options, &settings, size)?;
         let card = card(&io.listeners, &options, &settings);
         let config = limits::config(&options, &settings, size)?;
-        let (entries, image) = match &mut io.agent {
+        let agent::Start { table, image } = match &mut io.agent {
             Some(agent) => agent.register(&identity, size, &card, limits::limits(&config))?,
-            None => (vec![(identity.incarnation, card.clone())], None),
+            None => agent::Start {
+                table: vec![(identity.incarnation, card.clone())],
+                image: None,
+            },
         };
         let mut device = Self {
             spin: spin(&options, &settings),
             meter: meter(&options, identity.rank.0),
             contended: 0,
-            table: Table::new(identity, AddressBook::new(entries)),
+            table: Table::new(identity, AddressBook::new(table)),
             identity,
             size,
             appnum,

@@ -80,6 +80,7 @@ fn rank_with(part: &str, variables: &[(&str, &str)]) -> (Child, Line) {
     line.say(&FromManager::Start {
         generation: Generation(0),
         table: vec![(incarnation, card)],
+        image: None,
     });
     (child, line)
 }

@@ -42,6 +42,7 @@ fn start(line: &mut Line, table: &[(Incarnation, BusinessCard)]) {
     line.say(&FromManager::Start {
         generation: Generation(0),
         table: table.to_vec(),
+        image: None,
     });
 }
 

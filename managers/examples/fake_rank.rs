@@ -60,7 +60,9 @@ impl Manager {
     fn register(&mut self, identity: &Identity, limits: Limits) -> usize {
         self.announce(identity, limits);
         match self.hear() {
-            FromManager::Start { generation, table } => {
+            FromManager::Start {
+                generation, table, ..
+            } => {
                 assert_eq!(generation, identity.generation);
                 for ((_, card), rank) in table.iter().zip(0u16..) {
                     let address = Address::Tcp(([127, 0, 0, 1], 5000 + rank).into());

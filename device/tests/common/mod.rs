@@ -107,6 +107,7 @@ fn manage(mut lines: Vec<Line>, edit: impl Fn(&mut Vec<(Incarnation, BusinessCar
         line.say(&FromManager::Start {
             generation: Generation(0),
             table: table.clone(),
+            image: None,
         });
     }
     // A rank whose test has failed leaves without a word.
