@@ -606,20 +606,7 @@ impl Model for Jobs {
                 state.checkpoints += 1;
                 state.central(central::Input::Checkpoint);
             }
-            Action::TickLocal(host) => {
-                let at = state.hosts[host].local.deadline()?;
-                let mut effects = Vec::new();
-                state.hosts[host]
-                    .local
-                    .step(at, local::Input::Tick, &mut effects);
-                let mut inputs = VecDeque::new();
-                for effect in effects {
-                    state.perform(host, effect, &mut inputs);
-                }
-                for input in inputs {
-                    state.local(host, input);
-                }
-            }
+            Action::TickLocal(host) => state.tick_local(host),
         }
         (state != *last).then_some(state)
     }
@@ -699,6 +686,25 @@ impl System {
         self.local(host, local::Input::Spawned(rank, incarnation, pid));
         if wake.stop {
             self.local(host, local::Input::Retired(rank, incarnation));
+        }
+    }
+}
+
+impl System {
+    fn tick_local(&mut self, host: usize) {
+        let Some(at) = self.hosts[host].local.deadline() else {
+            return;
+        };
+        let mut effects = Vec::new();
+        self.hosts[host]
+            .local
+            .step(at, local::Input::Tick, &mut effects);
+        let mut inputs = VecDeque::new();
+        for effect in effects {
+            self.perform(host, effect, &mut inputs);
+        }
+        for input in inputs {
+            self.local(host, input);
         }
     }
 }

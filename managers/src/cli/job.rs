@@ -45,13 +45,7 @@ pub(super) fn launch(
         tracing::warn!("{size} ranks share {usable} cores");
     }
     let (id, key) = secrets()?;
-    let recovery = (job.recovery == "coordinated").then(|| Recovery {
-        interval: job.checkpoint_interval,
-        limit: policy::Limit {
-            restarts: job.max_restarts,
-            ..policy::Limit::default()
-        },
-    });
+    let recovery = recovery(job);
     let options = RankOptions {
         interface: job.interface.clone(),
         port_range: job.port_range,
@@ -95,6 +89,16 @@ fn check_ports(range: Option<(u16, u16)>, ranks: u32) -> Result<(), String> {
         )),
         _ => Ok(()),
     }
+}
+
+fn recovery(job: &JobArguments) -> Option<Recovery> {
+    (job.recovery == "coordinated").then(|| Recovery {
+        interval: job.checkpoint_interval,
+        limit: policy::Limit {
+            restarts: job.max_restarts,
+            ..policy::Limit::default()
+        },
+    })
 }
 
 /// Names what is planned but not built, rather than ignoring it.

@@ -219,11 +219,6 @@ impl Driver {
                 }
                 self.order_process(life);
             }
-            Effect::Retire(rank, incarnation) => self.retire(rank, incarnation),
-            Effect::Wake(life, epoch) => self.wake(life, epoch)?,
-            Effect::Discard(rank, incarnation) => self.discard(rank, incarnation),
-            Effect::DropImage(rank, epoch) => self.drop_image(rank, epoch),
-            Effect::Caveats(rank, lines) => self.link.queue(&Up::Caveats { rank, lines })?,
             Effect::Central(message) => self.link.queue(&Up::Control(message))?,
             Effect::Ranks(ranks, message) => {
                 let mut frame = Vec::new();
@@ -276,6 +271,20 @@ impl Driver {
                 }
             }
             Effect::Exit => self.over = true,
+            other => self.perform_on_images(other)?,
+        }
+        Ok(())
+    }
+
+    /// What concerns images and recoveries.
+    fn perform_on_images(&mut self, effect: Effect) -> Result<()> {
+        match effect {
+            Effect::Retire(rank, incarnation) => self.retire(rank, incarnation),
+            Effect::Wake(life, epoch) => self.wake(life, epoch)?,
+            Effect::Discard(rank, incarnation) => self.discard(rank, incarnation),
+            Effect::DropImage(rank, epoch) => self.drop_image(rank, epoch),
+            Effect::Caveats(rank, lines) => self.link.queue(&Up::Caveats { rank, lines })?,
+            _ => {}
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! Checkpoints: orders out, images counted, the commit.
 
-use super::{Central, Effect, Event, Phase, Record};
+use super::{Central, Effect, Event, HostIndex, Phase, Record};
 use crate::checkpoint::{Cost, Progress, Tick};
-use crate::control::{Time, ToLocal};
+use crate::control::{Time, ToCentral, ToLocal};
 use rejoin_channel_table::{Epoch, Rank};
 
 impl Central {
@@ -50,7 +50,33 @@ impl Central {
         }
     }
 
-    pub(super) fn imaged(
+    /// What a local manager says of an image.
+    pub(super) fn heard_of_image(
+        &mut self,
+        now: Time,
+        host: HostIndex,
+        message: ToCentral,
+        effects: &mut Vec<Effect>,
+    ) {
+        let (ToCentral::Imaged { life, epoch, .. }
+        | ToCentral::NotImaged { life, epoch, .. }
+        | ToCentral::ImageLost { life, epoch }) = message
+        else {
+            return;
+        };
+        if self.find(host, life).is_none() {
+            return;
+        }
+        match message {
+            ToCentral::Imaged { cost, .. } => self.imaged(now, life.rank, epoch, cost, effects),
+            ToCentral::NotImaged { why, .. } => {
+                self.not_imaged(now, life.rank, epoch, why, effects);
+            }
+            _ => self.image_lost(now, life.rank, epoch, effects),
+        }
+    }
+
+    fn imaged(
         &mut self,
         now: Time,
         rank: Rank,
@@ -93,7 +119,7 @@ impl Central {
         self.last = self.checkpoints.as_ref().and_then(|c| c.ordered());
     }
 
-    pub(super) fn not_imaged(
+    fn not_imaged(
         &mut self,
         now: Time,
         rank: Rank,
@@ -109,13 +135,7 @@ impl Central {
         }
     }
 
-    pub(super) fn image_lost(
-        &mut self,
-        now: Time,
-        rank: Rank,
-        epoch: Epoch,
-        effects: &mut Vec<Effect>,
-    ) {
+    fn image_lost(&mut self, now: Time, rank: Rank, epoch: Epoch, effects: &mut Vec<Effect>) {
         let Some(checkpoints) = &mut self.checkpoints else {
             return;
         };

@@ -219,21 +219,9 @@ impl Central {
                     self.start_alone(life.rank, effects);
                 }
             }
-            ToCentral::Imaged { life, epoch, cost } => {
-                if self.find(host, life).is_some() {
-                    self.imaged(now, life.rank, epoch, cost, effects);
-                }
-            }
-            ToCentral::NotImaged { life, epoch, why } => {
-                if self.find(host, life).is_some() {
-                    self.not_imaged(now, life.rank, epoch, why, effects);
-                }
-            }
-            ToCentral::ImageLost { life, epoch } => {
-                if self.find(host, life).is_some() {
-                    self.image_lost(now, life.rank, epoch, effects);
-                }
-            }
+            ToCentral::Imaged { .. }
+            | ToCentral::NotImaged { .. }
+            | ToCentral::ImageLost { .. } => self.heard_of_image(now, host, message, effects),
             ToCentral::Counters { life, counters } => {
                 if self.find(host, life).is_some() {
                     effects.push(Effect::Counters(life.rank, counters));

@@ -2,13 +2,42 @@
 
 use super::{Effect, Local, one_line};
 use crate::checkpoint::Cost;
-use crate::control::{Life, ToCentral};
-use crate::rank::MOST_CAVEATS;
+use crate::control::{Cause, Life, Stage, ToCentral};
+use crate::rank::{MOST_CAVEATS, ToManager};
 use rejoin_channel_table::{Epoch, Rank};
 
 impl Local {
+    /// What a rank says of an image.
+    pub(super) fn said_of_image(
+        &mut self,
+        life: Life,
+        stage: Stage,
+        message: ToManager,
+        effects: &mut Vec<Effect>,
+    ) {
+        match message {
+            _ if stage == Stage::Spawned => {
+                let why = "it spoke of an image before it called MPI_Init".to_string();
+                let cause = Cause::Misbehaved { why };
+                self.fail(life.rank, life.incarnation, cause, effects);
+            }
+            ToManager::Imaged {
+                epoch,
+                pid,
+                cost,
+                caveats,
+                ..
+            } => self.imaged(life, epoch, pid, cost, caveats, effects),
+            ToManager::NotImaged { epoch, why, .. } => {
+                let why = one_line(&why);
+                self.tell(ToCentral::NotImaged { life, epoch, why }, effects);
+            }
+            _ => {}
+        }
+    }
+
     /// A rank has made an image.
-    pub(super) fn imaged(
+    fn imaged(
         &mut self,
         life: Life,
         epoch: Epoch,

@@ -175,19 +175,7 @@ impl Local {
                 self.central = false;
                 self.kill(effects);
             }
-            Input::Spawned(rank, incarnation, pid) => {
-                if let Some(process) = self.find(rank, incarnation) {
-                    process.child = Some(pid);
-                    let life = self.life(rank, incarnation);
-                    self.tell(ToCentral::Spawned { life, pid }, effects);
-                }
-                // One that was on its way when all were told to end has not heard it.
-                match self.phase {
-                    Phase::Ending(Some(_)) => effects.push(Effect::SignalAll(TERM)),
-                    Phase::Ending(None) => effects.push(Effect::SignalAll(KILL)),
-                    _ => {}
-                }
-            }
+            Input::Spawned(rank, incarnation, pid) => self.spawned(rank, incarnation, pid, effects),
             Input::NotStarted(rank, incarnation, why) => {
                 if let Some(process) = self.find(rank, incarnation) {
                     process.child_end = Some(End::Unknown);
@@ -241,6 +229,26 @@ impl Local {
         self.sweep_when_empty(effects);
     }
 
+    fn spawned(
+        &mut self,
+        rank: Rank,
+        incarnation: Incarnation,
+        pid: u32,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(process) = self.find(rank, incarnation) {
+            process.child = Some(pid);
+            let life = self.life(rank, incarnation);
+            self.tell(ToCentral::Spawned { life, pid }, effects);
+        }
+        // One that was on its way when all were told to end has not heard it.
+        match self.phase {
+            Phase::Ending(Some(_)) => effects.push(Effect::SignalAll(TERM)),
+            Phase::Ending(None) => effects.push(Effect::SignalAll(KILL)),
+            _ => {}
+        }
+    }
+
     fn order(&mut self, now: Time, order: ToLocal, effects: &mut Vec<Effect>) {
         match order {
             ToLocal::Spawn {
@@ -262,18 +270,12 @@ impl Local {
                 table,
                 image,
             } if generation == self.generation => {
-                let mut to = self.listening(&[Stage::Registered, Stage::Finalizing]);
-                to.retain(|rank| {
-                    let process = self.ranks.iter_mut().find(|r| r.rank == *rank);
-                    process.is_some_and(|process| std::mem::take(&mut process.waits))
-                });
                 let start = FromManager::Start {
                     generation,
                     table,
                     image,
                 };
-                effects.push(Effect::Ranks(to, start));
-                self.discard_retired(effects);
+                self.start(start, effects);
             }
             ToLocal::Checkpoint { generation, epoch } if generation == self.generation => {
                 let to = self.listening(&[Stage::Registered, Stage::Finalizing]);
@@ -298,30 +300,11 @@ impl Local {
                 }
             }
             ToLocal::AllFinalized { generation } if generation == self.generation => {
-                let to = self.listening(&[Stage::Finalizing]);
-                for process in &mut self.ranks {
-                    if process.stage == Stage::Finalizing {
-                        process.stage = Stage::Finalized;
-                    }
-                }
-                effects.push(Effect::Ranks(to, FromManager::AllFinalized { generation }));
+                self.all_finalized(effects);
             }
-            ToLocal::Signal { signal } => {
-                for process in self.ranks.iter().filter(|r| r.child_end.is_none()) {
-                    effects.push(Effect::SignalGroup(process.rank, signal));
-                    if matches!(signal, HUP | INT | QUIT | TERM) {
-                        // A stopped process would keep it pending.
-                        effects.push(Effect::SignalGroup(process.rank, CONT));
-                    }
-                }
-            }
+            ToLocal::Signal { signal } => self.pass_signal(signal, effects),
             ToLocal::End { why } if matches!(self.phase, Phase::Idle | Phase::Running) => {
-                let to = self.listening(&[Stage::Registered, Stage::Finalizing]);
-                effects.push(Effect::Ranks(to, FromManager::Stop { why }));
-                effects.push(Effect::SignalAll(TERM));
-                // A stopped process takes no other signal but SIGKILL.
-                effects.push(Effect::SignalAll(CONT));
-                self.phase = Phase::Ending(Some(now.plus_millis(GRACE)));
+                self.end(now, why, effects);
             }
             ToLocal::Kill => self.kill(effects),
             // Stale news of an older generation, or an order that came twice.
@@ -333,6 +316,50 @@ impl Local {
             | ToLocal::AllFinalized { .. }
             | ToLocal::End { .. } => {}
         }
+    }
+
+    /// The job is over: every process is told to end.
+    fn end(&mut self, now: Time, why: String, effects: &mut Vec<Effect>) {
+        let to = self.listening(&[Stage::Registered, Stage::Finalizing]);
+        effects.push(Effect::Ranks(to, FromManager::Stop { why }));
+        effects.push(Effect::SignalAll(TERM));
+        // A stopped process takes no other signal but SIGKILL.
+        effects.push(Effect::SignalAll(CONT));
+        self.phase = Phase::Ending(Some(now.plus_millis(GRACE)));
+    }
+
+    /// Sends a signal on to the ranks' process groups.
+    fn pass_signal(&self, signal: i32, effects: &mut Vec<Effect>) {
+        for process in self.ranks.iter().filter(|r| r.child_end.is_none()) {
+            effects.push(Effect::SignalGroup(process.rank, signal));
+            if matches!(signal, HUP | INT | QUIT | TERM) {
+                // A stopped process would keep it pending.
+                effects.push(Effect::SignalGroup(process.rank, CONT));
+            }
+        }
+    }
+
+    /// Every rank has registered: those that wait for that go on.
+    fn start(&mut self, start: FromManager, effects: &mut Vec<Effect>) {
+        let mut to = self.listening(&[Stage::Registered, Stage::Finalizing]);
+        to.retain(|rank| {
+            let process = self.ranks.iter_mut().find(|r| r.rank == *rank);
+            process.is_some_and(|process| std::mem::take(&mut process.waits))
+        });
+        effects.push(Effect::Ranks(to, start));
+        self.discard_retired(effects);
+    }
+
+    /// Every rank is in `MPI_Finalize`.
+    fn all_finalized(&mut self, effects: &mut Vec<Effect>) {
+        let generation = self.generation;
+        let to = self.listening(&[Stage::Finalizing]);
+        for process in &mut self.ranks {
+            if process.stage == Stage::Finalizing {
+                process.stage = Stage::Finalized;
+            }
+        }
+        effects.push(Effect::Ranks(to, FromManager::AllFinalized { generation }));
     }
 
     fn said(
@@ -355,47 +382,11 @@ impl Local {
         };
         let stage = process.stage;
         match message {
-            ToManager::Imaged { .. } | ToManager::NotImaged { .. }
-                if matches!(stage, Stage::Spawned | Stage::Left) =>
-            {
-                let why = format!("it spoke of an image when it was {stage:?}");
-                self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
+            ToManager::Imaged { .. } | ToManager::NotImaged { .. } => {
+                self.said_of_image(life, stage, message, effects);
             }
-            ToManager::Imaged {
-                epoch,
-                pid,
-                cost,
-                caveats,
-                ..
-            } => self.imaged(life, epoch, pid, cost, caveats, effects),
-            ToManager::NotImaged { epoch, why, .. } => {
-                let why = one_line(&why);
-                self.tell(ToCentral::NotImaged { life, epoch, why }, effects);
-            }
-            ToManager::Register {
-                rank: said,
-                incarnation: also,
-                card,
-                version,
-                limits,
-                ..
-            } if stage == Stage::Spawned => {
-                if let Some(why) = unfit(said, also, version, life) {
-                    return self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
-                }
-                process.stage = Stage::Registered;
-                process.waits = true;
-                if process.child != Some(pid) {
-                    process.caller = Some(pid);
-                    effects.push(Effect::Watch(rank, incarnation, pid));
-                }
-                let news = ToCentral::Registered {
-                    life,
-                    pid,
-                    card,
-                    limits,
-                };
-                self.tell(news, effects);
+            ToManager::Register { .. } if stage == Stage::Spawned => {
+                self.register(life, pid, message, effects);
             }
             ToManager::Finalizing if stage == Stage::Registered => {
                 process.stage = Stage::Finalizing;
@@ -427,6 +418,41 @@ impl Local {
                 self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
             }
         }
+    }
+
+    /// The process that called `MPI_Init` is there.
+    fn register(&mut self, life: Life, pid: u32, message: ToManager, effects: &mut Vec<Effect>) {
+        let ToManager::Register {
+            rank: said,
+            incarnation: also,
+            card,
+            version,
+            limits,
+            ..
+        } = message
+        else {
+            return;
+        };
+        let (rank, incarnation) = (life.rank, life.incarnation);
+        if let Some(why) = unfit(said, also, version, life) {
+            return self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
+        }
+        let Some(process) = self.find(rank, incarnation) else {
+            return;
+        };
+        process.stage = Stage::Registered;
+        process.waits = true;
+        if process.child != Some(pid) {
+            process.caller = Some(pid);
+            effects.push(Effect::Watch(rank, incarnation, pid));
+        }
+        let news = ToCentral::Registered {
+            life,
+            pid,
+            card,
+            limits,
+        };
+        self.tell(news, effects);
     }
 
     /// Decides about a rank of which a process ended.
