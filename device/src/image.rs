@@ -47,6 +47,10 @@ pub(crate) fn hold(images: Option<&Images>) {
     }
 }
 
+/// Why there is no image of a process that a wrapper started: the wrapper would see its end and go on.
+const WRAPPED: &str = "it was started by another program (a shell without exec, a debugger), which would see its end \
+                       and go on";
+
 impl Device {
     /// Lets the manager order images by signal, wherever the program is: in its own code, the handler
     /// calls `hook` with the epoch; inside the library, [`is_wanted`] is true until a safe point.
@@ -73,9 +77,17 @@ impl Device {
     /// Takes the image of an epoch that this rank has just entered, and reports it. In a process that is
     /// restored from it, comes back into the job instead.
     pub(crate) fn take_image(&mut self, epoch: Epoch) -> Result<()> {
+        let wrapped = self.is_wrapped();
         let Some(imager) = &mut self.imager else {
             return Ok(());
         };
+        if wrapped {
+            return self.tell_manager(&ToManager::NotImaged {
+                generation: self.identity.generation,
+                epoch,
+                why: WRAPPED.to_owned(),
+            });
+        }
         match twin::take(imager) {
             Ok(Taken::Continued(image)) => self.report_image(epoch, &image),
             Ok(Taken::Restored(woken)) => self.come_back(woken),
@@ -88,6 +100,12 @@ impl Device {
                 })
             }
         }
+    }
+
+    /// Another program stands between the manager and this process.
+    fn is_wrapped(&self) -> bool {
+        let manager = self.settings.images.as_ref().map(|images| images.manager);
+        manager.is_some() && manager != u32::try_from(nix::unistd::getppid().as_raw()).ok()
     }
 
     fn report_image(&mut self, epoch: Epoch, image: &Image) -> Result<()> {
