@@ -160,6 +160,11 @@ impl Coordinator {
         Some(epoch)
     }
 
+    /// Somebody wants one while none can be ordered: [`Coordinator::schedule`] sees to it.
+    pub fn want(&mut self) {
+        self.wanted = true;
+    }
+
     /// A rank's image is there.
     pub fn imaged(&mut self, rank: Rank, epoch: Epoch, cost: Cost) -> Progress {
         let Some(order) = self.order.as_mut().filter(|order| order.epoch == epoch) else {
@@ -364,6 +369,21 @@ mod tests {
         assert_eq!(c.tick(at(ORDER_LIMIT)), late);
         assert_eq!(c.ordered(), None);
         assert_eq!(c.deadline(), None);
+    }
+
+    #[test]
+    fn one_that_is_wanted_while_ranks_go_back_comes_when_they_are_back() {
+        let mut c = two(Interval::Asked);
+        take(&mut c, at(0), Cost::default());
+        c.rolled_back();
+        c.want();
+        assert_eq!(c.tick(at(5)), Tick::Nothing);
+        c.schedule(at(9));
+        assert_eq!(c.tick(at(9)), Tick::Due);
+        assert_eq!(c.order(at(9)), Some(Epoch(2)));
+        c.rolled_back();
+        c.schedule(at(11));
+        assert_eq!(c.tick(at(11)), Tick::Nothing, "wanted once");
     }
 
     #[test]

@@ -29,8 +29,10 @@ impl Central {
 
     /// The user or the program asks for one. Where none can be taken now, the next phase sees to it.
     pub(super) fn checkpoint_asked(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        if self.phase == Phase::Running {
-            self.order_all(now, effects);
+        match (&self.phase, &mut self.checkpoints) {
+            (Phase::Running, _) => self.order_all(now, effects),
+            (Phase::Restoring(_), Some(checkpoints)) => checkpoints.want(),
+            _ => {}
         }
     }
 

@@ -11,8 +11,10 @@
 mod checkpoints;
 mod messages;
 mod recovery;
+mod view;
 
 pub use messages::{Effect, Event, Input, Job, Record, Recovery};
+pub use view::{Course, RankView, View};
 
 use crate::checkpoint::Coordinator;
 use crate::control::{Life, Stage, Time, ToCentral, ToLocal};
