@@ -1,5 +1,7 @@
 //! What a clone does not bring along and a restored process must set again.
 
+use std::os::fd::RawFd;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::Caveat;
@@ -17,11 +19,45 @@ pub(crate) use files::{Descriptor, descriptors};
 pub struct Summary {
     /// The files that a wake cuts back to their length at the image.
     pub written: Vec<WrittenFile>,
+    /// Device and inode of every file that is open for writing, those above included: one that several ranks
+    /// list must not be cut.
+    pub writable: Vec<(u64, u64)>,
+    /// Standard input, when it is a pipe.
+    pub input: Option<Input>,
     /// The process holds `fcntl` locks. They belong to a process: the old one must be dead, not only stopped,
     /// before a runner can take them again.
     pub has_locks: bool,
     /// What will not be as it was.
     pub caveats: Vec<Caveat>,
+}
+
+/// A pipe as standard input, at the image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Input {
+    /// Device and inode of the pipe.
+    pub pipe: (u64, u64),
+    /// Bytes in it that were not read.
+    pub unread: u64,
+    /// When they were counted: not before this moment and not after the other, in nanoseconds of
+    /// `CLOCK_MONOTONIC`.
+    pub counted: (u64, u64),
+}
+
+impl Input {
+    /// Looks at descriptor 0.
+    fn capture() -> Option<Self> {
+        let pipe = crate::twin::pipe(0)?;
+        let mut unread: libc::c_int = 0;
+        let before = sys::now();
+        // SAFETY: the request fills in one number.
+        let asked = unsafe { libc::ioctl(0, libc::FIONREAD, &raw mut unread) };
+        let counted = (before, sys::now());
+        (asked == 0).then_some(Self {
+            pipe,
+            unread: unread.max(0) as u64,
+            counted,
+        })
+    }
 }
 
 /// A file that was open for writing at its end.
@@ -57,9 +93,10 @@ pub(crate) struct Manifest {
 
 impl Manifest {
     /// Reads the state of this process. Signals are blocked; `order` is the signal that is nobody's business.
-    pub fn capture(all: &[Descriptor], order: i32) -> Self {
+    /// `inherited` are things that the manager has open under the same numbers: nobody's who means the program.
+    pub fn capture(all: &[Descriptor], order: i32, inherited: &[(RawFd, (u64, u64))]) -> Self {
         Self {
-            files: files::Files::capture(all),
+            files: files::Files::capture(all, inherited),
             timers: timers::Timers::capture(),
             pending: signals::Pending::capture(order),
             locked: memory::Locked::capture(),
@@ -70,6 +107,8 @@ impl Manifest {
     pub fn summary(&self) -> Summary {
         Summary {
             written: self.files.written(),
+            writable: self.files.writable(),
+            input: Input::capture(),
             has_locks: self.files.has_process_locks(),
             caveats: self.files.caveats.clone(),
         }

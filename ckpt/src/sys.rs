@@ -153,6 +153,15 @@ pub fn status(fd: RawFd) -> Sys<libc::stat> {
     }
 }
 
+/// Device and inode of what a path leads to.
+pub fn status_of(path: &CStr) -> Sys<(u64, u64)> {
+    // SAFETY: the path ends with a zero byte; `stat` is plain data that the call fills in.
+    unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        check_int(libc::stat(path.as_ptr(), &mut stat)).map(|_| (stat.st_dev, stat.st_ino))
+    }
+}
+
 /// Reads a whole file of `/proc` into `text`, whose memory is used again.
 pub fn read_file(path: &CStr, text: &mut Vec<u8>) -> Sys<()> {
     text.clear();

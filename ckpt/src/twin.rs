@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Caveat, Refused};
 use crate::manifest::{self, Manifest};
-pub use crate::manifest::{Summary, WrittenFile};
+pub use crate::manifest::{Input, Summary, WrittenFile};
 use crate::{order, sys};
 
 mod checks;
@@ -24,6 +24,7 @@ mod streams;
 mod wire;
 mod zygote;
 
+pub(crate) use streams::pipe;
 pub use wire::{BODY_LIMIT, DESCRIPTOR_LIMIT};
 
 /// What a twin's name is in `ps` and `/proc/PID/comm`.
@@ -51,6 +52,9 @@ pub struct Imager {
     shared: Vec<Range<usize>>,
     /// Which pipes the standard streams are now.
     pipes: [Option<(u64, u64)>; 2],
+    /// Descriptors that the manager has open under the same numbers, device and inode each: they came down from
+    /// whoever started the job, and the program knows nothing of them.
+    inherited: Vec<(RawFd, (u64, u64))>,
     /// Twins that are this process's own children.
     twins: Vec<i32>,
     /// The text of `maps`, whose memory is used again.
@@ -115,10 +119,12 @@ impl Imager {
                 .flatten()
         });
         let (shared, twins) = (Vec::new(), Vec::new());
+        let inherited = inherited(&settings);
         Self {
             settings,
             shared,
             pipes,
+            inherited,
             twins,
             maps: Vec::with_capacity(64 * 1024),
         }
@@ -173,7 +179,7 @@ fn masked(imager: &mut Imager, start: u64) -> Result<Taken, Refused> {
     imager.check_children(is_direct)?;
     let all = manifest::descriptors(imager.settings.block)
         .map_err(|errno| Refused::system("list the open files", errno))?;
-    let manifest = Manifest::capture(&all, imager.settings.signal);
+    let manifest = Manifest::capture(&all, imager.settings.signal, &imager.inherited);
     let summary = manifest.summary();
     let (wait, manager_end) = socket_pair(imager.settings.block)?;
     // The last check: what it read of the memory's ranges is compared in the twin.
@@ -256,6 +262,19 @@ impl Imager {
             unsafe { libc::waitpid(pid, std::ptr::null_mut(), flags) == 0 }
         });
     }
+}
+
+/// What this process and its manager have in common.
+fn inherited(settings: &Settings) -> Vec<(RawFd, (u64, u64))> {
+    let all = manifest::descriptors(settings.block).unwrap_or_default();
+    let is_common = |d: &&manifest::Descriptor| {
+        let path = sys::Path::new(format_args!("/proc/{}/fd/{}", settings.manager, d.fd));
+        settings.manager > 0 && sys::status_of(path.as_c_str()) == Ok(d.file)
+    };
+    all.iter()
+        .filter(is_common)
+        .map(|d| (d.fd, d.file))
+        .collect()
 }
 
 /// The zygote's end and the manager's end, both in the block.

@@ -4,10 +4,10 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use nix::sys::stat::fstat;
 use rejoin_channel_table::Epoch;
-use rejoin_ckpt::twin::{self, Image, Imager, Settings, Taken, Woken};
+use rejoin_ckpt::twin::{self, Image, Imager, Settings, Summary, Taken, Woken};
 use rejoin_ckpt::{order, watch};
 use rejoin_managers_protocol::checkpoint::Cost;
-use rejoin_managers_protocol::rank::{Images, ToManager};
+use rejoin_managers_protocol::rank::{Holds, Images, MOST_FILES, ToManager, Unread};
 
 use crate::descriptors;
 use crate::device::Device;
@@ -26,6 +26,20 @@ pub(crate) fn imager(images: &Images) -> Imager {
         streams: [ours(0, &std::io::stdout()), ours(1, &std::io::stderr())],
         signal: order::usual_signal(),
     })
+}
+
+/// What the manager must know of an image.
+fn holds(summary: &Summary) -> Holds {
+    let files = &summary.writable;
+    Holds {
+        files: (files.len() <= MOST_FILES).then(|| files.clone()),
+        locks: summary.has_locks,
+        input: summary.input.map(|input| Unread {
+            pipe: input.pipe,
+            bytes: input.unread,
+            counted: input.counted,
+        }),
+    }
 }
 
 pub use rejoin_ckpt::order::{Hook, Inside, is_wanted};
@@ -125,6 +139,7 @@ impl Device {
                 .iter()
                 .map(ToString::to_string)
                 .collect(),
+            holds: holds(&image.summary),
         };
         let ends = std::iter::once(&image.wait).chain(pipes.into_iter().flatten());
         let ends: Vec<_> = ends.map(AsRawFd::as_raw_fd).collect();

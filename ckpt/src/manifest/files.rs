@@ -63,6 +63,7 @@ struct OpenFile {
     /// Another number of the same description, which comes earlier in the list.
     same_as: Option<RawFd>,
     is_written: bool,
+    can_write: bool,
     locks: Vec<Lock>,
 }
 
@@ -75,12 +76,13 @@ pub(crate) struct Files {
 
 impl Files {
     /// Reads them.
-    pub fn capture(all: &[Descriptor]) -> Self {
+    pub fn capture(all: &[Descriptor], inherited: &[(RawFd, (u64, u64))]) -> Self {
         let mut files = Self::default();
         let mut text = Vec::new();
         for one in all {
             match one.mode & libc::S_IFMT {
                 libc::S_IFREG | libc::S_IFDIR => files.add(one, &mut text),
+                _ if inherited.contains(&(one.fd, one.file)) => {}
                 _ => files.mention(one),
             }
         }
@@ -125,6 +127,7 @@ impl Files {
             length: one.size,
             same_as,
             is_written: can_write && at_end,
+            can_write,
             locks,
         });
     }
@@ -156,6 +159,19 @@ impl Files {
                 length: f.length,
             })
             .collect()
+    }
+
+    /// Every file that is open for writing.
+    pub fn writable(&self) -> Vec<(u64, u64)> {
+        let mut all: Vec<_> = self
+            .files
+            .iter()
+            .filter(|f| f.can_write)
+            .map(|f| f.file)
+            .collect();
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
     /// Locks that end with the process are held.

@@ -26,6 +26,9 @@ pub(super) fn begin(imager: &mut Imager, plan: &Plan, message: Message) -> Woken
     };
     let ([input, output, errors], rest) = message.sorted();
     if let Some(input) = input {
+        if let Ok(flags) = sys::control(0, libc::F_GETFL, 0) {
+            let _ = sys::control(input, libc::F_SETFL, flags);
+        }
         let _ = sys::duplicate(input, 0, false);
     }
     let lost = plan.streams.install([output, errors], &mut imager.pipes);

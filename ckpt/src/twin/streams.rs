@@ -7,7 +7,7 @@ use crate::manifest::Descriptor;
 use crate::sys;
 
 /// Which pipe a descriptor is, when it is one.
-pub(super) fn pipe(fd: RawFd) -> Option<(u64, u64)> {
+pub(crate) fn pipe(fd: RawFd) -> Option<(u64, u64)> {
     let stat = sys::status(fd).ok()?;
     (stat.st_mode & libc::S_IFMT == libc::S_IFIFO).then_some((stat.st_dev, stat.st_ino))
 }

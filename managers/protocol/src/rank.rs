@@ -16,13 +16,16 @@ use serde::{Deserialize, Serialize};
 pub const MANAGER_FD: &str = "REJOIN_MANAGER_FD";
 
 /// Version of the messages in this crate; both sides must have the same.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Most counters that a rank may report.
 pub const MOST_COUNTERS: usize = 64;
 
 /// Most lines about what an image can't bring back.
 pub const MOST_CAVEATS: usize = 16;
+
+/// Most files that an image names.
+pub const MOST_FILES: usize = 1024;
 
 /// From a rank to its local manager, at most [`crate::codec::RANK_LIMIT`] bytes each.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -57,6 +60,8 @@ pub enum ToManager {
         streams: [bool; 2],
         /// What the image can't bring back, a line each, at most [`MOST_CAVEATS`].
         caveats: Vec<String>,
+        /// What the manager must know of its files and its input.
+        holds: Holds,
     },
     /// The rank can't take an image.
     NotImaged {
@@ -174,6 +179,30 @@ impl Limits {
         .into_iter()
         .find(|(_, ours, theirs)| ours != theirs)
     }
+}
+
+/// What an image has to do with the world around it, as far as its manager must know.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Holds {
+    /// Device and inode of each file that is open for writing, at most [`MOST_FILES`]: one that several ranks
+    /// name is not cut back. `None` when there are more.
+    pub files: Option<Vec<(u64, u64)>>,
+    /// The process holds file locks, which a successor gets only once it is dead.
+    pub locks: bool,
+    /// Standard input, when it is a pipe.
+    pub input: Option<Unread>,
+}
+
+/// A pipe as standard input, at an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Unread {
+    /// Device and inode of the pipe.
+    pub pipe: (u64, u64),
+    /// Bytes in it that were not read.
+    pub bytes: u64,
+    /// When they were counted: not before this moment and not after the other, in nanoseconds of the host's
+    /// monotonic clock.
+    pub counted: (u64, u64),
 }
 
 /// Settings that a rank takes from the command line, through its manager.

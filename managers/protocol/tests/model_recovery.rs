@@ -384,6 +384,7 @@ impl System {
                 cost: Cost::default(),
                 streams: [true; 2],
                 caveats: Vec::new(),
+                holds: Default::default(),
             }
         };
         self.says(index, message);
