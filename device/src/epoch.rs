@@ -55,12 +55,13 @@ impl Device {
     #[cold]
     pub fn safe_point(&mut self) -> Result<()> {
         self.hear_orders();
-        match self.image_due.take() {
-            Some(epoch) if epoch > self.engine.epoch() => {
+        // A process that comes back may have heard of the next one on its way.
+        while let Some(epoch) = self.image_due.take() {
+            if epoch > self.engine.epoch() {
                 self.engine.set_epoch(epoch);
-                self.take_image(epoch)
+                self.take_image(epoch)?;
             }
-            _ => Ok(()),
         }
+        Ok(())
     }
 }

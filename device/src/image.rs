@@ -42,7 +42,7 @@ fn holds(summary: &Summary) -> Holds {
     }
 }
 
-pub use rejoin_ckpt::order::{Hook, Inside, is_wanted};
+pub use rejoin_ckpt::order::{Hook, Inside, is_wanted, keep};
 
 /// Lets the manager notice this process's end at once. Without that it notices a little later.
 pub(crate) fn hold(images: Option<&Images>) {

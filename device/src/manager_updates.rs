@@ -23,6 +23,7 @@ impl Device {
                     if generation == self.identity.generation {
                         self.note_order(epoch);
                     }
+                    continue;
                 }
                 Some(FromManager::Update { generation, .. })
                     if generation != self.identity.generation => {}

@@ -218,8 +218,8 @@ impl Device {
         }
         self.hear_orders();
         if self.image_due.is_some() {
+            // Nothing that a wait waits for: a report of one that lasts must not be put off by it.
             self.safe_point()?;
-            moved = true;
         }
         Ok(self.flush_ready()? | moved)
     }

@@ -108,8 +108,10 @@ impl RankIo {
 
     /// Orders an image by signal too: a rank that computes hears nothing else.
     pub fn order(&self, epoch: Epoch) {
-        // Without a caller the process that was started is the rank.
-        if let Some((pid, pidfd)) = self.caller.as_ref().or(self.child.as_ref()) {
+        // Behind a wrapper it takes none, and a debugger would stop it at the signal.
+        if self.caller.is_none()
+            && let Some((pid, pidfd)) = &self.child
+        {
             let signal = order::usual_signal();
             if let Err(error) = order::send(pidfd.as_fd(), *pid as i32, signal, epoch.0) {
                 tracing::debug!(rank = self.rank.0, %error, "no order by signal");
