@@ -9,7 +9,7 @@ use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::state::Mpi;
-use crate::{callback, gate, lock, state};
+use crate::{callback, gate, state};
 
 /// How long an abort waits for its line, and for the program's output, to get away.
 const LAST_WORDS_MS: c_int = 500;
@@ -51,9 +51,7 @@ pub fn abort_inside(mpi: &Mpi, code: c_int) -> ! {
 
 /// Whether this call of `MPI_Abort` has interrupted another call: not from a callback, where the program runs.
 pub fn is_nested() -> bool {
-    let calls = callback::calls();
-    // Other threads may be inside as well, waiting.
-    calls > 1 && (!gate::is_locked() || lock::depth() > 1)
+    callback::calls() > 1
 }
 
 fn end(mpi: &Mpi, status: c_int) -> ! {

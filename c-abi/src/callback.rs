@@ -1,5 +1,6 @@
 //! Functions of the program, as it passes them.
 
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,48 +14,78 @@ use crate::types::{
 /// Calls inside the library that came without the lock: below `MPI_THREAD_MULTIPLE` the program promises
 /// one thread at a time, so loads and stores do. Zero while a function of the program runs.
 static UNLOCKED: AtomicU32 = AtomicU32::new(0);
-/// The same for calls that hold the lock.
+/// The same for calls that take the lock, of all threads together: some of them may wait inside.
 static LOCKED: AtomicU32 = AtomicU32::new(0);
 
-/// Marks that a call is inside the library; [`leave`] takes what comes back. Two stores a call.
+thread_local! {
+    /// This thread's part of [`LOCKED`]. Not for the handler of orders, where a thread's variable may take memory
+    /// from the C library.
+    static MINE: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Marks that a call is inside the library; [`leave`] takes what comes back: how many calls of this thread it lies
+/// in. Two stores a call where no lock is needed.
 #[inline(always)]
 pub(crate) fn enter(locked: bool) -> u32 {
-    let counter = if locked { &LOCKED } else { &UNLOCKED };
-    let before = counter.load(Ordering::Relaxed);
-    counter.store(before + 1, Ordering::Relaxed);
+    if locked {
+        return enter_locked();
+    }
+    let before = UNLOCKED.load(Ordering::Relaxed);
+    UNLOCKED.store(before + 1, Ordering::Relaxed);
     before
 }
 
 /// The call of [`enter`] is over.
 #[inline(always)]
 pub(crate) fn leave(locked: bool, before: u32) {
-    let counter = if locked { &LOCKED } else { &UNLOCKED };
-    counter.store(before, Ordering::Relaxed);
+    if locked {
+        leave_locked(before);
+    } else {
+        UNLOCKED.store(before, Ordering::Relaxed);
+    }
+}
+
+#[inline(never)]
+fn enter_locked() -> u32 {
+    LOCKED.fetch_add(1, Ordering::Relaxed);
+    let before = MINE.get();
+    MINE.set(before + 1);
+    before
+}
+
+#[inline(never)]
+fn leave_locked(before: u32) {
+    MINE.set(before);
+    LOCKED.fetch_sub(1, Ordering::Relaxed);
 }
 
 /// Whether code of the library is running, in contrast to the program's, its callbacks included: an image
 /// of the process may be taken at the library's own safe points only.
 pub fn is_inside() -> bool {
-    calls() > 0
+    UNLOCKED.load(Ordering::Relaxed) + LOCKED.load(Ordering::Relaxed) > 0
 }
 
-/// How many calls are inside, one in another: more than one when a signal handler of the program has come between.
+/// How many calls of this thread are inside, one in another: more than one when a signal handler of the program has
+/// come between.
 pub(crate) fn calls() -> u32 {
-    UNLOCKED.load(Ordering::Relaxed) + LOCKED.load(Ordering::Relaxed)
+    UNLOCKED.load(Ordering::Relaxed) + MINE.get()
 }
 
 /// The one way out to a function of the program: attribute, operation, generalized request, error handler.
 /// The caller has nothing of the library borrowed, as the function may call MPI.
 #[inline]
 pub fn outside<R>(call: impl FnOnce() -> R) -> R {
-    let counter = if crate::lock::is_held() {
-        &LOCKED
-    } else {
-        &UNLOCKED
-    };
-    let before = counter.swap(0, Ordering::Relaxed);
+    if crate::lock::is_held() {
+        let before = MINE.replace(0);
+        LOCKED.fetch_sub(before, Ordering::Relaxed);
+        let result = call();
+        LOCKED.fetch_add(before, Ordering::Relaxed);
+        MINE.set(before);
+        return result;
+    }
+    let before = UNLOCKED.swap(0, Ordering::Relaxed);
     let result = call();
-    counter.store(before, Ordering::Relaxed);
+    UNLOCKED.store(before, Ordering::Relaxed);
     result
 }
 
@@ -158,17 +189,44 @@ mod tests {
         let call = enter(true);
         assert!(is_inside());
         let answer = outside(|| {
-            assert_eq!(LOCKED.load(Ordering::Relaxed), 0);
+            assert_eq!(LOCKED.load(Ordering::Relaxed), seen);
             let nested = enter(true);
+            assert_eq!(nested, 0, "in no other call of this thread");
             assert!(is_inside());
-            outside(|| assert_eq!(LOCKED.load(Ordering::Relaxed), 0));
-            assert_eq!(LOCKED.load(Ordering::Relaxed), 1);
+            outside(|| assert_eq!(LOCKED.load(Ordering::Relaxed), seen));
+            assert_eq!(calls(), 1);
             leave(true, nested);
             42
         });
         assert_eq!(answer, 42);
         assert_eq!(LOCKED.load(Ordering::Relaxed), seen + 1);
         leave(true, call);
+        assert_eq!(LOCKED.load(Ordering::Relaxed), seen);
+        lock::release();
+    }
+
+    // At MPI_THREAD_MULTIPLE a call that waits lets others in, which may be there longer than it.
+    #[test]
+    fn calls_of_several_threads_end_in_any_order() {
+        lock::acquire();
+        let seen = LOCKED.load(Ordering::Relaxed);
+        let first = enter(true);
+        let (go, gone) = std::sync::mpsc::channel::<()>();
+        let (here, there) = std::sync::mpsc::channel();
+        let other = std::thread::spawn(move || {
+            let mark = enter(true);
+            assert_eq!((mark, calls()), (0, 1));
+            here.send(()).expect("the first thread");
+            gone.recv().expect("the first thread");
+            leave(true, mark);
+        });
+        there.recv().expect("the second thread");
+        leave(true, first);
+        assert_eq!(LOCKED.load(Ordering::Relaxed), seen + 1);
+        assert_eq!(enter(true), 0);
+        go.send(()).expect("the second thread");
+        other.join().expect("the second thread");
+        leave(true, 0);
         assert_eq!(LOCKED.load(Ordering::Relaxed), seen);
         lock::release();
     }

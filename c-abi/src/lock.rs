@@ -52,11 +52,6 @@ pub fn forked() {
     FORKED.store(true, Ordering::Relaxed);
 }
 
-/// How many times this thread has taken the lock.
-pub fn depth() -> u32 {
-    DEPTH.get()
-}
-
 /// Takes the lock; waits while another thread holds it.
 pub fn acquire() {
     let depth = DEPTH.get();

@@ -84,6 +84,11 @@ pub fn is_wanted() -> bool {
     WANTED.load(Ordering::Relaxed) != 0
 }
 
+/// Leaves an order for the next safe point, as if it had come inside the library.
+pub fn keep(epoch: u32) {
+    WANTED.fetch_max(u64::from(epoch) + 1, Ordering::AcqRel);
+}
+
 /// The process is another one now.
 pub(crate) fn rebind() {
     PROCESS.store(sys::pid(), Ordering::Release);
@@ -128,7 +133,7 @@ fn obey(epoch: u32) {
         )
     };
     if is_inside() {
-        WANTED.fetch_max(u64::from(epoch) + 1, Ordering::AcqRel);
+        keep(epoch);
     } else {
         hook(epoch);
     }

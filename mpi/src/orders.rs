@@ -1,3 +1,3 @@
 //! Orders for images that come by signal (see [`crate::Mpi::take_orders`]).
 
-pub use rejoin_device::image::is_wanted;
+pub use rejoin_device::image::{is_wanted, keep};

@@ -77,9 +77,7 @@ fn start(mpi: &Mpi, level: c_int) -> Result<()> {
     let _ = MAIN.set(std::thread::current().id());
     gate::initialized(level, level == MPI_THREAD_MULTIPLE);
     // The first image, from which this process comes back into the program behind MPI_Init.
-    let core = mpi.core()?;
-    image::take_orders(core)?;
-    core.safe_point()
+    mpi.core()?.safe_point()
 }
 
 /// Runs in every child that `fork` makes from now on.
@@ -93,7 +91,9 @@ pub(super) fn open(mpi: &Mpi, level: c_int) -> Result<()> {
     mpi.check_process()?;
     match mpi.core.get() {
         None => {
-            let _ = mpi.core.set(start_core(mpi)?);
+            let core = start_core(mpi)?;
+            image::take_orders(&core)?;
+            let _ = mpi.core.set(core);
             // SAFETY: the handler is async-signal-safe. Without memory for it, forked children stay unnoticed.
             unsafe { libc::pthread_atfork(None, None, Some(forked)) };
         }

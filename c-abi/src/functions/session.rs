@@ -63,7 +63,9 @@ pub unsafe fn session_init(
     let handle = mpi.sessions.insert(Rc::new(Session { level }));
     mpi.errors.set_handler(handle, handler);
     // SAFETY: not null, and so valid by the caller's promise.
-    unsafe { store(session, "the session", handle) }
+    unsafe { store(session, "the session", handle) }?;
+    // The first image of a program that goes without MPI_Init.
+    mpi.core()?.safe_point()
 }
 
 /// `MPI_Session_finalize` (MPI-5.0 §11.3.1): the last one, after `MPI_Finalize` when there was an
