@@ -4,6 +4,7 @@
 //! local manager, the same program again, which starts and watches the ranks ([`local`]). Both are
 //! one thread each around one epoll; what they decide is decided in `rejoin-managers-protocol`.
 
+pub mod ask;
 pub mod cli;
 pub mod descendants;
 pub mod doctor;
@@ -16,6 +17,7 @@ pub mod local;
 pub mod logs;
 pub mod plan;
 pub mod reactor;
+pub mod rundir;
 pub mod signals;
 pub mod spawn;
 

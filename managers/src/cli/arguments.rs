@@ -50,6 +50,9 @@ pub(super) struct JobArguments {
     /// Time between checkpoints: SECONDS, auto (from what they cost), or asked (only when asked for)
     #[arg(long, env = "REJOIN_CHECKPOINT_INTERVAL", value_name = "SECONDS|auto|asked", default_value = "auto", value_parser = interval, allow_hyphen_values = true)]
     pub(super) checkpoint_interval: Interval,
+    /// Take a checkpoint on this signal to mpirun, which is then not passed on: HUP, QUIT, USR1 or USR2
+    #[arg(long, value_name = "SIGNAL", value_parser = checkpoint_signal)]
+    pub(super) checkpoint_signal: Option<i32>,
     /// Recoveries within ten minutes before the job is given up
     #[arg(long, value_name = "N", default_value = "20", value_parser = count, allow_hyphen_values = true)]
     pub(super) max_restarts: u32,
@@ -184,6 +187,20 @@ fn interval(text: &str) -> Result<Interval, String> {
     }
 }
 
+fn checkpoint_signal(text: &str) -> Result<i32, String> {
+    let upper = text.to_ascii_uppercase();
+    let name = upper.strip_prefix("SIG").unwrap_or(&upper);
+    let known = [
+        ("HUP", libc::SIGHUP),
+        ("QUIT", libc::SIGQUIT),
+        ("USR1", libc::SIGUSR1),
+        ("USR2", libc::SIGUSR2),
+    ];
+    let is = |&&(known, number): &&(&str, i32)| name == known || name == number.to_string();
+    let found = known.iter().find(is).map(|(_, number)| *number);
+    found.ok_or_else(|| "HUP, QUIT, USR1 or USR2 is needed".into())
+}
+
 fn stdin_rank(text: &str) -> Result<Stdin, String> {
     if text == "none" {
         return Ok(Stdin::None);
@@ -216,6 +233,16 @@ mod tests {
             "0", "-1", "inf", "-inf", "nan", "1e300", "1e10", "x", "", "1 s",
         ] {
             assert!(milliseconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn checkpoint_signals_go_by_name_and_number() {
+        for text in ["USR1", "SIGUSR1", "sigusr1", "10"] {
+            assert_eq!(checkpoint_signal(text), Ok(libc::SIGUSR1), "{text}");
+        }
+        for wrong in ["TERM", "KILL", "9", "", "SIG", "USR3"] {
+            assert!(checkpoint_signal(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -78,6 +78,7 @@ pub(super) fn launch(
         tag: job.tag_output,
         verbose: job.verbose,
         recovery,
+        checkpoint_signal: job.checkpoint_signal,
     })
 }
 
@@ -129,6 +130,9 @@ fn check_not_there_yet(job: &JobArguments, programs: &[ProgramArguments]) -> Res
                 "--recovery {other}: there is no such mode; coordinated and none are"
             ));
         }
+    }
+    if job.recovery == "none" && job.checkpoint_signal.is_some() {
+        return Err("--checkpoint-signal: --recovery none takes no checkpoints".into());
     }
     let own = nix::unistd::gethostname().unwrap_or_default();
     for name in programs

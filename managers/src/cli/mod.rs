@@ -4,6 +4,7 @@ pub mod arguments;
 pub mod cores;
 pub mod interfaces;
 mod job;
+mod jobs;
 pub mod mpirun;
 pub mod rejoin;
 pub mod segments;

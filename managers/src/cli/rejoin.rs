@@ -1,5 +1,6 @@
 //! The command line of `rejoin`, the operator's program.
 
+use super::jobs;
 use crate::doctor;
 use clap::{Parser, Subcommand};
 
@@ -19,6 +20,19 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Show your running jobs on this host: ranks, checkpoints, failures
+    Status {
+        /// Which job: the beginning of its name, or the process id of its mpirun [default: all]
+        job: Option<String>,
+        /// Print a list of jobs as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Let a job take a checkpoint, and wait until it is committed or given up
+    Checkpoint {
+        /// Which job: the beginning of its name, or the process id of its mpirun [default: the only one]
+        job: Option<String>,
+    },
     /// Print the version of Rejoin and of what its parts speak
     Version,
 }
@@ -31,6 +45,8 @@ pub fn main() -> i32 {
     }
     match Arguments::parse().command {
         Command::Doctor { json } => doctor::run(json),
+        Command::Status { job, json } => jobs::status(job.as_deref(), json),
+        Command::Checkpoint { job } => jobs::checkpoint(job.as_deref()),
         Command::Version => {
             let protocol = rejoin_managers_protocol::rank::VERSION;
             crate::doctor::print(&format!(

@@ -1,13 +1,15 @@
 //! The driver of the central manager's core: its clock, its inputs, and what its effects do to the
 //! local managers. Streams are none of its business.
 
+use super::board::Board;
 use super::hosts::Hosts;
 use super::narrator::Narrator;
+use crate::ask::Status;
 use crate::error::Result;
 use crate::plan::Down;
 use crate::reactor::Reactor;
 use rejoin_channel_table::Rank;
-use rejoin_managers_protocol::central::{Central, Effect, Event, Input, Job};
+use rejoin_managers_protocol::central::{Central, Effect, Event, Input, Job, View};
 use rejoin_managers_protocol::control::Time;
 use rejoin_managers_protocol::verdict::Verdict;
 use std::collections::{BTreeMap, VecDeque};
@@ -20,6 +22,7 @@ type Counters = Vec<(String, u64)>;
 pub(super) struct Driver {
     core: Central,
     narrator: Narrator,
+    board: Board,
     /// Names of the hosts.
     hosts: Vec<String>,
     begun: Instant,
@@ -34,11 +37,12 @@ pub(super) struct Driver {
 
 impl Driver {
     /// A driver whose first step begins the job, and which says what happens if that is wanted.
-    pub fn new(job: Job, verbose: bool) -> Driver {
+    pub fn new(job: Job, board: Board, verbose: bool) -> Driver {
         let narrator = Narrator::new(verbose);
         narrator.job(job.placement.len(), &job.hosts);
         Driver {
             narrator,
+            board,
             hosts: job.hosts.clone(),
             core: Central::new(job),
             begun: Instant::now(),
@@ -79,6 +83,7 @@ impl Driver {
                 && let Some(name) = self.hosts.get(*host)
             {
                 self.narrator.heard(name, news);
+                self.board.heard(news);
             }
             let mut effects = Vec::new();
             self.core.step(self.now(), input, &mut effects);
@@ -97,7 +102,10 @@ impl Driver {
                     Effect::Counters(rank, counters) => {
                         self.counters.insert(rank, counters);
                     }
-                    Effect::Event(event) => self.events.push(event),
+                    Effect::Event(event) => {
+                        self.board.event(&event);
+                        self.events.push(event);
+                    }
                     Effect::Decided(verdict) => tracing::info!(%verdict, "decided"),
                     Effect::Over(verdict) => {
                         self.narrator.over(&verdict);
@@ -112,6 +120,16 @@ impl Driver {
     /// What happened since the last call.
     pub fn events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
+    }
+
+    /// The job as it is now, for the launcher.
+    pub fn view(&self) -> View {
+        self.core.view()
+    }
+
+    /// The job as it is now, for people.
+    pub fn status(&self) -> Status {
+        self.board.status(&self.core, &self.hosts, self.now())
     }
 
     /// The verdict and since when the job is over.

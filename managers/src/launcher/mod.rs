@@ -1,10 +1,13 @@
 //! mpirun: central manager of the job, and the sink of its streams.
 //!
 //! [`central`] drives the core, [`hosts`] holds the links to the local managers, [`streams`] the
-//! ranks' output and our standard input; here is the loop around them.
+//! ranks' output and our standard input, [`control`] answers those who ask; here is the loop around
+//! them.
 
+mod board;
 mod central;
 mod chronicle;
+mod control;
 mod hosts;
 mod narrator;
 mod repeat;
@@ -12,14 +15,18 @@ pub mod sink;
 pub mod source;
 mod streams;
 
+use crate::ask::Answer;
 use crate::descendants;
 use crate::error::{Context, Error, Result, plain};
 use crate::limits::Limits;
 use crate::link::Filled;
 use crate::plan::{Plan, Up};
 use crate::reactor::{Interest, Reactor, Token};
+use crate::rundir;
 use crate::signals::{FORWARDED, Signals};
+use board::Board;
 use chronicle::Chronicle;
+use control::{Asked, Control};
 use hosts::Hosts;
 use rejoin_channel_table::Generation;
 use rejoin_managers_protocol::central::{Event, HostIndex, Input, Job, Recovery};
@@ -35,6 +42,7 @@ mod kind {
     pub const SIGNALS: u8 = 1;
     pub const SINK: u8 = 2;
     pub const STDIN: u8 = 3;
+    pub const CONTROL: u8 = 4;
 }
 
 /// After the job has ended by time limit or signal, a reader of our output that takes nothing more
@@ -54,6 +62,8 @@ pub struct Launch {
     pub verbose: bool,
     /// How failures are masked; `None`: they end the job.
     pub recovery: Option<Recovery>,
+    /// A signal that orders a checkpoint instead of being passed on.
+    pub checkpoint_signal: Option<i32>,
 }
 
 /// Runs a job to its end. Returns the exit code.
@@ -92,6 +102,8 @@ struct Launcher {
     /// Number of ranks whose counters are to be shown.
     counted: Option<u32>,
     chronicle: Chronicle,
+    control: Control,
+    checkpoint_signal: Option<i32>,
 }
 
 impl Launcher {
@@ -115,6 +127,12 @@ impl Launcher {
         let kinds = [kind::SINK, kind::STDIN];
         let repeats = launch.recovery.is_some();
         let streams = Streams::new(names.len(), reader, launch.tag, repeats, kinds)?;
+        let program = plan.programs.first().and_then(|p| p.argv.first());
+        let program = program.map_or_else(String::new, |name| {
+            String::from_utf8_lossy(name).into_owned()
+        });
+        let board = Board::new(rundir::name(plan.job), program);
+        let control = Control::new(plan.job, kind::CONTROL, &reactor);
         let job = Job {
             generation: Generation(0),
             hosts: names,
@@ -124,12 +142,14 @@ impl Launcher {
         };
         Ok(Launcher {
             counted: plan.options.stats.then_some(plan.size),
-            central: central::Driver::new(job, launch.verbose),
+            central: central::Driver::new(job, board, launch.verbose),
             hosts,
             streams,
             reactor,
             signals,
             chronicle: Chronicle::default(),
+            control,
+            checkpoint_signal: launch.checkpoint_signal,
         })
     }
 
@@ -137,12 +157,7 @@ impl Launcher {
         let mut tokens = Vec::new();
         loop {
             self.central.steps(&mut self.hosts, &self.reactor)?;
-            for event in self.central.events() {
-                if let Event::Committed { epoch, .. } = event {
-                    self.streams.commit(epoch);
-                }
-                self.chronicle.event(&event);
-            }
+            self.tell_events();
             self.streams.arrange(&mut self.hosts, &self.reactor)?;
             self.streams.flush(&mut self.hosts, &self.reactor)?;
             // Decided before the ranks can hear that their pipes are closed: our own error is the
@@ -151,6 +166,7 @@ impl Launcher {
                 self.output_lost(lost)?;
             }
             self.hosts.flush(&self.reactor)?;
+            self.control.flush(&self.reactor);
             if let Some(verdict) = self.finished() {
                 return Ok(verdict);
             }
@@ -160,6 +176,7 @@ impl Launcher {
                     kind::LINK => self.read_link(token.index as HostIndex)?,
                     kind::SIGNALS => self.read_signals()?,
                     kind::STDIN => self.streams.read(&mut self.hosts)?,
+                    kind::CONTROL => self.asked(token.index),
                     // Sinks are flushed each time round.
                     _ => {}
                 }
@@ -168,12 +185,40 @@ impl Launcher {
         }
     }
 
+    /// Tells everyone what happened.
+    fn tell_events(&mut self) {
+        for event in self.central.events() {
+            if let Event::Committed { epoch, .. } = event {
+                self.streams.commit(epoch);
+            }
+            self.chronicle.event(&event);
+            self.control.event(&event);
+        }
+        self.control.settle(&self.central.view());
+    }
+
+    /// Somebody has a question, or comes to ask one.
+    fn asked(&mut self, guest: u32) {
+        let view = self.central.view();
+        match self.control.ready(guest, &view, &self.reactor) {
+            None => {}
+            Some(Asked::Checkpoint) => self.central.tell(Input::Checkpoint),
+            Some(Asked::Status(guest)) => {
+                let status = Box::new(self.central.status());
+                self.control.answer(guest, &Answer::Status(status));
+            }
+        }
+    }
+
     fn wait_limit(&self) -> Option<Duration> {
         let reader = self.central.over().map(|_| Duration::from_millis(50));
-        [self.central.wait_limit(), self.streams.wait_limit(), reader]
-            .into_iter()
-            .flatten()
-            .min()
+        let limits = [
+            self.central.wait_limit(),
+            self.streams.wait_limit(),
+            self.control.wait_limit(),
+            reader,
+        ];
+        limits.into_iter().flatten().min()
     }
 
     /// The job is over, its last output has come and was written.
@@ -264,6 +309,9 @@ impl Launcher {
                     unsafe {
                         libc::raise(libc::SIGSTOP);
                     }
+                }
+                _ if self.checkpoint_signal == Some(signal) => {
+                    self.central.tell(Input::Checkpoint);
                 }
                 _ if self.central.over().is_some() && signal != libc::SIGCONT => {
                     // Only a slow reader keeps us: it is not waited for any longer.

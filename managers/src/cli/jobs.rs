@@ -1,0 +1,272 @@
+//! `rejoin status` and `rejoin checkpoint`: questions to this user's running jobs.
+
+use crate::ask::{Answer, Question, Status, VERSION, What};
+use crate::doctor::print;
+use crate::error::Result;
+use crate::link::{Filled, Link};
+use crate::rundir::{self, Found};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rejoin_managers_protocol::codec::MANAGER_LIMIT;
+use std::fmt::Write;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+/// How long a job may take to say how it is.
+const STATUS_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long a checkpoint may take: a minute for one that is under way, the pause after one that was
+/// given up, and a minute for the one that is asked for.
+const CHECKPOINT_LIMIT: Duration = Duration::from_secs(180);
+
+/// Which job is meant: the beginning of its name, or the process id of its mpirun.
+fn is_meant(status: &Status, job: &str) -> bool {
+    status.job.starts_with(job) || status.mpirun.to_string() == job
+}
+
+/// Asks, and waits for the answer. `None`: the job said nothing, or nothing that is understood.
+fn ask(job: Found, what: What, limit: Duration) -> Result<Option<Answer>> {
+    let begun = Instant::now();
+    let mut link = Link::new(job.socket, MANAGER_LIMIT, MANAGER_LIMIT);
+    let question = Question {
+        version: VERSION,
+        what,
+    };
+    link.queue(&question)?;
+    // A fresh socket takes so few bytes at once.
+    link.flush();
+    loop {
+        if let Some(answer) = link.next()? {
+            return Ok(Some(answer));
+        }
+        let left = limit.saturating_sub(begun.elapsed());
+        if left.is_zero() {
+            return Ok(None);
+        }
+        let mut fds = [PollFd::new(link.as_fd(), PollFlags::POLLIN)];
+        // Rounded up, so that the last wait is none of zero.
+        let millis = u16::try_from(left.as_millis() + 1).unwrap_or(u16::MAX);
+        // An interrupted wait is another turn.
+        let _ = poll(&mut fds, PollTimeout::from(millis));
+        if link.fill()? == Filled::Closed {
+            return Ok(None);
+        }
+    }
+}
+
+/// The jobs that are meant, each with a fresh connection for a further question.
+fn statuses(wanted: Option<&str>) -> Vec<Status> {
+    let mut all = Vec::new();
+    for job in rundir::jobs() {
+        let name = job.name.clone();
+        match ask(job, What::Status, STATUS_LIMIT) {
+            Ok(Some(Answer::Status(status))) => all.push(*status),
+            // It ended as we came.
+            Ok(None) => {}
+            Ok(Some(Answer::Refused(why))) => eprintln!("rejoin: job {name}: {why}"),
+            Ok(Some(_)) => eprintln!("rejoin: job {name} gives another answer than was asked for"),
+            Err(error) => eprintln!("rejoin: job {name}: {error}"),
+        }
+    }
+    all.retain(|status| wanted.is_none_or(|job| is_meant(status, job)));
+    all
+}
+
+/// `rejoin status`. Returns the exit code.
+#[must_use]
+pub fn status(job: Option<&str>, json: bool) -> i32 {
+    let all = statuses(job);
+    if json {
+        match serde_json::to_string_pretty(&all) {
+            Ok(text) => print(&(text + "\n")),
+            Err(error) => eprintln!("rejoin: {error}"),
+        }
+    } else {
+        print(&all.iter().map(table).collect::<Vec<_>>().join("\n"));
+    }
+    match job {
+        Some(job) if all.is_empty() => {
+            eprintln!("rejoin: no job {job} of yours runs on this host");
+            1
+        }
+        None if all.is_empty() && !json => {
+            eprintln!("rejoin: no job of yours runs on this host");
+            0
+        }
+        _ => 0,
+    }
+}
+
+/// `rejoin checkpoint`. Returns the exit code: 0 when it is committed.
+#[must_use]
+pub fn checkpoint(job: Option<&str>) -> i32 {
+    let all = statuses(job);
+    let [status] = all.as_slice() else {
+        let said = match (all.len(), job) {
+            (0, Some(job)) => format!("no job {job} of yours runs on this host"),
+            (0, None) => "no job of yours runs on this host".into(),
+            _ => {
+                let names: Vec<_> = all.iter().map(|s| s.job.as_str()).collect();
+                format!("which job? {}", names.join(", "))
+            }
+        };
+        eprintln!("rejoin: {said}");
+        return 1;
+    };
+    let name = &status.job;
+    let found = rundir::jobs().into_iter().find(|found| found.name == *name);
+    let answer = match found.map(|found| ask(found, What::Checkpoint, CHECKPOINT_LIMIT)) {
+        Some(Err(error)) => {
+            eprintln!("rejoin: job {name}: {error}");
+            return 1;
+        }
+        Some(Ok(answer)) => answer,
+        None => None,
+    };
+    match answer {
+        Some(Answer::Committed { epoch, took_ns }) => {
+            let took = took_ns as f64 / 1e6;
+            print(&format!(
+                "job {name}: checkpoint {epoch} is committed, {took:.1} ms after its order\n"
+            ));
+            return 0;
+        }
+        Some(Answer::GivenUp { epoch, why }) => {
+            eprintln!("rejoin: job {name}: checkpoint {epoch} was given up: {why}");
+        }
+        Some(Answer::Refused(why)) => eprintln!("rejoin: job {name}: {why}"),
+        Some(Answer::Status(_)) => {
+            eprintln!("rejoin: job {name} gives another answer than was asked for");
+        }
+        None => eprintln!("rejoin: job {name} ended, or does not answer"),
+    }
+    1
+}
+
+fn seconds(nanoseconds: u64) -> String {
+    format!("{:.1} s", nanoseconds as f64 / 1e9)
+}
+
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+fn table(status: &Status) -> String {
+    let mut out = format!(
+        "job {}  {}, {}, {} for {}  (mpirun {}, --recovery {})\n",
+        status.job,
+        status.program,
+        counted(status.ranks.len() as u64, "rank", "ranks"),
+        status.course,
+        seconds(status.running_ns),
+        status.mpirun,
+        status.recovery,
+    );
+    if status.recovery != "none" {
+        let last = match &status.checkpoint {
+            Some(c) => format!(
+                "checkpoint {} committed {} ago, {:.1} ms after its order",
+                c.epoch,
+                seconds(c.age_ns),
+                c.took_ns as f64 / 1e6
+            ),
+            None => "no checkpoint yet".into(),
+        };
+        out += &format!(
+            "  {last}; {} committed, {} given up\n",
+            status.committed, status.given_up
+        );
+        let failures = counted(status.failures, "failure", "failures");
+        let recoveries = counted(status.recoveries, "recovery", "recoveries");
+        out += &format!(
+            "  {failures}, {recoveries}, generation {}\n",
+            status.generation
+        );
+        if let Some(last) = &status.last_failure {
+            out += &format!("  last failure: {last}\n");
+        }
+    }
+    let width = |get: fn(&crate::ask::RankStatus) -> usize, title: &str| {
+        let widest = status.ranks.iter().map(get).max();
+        widest.unwrap_or(0).max(title.len())
+    };
+    let (host, state) = (
+        width(|r| r.host.len(), "host"),
+        width(|r| r.state.len(), "state"),
+    );
+    let _ = writeln!(
+        out,
+        "  {:>6}  {:host$}  {:>8}  {:state$}  incarnation  image",
+        "rank", "host", "pid", "state"
+    );
+    for rank in &status.ranks {
+        let image = rank.epoch.map_or_else(|| "-".into(), |e| e.to_string());
+        let _ = writeln!(
+            out,
+            "  {:>6}  {:host$}  {:>8}  {:state$}  {:>11}  {:>5}",
+            rank.rank, rank.host, rank.pid, rank.state, rank.incarnation, image
+        );
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask::{Checkpoint, RankStatus};
+
+    fn some() -> Status {
+        let rank = |rank, pid, incarnation| RankStatus {
+            rank,
+            host: "a".into(),
+            pid,
+            incarnation,
+            state: "running".into(),
+            epoch: (incarnation > 0).then_some(7),
+        };
+        Status {
+            job: "00000000000000ab".into(),
+            mpirun: 77,
+            program: "./app".into(),
+            running_ns: 12_340_000_000,
+            recovery: "coordinated".into(),
+            course: "running".into(),
+            generation: 1,
+            ordered: None,
+            checkpoint: Some(Checkpoint {
+                epoch: 7,
+                age_ns: 2_100_000_000,
+                took_ns: 12_300_000,
+            }),
+            committed: 7,
+            given_up: 0,
+            failures: 1,
+            recoveries: 1,
+            last_failure: Some("rank 1 on host a was killed by signal 9 (SIGKILL)".into()),
+            ranks: vec![rank(0, 100, 0), rank(1, 101, 1)],
+        }
+    }
+
+    #[test]
+    fn a_job_is_shown_in_a_table() {
+        let want = "\
+job 00000000000000ab  ./app, 2 ranks, running for 12.3 s  (mpirun 77, --recovery coordinated)
+  checkpoint 7 committed 2.1 s ago, 12.3 ms after its order; 7 committed, 0 given up
+  1 failure, 1 recovery, generation 1
+  last failure: rank 1 on host a was killed by signal 9 (SIGKILL)
+    rank  host       pid  state    incarnation  image
+       0  a          100  running            0      -
+       1  a          101  running            1      7
+";
+        assert_eq!(table(&some()), want);
+    }
+
+    #[test]
+    fn jobs_go_by_the_beginning_of_their_name_and_by_mpiruns_pid() {
+        let status = some();
+        for job in ["00000000000000ab", "0000", "77"] {
+            assert!(is_meant(&status, job), "{job}");
+        }
+        assert!(!is_meant(&status, "7"));
+        assert!(!is_meant(&status, "ab"));
+    }
+}

@@ -1,0 +1,117 @@
+//! What is remembered of the job's course for those who ask.
+
+use crate::ask::{Checkpoint, RankStatus, Status};
+use rejoin_channel_table::{Epoch, Rank};
+use rejoin_managers_protocol::central::{Central, Course, Event, RankView};
+use rejoin_managers_protocol::control::{Stage, Time, ToCentral};
+use rejoin_managers_protocol::verdict::Described;
+use std::collections::BTreeMap;
+
+/// Counts, and remembers the last of each.
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    name: String,
+    program: String,
+    /// The last image of each rank.
+    images: BTreeMap<Rank, Epoch>,
+    committed: u64,
+    given_up: u64,
+    failures: u64,
+    recoveries: u64,
+    took: u64,
+    last_failure: Option<String>,
+}
+
+impl Board {
+    /// Of a job that has not begun.
+    pub fn new(name: String, program: String) -> Board {
+        Board {
+            name,
+            program,
+            ..Board::default()
+        }
+    }
+
+    /// A local manager said this.
+    pub fn heard(&mut self, news: &ToCentral) {
+        if let ToCentral::Imaged { life, epoch, .. } = news {
+            self.images.insert(life.rank, *epoch);
+        }
+    }
+
+    /// Something happened.
+    pub fn event(&mut self, event: &Event) {
+        match event {
+            Event::Ordered(_) => {}
+            Event::Committed { took, .. } => {
+                self.committed += 1;
+                self.took = *took;
+            }
+            Event::GivenUp { .. } => self.given_up += 1,
+            Event::Lost {
+                rank, host, cause, ..
+            } => {
+                self.failures += 1;
+                let how = Described(cause);
+                self.last_failure = Some(format!("rank {} on host {host} {how}", rank.0));
+            }
+            Event::Recovered { .. } => self.recoveries += 1,
+        }
+    }
+
+    /// The job as it is now.
+    pub fn status(&self, core: &Central, hosts: &[String], now: Time) -> Status {
+        let view = core.view();
+        let ranks = (0u32..).zip(core.ranks());
+        Status {
+            job: self.name.clone(),
+            mpirun: std::process::id(),
+            program: self.program.clone(),
+            running_ns: now.0,
+            recovery: if view.recovers { "coordinated" } else { "none" }.into(),
+            course: course(view.course).into(),
+            generation: view.generation.0,
+            ordered: view.ordered.map(|epoch| epoch.0),
+            checkpoint: view.committed.map(|(epoch, at)| Checkpoint {
+                epoch: epoch.0,
+                age_ns: now.0.saturating_sub(at.0),
+                took_ns: self.took,
+            }),
+            committed: self.committed,
+            given_up: self.given_up,
+            failures: self.failures,
+            recoveries: self.recoveries,
+            last_failure: self.last_failure.clone(),
+            ranks: ranks
+                .map(|(rank, view)| RankStatus {
+                    rank,
+                    host: hosts.get(view.host).cloned().unwrap_or_default(),
+                    pid: view.pid,
+                    incarnation: view.incarnation.0,
+                    state: state(&view).into(),
+                    epoch: self.images.get(&Rank(rank)).map(|epoch| epoch.0),
+                })
+                .collect(),
+        }
+    }
+}
+
+fn course(course: Course) -> &'static str {
+    match course {
+        Course::Starting => "starting",
+        Course::Restoring => "restoring",
+        Course::Running => "running",
+        Course::Finalizing => "finalizing",
+        Course::Ending => "ending",
+    }
+}
+
+fn state(rank: &RankView) -> &'static str {
+    match rank.stage {
+        _ if rank.ended => "ended",
+        Stage::Spawned => "started",
+        Stage::Registered => "running",
+        Stage::Finalizing => "finalizing",
+        Stage::Finalized | Stage::Left => "finalized",
+    }
+}
