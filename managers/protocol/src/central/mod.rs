@@ -85,8 +85,8 @@ pub struct Central {
     anew: bool,
     /// When the order under way was given.
     ordered_at: Time,
-    /// Processes that have begun to end, for which the job goes back already.
-    dying: Vec<Life>,
+    /// Processes that have begun to end, for which the job goes back already, and to where.
+    dying: Vec<(Life, Option<Epoch>)>,
     /// What is told once it is known how they ended.
     untold: Vec<Event>,
     /// The checkpoint whose images were all ordered when every rank was in `MPI_Finalize`.
@@ -366,6 +366,10 @@ impl Central {
         }
         if ends {
             self.interrupted = Some(signal);
+            if matches!(self.phase, Phase::Restoring(_)) {
+                // Who is on the way back would not hear it.
+                return self.decide(now, Verdict::Interrupted { signal }, effects);
+            }
         }
         if self.phase != Phase::Ending {
             self.send_all(|| ToLocal::Signal { signal }, effects);

@@ -58,7 +58,7 @@ impl Central {
         }
         // A refusal is said with the cause, when that is known.
         if let Ok(epoch) = self.masks(now, life.rank, &cause) {
-            self.dying.push(life);
+            self.dying.push((life, epoch));
             if finalized {
                 self.restore_one(life.rank, epoch, effects);
             } else {
@@ -77,7 +77,7 @@ impl Central {
         cause: Cause,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(at) = self.dying.iter().position(|dying| *dying == life) else {
+        let Some(at) = self.dying.iter().position(|(dying, _)| *dying == life) else {
             // Nothing was done for it: the job may not go back, or does so for another.
             let current = self.ranks.get(life.rank.index());
             let same = current.is_some_and(|r| {
@@ -88,8 +88,8 @@ impl Central {
             }
             return;
         };
-        self.dying.swap_remove(at);
-        let from = self.checkpoints.as_ref().and_then(|c| c.committed());
+        // Another checkpoint may be committed by now.
+        let (_, from) = self.dying.swap_remove(at);
         if let Err(refusal) = self.history.confirm(life.rank, &cause, from) {
             let refusal = (refusal != Refusal::Meant).then_some(refusal);
             return self.is_end(now, life.rank, host, pid, cause, refusal, effects);
@@ -129,6 +129,10 @@ impl Central {
             return Err(None);
         }
         let committed = checkpoints.committed();
+        if self.phase == Phase::Finalized && committed != self.last {
+            // Alone, a rank can only come back into MPI_Finalize.
+            return Err(Some(Refusal::NoCheckpoint));
+        }
         match self.history.judge(now, rank, cause, committed) {
             Ok(()) => Ok(committed),
             Err(Refusal::NoCheckpoint) if !self.anew && self.first_is_open() => {
@@ -233,7 +237,10 @@ impl Central {
     /// After the last checkpoint no rank needs another: only this one comes back.
     fn restore_one(&mut self, rank: Rank, epoch: Option<Epoch>, effects: &mut Vec<Effect>) {
         let state = &mut self.ranks[rank.index()];
+        // Nothing is sent any more; others that come back alone must not wait for this one.
+        let card = state.card.take();
         state.back();
+        state.card = card;
         let (host, incarnation) = (state.host, state.incarnation);
         self.store_restoring(epoch, effects);
         let order = ToLocal::Restore {

@@ -325,6 +325,8 @@ impl Local {
         effects.push(Effect::SignalAll(TERM));
         // A stopped process takes no other signal but SIGKILL.
         effects.push(Effect::SignalAll(CONT));
+        // Nobody takes over any more.
+        self.restoring = None;
         self.phase = Phase::Ending(Some(now.plus_millis(GRACE)));
     }
 
@@ -524,6 +526,7 @@ impl Local {
 
     fn kill(&mut self, effects: &mut Vec<Effect>) {
         if !matches!(self.phase, Phase::Sweeping | Phase::Over) {
+            self.restoring = None;
             self.phase = Phase::Ending(None);
             effects.push(Effect::SignalAll(KILL));
         }

@@ -1,0 +1,201 @@
+//! The drivers of the cores: what they are told to do, done at once where nobody could tell.
+
+use super::System;
+use super::process::{Process, Step, Wake};
+use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_managers_protocol::central::{self, Event};
+use rejoin_managers_protocol::control::{Cause, End, Life, Time};
+use rejoin_managers_protocol::local;
+use std::collections::VecDeque;
+
+/// SIGSEGV: a fault of the program's own.
+pub const FAULT: i32 = 11;
+const CONT: i32 = 18;
+
+impl System {
+    pub fn central(&mut self, input: central::Input) {
+        let mut effects = Vec::new();
+        self.central.step(Time(0), input, &mut effects);
+        for effect in effects {
+            match effect {
+                central::Effect::Persist(record) => {
+                    let lost = self.faults.images > 0;
+                    let stored = self.stored.store(record, self.ranks, &self.images, lost);
+                    stored.unwrap_or_else(|wrong| self.complain(wrong));
+                }
+                central::Effect::Send(host, order) => {
+                    if !self.stored.covers(&order) {
+                        self.complain(format!("{order:?} before it is stored"));
+                    }
+                    self.hosts[host].down.push_back(order);
+                }
+                central::Effect::Event(event) => self.note(event),
+                central::Effect::Decided(_) => {}
+                central::Effect::Over(verdict) => self.over = Some(verdict),
+                other => panic!("{other:?} in this model"),
+            }
+        }
+    }
+
+    fn note(&mut self, event: Event) {
+        match event {
+            Event::Recovered { .. } => self.recovered = true,
+            Event::Lost {
+                rank,
+                cause,
+                generation,
+                ..
+            } => {
+                let Cause::Ended { end, .. } = cause else {
+                    return self.complain(format!("{cause:?} is masked"));
+                };
+                match end {
+                    End::Signaled(FAULT) => {
+                        // Told late, it is of a generation that has begun.
+                        let origin = self.stored.origins.get(&generation).copied();
+                        let from = origin.unwrap_or(self.stored.committed);
+                        let fault = (rank, FAULT, from);
+                        if from.is_some() && self.masked.contains(&fault) {
+                            self.complain("the same fault is masked again");
+                        }
+                        self.masked.push(fault);
+                        self.masked.sort();
+                    }
+                    End::Signaled(_) => {}
+                    end => self.complain(format!("{end:?} is masked")),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub fn local(&mut self, host: usize, input: local::Input) {
+        self.local_at(host, Time(0), input);
+    }
+
+    /// Its clock rings.
+    pub fn tick(&mut self, host: usize) {
+        if let Some(at) = self.hosts[host].local.deadline() {
+            self.local_at(host, at, local::Input::Tick);
+        }
+    }
+
+    fn local_at(&mut self, host: usize, at: Time, input: local::Input) {
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            let mut effects = Vec::new();
+            self.hosts[host].local.step(at, input, &mut effects);
+            for effect in effects {
+                self.perform(host, effect, &mut inputs);
+            }
+        }
+    }
+
+    /// The process that a rank's manager means.
+    fn current(&mut self, rank: Rank) -> Option<&mut Process> {
+        let life = *self.lives.get(&rank)?;
+        let mut processes = self.processes.iter_mut();
+        processes.find(|p| p.life == life && p.acts())
+    }
+
+    fn perform(&mut self, host: usize, effect: local::Effect, inputs: &mut VecDeque<local::Input>) {
+        match effect {
+            local::Effect::Spawn(life) => {
+                self.begins(life);
+                let process = Process::new(life, Step::BeforeInit, Step::Computes, None);
+                let pid = process.pid();
+                let spawned = local::Input::Spawned(life.rank, life.incarnation, pid);
+                inputs.push_back(spawned);
+                self.processes.push(process);
+            }
+            local::Effect::Wake(life, epoch) => self.wake(life, epoch),
+            local::Effect::Retire(rank, incarnation) => self.retire(rank, incarnation, inputs),
+            local::Effect::Discard(rank, incarnation) => {
+                let same = |p: &Process| p.life.rank == rank && p.life.incarnation == incarnation;
+                if self.processes.iter().any(|p| p.acts() && same(p)) {
+                    self.complain("a discarded process still acts");
+                }
+                self.processes.retain(|p| p.dying || !same(p));
+            }
+            local::Effect::DropImage(rank, epoch) => {
+                self.images.remove(&(rank, epoch));
+            }
+            local::Effect::Central(message) => self.hosts[host].up.push_back(message),
+            local::Effect::Ranks(ranks, message) => {
+                for rank in ranks {
+                    if let Some(process) = self.current(rank) {
+                        process.hear(&message);
+                    }
+                }
+            }
+            local::Effect::SignalGroup(_, CONT) | local::Effect::SignalAll(CONT) => {}
+            local::Effect::SignalGroup(rank, signal) => {
+                if let Some(process) = self.current(rank) {
+                    process.asked = process.asked.or(Some(signal));
+                }
+            }
+            local::Effect::SignalAll(signal) => {
+                let hosts = self.hosts.len();
+                for process in &mut self.processes {
+                    if process.life.rank.index() % hosts == host {
+                        process.asked = process.asked.or(Some(signal));
+                    }
+                }
+            }
+            local::Effect::Sweep => self.hosts[host].sweeping = true,
+            local::Effect::Exit => {}
+            other => panic!("{other:?} in this model"),
+        }
+    }
+
+    /// Neither generations nor incarnations ever fall.
+    fn begins(&mut self, life: Life) {
+        if let Some(last) = self.lives.insert(life.rank, life)
+            && (life.incarnation <= last.incarnation || life.generation < last.generation)
+        {
+            self.complain(format!("{life:?} after {last:?}"));
+        }
+    }
+
+    fn wake(&mut self, life: Life, epoch: Epoch) {
+        self.begins(life);
+        self.wakes.push(Wake {
+            life,
+            epoch,
+            // As the host knows it: one generation, and not the first life in it.
+            alone: self.stored.finalized && life.generation == self.stored.generation,
+            stop: false,
+        });
+    }
+
+    fn retire(
+        &mut self,
+        rank: Rank,
+        incarnation: Incarnation,
+        inputs: &mut VecDeque<local::Input>,
+    ) {
+        let same = |life: Life| life.rank == rank && life.incarnation == incarnation;
+        if let Some(wake) = self.wakes.iter_mut().find(|w| same(w.life)) {
+            wake.stop = true;
+            return;
+        }
+        let there = self.processes.iter_mut().find(|p| same(p.life));
+        match there.filter(|process| process.acts()) {
+            Some(process) => process.stopping = true,
+            None => inputs.push_back(local::Input::Retired(rank, incarnation)),
+        }
+    }
+
+    /// One host's word reaches central at once: only the order of words counts there, and nothing
+    /// else comes between.
+    pub fn settle(&mut self) {
+        while let [host] = &mut self.hosts[..]
+            && let Some(message) = host.up.pop_front()
+        {
+            self.central(central::Input::Local(0, message));
+        }
+        self.processes
+            .sort_by_key(|p| (p.life.rank, p.life.incarnation));
+        self.wakes.sort();
+    }
+}

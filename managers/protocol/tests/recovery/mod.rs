@@ -1,0 +1,279 @@
+//! A job in the small: the cores, the processes, and what goes between them.
+
+mod drive;
+mod process;
+mod stored;
+
+pub use drive::FAULT;
+pub use process::{Image, Process, Step, Wake};
+pub use stored::Stored;
+
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, Rank};
+use rejoin_managers_protocol::central::{Central, Job, Recovery};
+use rejoin_managers_protocol::checkpoint::{Cost, Interval};
+use rejoin_managers_protocol::control::{End, Life, ToCentral, ToLocal};
+use rejoin_managers_protocol::local::{self, Local};
+use rejoin_managers_protocol::policy::Limit;
+use rejoin_managers_protocol::rank::{Limits, ToManager, VERSION};
+use rejoin_managers_protocol::verdict::Verdict;
+use std::collections::{BTreeMap, VecDeque};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Host {
+    pub local: Local,
+    pub up: VecDeque<ToCentral>,
+    pub down: VecDeque<ToLocal>,
+    pub sweeping: bool,
+}
+
+/// What has gone wrong in the job so far, of what the bounds allow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Faults {
+    /// Processes killed, or ended by themselves where they should not.
+    pub deaths: u8,
+    /// Of these, exits that must end the job.
+    pub exits: u8,
+    pub images: u8,
+    pub refusals: u8,
+    pub checkpoints: u8,
+    pub signals: u8,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct System {
+    pub central: Central,
+    pub hosts: Vec<Host>,
+    pub ranks: u32,
+    /// By rank and incarnation.
+    pub processes: Vec<Process>,
+    /// The newest life of each rank.
+    pub lives: BTreeMap<Rank, Life>,
+    pub images: BTreeMap<(Rank, Epoch), Image>,
+    pub wakes: Vec<Wake>,
+    pub over: Option<Verdict>,
+    pub stored: Stored,
+    pub wrong: Option<String>,
+    pub faults: Faults,
+    /// The launcher got a signal before all were let go.
+    pub interrupted: bool,
+    /// Own faults that were masked, with the checkpoint that the job went back to.
+    pub masked: Vec<(Rank, i32, Option<Epoch>)>,
+    pub recovered: bool,
+    /// A rank came back alone and has left `MPI_Finalize` since.
+    pub alone: bool,
+}
+
+impl System {
+    pub fn new(hosts: usize, ranks: u32) -> System {
+        let host = || Host {
+            local: Local::new(),
+            up: VecDeque::new(),
+            down: VecDeque::new(),
+            sweeping: false,
+        };
+        System {
+            central: Central::new(Job {
+                generation: Generation(0),
+                hosts: (0..hosts).map(|n| format!("host{n}")).collect(),
+                placement: (0..ranks as usize).map(|r| r % hosts).collect(),
+                limit: None,
+                recovery: Some(Recovery {
+                    interval: Interval::Asked,
+                    limit: Limit::default(),
+                }),
+            }),
+            hosts: (0..hosts).map(|_| host()).collect(),
+            ranks,
+            processes: Vec::new(),
+            lives: BTreeMap::new(),
+            images: BTreeMap::new(),
+            wakes: Vec::new(),
+            over: None,
+            stored: Stored::default(),
+            wrong: None,
+            faults: Faults::default(),
+            interrupted: false,
+            masked: Vec::new(),
+            recovered: false,
+            alone: false,
+        }
+    }
+
+    /// Ranks are dealt out to the hosts in turn.
+    pub fn host_of(&self, rank: Rank) -> usize {
+        rank.index() % self.hosts.len()
+    }
+
+    pub fn complain(&mut self, what: impl Into<String>) {
+        self.wrong.get_or_insert_with(|| what.into());
+    }
+
+    fn says(&mut self, index: usize, message: ToManager) {
+        let process = &self.processes[index];
+        let (life, pid) = (process.life, process.pid());
+        let said = local::Input::Said(life.rank, life.incarnation, pid, message);
+        self.local(self.host_of(life.rank), said);
+    }
+
+    pub fn ended(&mut self, index: usize, end: End) {
+        let process = self.processes.remove(index);
+        let Life {
+            rank, incarnation, ..
+        } = process.life;
+        let counts = process.counts || (process.acts() && self.counts(&process));
+        // One that is known after the job's end changes nothing.
+        let exit = counts && self.over.is_none() && matches!(end, End::Exited(1..));
+        self.faults.exits += u8::from(exit);
+        let host = self.host_of(rank);
+        self.local(host, local::Input::ChildEnded(rank, incarnation, end));
+        if process.stopping {
+            self.local(host, local::Input::Retired(rank, incarnation));
+        }
+    }
+
+    /// Nobody has decided to go back from where this process is.
+    fn counts(&self, process: &Process) -> bool {
+        process.life.generation == self.stored.generation
+    }
+
+    /// A process begins to end: it does nothing more, but only the end of that tells how.
+    pub fn dies(&mut self, index: usize) {
+        let counts = self.counts(&self.processes[index]);
+        let process = &mut self.processes[index];
+        let (life, stopping) = (process.life, process.stopping);
+        process.counts = counts;
+        *process = Process {
+            dying: true,
+            ..process.silenced()
+        };
+        let host = self.host_of(life.rank);
+        self.local(host, local::Input::Dying(life.rank, life.incarnation));
+        if stopping {
+            self.local(host, local::Input::Retired(life.rank, life.incarnation));
+        }
+    }
+
+    /// The epoch that a process is asked to enter, by order or by a peer that is ahead.
+    pub fn wants(&self, index: usize) -> Option<Epoch> {
+        let process = &self.processes[index];
+        let peer = |p: &&Process| p.inside() && p.life.generation == process.life.generation;
+        let peers = self.processes.iter().filter(peer).map(|p| p.epoch);
+        let ahead = peers.chain(process.order).max()?;
+        let can = process.inside() && process.asked.is_none();
+        (can && ahead > process.epoch).then_some(ahead)
+    }
+
+    pub fn image(&mut self, index: usize, refuse: bool) {
+        let Some(epoch) = self.wants(index) else {
+            return;
+        };
+        let process = &mut self.processes[index];
+        process.epoch = epoch;
+        process.order = process.order.filter(|order| *order > epoch);
+        let Life {
+            generation, rank, ..
+        } = process.life;
+        let image = Image {
+            step: process.step,
+            generation,
+            from: process.from,
+        };
+        let pid = process.pid();
+        let message = if refuse {
+            ToManager::NotImaged {
+                generation,
+                epoch,
+                why: "it has threads".into(),
+            }
+        } else {
+            self.images.insert((rank, epoch), image);
+            ToManager::Imaged {
+                generation,
+                epoch,
+                pid: pid + 1000 * epoch.0,
+                cost: Cost::default(),
+                streams: [true; 2],
+                caveats: Vec::new(),
+                holds: Default::default(),
+            }
+        };
+        self.says(index, message);
+    }
+
+    pub fn advance(&mut self, index: usize) {
+        let process = &mut self.processes[index];
+        let life = process.life;
+        match process.step {
+            Step::BeforeInit | Step::Back => {
+                process.step = Step::WaitsForStart;
+                let register = ToManager::Register {
+                    rank: life.rank,
+                    incarnation: life.incarnation,
+                    pid: process.pid(),
+                    card: BusinessCard::default(),
+                    version: VERSION,
+                    limits: Limits::default(),
+                };
+                self.says(index, register);
+            }
+            Step::Computes => {
+                process.step = Step::WaitsForAll;
+                self.says(index, ToManager::Finalizing);
+            }
+            Step::MayLeave => {
+                process.step = Step::MayExit;
+                self.alone |= process.alone;
+                self.says(index, ToManager::Leave);
+            }
+            Step::MayExit => self.ended(index, End::Exited(0)),
+            Step::WaitsForAll => {
+                process.then = Step::Computes;
+                self.says(index, ToManager::Finalizing);
+            }
+            Step::WaitsForStart => {}
+        }
+    }
+
+    pub fn stop(&mut self, index: usize) {
+        let process = &mut self.processes[index];
+        let life = process.life;
+        *process = Process {
+            step: Step::BeforeInit,
+            stopped: true,
+            ..process.silenced()
+        };
+        let host = self.host_of(life.rank);
+        self.local(host, local::Input::Retired(life.rank, life.incarnation));
+    }
+
+    pub fn woken(&mut self, index: usize) {
+        let Wake {
+            life,
+            epoch,
+            alone,
+            stop,
+        } = self.wakes.remove(index);
+        let (rank, incarnation) = (life.rank, life.incarnation);
+        let host = self.host_of(rank);
+        if let Some(image) = self.images.get(&(rank, epoch)).copied() {
+            if alone && image.step != Step::WaitsForAll {
+                self.complain("alone back to before MPI_Finalize");
+            }
+            let mut process = Process::new(life, Step::Back, image.step, Some(epoch));
+            process.alone = alone;
+            let pid = process.pid();
+            self.processes.push(process);
+            self.local(host, local::Input::Spawned(rank, incarnation, pid));
+            let there = self.processes.iter().position(|p| p.life == life);
+            if let Some(index) = there.filter(|_| stop) {
+                self.stop(index);
+            }
+            return;
+        }
+        let why = "its image is gone".to_string();
+        self.local(host, local::Input::NotStarted(rank, incarnation, why));
+        if stop {
+            self.local(host, local::Input::Retired(rank, incarnation));
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Ranks' processes as the model has them: they take images when told, or when a peer is ahead of
+//! them, and they speak until they are stopped. What ended is not there any more.
+
+use rejoin_channel_table::{Epoch, Generation};
+use rejoin_managers_protocol::control::Life;
+use rejoin_managers_protocol::rank::FromManager;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Step {
+    BeforeInit,
+    /// Back from an image: it has not registered.
+    Back,
+    WaitsForStart,
+    Computes,
+    WaitsForAll,
+    MayLeave,
+    MayExit,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Process {
+    pub life: Life,
+    pub step: Step,
+    /// Where it goes on after the start.
+    pub then: Step,
+    /// The epoch of the image that it came from.
+    pub from: Option<Epoch>,
+    /// It came back alone, when all had been let go.
+    pub alone: bool,
+    pub epoch: Epoch,
+    /// An order to take an image.
+    pub order: Option<Epoch>,
+    pub stopping: bool,
+    /// It can do nothing any more, and is still there.
+    pub stopped: bool,
+    /// It ended, or begins to, while nobody had decided to go back: how matters.
+    pub counts: bool,
+    /// It has begun to end, and its manager has noticed.
+    pub dying: bool,
+    /// It got this signal and ends of it before it does anything else.
+    pub asked: Option<i32>,
+}
+
+impl Process {
+    pub fn new(life: Life, step: Step, then: Step, from: Option<Epoch>) -> Process {
+        Process {
+            life,
+            step,
+            then,
+            from,
+            alone: false,
+            epoch: from.unwrap_or(Epoch(0)),
+            order: None,
+            stopping: false,
+            stopped: false,
+            counts: false,
+            dying: false,
+            asked: None,
+        }
+    }
+
+    pub fn acts(&self) -> bool {
+        !self.dying && !self.stopped
+    }
+
+    /// Of one that does nothing any more, only what still tells is left.
+    pub fn silenced(&self) -> Process {
+        Process {
+            counts: self.counts,
+            ..Process::new(self.life, self.step, Step::Computes, None)
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        100 + self.life.rank.0 * 20 + self.life.incarnation.0
+    }
+
+    /// Messages come and go: it is between `MPI_Init` and the end of `MPI_Finalize`.
+    pub fn inside(&self) -> bool {
+        self.acts() && matches!(self.step, Step::Computes | Step::WaitsForAll)
+    }
+
+    /// It was taken back into `MPI_Finalize` and says so once it is let go on.
+    pub fn says_again(&self) -> bool {
+        self.step == Step::WaitsForAll && self.then == Step::WaitsForAll
+    }
+
+    pub fn moves(&self) -> bool {
+        let waits = matches!(self.step, Step::WaitsForStart | Step::WaitsForAll);
+        self.acts() && self.asked.is_none() && (!waits || self.says_again())
+    }
+
+    pub fn hear(&mut self, message: &FromManager) {
+        match message {
+            FromManager::Start {
+                generation, image, ..
+            } if self.step == Step::WaitsForStart => {
+                assert_eq!(*generation, self.life.generation);
+                self.step = self.then;
+                self.order = self.order.max(*image);
+            }
+            FromManager::Checkpoint { generation, epoch } => {
+                assert_eq!(*generation, self.life.generation);
+                self.order = self.order.max(Some(*epoch));
+            }
+            FromManager::AllFinalized { .. } if self.step == Step::WaitsForAll => {
+                self.step = Step::MayLeave;
+            }
+            FromManager::Stop { .. } => self.asked = self.asked.or(Some(TERM)),
+            message => panic!("{message:?} to a rank that is {:?}", self.step),
+        }
+        self.order = self.order.filter(|order| *order > self.epoch);
+    }
+}
+
+pub const TERM: i32 = 15;
+
+/// An image that is about to make a process.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Wake {
+    pub life: Life,
+    pub epoch: Epoch,
+    pub alone: bool,
+    /// It is to retire as soon as it is there.
+    pub stop: bool,
+}
+
+/// An image that lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Image {
+    /// Where its rank was.
+    pub step: Step,
+    /// The generation in which it was taken.
+    pub generation: Generation,
+    /// The image that its rank came from.
+    pub from: Option<Epoch>,
+}

@@ -1,0 +1,112 @@
+//! What central stores, and whether that is right.
+
+use super::process::Image;
+use rejoin_channel_table::{Epoch, Generation, Rank};
+use rejoin_managers_protocol::central::Record;
+use rejoin_managers_protocol::control::ToLocal;
+use std::collections::BTreeMap;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Stored {
+    pub ordered: Epoch,
+    pub committed: Option<Epoch>,
+    pub generation: Generation,
+    /// The checkpoint that each generation began from.
+    pub origins: BTreeMap<Generation, Option<Epoch>>,
+    pub finalized: bool,
+    pub decided: bool,
+}
+
+impl Default for Stored {
+    fn default() -> Stored {
+        Stored {
+            ordered: Epoch(0),
+            committed: None,
+            generation: Generation(0),
+            origins: BTreeMap::from([(Generation(0), None)]),
+            finalized: false,
+            decided: false,
+        }
+    }
+}
+
+impl Stored {
+    /// What was stored before makes sense of this, and so do the images that there are. Some may be
+    /// lost: that is told after the commit.
+    pub fn store(
+        &mut self,
+        record: Record,
+        ranks: u32,
+        images: &BTreeMap<(Rank, Epoch), Image>,
+        lost: bool,
+    ) -> Result<(), String> {
+        match record {
+            Record::Ordered { epoch } => {
+                check(epoch > self.ordered, "an epoch is used twice")?;
+                self.ordered = epoch;
+            }
+            Record::Committed { epoch } => {
+                let there: Vec<Image> = (0..ranks)
+                    .filter_map(|rank| images.get(&(Rank(rank), epoch)).copied())
+                    .collect();
+                check(
+                    lost || there.len() == ranks as usize,
+                    "a commit without an image",
+                )?;
+                for image in there {
+                    let now = image.generation == self.generation;
+                    check(now, "an image of another generation is committed")?;
+                    let origin = self.origins.get(&self.generation) == Some(&image.from);
+                    check(origin, "an image of another history is committed")?;
+                }
+                self.committed = Some(epoch);
+            }
+            Record::Restoring {
+                generation, epoch, ..
+            } => {
+                check(epoch == self.committed, "back to what is not the last one")?;
+                if self.finalized {
+                    let same = generation == self.generation;
+                    check(same, "who comes back alone begins no generation")?;
+                } else {
+                    check(generation > self.generation, "a generation is used twice")?;
+                    self.origins.insert(generation, epoch);
+                }
+                self.generation = generation;
+            }
+            Record::Finalized { .. } => self.finalized = true,
+            Record::Decided(_) => self.decided = true,
+            Record::Began { .. } | Record::Started { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// The order can't surprise a central manager that reads this.
+    pub fn covers(&self, order: &ToLocal) -> bool {
+        let now = |generation: Generation| generation == self.generation;
+        match *order {
+            ToLocal::Checkpoint { generation, epoch } => now(generation) && epoch <= self.ordered,
+            ToLocal::Start {
+                generation, image, ..
+            } => now(generation) && image.is_none_or(|e| e <= self.ordered),
+            ToLocal::Keep {
+                generation,
+                epoch,
+                burnt,
+            } => now(generation) && epoch == self.committed && burnt <= self.ordered,
+            ToLocal::Restore {
+                generation, epoch, ..
+            } => now(generation) && epoch == self.committed,
+            ToLocal::AllFinalized { generation } => now(generation) && self.finalized,
+            ToLocal::End { .. } => self.decided,
+            ToLocal::Spawn { .. }
+            | ToLocal::Release { .. }
+            | ToLocal::Signal { .. }
+            | ToLocal::Kill => true,
+        }
+    }
+}
+
+fn check(fine: bool, what: &str) -> Result<(), String> {
+    if fine { Ok(()) } else { Err(what.into()) }
+}
