@@ -117,6 +117,12 @@ pub fn is_still(pid: u32) -> bool {
     state_of(pid).is_none_or(|state| matches!(state, 'T' | 't' | 'Z' | 'X'))
 }
 
+/// This process has let go of all that it had, or is not there any more.
+#[must_use]
+pub fn has_ended(pid: u32) -> bool {
+    state_of(pid).is_none_or(|state| matches!(state, 'Z' | 'X'))
+}
+
 /// The letter by which the kernel tells what a process does.
 fn state_of(pid: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

@@ -1,44 +1,33 @@
 //! Images of this host's ranks, and the processes that come from them.
 
-use super::output::Output;
-use super::rank::end_of;
-use super::start::Ends;
+use super::input::Stood;
 use super::{Driver, kind};
 use crate::descendants;
 use crate::error::Result;
-use crate::link::Link;
 use crate::plan::{Stream, Up};
 use crate::reactor::{Interest, Token};
-use crate::spawn;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
-use rejoin_ckpt::twin::manager::{Answer, Wake, Zygote};
-use rejoin_managers_protocol::control::{End, Life};
+use rejoin_ckpt::twin::manager::{Answer, Zygote};
 use rejoin_managers_protocol::local::Input;
-use rejoin_managers_protocol::rank::ToManager;
-use std::os::fd::{AsFd, OwnedFd};
+use rejoin_managers_protocol::rank::{Holds, ToManager};
+use std::os::fd::OwnedFd;
 
 /// An image of a rank: a frozen process that makes others of itself.
 pub(super) struct RankImage {
-    epoch: Epoch,
-    pid: u32,
-    zygote: Zygote,
+    pub epoch: Epoch,
+    pub pid: u32,
+    pub zygote: Zygote,
     /// What the rank said of it, until the image itself has said that it is whole.
     said: Option<(Incarnation, u32, ToManager)>,
     /// The unfinished lines at the image.
-    partial: [Vec<u8>; 2],
+    pub partial: [Vec<u8>; 2],
+    /// Files and locks.
+    pub holds: Holds,
+    /// A process was made ahead of the next wake, or is about to be.
+    pub prepared: bool,
 }
 
-/// A process on its way.
-pub(super) struct Waking {
-    life: Life,
-    epoch: Epoch,
-    ends: Ends,
-    socket: Link,
-    /// It is to retire as soon as it is there.
-    stop: bool,
-}
-
-fn token(slot: usize, epoch: Epoch) -> Token {
+pub(super) fn token(slot: usize, epoch: Epoch) -> Token {
     Token {
         kind: kind::IMAGE,
         incarnation: epoch.0 & 0x00ff_ffff,
@@ -73,6 +62,20 @@ impl Driver {
             epoch,
         };
         let added = self.link.queue(&mark).is_ok();
+        if !self.note_input(slot, epoch, &message) {
+            let ToManager::Imaged { generation, .. } = message else {
+                return;
+            };
+            let why = "its standard input was being filled at that moment".to_string();
+            let message = ToManager::NotImaged {
+                generation,
+                epoch,
+                why,
+            };
+            return self.told(slot, |rank, incarnation| {
+                Input::Said(rank, incarnation, pid, message)
+            });
+        }
         let image = self.image_of(slot, epoch, pid, message, zygote, partial);
         match image {
             Ok(image) if added => self.ranks[slot].images.push(image),
@@ -93,16 +96,44 @@ impl Driver {
         let zygote = Zygote::new(socket).context("take over an image")?;
         self.reactor
             .add(&zygote, token(slot, epoch), Interest::READ)?;
-        let ToManager::Imaged { pid, .. } = message else {
+        let ToManager::Imaged { pid, holds, .. } = &message else {
             unreachable!("only this message comes here");
         };
         Ok(RankImage {
             epoch,
-            pid,
+            pid: *pid,
             zygote,
+            holds: holds.clone(),
             said: Some((self.ranks[slot].incarnation, speaker, message)),
             partial,
+            prepared: false,
         })
+    }
+
+    /// Where the image stands in standard input; `false` when nobody can tell.
+    fn note_input(&mut self, slot: usize, epoch: Epoch, message: &ToManager) -> bool {
+        let wanted = self.plan.as_ref().and_then(|p| p.stdin) == Some(self.ranks[slot].rank);
+        if let (true, Some(input), ToManager::Imaged { holds, .. }) =
+            (wanted, &mut self.input, message)
+        {
+            match input.stood(holds.input) {
+                Stood::At(position) => input.imaged(epoch, position),
+                Stood::Elsewhere => {}
+                Stood::Unknown => return false,
+            }
+        }
+        true
+    }
+
+    /// A checkpoint counts from now on.
+    pub(super) fn keep(&mut self, epoch: Option<Epoch>) {
+        if let Some(epoch) = epoch.filter(|e| Some(*e) > self.kept) {
+            self.kept = Some(epoch);
+            if let Some(input) = &mut self.input {
+                input.committed(epoch);
+            }
+            self.prepare_later();
+        }
     }
 
     /// Reads what an image says.
@@ -143,141 +174,19 @@ impl Driver {
                     }
                     return Ok(());
                 }
-                Ok(Some(Answer::Running { pid })) => self.arrived(slot, pid as u32)?,
+                Ok(Some(Answer::Running { pid })) => {
+                    image.prepared = false;
+                    self.arrived(slot, pid as u32)?;
+                }
                 Ok(Some(Answer::Failed { errno })) => {
                     let why = std::io::Error::from_raw_os_error(errno).to_string();
                     self.not_arrived(slot, why);
                 }
                 Err(error) => {
-                    tracing::warn!(rank = who.0, epoch = epoch.0, %error, "an image is lost");
-                    let waking = self.ranks[slot].waking.as_ref();
-                    if waking.is_some_and(|w| w.epoch == epoch) {
-                        self.not_arrived(slot, format!("its image: {error}"));
-                    }
-                    self.queue.push_back(Input::ImageEnded(who, epoch));
+                    self.image_lost(who, epoch, &error.to_string());
                     return Ok(());
                 }
             }
-        }
-    }
-
-    /// Has an image make a process.
-    pub(super) fn wake(&mut self, life: Life, epoch: Epoch) -> Result<()> {
-        let Some(slot) = self.slot(life.rank) else {
-            return Ok(());
-        };
-        self.link.queue(&Up::Rewound {
-            rank: life.rank,
-            epoch: Some(epoch),
-        })?;
-        let made = self.ends_for(slot, life);
-        let result = made.map_err(|e| e.to_string()).and_then(|(ends, socket)| {
-            let find = |i: &&mut RankImage| i.epoch == epoch;
-            let image = self.ranks[slot].images.iter_mut().find(find);
-            let image = image.ok_or("its image is gone")?;
-            let wake = Wake {
-                stdout: Some(ends.out.1.as_fd()),
-                stderr: Some(ends.err.1.as_fd()),
-                fds: &[ends.manager.1.as_fd()],
-                cut_files: true,
-                ..Wake::default()
-            };
-            let sent = image.zygote.wake(&wake).map_err(|e| e.to_string())?;
-            if !sent {
-                let interest = Interest {
-                    read: true,
-                    write: true,
-                };
-                let changed = self
-                    .reactor
-                    .change(&image.zygote, token(slot, epoch), interest);
-                changed.map_err(|e| e.to_string())?;
-            }
-            Ok(Waking {
-                life,
-                epoch,
-                ends,
-                socket,
-                stop: false,
-            })
-        });
-        match result {
-            Ok(waking) => self.ranks[slot].waking = Some(waking),
-            Err(why) => {
-                let (rank, incarnation) = (life.rank, life.incarnation);
-                self.ranks[slot].incarnation = incarnation;
-                self.queue
-                    .push_back(Input::NotStarted(rank, incarnation, why));
-            }
-        }
-        Ok(())
-    }
-
-    /// The process of an image is there.
-    fn arrived(&mut self, slot: usize, pid: u32) -> Result<()> {
-        let Some(waking) = self.ranks[slot].waking.take() else {
-            // Nobody waits for it any more.
-            descendants::send(pid, libc::SIGKILL);
-            return Ok(());
-        };
-        let Waking {
-            life,
-            epoch,
-            ends,
-            socket,
-            stop,
-        } = waking;
-        let rank = &mut self.ranks[slot];
-        rank.incarnation = life.incarnation;
-        let Ok(pidfd) = spawn::watch(pid) else {
-            let why = "it ended at once".to_string();
-            self.told(slot, |rank, incarnation| {
-                Input::NotStarted(rank, incarnation, why)
-            });
-            return Ok(());
-        };
-        let partial = rank.images.iter().find(|i| i.epoch == epoch);
-        let partial = partial.map_or_else(Default::default, |i| i.partial.clone());
-        let [out, err] = partial;
-        rank.child = Some((pid, pidfd));
-        rank.socket = Some(socket);
-        rank.handed.clear();
-        rank.dying = false;
-        rank.outputs = [
-            Some(Output::after(ends.out.0, out)),
-            Some(Output::after(ends.err.0, err)),
-        ];
-        for (stream, closed) in [Stream::Out, Stream::Err]
-            .into_iter()
-            .zip(self.closed_sinks)
-        {
-            if closed {
-                self.ranks[slot].outputs[stream as usize] = None;
-            }
-        }
-        self.watch_rank(slot)?;
-        self.told(slot, |rank, incarnation| {
-            Input::Spawned(rank, incarnation, pid)
-        });
-        if stop {
-            self.retire(life.rank, life.incarnation);
-        }
-        Ok(())
-    }
-
-    /// No process came of an image.
-    fn not_arrived(&mut self, slot: usize, why: String) {
-        let Some(waking) = self.ranks[slot].waking.take() else {
-            return;
-        };
-        let Life {
-            rank, incarnation, ..
-        } = waking.life;
-        self.ranks[slot].incarnation = incarnation;
-        self.queue
-            .push_back(Input::NotStarted(rank, incarnation, why));
-        if waking.stop {
-            self.queue.push_back(Input::Retired(rank, incarnation));
         }
     }
 
@@ -304,96 +213,35 @@ impl Driver {
         }
     }
 
-    /// Has a process stop, so that it can do nothing more.
-    pub(super) fn retire(&mut self, rank: Rank, incarnation: Incarnation) {
+    /// An image is gone without our doing.
+    pub(super) fn image_lost(&mut self, rank: Rank, epoch: Epoch, why: &str) {
+        tracing::warn!(rank = rank.0, epoch = epoch.0, why, "an image is lost");
         let Some(slot) = self.slot(rank) else {
             return;
         };
-        let io = &mut self.ranks[slot];
-        if let Some(waking) = &mut io.waking
-            && waking.life.incarnation == incarnation
-        {
-            waking.stop = true;
-            return;
+        let waking = self.ranks[slot].waking.as_ref();
+        if waking.is_some_and(|w| w.epoch == epoch) {
+            self.not_arrived(slot, format!("its image: {why}"));
         }
-        io.retiring = true;
-        // Nothing can catch this signal or put it off, and no memory is taken down.
-        for (pid, _) in io.child.iter().chain(&io.caller) {
-            descendants::send(*pid, libc::SIGSTOP);
-        }
-        self.check_retiring(slot);
-    }
-
-    /// Whether some process is on its way out.
-    pub(super) fn any_retiring(&self) -> bool {
-        self.ranks.iter().any(|r| r.retiring)
-    }
-
-    pub(super) fn check_all_retiring(&mut self) {
-        for slot in 0..self.ranks.len() {
-            self.check_retiring(slot);
-        }
-    }
-
-    fn check_retiring(&mut self, slot: usize) {
-        let io = &mut self.ranks[slot];
-        if !io.retiring {
-            return;
-        }
-        let still = |pid| io.dying || descendants::is_still(pid);
-        if !io
-            .child
-            .iter()
-            .chain(&io.caller)
-            .all(|(pid, _)| still(*pid))
-        {
-            return;
-        }
-        io.retiring = false;
-        io.dying = false;
-        // What it has said counts no more; what it has written does.
-        self.drain_at_once(slot);
-        let io = &mut self.ranks[slot];
-        if let Some(socket) = io.socket.take() {
-            self.reactor.remove(&socket);
-        }
-        io.handed.clear();
-        let incarnation = io.incarnation;
-        for (pid, pidfd) in io.child.take().into_iter().chain(io.caller.take()) {
-            self.reactor.remove(&pidfd);
-            io.retired.push((incarnation, pid, pidfd));
-        }
-        self.told(slot, Input::Retired);
-    }
-
-    /// Ends processes that have retired.
-    pub(super) fn discard(&mut self, rank: Rank, incarnation: Incarnation) {
-        let Some(slot) = self.slot(rank) else {
+        let images = &mut self.ranks[slot].images;
+        let Some(at) = images.iter().position(|i| i.epoch == epoch) else {
             return;
         };
-        for (of, pid, _) in &self.ranks[slot].retired {
-            if *of == incarnation {
-                descendants::send(*pid, libc::SIGKILL);
+        let mut image = images.swap_remove(at);
+        // One of which nothing was said yet would be waited for.
+        self.queue.push_back(match image.said.take() {
+            Some((incarnation, pid, ToManager::Imaged { generation, .. })) => {
+                let why = format!("its image ended: {why}");
+                let message = ToManager::NotImaged {
+                    generation,
+                    epoch,
+                    why,
+                };
+                Input::Said(rank, incarnation, pid, message)
             }
-        }
-    }
-
-    /// A process was reaped that is none of the present ones.
-    pub(super) fn forget_retired(&mut self, pid: u32, status: Option<i32>) {
-        for rank in &mut self.ranks {
-            let Some(at) = rank
-                .retired
-                .iter()
-                .position(|(_, retired, _)| *retired == pid)
-            else {
-                continue;
-            };
-            let (incarnation, ..) = rank.retired.swap_remove(at);
-            let end = status.map_or(End::Unknown, end_of);
-            let who = rank.rank;
-            self.queue
-                .push_back(Input::ChildEnded(who, incarnation, end));
-        }
+            _ => Input::ImageEnded(rank, epoch),
+        });
+        end_image(image, &self.reactor);
     }
 }
 

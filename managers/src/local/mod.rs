@@ -5,8 +5,10 @@ mod input;
 mod output;
 mod prepare;
 mod rank;
+mod retire;
 mod start;
 mod sweep;
+mod wake;
 
 use crate::error::{Context, Result};
 use crate::link::{Filled, Link};
@@ -17,10 +19,10 @@ use crate::{descendants, limits, logs, spawn};
 use input::RankInput;
 use nix::sys::signal::Signal;
 use rank::RankIo;
-use rejoin_channel_table::{Incarnation, Rank};
+use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_ckpt::watch::Watcher;
 use rejoin_managers_protocol::codec::{MANAGER_LIMIT, encode};
-use rejoin_managers_protocol::control::{End, Time};
+use rejoin_managers_protocol::control::{End, Time, ToLocal};
 use rejoin_managers_protocol::local::{Effect, Input, Local};
 use rejoin_managers_protocol::rank::FromManager;
 use std::collections::VecDeque;
@@ -79,6 +81,12 @@ struct Driver {
     /// Streams that nobody reads any more.
     closed_sinks: [bool; 2],
     over: bool,
+    /// The checkpoint that counts.
+    kept: Option<Epoch>,
+    /// When to make processes ahead of the next recovery.
+    prepare_at: Option<Instant>,
+    /// Ends of processes that were reaped before they were known.
+    strays: VecDeque<(u32, i32)>,
     open_files: Option<libc::rlimit>,
 }
 
@@ -123,6 +131,9 @@ impl Driver {
             watcher: None,
             closed_sinks: [false; 2],
             over: false,
+            kept: None,
+            prepare_at: None,
+            strays: VecDeque::new(),
             open_files: limits::raise_open_files(),
         })
     }
@@ -167,6 +178,8 @@ impl Driver {
         // What starting has brought is due, too.
         // Only should the kernel not tell.
         let retiring = self.any_retiring().then_some(Duration::from_millis(1));
+        let waking = self.ranks.iter().any(|r| r.waking.is_some());
+        let waking = waking.then_some(Duration::from_secs(1));
         let queued = (!self.queue.is_empty()).then_some(Duration::ZERO);
         [
             core,
@@ -175,6 +188,8 @@ impl Driver {
             starting,
             retiring,
             queued,
+            waking,
+            self.prepare_limit(),
         ]
         .into_iter()
         .flatten()
@@ -183,6 +198,8 @@ impl Driver {
 
     fn timers(&mut self) {
         self.check_all_retiring();
+        self.check_waking();
+        self.prepare_images();
         if self.core.deadline().is_some_and(|at| at <= self.now()) {
             self.queue.push_back(Input::Tick);
         }
@@ -330,6 +347,9 @@ impl Driver {
         match message {
             Down::Launch(plan) => self.take_plan(plan)?,
             Down::Control(order) => {
+                if let ToLocal::Keep { epoch, .. } = order {
+                    self.keep(epoch);
+                }
                 // At once: what follows on the link may be for a rank that this starts.
                 self.queue.push_back(Input::Central(order));
                 self.steps()?;
@@ -380,7 +400,7 @@ impl Driver {
                 Some(slot) => self.child_ended(slot),
                 None => {
                     let status = descendants::reap(pid);
-                    self.forget_retired(pid, status);
+                    self.forget(pid, status);
                 }
             }
         }

@@ -20,6 +20,8 @@ pub(super) struct Output {
     lines: Lines,
     /// Watched by epoll; not while the window is used up.
     watched: bool,
+    /// Nobody writes to it any more; its unfinished line waits for what becomes of the rank.
+    ended: bool,
     /// Since when the unfinished line has waited.
     waiting: Option<Instant>,
 }
@@ -30,6 +32,7 @@ impl Output {
             pipe,
             lines: Lines::default(),
             watched: true,
+            ended: false,
             waiting: None,
         }
     }
@@ -87,6 +90,13 @@ impl Driver {
                 self.pass_on(who, stream, bytes, false);
                 true
             }
+            Read::End if self.may_come_back(slot) => {
+                if let Some(output) = &mut self.ranks[slot].outputs[stream as usize] {
+                    output.unwatch(&self.reactor);
+                    (output.watched, output.ended) = (false, true);
+                }
+                false
+            }
             Read::End => {
                 self.finish_output(slot, stream);
                 false
@@ -100,6 +110,25 @@ impl Driver {
         } else if let Some(output) = &mut self.ranks[slot].outputs[stream as usize] {
             output.unwatch(&self.reactor);
             output.watched = false;
+        }
+    }
+
+    /// A rank that was killed in the middle of a line writes that line again when it is back.
+    fn may_come_back(&self, slot: usize) -> bool {
+        let images = self
+            .plan
+            .as_ref()
+            .is_some_and(|p| p.options.images.is_some());
+        images && !self.over && !self.ranks[slot].exited
+    }
+
+    /// The rank has ended by its own will: passes on the last line of streams that had ended before.
+    pub(super) fn finish_ended(&mut self, slot: usize) {
+        for stream in [Stream::Out, Stream::Err] {
+            let output = &self.ranks[slot].outputs[stream as usize];
+            if output.as_ref().is_some_and(|o| o.ended) {
+                self.finish_output(slot, stream);
+            }
         }
     }
 
@@ -147,6 +176,7 @@ impl Driver {
             for (output, kind) in rank.outputs.iter_mut().zip([kind::OUT, kind::ERR]) {
                 if let Some(output) = output
                     && !output.watched
+                    && !output.ended
                 {
                     let token = rank::token(kind, rank.incarnation, slot);
                     self.reactor.add(&output.pipe, token, Interest::READ)?;
@@ -238,7 +268,10 @@ impl Driver {
     /// How long until the next unfinished line is passed on to a person.
     pub(super) fn prompt_limit(&self) -> Option<Duration> {
         let outputs = self.ranks.iter().flat_map(|r| r.outputs.iter().flatten());
-        let since = outputs.filter_map(|o| o.waiting).min()?;
+        let since = outputs
+            .filter(|o| !o.ended)
+            .filter_map(|o| o.waiting)
+            .min()?;
         Some(PROMPT.saturating_sub(since.elapsed()))
     }
 
@@ -250,9 +283,10 @@ impl Driver {
                 let Some(output) = &mut self.ranks[slot].outputs[stream as usize] else {
                     continue;
                 };
-                if output
-                    .waiting
-                    .is_some_and(|since| since.elapsed() >= PROMPT)
+                if !output.ended
+                    && output
+                        .waiting
+                        .is_some_and(|since| since.elapsed() >= PROMPT)
                 {
                     output.waiting = None;
                     let bytes = output.lines.finish();

@@ -1,7 +1,8 @@
 //! One rank's descriptors: socket, pipes, pidfds.
 
-use super::images::{RankImage, Waking};
+use super::images::RankImage;
 use super::output::Output;
+use super::wake::Waking;
 use super::{Driver, kind};
 use crate::descendants;
 use crate::error::Result;
@@ -41,6 +42,8 @@ pub(super) struct RankIo {
     pub waking: Option<Waking>,
     /// The present process has begun to end, and does nothing more.
     pub dying: bool,
+    /// The present process has ended by its own will.
+    pub exited: bool,
     /// The present process is to retire.
     pub retiring: bool,
     /// Those that have, until they are reaped.
@@ -72,6 +75,7 @@ impl RankIo {
             images: Vec::new(),
             waking: None,
             dying: false,
+            exited: false,
             retiring: false,
             retired: Vec::new(),
             group: None,
@@ -191,6 +195,10 @@ impl Driver {
             self.reactor.remove(&pidfd);
         }
         let end = end_of(status);
+        if matches!(end, End::Exited(_)) {
+            self.ranks[slot].exited = true;
+            self.finish_ended(slot);
+        }
         self.told(slot, |rank, incarnation| {
             Input::ChildEnded(rank, incarnation, end)
         });

@@ -52,7 +52,7 @@ impl Driver {
         let host = nix::unistd::gethostname().context("ask for the host's name")?;
         let here = |rank| plan.ranks.iter().any(|&(r, _)| r == rank);
         let input = match plan.stdin {
-            Some(rank) if here(rank) => Some(self.open_input()?),
+            Some(rank) if here(rank) => Some(self.open_input(plan.options.images.is_some())?),
             _ => None,
         };
         if plan.options.images.is_some() {
@@ -143,6 +143,12 @@ impl Driver {
 
     /// Starts the process of one rank; its Welcome waits in its socket.
     fn spawn(&mut self, slot: usize, life: Life) -> std::result::Result<u32, String> {
+        let again = match life.incarnation {
+            Incarnation(0) => None,
+            _ => self
+                .input_again(life.rank, None)
+                .map_err(|e| e.to_string())?,
+        };
         let (Some(plan), Some(start)) = (&self.plan, &mut self.start) else {
             return Err("there is no plan".into());
         };
@@ -164,7 +170,11 @@ impl Driver {
         let mut socket = Link::new(ends.manager.0, MANAGER_LIMIT, RANK_LIMIT);
         socket.queue(&welcome).map_err(|e| e.to_string())?;
         socket.flush();
-        let input = if wanted { start.input.take() } else { None };
+        let input = if wanted {
+            again.or(start.input.take())
+        } else {
+            None
+        };
         let stdin = input.as_ref().map_or(start.null.as_fd(), AsFd::as_fd);
         let child = spawn(&Order {
             image,
@@ -182,6 +192,7 @@ impl Driver {
         .map_err(|e| format!("the system does not start a process: {}", plain(&e)))?;
         let rank = &mut self.ranks[slot];
         rank.incarnation = life.incarnation;
+        rank.exited = false;
         rank.child = Some((child.pid, child.pidfd));
         rank.socket = Some(socket);
         rank.group.get_or_insert(child.pid);

@@ -1,0 +1,134 @@
+//! Processes that make room for their successors.
+
+use super::Driver;
+use super::rank::{RankIo, end_of};
+use crate::descendants;
+use rejoin_channel_table::{Incarnation, Rank};
+use rejoin_managers_protocol::control::End;
+use rejoin_managers_protocol::local::Input;
+
+/// Most ends of unknown processes that are remembered.
+const MOST_STRAYS: usize = 256;
+
+impl RankIo {
+    /// An image of it has file locks, which a successor gets only once this process is dead.
+    fn has_locks(&self) -> bool {
+        self.images.iter().any(|i| i.holds.locks)
+    }
+}
+
+impl Driver {
+    /// Has a process stop, so that it can do nothing more.
+    pub(super) fn retire(&mut self, rank: Rank, incarnation: Incarnation) {
+        let Some(slot) = self.slot(rank) else {
+            return;
+        };
+        let io = &mut self.ranks[slot];
+        if let Some(waking) = &mut io.waking
+            && waking.life.incarnation == incarnation
+        {
+            waking.stop = true;
+            return;
+        }
+        io.retiring = true;
+        // Nothing can catch these signals or put them off. A stopped process keeps its memory, which takes
+        // long to take down, and its file locks.
+        let signal = if io.has_locks() {
+            libc::SIGKILL
+        } else {
+            libc::SIGSTOP
+        };
+        for (pid, _) in io.child.iter().chain(&io.caller) {
+            descendants::send(*pid, signal);
+        }
+        self.check_retiring(slot);
+    }
+
+    /// Whether some process is on its way out.
+    pub(super) fn any_retiring(&self) -> bool {
+        self.ranks.iter().any(|r| r.retiring)
+    }
+
+    pub(super) fn check_all_retiring(&mut self) {
+        for slot in 0..self.ranks.len() {
+            self.check_retiring(slot);
+        }
+    }
+
+    fn check_retiring(&mut self, slot: usize) {
+        let io = &mut self.ranks[slot];
+        if !io.retiring {
+            return;
+        }
+        let still = |pid| match io.has_locks() {
+            true => descendants::has_ended(pid),
+            false => io.dying || descendants::is_still(pid),
+        };
+        if !io
+            .child
+            .iter()
+            .chain(&io.caller)
+            .all(|(pid, _)| still(*pid))
+        {
+            return;
+        }
+        io.retiring = false;
+        io.dying = false;
+        // What it has said counts no more; what it has written does.
+        self.drain_at_once(slot);
+        let io = &mut self.ranks[slot];
+        if let Some(socket) = io.socket.take() {
+            self.reactor.remove(&socket);
+        }
+        io.handed.clear();
+        let incarnation = io.incarnation;
+        for (pid, pidfd) in io.child.take().into_iter().chain(io.caller.take()) {
+            self.reactor.remove(&pidfd);
+            io.retired.push((incarnation, pid, pidfd));
+        }
+        self.told(slot, Input::Retired);
+    }
+
+    /// Ends processes that have retired.
+    pub(super) fn discard(&mut self, rank: Rank, incarnation: Incarnation) {
+        let Some(slot) = self.slot(rank) else {
+            return;
+        };
+        for (of, pid, _) in &self.ranks[slot].retired {
+            if *of == incarnation {
+                descendants::send(*pid, libc::SIGKILL);
+            }
+        }
+    }
+
+    /// A process was reaped that is none of the present ones.
+    pub(super) fn forget(&mut self, pid: u32, status: Option<i32>) {
+        for rank in &mut self.ranks {
+            if let Some(image) = rank.images.iter().find(|i| i.pid == pid) {
+                // Its socket may be held by a process that it has made ahead.
+                let lost = (rank.rank, image.epoch);
+                return self.image_lost(lost.0, lost.1, "its process ended");
+            }
+            let Some(at) = rank
+                .retired
+                .iter()
+                .position(|(_, retired, _)| *retired == pid)
+            else {
+                continue;
+            };
+            let (incarnation, ..) = rank.retired.swap_remove(at);
+            let end = status.map_or(End::Unknown, end_of);
+            let who = rank.rank;
+            self.queue
+                .push_back(Input::ChildEnded(who, incarnation, end));
+            return;
+        }
+        // It may be one of which we are about to hear.
+        if let Some(status) = status
+            && self.ranks.iter().any(|r| r.waking.is_some())
+        {
+            self.strays.truncate(MOST_STRAYS - 1);
+            self.strays.push_front((pid, status));
+        }
+    }
+}
