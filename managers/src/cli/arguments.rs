@@ -32,6 +32,10 @@ pub(super) struct JobArguments {
     /// Put [rank]<stdout> or [rank]<stderr> before each line of output
     #[arg(long)]
     pub(super) tag_output: bool,
+    /// When output is shown: now (what is repeated after a failure is dropped), or commit (when the
+    /// checkpoint after it is committed, so that nothing shown is ever taken back)
+    #[arg(long, value_name = "WHEN", default_value = "now")]
+    pub(super) output: OutputAt,
     /// End the job after so many seconds, with exit code 124
     #[arg(long, value_name = "SECONDS", value_parser = milliseconds, allow_hyphen_values = true)]
     pub(super) timeout: Option<u64>,
@@ -56,6 +60,9 @@ pub(super) struct JobArguments {
     /// Recoveries within ten minutes before the job is given up
     #[arg(long, value_name = "N", default_value = "20", value_parser = count, allow_hyphen_values = true)]
     pub(super) max_restarts: u32,
+    /// Append a line of JSON to a file for each checkpoint, failure and recovery
+    #[arg(long, value_name = "FILE")]
+    pub(super) events: Option<PathBuf>,
     /// Bind each rank to a core, or none
     #[arg(
         long,
@@ -137,6 +144,14 @@ pub(super) enum BindTo {
     None,
     /// One core per rank, in the order of the ranks
     Core,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum OutputAt {
+    /// As it comes
+    Now,
+    /// When it can't be taken back any more
+    Commit,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

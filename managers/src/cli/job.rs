@@ -1,8 +1,8 @@
 //! From options to a launch: what is asked for is checked, numbered and put together.
 
-use super::arguments::{BindTo, JobArguments, ProgramArguments, Stdin};
+use super::arguments::{BindTo, JobArguments, OutputAt, ProgramArguments, Stdin};
 use super::{cores, interfaces};
-use crate::launcher::Launch;
+use crate::launcher::{Launch, Show};
 use crate::plan::{Bind, Plan, Program};
 use rejoin_channel_table::{JobId, JobKey, Rank};
 use rejoin_managers_protocol::central::Recovery;
@@ -79,6 +79,11 @@ pub(super) fn launch(
         verbose: job.verbose,
         recovery,
         checkpoint_signal: job.checkpoint_signal,
+        events: job.events.clone(),
+        show: match job.output {
+            OutputAt::Now => Show::Now,
+            OutputAt::Commit => Show::Commit,
+        },
     })
 }
 
@@ -133,6 +138,9 @@ fn check_not_there_yet(job: &JobArguments, programs: &[ProgramArguments]) -> Res
     }
     if job.recovery == "none" && job.checkpoint_signal.is_some() {
         return Err("--checkpoint-signal: --recovery none takes no checkpoints".into());
+    }
+    if job.recovery == "none" && job.output == OutputAt::Commit {
+        return Err("--output commit: --recovery none takes no checkpoints".into());
     }
     let own = nix::unistd::gethostname().unwrap_or_default();
     for name in programs

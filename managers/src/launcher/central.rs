@@ -33,6 +33,8 @@ pub(super) struct Driver {
     over: Option<(Verdict, Instant)>,
     /// What is to be told.
     events: Vec<Event>,
+    /// The verdict, until it is told.
+    decided: Option<Verdict>,
 }
 
 impl Driver {
@@ -50,6 +52,7 @@ impl Driver {
             counters: BTreeMap::new(),
             over: None,
             events: Vec::new(),
+            decided: None,
         }
     }
 
@@ -106,7 +109,10 @@ impl Driver {
                         self.board.event(&event);
                         self.events.push(event);
                     }
-                    Effect::Decided(verdict) => tracing::info!(%verdict, "decided"),
+                    Effect::Decided(verdict) => {
+                        tracing::info!(%verdict, "decided");
+                        self.decided = Some(verdict);
+                    }
                     Effect::Over(verdict) => {
                         self.narrator.over(&verdict);
                         self.over = Some((verdict, Instant::now()));
@@ -120,6 +126,11 @@ impl Driver {
     /// What happened since the last call.
     pub fn events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
+    }
+
+    /// The verdict, once.
+    pub fn decided(&mut self) -> Option<Verdict> {
+        self.decided.take()
     }
 
     /// The job as it is now, for the launcher.

@@ -16,6 +16,23 @@ pub(super) struct Chronicle {
     refused: BTreeSet<String>,
     caveats: BTreeSet<String>,
     diverged: bool,
+    /// The checkpoint that the job goes back to.
+    stands: Option<Epoch>,
+}
+
+/// Why no checkpoint was taken, what that means, and what to do about it.
+fn refusal(rank: Rank, why: &str, stands: Option<Epoch>) -> String {
+    let meanwhile = match stands {
+        Some(Epoch(number)) => {
+            format!("if a rank is lost, the job goes back to checkpoint {number}")
+        }
+        None => "if a rank is lost, the job ends".into(),
+    };
+    format!(
+        "no checkpoint can be taken now: rank {}: {why}. Until one can, {meanwhile}. It is tried again; \
+         --recovery none does without checkpoints and this warning",
+        rank.0
+    )
 }
 
 fn say(text: &str) {
@@ -27,14 +44,11 @@ impl Chronicle {
     /// Something happened.
     pub fn event(&mut self, event: &Event) {
         match event {
-            Event::Ordered(_) | Event::Committed { .. } => {}
+            Event::Ordered(_) => {}
+            Event::Committed { epoch, .. } => self.stands = Some(*epoch),
             Event::GivenUp { rank, why, .. } => {
                 if self.refused.insert(why.clone()) {
-                    say(&format!(
-                        "no checkpoint can be taken of rank {}: {why}. Until one can, a failure goes back \
-                         to the last checkpoint, and without one it ends the job",
-                        rank.0
-                    ));
+                    say(&refusal(*rank, why, self.stands));
                 }
             }
             Event::Lost {
@@ -83,7 +97,10 @@ impl Chronicle {
     pub fn caveats(&mut self, rank: Rank, lines: Vec<String>) {
         for line in lines {
             if self.caveats.insert(line.clone()) {
-                say(&format!("after a recovery of rank {}: {line}", rank.0));
+                say(&format!(
+                    "if rank {} has to come back from a checkpoint: {line}",
+                    rank.0
+                ));
             }
         }
     }
@@ -92,8 +109,9 @@ impl Chronicle {
     pub fn diverged(&mut self, rank: Rank) {
         if !std::mem::replace(&mut self.diverged, true) {
             say(&format!(
-                "rank {} does not write again what it wrote before it was lost (times? arrival orders?): \
-                 its output goes on with the new",
+                "rank {} does not write again what it wrote before the job went back (it may depend on times or \
+                 on the order of messages): some lines above are replaced by those that come now. \
+                 --output commit shows only what stays",
                 rank.0
             ));
         }
@@ -107,5 +125,27 @@ fn millis(nanoseconds: u64) -> String {
         format!("{millis:.1}")
     } else {
         format!("{millis:.0}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_it_means_now() {
+        let why = "the program runs 2 threads, and a twin holds one";
+        let first = refusal(Rank(3), why, None);
+        assert!(
+            first.contains("rank 3: the program runs 2 threads"),
+            "{first}"
+        );
+        assert!(
+            first.contains("if a rank is lost, the job ends."),
+            "{first}"
+        );
+        assert!(first.contains("--recovery none"), "{first}");
+        let later = refusal(Rank(3), why, Some(Epoch(7)));
+        assert!(later.contains("goes back to checkpoint 7."), "{later}");
     }
 }

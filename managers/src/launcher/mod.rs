@@ -8,6 +8,8 @@ mod board;
 mod central;
 mod chronicle;
 mod control;
+mod events;
+mod hold;
 mod hosts;
 mod narrator;
 mod repeat;
@@ -33,7 +35,9 @@ use rejoin_managers_protocol::central::{Event, HostIndex, Input, Job, Recovery};
 use rejoin_managers_protocol::verdict::Verdict;
 use sink::Lost;
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::Duration;
+pub use streams::Show;
 use streams::Streams;
 
 /// Kinds of events.
@@ -64,6 +68,10 @@ pub struct Launch {
     pub recovery: Option<Recovery>,
     /// A signal that orders a checkpoint instead of being passed on.
     pub checkpoint_signal: Option<i32>,
+    /// Where events are appended to.
+    pub events: Option<PathBuf>,
+    /// When output is shown.
+    pub show: Show,
 }
 
 /// Runs a job to its end. Returns the exit code.
@@ -72,6 +80,10 @@ pub fn run(launch: Launch) -> i32 {
     let result = Launcher::new(launch).and_then(|mut launcher| {
         let verdict = launcher.run();
         launcher.report();
+        if let (Ok(verdict), Some(journal)) = (&verdict, &mut launcher.events) {
+            let generation = launcher.central.view().generation;
+            journal.verdict("ended", generation.0, verdict);
+        }
         verdict
     });
     // Whatever happened, nothing of the job stays behind.
@@ -103,6 +115,7 @@ struct Launcher {
     counted: Option<u32>,
     chronicle: Chronicle,
     control: Control,
+    events: Option<events::Journal>,
     checkpoint_signal: Option<i32>,
 }
 
@@ -111,6 +124,14 @@ impl Launcher {
         let ranks = launch.plan.ranks.len() as u64;
         // All of them run here, so far.
         Limits::here(ranks).allow(ranks).map_err(Error::Usage)?;
+        let name = rundir::name(launch.plan.job);
+        let events = launch
+            .events
+            .map(|path| events::Journal::open(path, name.clone()));
+        let mut events = events.transpose()?;
+        if let Some(journal) = &mut events {
+            journal.began(launch.plan.size);
+        }
         descendants::become_subreaper();
         let host = nix::unistd::gethostname().context("ask for the host's name")?;
         let names = vec![host.to_string_lossy().into_owned()];
@@ -125,13 +146,13 @@ impl Launcher {
             .stdin
             .and_then(|rank| placement.get(rank.0 as usize).copied());
         let kinds = [kind::SINK, kind::STDIN];
-        let repeats = launch.recovery.is_some();
+        let repeats = (launch.recovery.is_some(), launch.show);
         let streams = Streams::new(names.len(), reader, launch.tag, repeats, kinds)?;
         let program = plan.programs.first().and_then(|p| p.argv.first());
         let program = program.map_or_else(String::new, |name| {
             String::from_utf8_lossy(name).into_owned()
         });
-        let board = Board::new(rundir::name(plan.job), program);
+        let board = Board::new(name, program);
         let control = Control::new(plan.job, kind::CONTROL, &reactor);
         let job = Job {
             generation: Generation(0),
@@ -149,6 +170,7 @@ impl Launcher {
             signals,
             chronicle: Chronicle::default(),
             control,
+            events,
             checkpoint_signal: launch.checkpoint_signal,
         })
     }
@@ -188,11 +210,21 @@ impl Launcher {
     /// Tells everyone what happened.
     fn tell_events(&mut self) {
         for event in self.central.events() {
-            if let Event::Committed { epoch, .. } = event {
-                self.streams.commit(epoch);
+            match event {
+                Event::Committed { epoch, .. } => self.streams.commit(epoch),
+                Event::GivenUp { epoch, .. } => self.streams.given_up(epoch),
+                _ => {}
             }
             self.chronicle.event(&event);
             self.control.event(&event);
+            if let Some(journal) = &mut self.events {
+                let generation = self.central.view().generation;
+                journal.event(generation.0, &event);
+            }
+        }
+        if let (Some(verdict), Some(journal)) = (self.central.decided(), &mut self.events) {
+            let generation = self.central.view().generation;
+            journal.verdict("decided", generation.0, &verdict);
         }
         self.control.settle(&self.central.view());
     }
@@ -229,6 +261,9 @@ impl Launcher {
             Verdict::TimedOut { .. } | Verdict::Interrupted { .. }
         );
         let given_up = impatient && since.elapsed() > READER_LIMIT;
+        if !self.hosts.any_open() {
+            self.streams.release();
+        }
         if !given_up && (self.hosts.any_open() || !self.streams.is_written()) {
             return None;
         }

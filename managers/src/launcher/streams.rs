@@ -1,6 +1,7 @@
 //! The job's streams at mpirun's end: output from all hosts to our own, our standard input to the
 //! rank that gets it.
 
+use super::hold::{Hold, Piece};
 use super::hosts::Hosts;
 use super::repeat::{Diverged, Repeat};
 use super::sink::{self, Lost, Sink};
@@ -14,6 +15,19 @@ use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::time::Duration;
+
+/// When ranks' output is shown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Show {
+    /// As it comes. What a rank writes again after it went back is shown once.
+    #[default]
+    Now,
+    /// When the checkpoint after it is committed.
+    Commit,
+}
+
+/// Bytes that a sink is given ahead of what it takes, of output that was held.
+const AHEAD: usize = 1 << 18;
 
 /// Sinks, source, and the windows of the hosts.
 pub(super) struct Streams {
@@ -29,10 +43,16 @@ pub(super) struct Streams {
     reader: Option<HostIndex>,
     /// Bytes of window to give back, by host.
     credit: Vec<u32>,
+    /// The same, of held output, given when the sinks take again what they are given.
+    owed: Vec<u32>,
     /// Kind of the sinks' events.
     kind: u8,
     /// What ranks may write again, when they can go back.
     repeats: Option<BTreeMap<(Rank, Stream), Repeat>>,
+    /// What may not be shown yet, when only that is shown which stays.
+    hold: Option<Hold>,
+    /// Why holding failed; not taken yet.
+    failed: Option<std::io::Error>,
 }
 
 impl Streams {
@@ -42,7 +62,7 @@ impl Streams {
         hosts: usize,
         reader: Option<HostIndex>,
         tag: bool,
-        repeats: bool,
+        (recovers, show): (bool, Show),
         kinds: [u8; 2],
     ) -> Result<Streams> {
         let mut sinks = vec![Sink::new(std::io::stdout().as_fd()).context("use standard output")?];
@@ -57,8 +77,11 @@ impl Streams {
             source: Source::new(reader.is_some(), Token::single(kinds[1])),
             reader,
             credit: vec![0; hosts],
+            owed: vec![0; hosts],
             kind: kinds[0],
-            repeats: repeats.then(BTreeMap::new),
+            repeats: (recovers && show == Show::Now).then(BTreeMap::new),
+            hold: (show == Show::Commit).then(Hold::new),
+            failed: None,
         })
     }
 
@@ -73,6 +96,18 @@ impl Streams {
         last: bool,
     ) -> Option<Diverged> {
         let credit = bytes.len() as u32;
+        if let Some(hold) = &mut self.hold {
+            let piece = Piece {
+                rank,
+                stream,
+                bytes,
+                last,
+            };
+            let held = hold.push(&piece);
+            self.failed = self.failed.take().or(held.err());
+            self.owe(host, credit);
+            return None;
+        }
         let (mut fresh, mut diverged) = (bytes, None);
         if let Some(repeats) = &mut self.repeats {
             let repeat = repeats.entry((rank, stream)).or_default();
@@ -89,6 +124,47 @@ impl Streams {
         diverged
     }
 
+    /// Held output gives its window back at once, unless there is more to show than is taken: then its
+    /// writers wait as they do without holding.
+    fn owe(&mut self, host: HostIndex, credit: u32) {
+        let blocked = self.watched.iter().any(|watched| *watched);
+        let owed = if blocked {
+            &mut self.owed
+        } else {
+            &mut self.credit
+        };
+        if let Some(owed) = owed.get_mut(host) {
+            *owed += credit;
+        }
+    }
+
+    /// Gives the sinks some of what was let out, once they have taken what they were given.
+    fn feed(&mut self) {
+        let Some(hold) = &mut self.hold else {
+            return;
+        };
+        if !self.sinks.iter().all(Sink::is_empty) {
+            return;
+        }
+        let mut given = 0;
+        while given < AHEAD {
+            let piece = match hold.take() {
+                Ok(Some(piece)) => piece,
+                Ok(None) => return,
+                Err(error) => {
+                    self.failed.get_or_insert(error);
+                    return;
+                }
+            };
+            given += piece.bytes.len();
+            let index = (piece.stream as usize).min(self.sinks.len().saturating_sub(1));
+            if let Some(sink) = self.sinks.get_mut(index) {
+                let who = (piece.rank, piece.stream);
+                sink.push((0, 0), who, piece.bytes, piece.last, self.tag);
+            }
+        }
+    }
+
     fn repeats_of(&mut self, rank: Rank) -> impl Iterator<Item = &mut Repeat> {
         let repeats = self.repeats.iter_mut();
         repeats.flat_map(move |all| {
@@ -99,6 +175,9 @@ impl Streams {
 
     /// A rank took its image.
     pub fn mark(&mut self, rank: Rank, epoch: Epoch) {
+        if let Some(hold) = &mut self.hold {
+            hold.mark(rank, epoch);
+        }
         if let Some(repeats) = &mut self.repeats {
             for stream in [Stream::Out, Stream::Err] {
                 repeats.entry((rank, stream)).or_default().mark(epoch);
@@ -108,14 +187,35 @@ impl Streams {
 
     /// A rank goes back.
     pub fn rewind(&mut self, rank: Rank, epoch: Option<Epoch>) {
+        if let Some(hold) = &mut self.hold {
+            hold.rewind(rank, epoch);
+        }
         self.repeats_of(rank)
             .for_each(|repeat| repeat.rewind(epoch));
     }
 
     /// Nobody goes back behind this checkpoint any more.
     pub fn commit(&mut self, epoch: Epoch) {
+        if let Some(hold) = &mut self.hold {
+            hold.commit(epoch);
+        }
         for repeat in self.repeats.iter_mut().flat_map(BTreeMap::values_mut) {
             repeat.commit(epoch);
+        }
+    }
+
+    /// A checkpoint was given up.
+    pub fn given_up(&mut self, epoch: Epoch) {
+        if let Some(hold) = &mut self.hold {
+            let moved = hold.give_up(epoch);
+            self.failed = self.failed.take().or(moved.err());
+        }
+    }
+
+    /// All ranks have ended for good: nothing is written again.
+    pub fn release(&mut self) {
+        if let Some(hold) = &mut self.hold {
+            hold.release();
         }
     }
 
@@ -150,28 +250,37 @@ impl Streams {
 
     /// How long a wait may last for the streams' sake.
     pub fn wait_limit(&self) -> Option<Duration> {
-        let file = self.source.is_ready().then_some(Duration::ZERO);
-        [self.source.wait_limit(), file].into_iter().flatten().min()
+        let writes = self.sinks.iter().all(Sink::is_empty);
+        let held = self.hold.as_ref().is_some_and(Hold::has_released) && writes;
+        let ready = (self.source.is_ready() || held).then_some(Duration::ZERO);
+        let limits = [self.source.wait_limit(), ready];
+        limits.into_iter().flatten().min()
     }
 
     /// All output is written.
     pub fn is_written(&self) -> bool {
-        self.sinks.iter().all(Sink::is_empty)
+        let held = self.hold.as_ref().is_some_and(Hold::has_released);
+        !held && self.sinks.iter().all(Sink::is_empty)
     }
 
     /// Forgets output that nobody takes.
     pub fn give_up(&mut self) {
         self.sinks.clear();
         self.watched.clear();
+        self.hold = None;
     }
 
     /// Why output could not be written, if it could not; said once for each place.
     pub fn lost(&mut self) -> Option<Lost> {
+        if let Some(error) = self.failed.take() {
+            return Some(Lost::Error(error));
+        }
         self.sinks.iter_mut().find_map(Sink::lost)
     }
 
     /// Writes what the sinks take, watches those that did not take all, and tells the hosts.
     pub fn flush(&mut self, hosts: &mut Hosts, reactor: &Reactor) -> Result<()> {
+        self.feed();
         let mut closed = Vec::new();
         for (index, sink) in self.sinks.iter_mut().enumerate() {
             sink.flush(&mut self.credit);
@@ -205,6 +314,11 @@ impl Streams {
             };
             for &stream in streams {
                 hosts.queue_all(&Down::SinkClosed(stream))?;
+            }
+        }
+        if !self.watched.contains(&true) {
+            for (credit, owed) in self.credit.iter_mut().zip(&mut self.owed) {
+                *credit += std::mem::take(owed);
             }
         }
         for (host, credit) in self.credit.iter_mut().enumerate() {

@@ -1,0 +1,32 @@
+/* Writes something else each time it is run, and keeps count of what it wrote: each line has a number from the
+ * clock, and the last line of each rank sums all of them up.  Whoever reads the output can see whether it is what
+ * the program that ended has written.
+ *
+ *   divergent [STEPS] */
+#include "check.h"
+#include <inttypes.h>
+#include <time.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    int rank;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    int steps = argc > 1 ? atoi(argv[1]) : 500;
+    uint32_t sum = 0;
+    for (int step = 0; step < steps; step++) {
+        struct timespec now;
+        clock_gettime(CLOCK_REALTIME, &now);
+        uint32_t number = (uint32_t)now.tv_nsec;
+        sum = sum * 31 + number;
+        printf("%d step %d %" PRIu32 "\n", rank, step, number);
+        if (step % 8 == 0)
+            fflush(stdout);
+        usleep(1000);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    printf("%d sum %" PRIu32 "\n", rank, sum);
+    MPI_Finalize();
+    return 0;
+}
