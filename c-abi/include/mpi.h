@@ -2682,6 +2682,29 @@ int PMPI_Type_struct(int count, int array_of_blocklengths[], MPI_Aint array_of_d
     MPI_Datatype array_of_types[], MPI_Datatype *newtype);
 int PMPI_Type_ub(MPI_Datatype datatype, MPI_Aint *displacement);
 
+/* Not in the standard: registered memory as the state that a job, started again, goes on from. Errors are
+   returned and call no error handler. Between MPI_Init and MPI_Finalize, where regions may be registered at
+   any time.
+
+   MPIX_Register_region: memory that belongs to the state, under a number by which it is found again.
+   MPIX_Checkpoint, by all ranks of MPI_COMM_WORLD: stores the registered memory of all (mpirun --images DIR), and
+   has the job's images taken; returns when that is done. MPI_ERR_IO, or MPI_ERR_OTHER when it was given up: what was
+   stored before stands.
+   MPI_Rejoin (MPIX_Rejoin), by all ranks of MPI_COMM_WORLD: fills the registered memory from the newest checkpoint
+   that all ranks can use (mpirun --images DIR --restart); MPI_ERR_NO_SUCH_FILE when there is none. Without
+   registered memory it says whether this process is in the job: one that came back from an image is there
+   already. */
+int MPI_Rejoin(void);
+int MPIX_Rejoin(void);
+int MPIX_Checkpoint(void);
+int MPIX_Register_region(int id, void *base, MPI_Count bytes);
+int MPIX_Unregister_region(int id);
+int PMPI_Rejoin(void);
+int PMPIX_Rejoin(void);
+int PMPIX_Checkpoint(void);
+int PMPIX_Register_region(int id, void *base, MPI_Count bytes);
+int PMPIX_Unregister_region(int id);
+
 #if defined(__cplusplus)
 }
 #endif

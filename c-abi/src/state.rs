@@ -11,6 +11,7 @@ use crate::constants::MPI_FILE_NULL;
 use crate::errors::Errors;
 use crate::functions::datatype::Datatypes;
 use crate::functions::memory::Memory;
+use crate::functions::rejoin::Registered;
 use crate::functions::session::Session;
 use crate::gate;
 use crate::handles::{Kind, Table};
@@ -43,6 +44,8 @@ pub struct Mpi {
     pub tools: Cell<u32>,
     /// What `MPI_Alloc_mem` gave out.
     pub memory: Memory,
+    /// Memory that is stored with a checkpoint.
+    pub regions: Registered,
 }
 
 /// The one instance.
@@ -80,6 +83,7 @@ impl Mpi {
             users: Cell::new(0),
             tools: Cell::new(0),
             memory: Memory::new(),
+            regions: Registered::new(),
         }
     }
 

@@ -130,6 +130,32 @@ impl Regions {
         self.list.len() < before
     }
 
+    /// Whether nothing is registered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The newest epoch up to `limit` whose file [`Regions::load`] would take, and the newer ones that it would
+    /// not. The program's memory stays as it is.
+    #[must_use]
+    pub fn newest(
+        &self,
+        folder: &Path,
+        wanted: &Wanted,
+        limit: u32,
+    ) -> (Option<u32>, Vec<Refusal>) {
+        let mut refused = Vec::new();
+        let all = stored(folder, wanted.rank).into_iter().rev();
+        for (epoch, path) in all.filter(|(epoch, _)| *epoch <= limit) {
+            match load::check(&path, epoch, wanted, &self.table()) {
+                Ok(_) => return (Some(epoch), refused),
+                Err(why) => refused.push(Refusal { path, why }),
+            }
+        }
+        (None, refused)
+    }
+
     /// All of it, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {

@@ -70,6 +70,8 @@ pub struct Device {
     pub(crate) all_finalized: bool,
     /// An epoch that a peer is in and this rank is not: entered at the next safe point.
     pub(crate) image_due: Option<Epoch>,
+    /// Of checkpoints that this rank has asked for.
+    pub(crate) known: crate::asked::Known,
     /// Takes images of this process, where the manager wants them.
     pub(crate) imager: Option<rejoin_ckpt::twin::Imager>,
     pub(crate) names: Option<Names>,

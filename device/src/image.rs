@@ -158,6 +158,8 @@ impl Device {
         for caveat in &woken.caveats {
             tracing::warn!("rank {}: {caveat}", self.identity.rank);
         }
+        // What it comes back from is a checkpoint.
+        self.known.kept = self.engine.epoch();
         self.reopen(socket, Old::Forget)
     }
 

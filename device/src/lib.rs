@@ -5,6 +5,7 @@
 //! connected to whom. This crate owns the sockets, the clock and the copies.
 
 pub mod agent;
+mod asked;
 mod clock;
 mod connect;
 mod cut;
@@ -44,6 +45,7 @@ pub use options::Options;
 pub use rejoin::Old;
 pub use rejoin_channel_table::ids::Rank;
 pub use rejoin_channel_table::{Identity, LocalHostId};
+pub use rejoin_ckpt::regions;
 pub use rejoin_engine::{Completion, Config, Envelope, MsgId, Pattern, Probe, ReqId};
 pub use stall::Names;
 pub use stats::Stats;

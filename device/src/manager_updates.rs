@@ -25,6 +25,16 @@ impl Device {
                     }
                     continue;
                 }
+                Some(FromManager::Kept {
+                    generation,
+                    epoch,
+                    burnt,
+                }) => {
+                    if generation == self.identity.generation {
+                        self.known.kept = self.known.kept.max(epoch.unwrap_or_default());
+                        self.known.burnt = self.known.burnt.max(burnt);
+                    }
+                }
                 Some(FromManager::Update { generation, .. })
                     if generation != self.identity.generation => {}
                 Some(FromManager::Update {

@@ -114,6 +114,7 @@ impl Device {
             leaving: false,
             all_finalized: false,
             image_due: image,
+            known: crate::asked::Known::default(),
             imager: settings_imager,
             finalizing: false,
             names: None,

@@ -8,8 +8,9 @@
 //! to the device any more that could touch memory, and every call says that first error.
 
 use crate::error::{Error, ErrorClass, Result};
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{Epoch, Identity, Rank};
 use rejoin_device::image::{Hook, Inside};
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub use rejoin_device::{Completion, Envelope, Mode, MsgId, Names, Pattern, Probe, ReqId};
@@ -137,6 +138,36 @@ impl Dev {
             }
         };
         self.keep(result)
+    }
+
+    /// Job, generation and incarnation of this process.
+    pub fn identity(&self) -> Identity {
+        ask!(self, d => d.identity(), _t => panic!("a test's rank is of no job"))
+    }
+
+    /// Folder for what programs register as their state, and whether the job goes on from there.
+    pub fn state_folder(&self) -> (Option<PathBuf>, bool) {
+        ask!(self, d => {
+            let settings = d.settings();
+            (settings.folder.as_ref().map(PathBuf::from), settings.restart)
+        }, _t => (None, false))
+    }
+
+    /// Whether images are taken of this process.
+    pub fn takes_images(&self) -> bool {
+        ask!(self, d => d.takes_images(), _t => false)
+    }
+
+    /// Asks for a checkpoint of the job, with what is behind this call.
+    pub fn ask_for_checkpoint(&mut self) -> Result<Epoch> {
+        self.alive()?;
+        let asked = on!(self, d => d.ask_for_checkpoint().map_err(as_error), _t => Ok(Epoch(0)));
+        self.keep(asked)
+    }
+
+    /// Whether a checkpoint later than this epoch is there; `false` when it was given up.
+    pub fn checkpointed(&self, after: Epoch) -> Option<bool> {
+        ask!(self, d => d.checkpointed(after), _t => Some(false))
     }
 
     /// World rank of this process.

@@ -1,3 +1,51 @@
-//! Orders for images that come by signal (see [`crate::Mpi::take_orders`]).
+//! Images: orders for them that come by signal (see [`Mpi::take_orders`]), and those that the program asks for.
+
+use crate::error::{Error, ErrorClass, Result};
+use crate::runtime::Mpi;
+use rejoin_channel_table::Identity;
+use std::path::PathBuf;
 
 pub use rejoin_device::image::{is_wanted, keep};
+
+impl Mpi {
+    /// Job, generation and incarnation of this process.
+    pub fn identity(&self) -> Identity {
+        self.dev.borrow().identity()
+    }
+
+    /// Folder for what the program registers as its state, if the user named one.
+    pub fn state_folder(&self) -> Option<PathBuf> {
+        self.dev.borrow().state_folder().0
+    }
+
+    /// Whether the job goes on from what is in that folder.
+    pub fn is_restart(&self) -> bool {
+        self.dev.borrow().state_folder().1
+    }
+
+    /// Whether the job takes images of its processes.
+    pub fn takes_images(&self) -> bool {
+        self.dev.borrow().takes_images()
+    }
+
+    /// Has the job take a checkpoint with this process's present state, and waits until it can go back to it. Another
+    /// rank need not ask.
+    ///
+    /// # Errors
+    /// It was given up, or the job takes none.
+    pub fn checkpoint(&self) -> Result<()> {
+        if !self.takes_images() {
+            let text = "this job takes no images of its ranks: it was started with --recovery none, \
+                        or without mpirun";
+            return Err(Error::new(ErrorClass::UnsupportedOperation, text));
+        }
+        let after = self.dev.borrow_mut().ask_for_checkpoint()?;
+        match self.wait_until(None, |mpi| Ok(mpi.dev.borrow().checkpointed(after)))? {
+            true => Ok(()),
+            false => {
+                let text = "the checkpoint was given up; mpirun says why";
+                Err(Error::new(ErrorClass::Other, text))
+            }
+        }
+    }
+}

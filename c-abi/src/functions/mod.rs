@@ -95,6 +95,7 @@ pub mod op;
 pub mod p2p;
 pub mod pack;
 pub mod probe;
+pub mod rejoin;
 pub mod removed;
 pub mod request;
 pub mod request_many;

@@ -5,6 +5,7 @@ mod entry_coll;
 mod entry_comm;
 mod entry_datatype;
 mod entry_env;
+mod entry_extensions;
 mod entry_file;
 mod entry_p2p;
 mod entry_removed;

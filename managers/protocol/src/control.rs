@@ -206,6 +206,13 @@ pub enum ToCentral {
         /// Of which epoch.
         epoch: Epoch,
     },
+    /// A rank's program asks for a checkpoint.
+    Checkpoint {
+        /// Which.
+        life: Life,
+        /// Later than this epoch.
+        after: Epoch,
+    },
     /// What a rank counted, at its end.
     Counters {
         /// Which.

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub const MANAGER_FD: &str = "REJOIN_MANAGER_FD";
 
 /// Version of the messages in this crate; both sides must have the same.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Most counters that a rank may report.
 pub const MOST_COUNTERS: usize = 64;
@@ -72,6 +72,11 @@ pub enum ToManager {
         /// One line for the user.
         why: String,
     },
+    /// The program asks for a checkpoint of the job; answered by [`FromManager::Kept`].
+    Checkpoint {
+        /// The epoch that the rank is in: only a later one has its state.
+        after: Epoch,
+    },
     /// The rank is in `MPI_Finalize` (MPI-5.0 §11.2.2) and has nothing more to send.
     Finalizing,
     /// `MPI_Abort` (MPI-5.0 §9.5), or an error whose handler aborts the job.
@@ -111,6 +116,15 @@ pub enum FromManager {
         generation: Generation,
         /// The image's epoch.
         epoch: Epoch,
+    },
+    /// What became of the checkpoint that the rank asked for.
+    Kept {
+        /// The job's generation.
+        generation: Generation,
+        /// The checkpoint that the job goes back to.
+        epoch: Option<Epoch>,
+        /// The last number of which no checkpoint can come any more.
+        burnt: Epoch,
     },
     /// A rank has a new incarnation.
     Update {
@@ -232,6 +246,10 @@ pub struct RankOptions {
     pub stats: bool,
     /// What is needed to take images of this rank; none are taken when absent.
     pub images: Option<Images>,
+    /// Folder for what programs register as their state (`--images`), an absolute path.
+    pub folder: Option<String>,
+    /// The job goes on from what is stored there (`--restart`).
+    pub restart: bool,
 }
 
 /// What a rank must know to take images of itself.

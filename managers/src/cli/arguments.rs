@@ -63,6 +63,12 @@ pub(super) struct JobArguments {
     /// Append a line of JSON to a file for each checkpoint, failure and recovery
     #[arg(long, value_name = "FILE")]
     pub(super) events: Option<PathBuf>,
+    /// Folder, which all ranks see, for memory that the program registers (MPIX_Register_region)
+    #[arg(long, value_name = "DIR")]
+    pub(super) images: Option<PathBuf>,
+    /// Go on from what a job stored in the folder of --images: MPI_Rejoin() fills the registered memory
+    #[arg(long, requires = "images")]
+    pub(super) restart: bool,
     /// Bind each rank to a core, or none
     #[arg(
         long,

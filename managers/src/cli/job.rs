@@ -53,6 +53,8 @@ pub(super) fn launch(
         eager_max: job.eager_max,
         stats: job.stats,
         images: recovery.map(|_| Images::default()),
+        folder: folder(job)?,
+        restart: job.restart,
         ..RankOptions::default()
     };
     let bind = if job.bind_to == BindTo::Core {
@@ -85,6 +87,21 @@ pub(super) fn launch(
             OutputAt::Commit => Show::Commit,
         },
     })
+}
+
+/// The folder for registered memory, however the ranks' working directories lie.
+fn folder(job: &JobArguments) -> Result<Option<String>, String> {
+    let Some(folder) = &job.images else {
+        return Ok(None);
+    };
+    let shown = folder.display();
+    let absolute = std::path::absolute(folder).map_err(|e| format!("--images {shown}: {e}"))?;
+    if job.restart && !absolute.is_dir() {
+        return Err(format!("--restart: there is no folder {shown}"));
+    }
+    let text = absolute.into_os_string().into_string();
+    text.map(Some)
+        .map_err(|_| format!("--images {shown}: a name in UTF-8 is needed"))
 }
 
 /// Every rank of this host listens on a port of its own.

@@ -54,6 +54,9 @@ impl Narrator {
                     addresses.join(", ")
                 ));
             }
+            ToCentral::Checkpoint { life, .. } => {
+                self.say(&format!("rank {}: asks for a checkpoint", life.rank.0));
+            }
             ToCentral::Ended { life, stage } => {
                 let mpi = if *stage == Stage::Spawned {
                     " without having used MPI"

@@ -15,6 +15,9 @@ pub fn group(f: &Function) -> &'static str {
     if f.removed {
         return "removed";
     }
+    if f.extension {
+        return "extensions";
+    }
     let name = &f.name["MPI_".len()..];
     let has = |list: &[&str]| list.iter().any(|p| name.starts_with(p));
     let request = name.contains("send") || name.contains("recv") || name.contains("probe");
@@ -241,7 +244,9 @@ fn call(f: &Function) -> String {
 /// Functions that may be called before initialisation and after finalisation (MPI-5.0 §11.4.1), and
 /// those that check the state themselves.
 fn any_phase(name: &str) -> bool {
-    let name = &name["MPI_".len()..];
+    let Some(name) = name.strip_prefix("MPI_") else {
+        return name.ends_with("egister_region");
+    };
     let prefixes = [
         "T_",
         "Abi_",
@@ -268,7 +273,8 @@ fn any_phase(name: &str) -> bool {
 
 /// Whose error handler a failing call goes to: the first communicator, window, file or session.
 fn owner(f: &Function) -> String {
-    if f.is_tool() {
+    // What this library adds reports its errors to the caller: the program decides.
+    if f.is_tool() || f.extension {
         return "Owner::Tool".to_owned();
     }
     // Without a file handle, errors of files go to the files' default handler (MPI-5.0 §14.7).

@@ -7,6 +7,22 @@ use anyhow::{Result, bail};
 use super::constants::{HANDLES, TOOL_ENUMS, TOOL_HANDLES};
 use super::model::{Constant, Function, Model, Param};
 
+/// What stands before this library's own functions.
+const EXTENSIONS: &str = r"
+/* Not in the standard: registered memory as the state that a job, started again, goes on from. Errors are
+   returned and call no error handler. Between MPI_Init and MPI_Finalize, where regions may be registered at
+   any time.
+
+   MPIX_Register_region: memory that belongs to the state, under a number by which it is found again.
+   MPIX_Checkpoint, by all ranks of MPI_COMM_WORLD: stores the registered memory of all (mpirun --images DIR), and
+   has the job's images taken; returns when that is done. MPI_ERR_IO, or MPI_ERR_OTHER when it was given up: what was
+   stored before stands.
+   MPI_Rejoin (MPIX_Rejoin), by all ranks of MPI_COMM_WORLD: fills the registered memory from the newest checkpoint
+   that all ranks can use (mpirun --images DIR --restart); MPI_ERR_NO_SUCH_FILE when there is none. Without
+   registered memory it says whether this process is in the job: one that came back from an image is there
+   already. */
+";
+
 /// Renders the header.
 pub fn render(model: &Model) -> Result<String> {
     let mut out = format!(
@@ -32,6 +48,12 @@ pub fn render(model: &Model) -> Result<String> {
     );
     for prefix in ["", "P"] {
         for function in model.removed() {
+            out.push_str(&prototype(prefix, function));
+        }
+    }
+    out.push_str(EXTENSIONS);
+    for prefix in ["", "P"] {
+        for function in model.extensions() {
             out.push_str(&prototype(prefix, function));
         }
     }

@@ -29,6 +29,8 @@ pub struct Function {
     pub params: Vec<Param>,
     /// Removed from the standard in MPI-3.0, kept for old programs.
     pub removed: bool,
+    /// Not the standard's, but this library's.
+    pub extension: bool,
 }
 
 /// One constant.
@@ -66,9 +68,13 @@ pub struct Model {
 }
 
 impl Function {
-    /// The name of the hand-written implementation: `MPI_Type_size_x` is `type_size_x`.
+    /// The name of the hand-written implementation: `MPI_Type_size_x` is `type_size_x`, `MPIX_Rejoin`
+    /// is `x_rejoin`.
     pub fn rust_name(&self) -> String {
-        self.name["MPI_".len()..].to_lowercase()
+        match self.name.strip_prefix("MPIX_") {
+            Some(rest) => format!("x_{}", rest.to_lowercase()),
+            None => self.name["MPI_".len()..].to_lowercase(),
+        }
     }
 
     /// The functions that return a value and have no way to report an error.
@@ -85,7 +91,13 @@ impl Function {
 impl Model {
     /// The standard's functions, without the removed ones.
     pub fn standard(&self) -> impl Iterator<Item = &Function> {
-        self.functions.iter().filter(|f| !f.removed)
+        let other = |f: &&Function| !f.removed && !f.extension;
+        self.functions.iter().filter(other)
+    }
+
+    /// This library's own functions.
+    pub fn extensions(&self) -> impl Iterator<Item = &Function> {
+        self.functions.iter().filter(|f| f.extension)
     }
 
     /// The functions that MPI-3.0 removed.
@@ -102,7 +114,7 @@ impl Model {
             Ok(rows(&text))
         };
         let mut functions = Vec::new();
-        for (table, removed) in [("functions.tsv", false), ("removed.tsv", true)] {
+        for table in ["functions.tsv", "removed.tsv", "extensions.tsv"] {
             for row in read(table)? {
                 ensure!(row.len() >= 3, "{table}: short row {row:?}");
                 let decls = row[2].split(" | ");
@@ -110,7 +122,8 @@ impl Model {
                     name: row[0].clone(),
                     returns: row[1].clone(),
                     params: params(decls.map(|p| p.split(" : ").next().unwrap_or_default()))?,
-                    removed,
+                    removed: table == "removed.tsv",
+                    extension: table == "extensions.tsv",
                 });
             }
         }

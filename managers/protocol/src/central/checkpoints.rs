@@ -36,6 +36,17 @@ impl Central {
         }
     }
 
+    /// A program asks for one later than `after`, which may be under way or there.
+    pub(super) fn checkpoint_wanted(&mut self, now: Time, after: Epoch, effects: &mut Vec<Effect>) {
+        let Some(checkpoints) = &self.checkpoints else {
+            return;
+        };
+        let latest = checkpoints.ordered().max(checkpoints.committed());
+        if latest.is_none_or(|latest| latest <= after) {
+            self.checkpoint_asked(now, effects);
+        }
+    }
+
     pub(super) fn checkpoint_tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
         let running = matches!(self.phase, Phase::Running | Phase::Finalizing);
         let Some(checkpoints) = self.checkpoints.as_mut().filter(|_| running) else {

@@ -3,7 +3,7 @@
 use super::{Effect, Local, one_line};
 use crate::checkpoint::Cost;
 use crate::control::{Cause, Life, Stage, ToCentral};
-use crate::rank::{MOST_CAVEATS, ToManager};
+use crate::rank::{FromManager, MOST_CAVEATS, ToManager};
 use rejoin_channel_table::{Epoch, Rank};
 
 impl Local {
@@ -75,6 +75,38 @@ impl Local {
                 }
                 counts
             });
+        }
+        self.answer_askers(effects);
+    }
+
+    /// A rank's program asks for a checkpoint later than this epoch, which may be there by now.
+    pub(super) fn asked_for(&mut self, life: Life, after: Epoch, effects: &mut Vec<Effect>) {
+        if let Some(process) = self.find(life.rank, life.incarnation) {
+            process.asked = Some(after);
+        }
+        self.answer_askers(effects);
+        let waits = self.find(life.rank, life.incarnation);
+        if waits.is_some_and(|process| process.asked.is_some()) {
+            self.tell(ToCentral::Checkpoint { life, after }, effects);
+        }
+    }
+
+    /// Tells the ranks that asked for a checkpoint what became of it.
+    fn answer_askers(&mut self, effects: &mut Vec<Effect>) {
+        let latest = self.burnt.max(self.kept.unwrap_or_default());
+        let mut to = Vec::new();
+        for process in &mut self.ranks {
+            if process.asked.take_if(|after| *after < latest).is_some() {
+                to.push(process.rank);
+            }
+        }
+        if !to.is_empty() {
+            let kept = FromManager::Kept {
+                generation: self.generation,
+                epoch: self.kept,
+                burnt: self.burnt,
+            };
+            effects.push(Effect::Ranks(to, kept));
         }
     }
 

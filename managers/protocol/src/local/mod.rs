@@ -387,6 +387,9 @@ impl Local {
             ToManager::Imaged { .. } | ToManager::NotImaged { .. } => {
                 self.said_of_image(life, stage, message, effects);
             }
+            ToManager::Checkpoint { after } if stage == Stage::Registered => {
+                self.asked_for(life, after, effects);
+            }
             ToManager::Register { .. } if stage == Stage::Spawned => {
                 self.register(life, pid, message, effects);
             }
@@ -410,8 +413,12 @@ impl Local {
                 let why = "a second process of this rank called MPI_Init".to_string();
                 self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
             }
-            ToManager::Finalizing | ToManager::Counters { .. } | ToManager::Leave => {
+            ToManager::Checkpoint { .. }
+            | ToManager::Finalizing
+            | ToManager::Counters { .. }
+            | ToManager::Leave => {
                 let said = match message {
+                    ToManager::Checkpoint { .. } => "Checkpoint",
                     ToManager::Finalizing => "Finalizing",
                     ToManager::Leave => "Leave",
                     _ => "Counters",

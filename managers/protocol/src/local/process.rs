@@ -29,6 +29,8 @@ pub(super) struct Process {
     pub back: bool,
     /// It has registered and waits for the others.
     pub waits: bool,
+    /// Its program waits for a checkpoint later than this epoch.
+    pub asked: Option<Epoch>,
     /// It is to make room for its successor.
     pub retire: Retire,
     /// What it can come back from: the images' process ids.
@@ -51,6 +53,7 @@ impl Process {
             failed: false,
             back: false,
             waits: false,
+            asked: None,
             retire: Retire::No,
             images: BTreeMap::new(),
         }

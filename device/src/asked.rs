@@ -1,0 +1,44 @@
+//! Checkpoints that the program asks for.
+
+use rejoin_channel_table::Epoch;
+use rejoin_managers_protocol::rank::ToManager;
+
+use crate::device::Device;
+use crate::error::Result;
+
+/// What is known of the job's checkpoints.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Known {
+    /// The last one that the job can go back to.
+    pub(crate) kept: Epoch,
+    /// The last number of which no checkpoint can come any more.
+    pub(crate) burnt: Epoch,
+}
+
+impl Device {
+    /// Whether images are taken of this process.
+    #[must_use]
+    pub fn takes_images(&self) -> bool {
+        self.imager.is_some()
+    }
+
+    /// Asks for a checkpoint with this rank's state from here on. [`Device::checkpointed`] tells what becomes of it; a
+    /// process that comes back from its image goes on behind this call.
+    ///
+    /// # Errors
+    /// A manager that cannot be spoken to.
+    pub fn ask_for_checkpoint(&mut self) -> Result<Epoch> {
+        let after = self.engine.epoch();
+        if let Some(agent) = &mut self.io.agent {
+            agent.tell(&ToManager::Checkpoint { after })?;
+        }
+        Ok(after)
+    }
+
+    /// Whether a checkpoint later than `after` is there; `false` when it was given up, `None` while it is under way.
+    #[must_use]
+    pub fn checkpointed(&self, after: Epoch) -> Option<bool> {
+        let Known { kept, burnt } = self.known;
+        (kept.max(burnt) > after).then_some(kept > after)
+    }
+}

@@ -1,0 +1,199 @@
+//! Registered memory as the state that a job, started again, goes on from: whole, of all ranks, or not at all.
+
+use rejoin_tests::{Finished, Run, program, root};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// A folder of the test's own, which goes with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = root().join(format!("target/regions-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+
+    /// The files of a rank, oldest first.
+    fn files(&self, rank: u32) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(&self.0).expect("the folder");
+        let all = entries.map(|entry| entry.expect("an entry").path());
+        let mut all: Vec<_> = all
+            .filter(|path| path.to_string_lossy().contains(&format!("rank-{rank:06}")))
+            .collect();
+        all.sort();
+        all
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn run(ranks: u32, options: &[&str], folder: &Path, args: &[&str]) -> Run {
+    let ranks = ranks.to_string();
+    let mut run = Run::raw(["-n", &ranks, "--images"]).arg(folder);
+    for option in options {
+        run = run.arg(option);
+    }
+    run = run.arg(program("regions"));
+    for arg in args {
+        run = run.arg(arg);
+    }
+    run
+}
+
+/// A job of three ranks that ends at once after its fifth step, in the folder.
+fn lost(folder: &Folder) {
+    let options = ["--recovery", "none"];
+    let done = run(3, &options, &folder.0, &["8", "5"]).output();
+    assert_eq!(done.output.status.code(), Some(5), "{}", done.text());
+}
+
+fn restarted(folder: &Folder) -> Finished {
+    let options = ["--recovery", "none", "--restart"];
+    run(3, &options, &folder.0, &["8"]).ok()
+}
+
+/// What a job says that nothing happened to, after its first line.
+fn undisturbed() -> &'static str {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    TEXT.get_or_init(run_undisturbed)
+}
+
+fn run_undisturbed() -> String {
+    let folder = Folder::new("plain");
+    let done = run(3, &["--recovery", "none"], &folder.0, &["8"]).ok();
+    let text = done.stdout();
+    let end = text.strip_prefix("from step 0\n").expect(&text);
+    assert!(end.starts_with("8 steps: "), "{text}");
+    end.to_owned()
+}
+
+#[test]
+fn a_job_started_again_goes_on_from_its_last_checkpoint() {
+    let folder = Folder::new("again");
+    lost(&folder);
+    for rank in 0..3 {
+        assert_eq!(folder.files(rank).len(), 2, "two checkpoints are kept");
+    }
+    let done = restarted(&folder);
+    assert_eq!(done.stdout(), format!("from step 5\n{}", undisturbed()));
+    assert_eq!(done.stderr(), "");
+}
+
+#[test]
+fn a_torn_file_sends_all_ranks_to_the_one_before() {
+    let folder = Folder::new("torn");
+    lost(&folder);
+    let newest = folder.files(1).pop().expect("a file");
+    let bytes = std::fs::read(&newest).expect("the file");
+    std::fs::write(&newest, &bytes[..bytes.len() - 1000]).expect("the file");
+    let done = restarted(&folder);
+    assert_eq!(done.stdout(), format!("from step 4\n{}", undisturbed()));
+    let errors = done.stderr();
+    assert!(errors.contains("rejoin: rank 1: not used: "), "{errors}");
+    assert!(errors.contains("it was torn"), "{errors}");
+}
+
+#[test]
+fn altered_files_are_refused_and_different_losses_meet_at_none() {
+    let folder = Folder::new("altered");
+    lost(&folder);
+    let [newest, older] = [(0, 1), (2, 0)].map(|(rank, which)| folder.files(rank).remove(which));
+    for path in [newest, older] {
+        let mut bytes = std::fs::read(&path).expect("the file");
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(&path, bytes).expect("the file");
+    }
+    let done = restarted(&folder);
+    assert_eq!(done.stdout(), format!("from step 0\n{}", undisturbed()));
+    assert!(
+        done.stderr().contains("altered or damaged"),
+        "{}",
+        done.stderr()
+    );
+}
+
+#[test]
+fn files_of_another_rank_or_number_of_ranks_are_refused() {
+    let folder = Folder::new("foreign");
+    lost(&folder);
+    let theirs = folder.files(2).pop().expect("a file");
+    let ours = folder.files(0).pop().expect("a file");
+    std::fs::copy(theirs, ours).expect("the file");
+    let done = restarted(&folder);
+    assert!(
+        done.stdout().starts_with("from step 4\n"),
+        "{}",
+        done.text()
+    );
+    assert!(
+        done.stderr().contains("it is of another rank: 2"),
+        "{}",
+        done.stderr()
+    );
+
+    let options = ["--recovery", "none", "--restart"];
+    let done = run(2, &options, &folder.0, &["1"]).ok();
+    assert!(
+        done.stdout().starts_with("from step 0\n"),
+        "{}",
+        done.text()
+    );
+    assert!(
+        done.stderr().contains("another number of ranks: 3"),
+        "{}",
+        done.stderr()
+    );
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_an_error_of_the_call() {
+    let folder = Folder::new("unwritable");
+    let file = folder.0.join("file");
+    std::fs::write(&file, "").expect("a file");
+    let done = run(2, &["--recovery", "none"], &file, &["3"]).output();
+    assert_eq!(done.output.status.code(), Some(4), "{}", done.text());
+    assert!(done.stderr().contains("MPI_ERR_IO"), "{}", done.stderr());
+}
+
+#[test]
+fn checkpoints_that_a_program_asks_for_are_those_of_its_images_too() {
+    let folder = Folder::new("images");
+    let options = ["--checkpoint-interval", "asked", "--verbose"];
+    let done = run(3, &options, &folder.0, &["8"]).ok();
+    assert_eq!(done.stdout(), format!("from step 0\n{}", undisturbed()));
+    // One at the beginning, one for each step (or two for one that was under way), one at the end.
+    let errors = done.stderr();
+    let taken = errors.matches("rank 2: image of checkpoint ").count();
+    assert!((10..=18).contains(&taken), "{taken}\n{errors}");
+    assert_eq!(folder.files(2).len(), 2);
+}
+
+#[test]
+fn a_restart_needs_a_folder_that_is_there() {
+    let done = Run::raw(["--restart", "-n", "1", "true"]).output();
+    assert_eq!(done.output.status.code(), Some(2), "{}", done.text());
+    let done = run(1, &["--restart"], Path::new("/nowhere"), &["1"]).output();
+    assert_eq!(done.output.status.code(), Some(2), "{}", done.text());
+    assert!(
+        done.stderr().contains("there is no folder /nowhere"),
+        "{}",
+        done.text()
+    );
+}
+
+#[test]
+fn a_program_alone_keeps_nothing() {
+    let done = std::process::Command::new(program("regions"))
+        .arg("1")
+        .output();
+    let done = done.expect("the program");
+    let errors = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert_eq!(done.status.code(), Some(4), "{errors}");
+    assert!(errors.contains("MPI_ERR_UNSUPPORTED_OPERATION"), "{errors}");
+}
