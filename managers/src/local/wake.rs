@@ -115,7 +115,9 @@ impl Driver {
         let rank = &mut self.ranks[slot];
         rank.incarnation = life.incarnation;
         rank.exited = false;
-        let watched = spawn::watch(pid).ok().filter(|_| stray.is_none());
+        // A number may have been another process's before.
+        let lives = |_: &_| stray.is_none() || descendants::is_own_child(pid);
+        let watched = spawn::watch(pid).ok().filter(lives);
         // Whoever killed it was faster than we: a failure as any other.
         let end = match watched {
             Some(_) => None,
