@@ -81,10 +81,10 @@ impl Device {
         }
         self.image_due = image;
         self.table.rejoin(now, AddressBook::new(table));
+        // Those that were not up as well: what waited for a link asks for a new one, since the dial that was under way is
+        // gone with the rest.
         for rank in (0..self.size).map(Rank) {
-            if self.engine.is_up(rank) {
-                self.engine.link_down(rank);
-            }
+            self.engine.link_down(rank);
         }
         // Whatever came right behind the start was read along with it and raises no edge.
         self.hear_manager()?;

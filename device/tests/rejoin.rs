@@ -163,6 +163,47 @@ fn a_device_that_drops_every_descriptor_goes_on_with_its_peer() {
     other.join().expect("the other rank");
 }
 
+#[test]
+fn what_waited_for_its_first_link_asks_for_one_again() {
+    let (mut first, theirs0) = line();
+    let (mut second, theirs1) = line();
+    first.say(&welcome(0, 2, 2));
+    second.say(&welcome(1, 2, 2));
+    let (sockets, new_sockets) = mpsc::channel::<OwnedFd>();
+    let (go, gone) = mpsc::channel::<()>();
+    let back = thread::spawn(move || {
+        let mut device = Device::with_manager(theirs0, Options::default()).expect("a device");
+        let bytes = body(0);
+        let sent = isend(&mut device, 1, 1, &bytes, Mode::Synchronous);
+        device.progress(None).expect("a link is dialed");
+        assert_eq!(device.stats().links_made, 0);
+        let socket = new_sockets.recv().expect("a channel");
+        device.reopen(socket, Old::Close).expect("back again");
+        finish(&mut device, sent);
+        device.finalize().expect("finalized");
+    });
+    let other = thread::spawn(move || {
+        let mut device = Device::with_manager(theirs1, Options::default()).expect("a device");
+        gone.recv().expect("the other rank is back");
+        let mut buffer = vec![0; body(0).len()];
+        recv(&mut device, from(0, 1), &mut buffer);
+        assert!(buffer == body(0));
+        device.finalize().expect("finalized");
+    });
+    let (here, there) = (registered(&mut first), registered(&mut second));
+    let table = [(Incarnation(0), here), (Incarnation(0), there.clone())];
+    start(&mut first, &table);
+    start(&mut second, &table);
+    let (mut next, theirs) = line();
+    next.say(&welcome_as(0, 2, 2, 1));
+    sockets.send(theirs).expect("waited for");
+    serve_return(&mut next, &mut second, 1, &there);
+    go.send(()).expect("waited for");
+    leave(vec![next, second]);
+    back.join().expect("the rank that came back");
+    other.join().expect("the other rank");
+}
+
 fn inherited(variable: &str) -> OwnedFd {
     let number = std::env::var(variable)
         .expect("set")
