@@ -3,6 +3,7 @@
 //!
 //! The installation under test is `REJOIN_PREFIX`, or `target/prefix` as `cargo xtask test` makes it.
 
+pub mod job;
 pub mod processes;
 
 use std::collections::BTreeSet;
@@ -118,6 +119,12 @@ impl Run {
             .stderr(Stdio::piped())
             .spawn()
             .expect("starting mpirun")
+    }
+
+    /// The same with standard input piped too.
+    pub fn start_with_input(mut self) -> Child {
+        self.command.stdin(Stdio::piped());
+        self.start()
     }
 
     /// Runs it to its end.

@@ -1,0 +1,134 @@
+/* What a rank may be doing when it is killed:  back WAY [ARGUMENT]
+ *   input          rank 0 reads lines and tells them to all
+ *   after          MPI_Finalize, then work and output
+ *   fault FILE     rank 1 has a fault, but not while FILE is there; it makes FILE first unless FILE is "-"
+ *   threads|shared|child   something that an image can't hold, then work
+ *   work           work alone */
+#include "check.h"
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static int rank, size;
+
+static void pause_ms(int ms)
+{
+    struct timespec t = { ms / 1000, ms % 1000 * 1000000L };
+    nanosleep(&t, NULL);
+}
+
+static unsigned long long mix(unsigned long long sum, const char *text)
+{
+    for (; *text; text++)
+        sum = (sum ^ (unsigned char)*text) * 1099511628211ull;
+    return sum;
+}
+
+/* Lines in pieces, so that kills meet unfinished ones. */
+static void line(const char *what, int i, unsigned long long sum)
+{
+    printf("%s ", what);
+    fflush(stdout);
+    printf("%d %016llx\n", i, sum);
+    fflush(stdout);
+}
+
+static void work(int rounds)
+{
+    unsigned long long mine = rank + 1, all = 0;
+    for (int i = 1; i <= rounds; i++) {
+        MPI_Allreduce(&mine, &all, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
+        mine = all * 6364136223846793005ull + rank;
+        pause_ms(1);
+        if (i % 20 == 0)
+            line("round", i, mine);
+    }
+}
+
+static void input(void)
+{
+    unsigned long long sum = 1469598103934665603ull;
+    char text[256];
+    for (int i = 0;; i++) {
+        int have = 0;
+        if (rank == 0 && fgets(text, sizeof text, stdin))
+            have = strlen(text) + 1;
+        MPI_Bcast(&have, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        if (!have) {
+            line("end", i, sum);
+            return;
+        }
+        MPI_Bcast(text, have, MPI_CHAR, 0, MPI_COMM_WORLD);
+        sum = mix(sum, text);
+        if (i % 100 == 0) {
+            pause_ms(1);
+            line("read", i, sum);
+        }
+    }
+}
+
+static void fault(const char *file)
+{
+    work(100);
+    if (rank == 1 && (!strcmp(file, "-") || access(file, F_OK) != 0)) {
+        if (strcmp(file, "-"))
+            close(open(file, O_CREAT | O_WRONLY, 0600));
+        raise(SIGSEGV);
+    }
+    work(100);
+}
+
+static void *sleeper(void *x)
+{
+    for (;;)
+        pause();
+    return x;
+}
+
+static void refused(const char *what)
+{
+    pid_t child = 0;
+    pthread_t thread;
+    if (!strcmp(what, "threads"))
+        CHECK(pthread_create(&thread, NULL, sleeper, NULL) == 0);
+    if (!strcmp(what, "shared"))
+        CHECK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
+    if (!strcmp(what, "child") && (child = fork()) == 0) {
+        pause_ms(20000);
+        _exit(0);
+    }
+    work(300);
+    if (child > 0) {
+        kill(child, SIGKILL);
+        CHECK(waitpid(child, NULL, 0) == child);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const char *way = argc > 1 ? argv[1] : "work";
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (!strcmp(way, "input"))
+        input();
+    else if (!strcmp(way, "fault"))
+        fault(argc > 2 ? argv[2] : "-");
+    else if (!strcmp(way, "work"))
+        work(1000);
+    else if (!strcmp(way, "after"))
+        work(100);
+    else
+        refused(way);
+    MPI_Finalize();
+    if (!strcmp(way, "after"))
+        for (int i = 1; i <= 100; i++) {
+            pause_ms(10);
+            line("after", i, i);
+        }
+    return 0;
+}

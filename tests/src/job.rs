@@ -1,0 +1,80 @@
+//! A job from outside: its processes, and numbers from a seed to choose among them.
+
+use crate::processes::{children, wait_for};
+use std::time::Duration;
+
+/// Numbers from a seed (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+pub struct Numbers(pub u64);
+
+impl Numbers {
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+/// What a process is called, and what it does.
+fn comm_and_state(pid: u32) -> Option<(String, char)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (head, tail) = stat.rsplit_once(')')?;
+    let name = head.split_once('(')?.1.to_owned();
+    Some((name, tail.trim_start().chars().next()?))
+}
+
+/// The job's local manager, its ranks that run, and their frozen images.
+pub struct Job {
+    local: u32,
+    name: String,
+}
+
+impl Job {
+    /// Waits for the local manager of an `mpirun` that runs the program `name`.
+    ///
+    /// # Panics
+    /// When it does not come.
+    pub fn of(mpirun: u32, name: &str) -> Job {
+        let mut local = 0;
+        wait_for(Duration::from_secs(20), "the local manager", || {
+            local = children(mpirun).first().copied().unwrap_or(0);
+            local != 0
+        });
+        Job {
+            local,
+            // As the kernel keeps it.
+            name: name.chars().take(15).collect(),
+        }
+    }
+
+    fn called(&self, name: &str) -> Vec<u32> {
+        let is = |pid: &u32| {
+            comm_and_state(*pid).is_some_and(|(n, state)| n == name && !"TZX".contains(state))
+        };
+        children(self.local).into_iter().filter(is).collect()
+    }
+
+    /// Its ranks that run.
+    pub fn ranks(&self) -> Vec<u32> {
+        self.called(&self.name)
+    }
+
+    /// Its frozen images, and processes made ahead.
+    pub fn images(&self) -> Vec<u32> {
+        self.called("rejoin-twin")
+    }
+}
+
+/// How many ranks came back, as mpirun has told it.
+pub fn times_back(stderr: &str) -> u32 {
+    let back = |line: &str| {
+        let rest = line.strip_prefix("mpirun: rank")?.trim_start_matches('s');
+        let (ranks, _) = rest
+            .split_once(" is back after ")
+            .or_else(|| rest.split_once(" are back after "))?;
+        u32::try_from(ranks.split(',').count()).ok()
+    };
+    stderr.lines().filter_map(back).sum()
+}

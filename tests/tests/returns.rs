@@ -1,0 +1,274 @@
+//! Ranks killed at chosen moments, what counts as an end and not as a failure, and programs of which no
+//! image can be taken.
+
+use rejoin_tests::job::{Job, Numbers, times_back};
+use rejoin_tests::processes::{is_alive, kill, wait_for};
+use rejoin_tests::{Finished, Run, finish, program, root};
+use std::io::Write;
+use std::process::Child;
+use std::time::Duration;
+
+const RANKS: &str = "3";
+const LIMIT: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_secs(20);
+
+fn back(options: &[&str], args: &[&str]) -> Run {
+    let mut all = vec!["--tag-output", "-n", RANKS];
+    for usual in [["--checkpoint-interval", "0.1"], ["--max-restarts", "1000"]] {
+        if !options.contains(&usual[0]) {
+            all.extend(usual);
+        }
+    }
+    let run = Run::raw(all.iter().chain(options)).arg(program("back"));
+    args.iter().fold(run, |run, arg| run.arg(arg))
+}
+
+/// Its lines, rank by rank.
+fn lines(done: &Finished) -> Vec<String> {
+    let mut lines: Vec<String> = done.stdout().lines().map(str::to_owned).collect();
+    lines.sort_by_key(|line| line.split('>').next().unwrap_or("").to_owned());
+    lines
+}
+
+fn undisturbed(args: &[&str]) -> Vec<String> {
+    lines(&back(&["--recovery", "none"], args).ok())
+}
+
+fn same(done: &Finished, want: &[String], least: u32) {
+    assert!(done.output.status.success(), "{}", done.text());
+    assert!(lines(done) == want, "other lines:\n{}", done.text());
+    let came = times_back(&done.stderr());
+    assert!(came >= least, "{came} came back: {}", done.text());
+}
+
+/// A job whose first checkpoint is there.
+fn with_images(child: &Child) -> Job {
+    let job = Job::of(child.id(), "back");
+    wait_for(SOON, "the first images", || {
+        job.images().len() >= 3 || !is_alive(child.id())
+    });
+    job
+}
+
+fn killed(args: &[&str], kills: impl FnOnce(&Job), least: u32) {
+    let want = undisturbed(args);
+    let child = back(&[], args).start();
+    let job = with_images(&child);
+    kills(&job);
+    same(&finish(child, LIMIT, "a job with kills"), &want, least);
+}
+
+/// Waits for other ranks than these.
+fn others(job: &Job, than: &[u32]) -> Vec<u32> {
+    let mut now = Vec::new();
+    wait_for(SOON, "ranks that are back", || {
+        now = job.ranks();
+        now.len() == 3 && !now.iter().any(|pid| than.contains(pid))
+    });
+    now
+}
+
+#[test]
+fn three_at_once() {
+    let kills = |job: &Job| {
+        for pid in job.ranks() {
+            kill(pid, libc::SIGKILL);
+        }
+    };
+    // Those that end while all make room for their successors are not told apart.
+    killed(&["work"], kills, 1);
+}
+
+#[test]
+fn a_second_kill_during_the_recovery_from_the_first() {
+    let seed = 5;
+    println!("seed {seed}");
+    let mut numbers = Numbers(seed);
+    let kills = |job: &Job| {
+        for _ in 0..12 {
+            let ranks = job.ranks();
+            if let [first, second, ..] = ranks[..] {
+                kill(first, libc::SIGKILL);
+                std::thread::sleep(Duration::from_micros(numbers.below(2000)));
+                // By then the others may have made room for their successors.
+                let now = job.ranks();
+                let next = now.iter().find(|pid| **pid != first).unwrap_or(&second);
+                kill(*next, libc::SIGKILL);
+                std::thread::sleep(Duration::from_millis(20 + numbers.below(30)));
+            }
+        }
+    };
+    killed(&["work"], kills, 12);
+}
+
+#[test]
+fn twins_that_are_killed_are_made_again() {
+    let want = undisturbed(&["work"]);
+    let options = ["--checkpoint-interval", "100"];
+    let child = back(&options, &["work"]).start();
+    let job = with_images(&child);
+    for _ in 0..3 {
+        let twins = job.images();
+        for pid in &twins {
+            kill(*pid, libc::SIGKILL);
+        }
+        // Long before the next one is due.
+        wait_for(SOON, "new images", || {
+            let now = job.images();
+            now.iter().filter(|pid| !twins.contains(pid)).count() >= 3
+        });
+    }
+    // A process made ahead comes after its image.
+    wait_for(SOON, "images and processes made ahead", || {
+        job.images().len() >= 6
+    });
+    let ranks = job.ranks();
+    kill(ranks[0], libc::SIGKILL);
+    others(&job, &ranks);
+    same(&finish(child, LIMIT, "killed twins"), &want, 1);
+}
+
+#[test]
+fn kills_after_finalize_while_the_program_goes_on() {
+    let want = undisturbed(&["after"]);
+    let child = back(&[], &["after"]).start();
+    let job = with_images(&child);
+    let mut count = 0;
+    while is_alive(child.id()) && count < 8 {
+        std::thread::sleep(Duration::from_millis(110));
+        for pid in job.ranks().into_iter().take(1) {
+            kill(pid, libc::SIGKILL);
+            count += 1;
+        }
+    }
+    same(&finish(child, LIMIT, "kills after MPI_Finalize"), &want, 1);
+}
+
+#[test]
+fn kills_around_init() {
+    let seed = 11;
+    println!("seed {seed}");
+    let mut numbers = Numbers(seed);
+    let want = undisturbed(&["after"]);
+    for round in 0..6 {
+        let child = back(&[], &["after"]).start();
+        let job = Job::of(child.id(), "back");
+        wait_for(SOON, "a rank", || !job.ranks().is_empty());
+        std::thread::sleep(Duration::from_micros(numbers.below(6000)));
+        for pid in job.ranks().into_iter().take(1) {
+            kill(pid, libc::SIGKILL);
+        }
+        let done = finish(child, LIMIT, "a kill around MPI_Init");
+        // Before the program has called MPI_Init, nothing is known of it that could come back.
+        let early = done.last_line().contains("was killed by signal 9");
+        if done.output.status.success() {
+            assert!(lines(&done) == want, "round {round}: {}", done.text());
+        } else {
+            assert!(early, "round {round}: {}", done.text());
+        }
+    }
+}
+
+#[test]
+fn a_fault_that_does_not_come_again() {
+    let flag = root().join(format!("target/fault-{}", std::process::id()));
+    let name = flag.to_str().expect("a path in UTF-8").to_owned();
+    std::fs::write(&flag, "").expect("a file");
+    let want = undisturbed(&["fault", &name]);
+    std::fs::remove_file(&flag).expect("the file goes");
+    let done = back(&[], &["fault", &name]).output();
+    std::fs::remove_file(&flag).expect("rank 1 has made it");
+    same(&done, &want, 1);
+}
+
+#[test]
+fn a_fault_that_comes_again_is_an_end() {
+    let options = ["--checkpoint-interval", "100"];
+    let done = back(&options, &["fault", "-"]).output();
+    assert_eq!(done.output.status.code(), Some(139), "{}", done.text());
+    let last = done.last_line();
+    assert!(last.contains("the same fault came again"), "{last}");
+    assert_eq!(times_back(&done.stderr()), 1, "{}", done.text());
+}
+
+#[test]
+fn an_exit_and_an_abort_are_ends() {
+    for (way, code) in [("exit", 5), ("abort", 7)] {
+        let run = Run::new(3, program("ends"))
+            .arg(way)
+            .arg("1")
+            .arg(code.to_string());
+        let done = run.output();
+        assert_eq!(done.output.status.code(), Some(code), "{}", done.text());
+        assert_eq!(times_back(&done.stderr()), 0, "{}", done.text());
+    }
+}
+
+#[test]
+fn the_limit_of_restarts_is_an_end() {
+    let child = back(&["--max-restarts", "2"], &["work"]).start();
+    let job = with_images(&child);
+    for _ in 0..2 {
+        let ranks = job.ranks();
+        kill(ranks[0], libc::SIGKILL);
+        others(&job, &ranks);
+    }
+    kill(job.ranks()[0], libc::SIGKILL);
+    let done = finish(child, LIMIT, "a third kill");
+    assert_eq!(done.output.status.code(), Some(137), "{}", done.text());
+    let last = done.last_line();
+    assert!(last.contains("the limit of 2 recoveries"), "{last}");
+}
+
+#[test]
+fn what_no_image_can_hold_is_said_once_and_the_job_goes_on() {
+    for (way, why) in [
+        ("threads", "2 threads"),
+        ("shared", "shares writable memory"),
+        ("child", "child processes"),
+    ] {
+        let want = undisturbed(&[way]);
+        let done = back(&[], &[way]).ok();
+        assert_eq!(lines(&done), want);
+        let text = done.stderr();
+        let warnings: Vec<_> = text
+            .lines()
+            .filter(|l| l.contains("no checkpoint"))
+            .collect();
+        assert_eq!(warnings.len(), 1, "{text}");
+        assert!(warnings[0].contains(why), "{text}");
+    }
+}
+
+#[test]
+fn standard_input_is_read_on_through_kills() {
+    let seed = 3;
+    println!("seed {seed}");
+    let text: String = (0..60_000).map(|i| format!("line {i}\n")).collect();
+    let run = |options: &[&str]| {
+        let mut child = back(options, &["input"]).start_with_input();
+        let mut stdin = child.stdin.take().expect("a pipe");
+        let bytes = text.clone().into_bytes();
+        // Its reader may be gone when a test fails.
+        let writer = std::thread::spawn(move || stdin.write_all(&bytes).is_ok());
+        (child, writer)
+    };
+    let (plain, writer) = run(&["--recovery", "none"]);
+    let want = lines(&finish(plain, LIMIT, "a run that reads"));
+    assert!(writer.join().expect("the writer"));
+    let (child, writer) = run(&[]);
+    let job = with_images(&child);
+    let mut numbers = Numbers(seed);
+    for _ in 0..15 {
+        let mut ranks = job.ranks();
+        if ranks.is_empty() {
+            break;
+        }
+        let victim = ranks.swap_remove(numbers.below(ranks.len() as u64) as usize);
+        kill(victim, libc::SIGKILL);
+        std::thread::sleep(Duration::from_millis(20 + numbers.below(60)));
+    }
+    let done = finish(child, LIMIT, "a run that reads through kills");
+    assert!(writer.join().expect("the writer"));
+    same(&done, &want, 5);
+}
