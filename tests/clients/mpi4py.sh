@@ -32,6 +32,52 @@ for n in 1 2 4; do
 done
 say "helloworld and ringtest passed on 1, 2 and 4 ranks"
 
+# Ranks of a Python program are killed while it runs. A pool of threads would keep images from being taken.
+export OPENBLAS_NUM_THREADS=1
+cat >"$work/mpi4py-survive.py" <<'PROGRAM'
+from mpi4py import MPI
+import numpy as np
+import time
+
+world = MPI.COMM_WORLD
+rank, size = world.Get_rank(), world.Get_size()
+mine = np.arange(1000.0) + rank
+for step in range(300):
+    all = np.empty_like(mine)
+    world.Allreduce(mine, all, op=MPI.SUM)
+    mine = np.cos(all / size) + rank
+    text = world.sendrecv({"from": rank, "step": step}, dest=(rank + 1) % size, source=(rank - 1) % size)
+    assert text == {"from": (rank - 1) % size, "step": step}
+    time.sleep(0.005)
+    if step % 50 == 0:
+        print(rank, step, repr(float(mine.sum())), flush=True)
+PROGRAM
+plain=$(bounded 60 "$mpirun" --recovery none -n 3 "$python" "$work/mpi4py-survive.py" | sort) || fail "the program that is to survive"
+for seed in 1 2 3; do
+    bounded 60 "$mpirun" --checkpoint-interval 0.1 -n 3 "$python" "$work/mpi4py-survive.py" \
+        >"$work/mpi4py-survive.out" 2>"$work/mpi4py-survive.err" &
+    job=$!
+    # The ranks are the Python processes below; one is killed once images of all are there.
+    for _ in $(seq 500); do
+        twins=0 ranks=()
+        for pid in $(ps -e -o pid= -o args= | awk -v p="$work/mpi4py-survive.py" '$NF == p { print $1 }'); do
+            case $(cat "/proc/$pid/comm" 2>/dev/null) in
+            rejoin-twin) twins=$((twins + 1)) ;;
+            python*) ranks+=("$pid") ;;
+            esac
+        done
+        [ $twins -ge 3 ] && [ ${#ranks[@]} -ge $seed ] && break
+        kill -0 $job 2>/dev/null || break
+        sleep 0.02
+    done
+    [ "$twins" -ge 3 ] || fail "no images of a Python program: $(cat "$work/mpi4py-survive.err")"
+    kill -9 "${ranks[$((seed - 1))]}"
+    wait $job || fail "a Python program lost a rank: $(cat "$work/mpi4py-survive.err")"
+    grep -q "is back after" "$work/mpi4py-survive.err" || fail "nobody came back: $(cat "$work/mpi4py-survive.err")"
+    [ "$(sort "$work/mpi4py-survive.out")" = "$plain" ] || fail "other output after a rank was lost"
+done
+say "a program whose ranks were killed wrote what it writes undisturbed"
+
 skip=$work/mpi4py-skip.patterns
 modules=()
 while read -r module; do modules+=(-e "^$module\\.py$"); done < <(sed -n 's/^module:\([a-z0-9_]*\).*/\1/p' "$here/mpi4py.skip")

@@ -1,0 +1,427 @@
+/* What a rank may do while images are taken of it and it is brought back from them: each case does one thing again
+ * and again and checks that nothing was noticed, until FILE is there.
+ *
+ *   twins CASE FILE [FOLDER] */
+#define _GNU_SOURCE
+#include "check.h"
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/ipc.h>
+#include <sys/mman.h>
+#include <sys/select.h>
+#include <sys/sem.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static int rank, size;
+static const char *folder = ".";
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+static void sleep_ms(int ms)
+{
+    struct timespec t = { 0, ms * 1000000L };
+    CHECK(nanosleep(&t, NULL) == 0);
+}
+
+/* A file of this rank's own. */
+static const char *own(const char *name, int whose)
+{
+    static char path[4096];
+    snprintf(path, sizeof path, "%s/%s.%d", folder, name, whose);
+    return path;
+}
+
+/* Calls that report an interruption although the handler asks for their restart. */
+static void interruptions(long round)
+{
+    struct timespec ms30 = { 0, 30000000 }, until;
+    struct timeval tv = { 0, 30000 };
+    double start = now();
+    switch (round % 9) {
+    case 0:
+        CHECK(nanosleep(&ms30, NULL) == 0);
+        break;
+    case 1:
+        CHECK(usleep(30000) == 0);
+        break;
+    case 2:
+        CHECK(poll(NULL, 0, 30) == 0);
+        break;
+    case 3:
+        CHECK(select(0, NULL, NULL, NULL, &tv) == 0);
+        break;
+    case 4: {
+        struct epoll_event event;
+        int ep = epoll_create1(0);
+        CHECK(ep >= 0 && epoll_wait(ep, &event, 1, 30) == 0);
+        close(ep);
+        break;
+    }
+    case 5: {
+        sem_t sem;
+        sem_init(&sem, 0, 0);
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += 30000000;
+        if (until.tv_nsec >= 1000000000)
+            until.tv_sec++, until.tv_nsec -= 1000000000;
+        CHECK(sem_timedwait(&sem, &until) == -1 && errno == ETIMEDOUT);
+        break;
+    }
+    case 6: {
+        sigset_t set;
+        sigemptyset(&set);
+        sigaddset(&set, SIGUSR2);
+        CHECK(sigtimedwait(&set, NULL, &ms30) == -1 && errno == EAGAIN);
+        break;
+    }
+    case 7: {
+        int ends[2];
+        char byte;
+        CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+        setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof tv);
+        CHECK(recv(ends[0], &byte, 1, 0) == -1 && errno == EAGAIN);
+        close(ends[0]);
+        close(ends[1]);
+        break;
+    }
+    default: {
+        int id = semget(IPC_PRIVATE, 1, 0600);
+        struct sembuf down = { 0, -1, 0 };
+        CHECK(id >= 0 && semtimedop(id, &down, 1, &ms30) == -1 && errno == EAGAIN);
+        CHECK(semctl(id, 0, IPC_RMID) == 0);
+        break;
+    }
+    }
+    CHECK(now() - start >= 0.0299);
+}
+
+/* A twin is no child of the program's. */
+static void children(long round)
+{
+    (void)round;
+    CHECK(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
+    sleep_ms(10);
+    CHECK(wait(NULL) == -1 && errno == ECHILD);
+}
+
+static volatile sig_atomic_t ticks, beats;
+static timer_t beat;
+
+static void tick(int signal)
+{
+    if (signal == SIGALRM)
+        ticks++;
+    else
+        beats++;
+}
+
+/* Interval timers and POSIX timers go on in a restored process. */
+static void timers(long round)
+{
+    if (round == 0) {
+        struct sigaction action = { .sa_handler = tick, .sa_flags = SA_RESTART };
+        struct itimerval every = { { 0, 3000 }, { 0, 3000 } };
+        struct itimerspec spec = { { 0, 3000000 }, { 0, 3000000 } };
+        struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN };
+        sigaction(SIGALRM, &action, NULL);
+        sigaction(SIGRTMIN, &action, NULL);
+        CHECK(setitimer(ITIMER_REAL, &every, NULL) == 0);
+        CHECK(timer_create(CLOCK_MONOTONIC, &event, &beat) == 0);
+        CHECK(timer_settime(beat, 0, &spec, NULL) == 0);
+    }
+    int t = ticks, b = beats;
+    double limit = now() + 10;
+    while ((ticks < t + 2 || beats < b + 2) && now() < limit)
+        pause();
+    CHECK(ticks >= t + 2 && beats >= b + 2);
+}
+
+/* An alarm far away stays set, and does not start anew. */
+static void alarms(long round)
+{
+    static double set;
+    if (round == 0) {
+        alarm(100000);
+        set = now();
+    }
+    sleep_ms(10);
+    struct itimerval left;
+    CHECK(getitimer(ITIMER_REAL, &left) == 0);
+    /* Less than what passed may be gone: nobody lives between an image's last use and its next. */
+    CHECK(left.it_value.tv_sec > 99000 && left.it_value.tv_sec < 100000);
+    CHECK(now() >= set);
+}
+
+/* Signals that wait are still waiting in a restored process, with what they carry. */
+static void pending(long round)
+{
+    sigset_t set, have;
+    struct timespec none = { 0, 0 };
+    siginfo_t info;
+    union sigval value = { .sival_int = (int)round };
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    sigaddset(&set, SIGRTMIN + 1);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    CHECK(raise(SIGUSR1) == 0);
+    CHECK(sigqueue(getpid(), SIGRTMIN + 1, value) == 0);
+    sleep_ms(25);
+    CHECK(sigpending(&have) == 0 && sigismember(&have, SIGUSR1) == 1);
+    CHECK(sigtimedwait(&set, &info, &none) == SIGUSR1);
+    CHECK(sigtimedwait(&set, &info, &none) == SIGRTMIN + 1 && info.si_value.sival_int == (int)round);
+    CHECK(sigtimedwait(&set, &info, &none) == -1 && errno == EAGAIN);
+}
+
+static char other_stack[65536];
+static volatile sig_atomic_t heard, on_stack;
+
+static void hear(int signal, siginfo_t *info, void *context)
+{
+    char here;
+    (void)signal, (void)context;
+    heard = info->si_value.sival_int;
+    on_stack = &here >= other_stack && &here < other_stack + sizeof other_stack;
+    /* Long enough for an order to come. */
+    double until = now() + 0.025;
+    while (now() < until)
+        ;
+}
+
+/* The program's own handlers, on a stack of their own. */
+static void handlers(long round)
+{
+    union sigval value = { .sival_int = (int)(round % 1000) + 1 };
+    stack_t stack = { .ss_sp = other_stack, .ss_size = sizeof other_stack };
+    if (round == 0) {
+        struct sigaction action = { .sa_sigaction = hear, .sa_flags = SA_SIGINFO | SA_ONSTACK };
+        CHECK(sigaltstack(&stack, NULL) == 0);
+        sigaction(SIGUSR1, &action, NULL);
+    }
+    CHECK(sigqueue(getpid(), SIGUSR1, value) == 0);
+    CHECK(heard == value.sival_int && on_stack);
+    CHECK(sigaltstack(NULL, &stack) == 0 && stack.ss_sp == (void *)other_stack && !(stack.ss_flags & SS_DISABLE));
+}
+
+/* Files: positions, appends, one that has no name any more. */
+static void files(long round)
+{
+    static FILE *text;
+    static int appended, unlinked;
+    long back;
+    if (round == 0) {
+        text = fopen(own("text", rank), "w+");
+        appended = open(own("appended", rank), O_CREAT | O_TRUNC | O_RDWR | O_APPEND, 0600);
+        unlinked = open(own("unlinked", rank), O_CREAT | O_TRUNC | O_RDWR, 0600);
+        CHECK(text && appended >= 0 && unlinked >= 0 && unlink(own("unlinked", rank)) == 0);
+    }
+    fprintf(text, "%ld\n", round);
+    CHECK(fflush(text) == 0);
+    CHECK(write(appended, &round, sizeof round) == sizeof round);
+    CHECK(write(unlinked, &round, sizeof round) == sizeof round);
+    sleep_ms(5);
+    CHECK(lseek(unlinked, 0, SEEK_CUR) == (off_t)((round + 1) * sizeof round));
+    CHECK(pread(unlinked, &back, sizeof back, round * sizeof back) == sizeof back && back == round);
+    for (long i = 0; i <= round; i++)
+        CHECK(pread(appended, &back, sizeof back, i * sizeof back) == sizeof back && back == i);
+    struct stat stat;
+    CHECK(fstat(appended, &stat) == 0 && stat.st_size == (off_t)((round + 1) * sizeof round));
+    rewind(text);
+    for (long i = 0; i <= round; i++)
+        CHECK(fscanf(text, "%ld", &back) == 1 && back == i);
+    CHECK(fseek(text, 0, SEEK_END) == 0);
+}
+
+/* A number of /proc/self/status. */
+static long status_of(const char *field)
+{
+    char line[256];
+    long value = -1;
+    FILE *file = fopen("/proc/self/status", "r");
+    CHECK(file);
+    while (fgets(line, sizeof line, file))
+        if (strncmp(line, field, strlen(field)) == 0)
+            value = atol(line + strlen(field));
+    fclose(file);
+    return value;
+}
+
+/* Locked memory is locked again. */
+static void locked_memory(long round)
+{
+    static char *memory;
+    if (round == 0) {
+        memory = mmap(NULL, 32768, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        CHECK(memory != MAP_FAILED && mlock(memory, 32768) == 0);
+    }
+    sleep_ms(10);
+    CHECK(status_of("VmLck:") >= 32);
+}
+
+/* In the C library's own functions: its heap, its streams, its loader, a recursive lock. */
+static void library(long round)
+{
+    static pthread_mutex_t mutex;
+    static char *kept[64];
+    char text[64];
+    if (round == 0) {
+        pthread_mutexattr_t kind;
+        pthread_mutexattr_init(&kind);
+        pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_RECURSIVE);
+        CHECK(pthread_mutex_init(&mutex, &kind) == 0);
+    }
+    double until = now() + 0.02;
+    for (unsigned i = 0; now() < until; i++) {
+        unsigned at = (i * 2654435761u >> 8) % 64;
+        free(kept[at]);
+        kept[at] = malloc(1 + (i * 40503u >> 4) % 200000);
+        CHECK(kept[at]);
+        kept[at][0] = 1;
+        CHECK(pthread_mutex_lock(&mutex) == 0 && pthread_mutex_lock(&mutex) == 0);
+        snprintf(text, sizeof text, "%u %g", i, i * 0.5);
+        CHECK(setenv("TWINS", text, 1) == 0);
+        CHECK(pthread_mutex_unlock(&mutex) == 0 && pthread_mutex_unlock(&mutex) == 0);
+        if (i % 16 == 0) {
+            void *library = dlopen("libresolv.so.2", RTLD_NOW | RTLD_LOCAL);
+            CHECK(library && dlclose(library) == 0);
+        }
+    }
+}
+
+/* Much output at once, more than a pipe holds. It ends after so many rounds, whoever is lost: a repeated run writes
+ * the same. */
+#define OUTPUT_ROUNDS 100
+
+static void output(long round)
+{
+    static char line[1024];
+    if (line[0] == 0)
+        memset(line, 'x', sizeof line - 1);
+    for (int i = 0; i < 200; i++)
+        printf("%ld %d %s\n", round, i, line);
+    CHECK(fflush(stdout) == 0);
+    sleep_ms(15);
+}
+
+/* What ps shows of a restored process is what it was. */
+static void looks(long round)
+{
+    static char willing[32];
+    char name[32] = "", text[32] = "";
+    FILE *comm = fopen("/proc/self/comm", "r"), *oom = fopen("/proc/self/oom_score_adj", "r");
+    CHECK(comm && oom && fgets(name, sizeof name, comm) && fgets(text, sizeof text, oom));
+    fclose(comm);
+    fclose(oom);
+    if (round == 0)
+        strcpy(willing, text);
+    CHECK(strcmp(name, "twins\n") == 0 && strcmp(text, willing) == 0);
+    sleep_ms(5);
+}
+
+/* A process may bind itself. (pthread_setaffinity_np of a restored thread itself meets its old number and fails.) */
+static void affinity(long round)
+{
+    cpu_set_t set;
+    (void)round;
+    CHECK(sched_getaffinity(0, sizeof set, &set) == 0);
+    CHECK(sched_setaffinity(0, sizeof set, &set) == 0);
+    sleep_ms(10);
+}
+
+/* What twins can't hold: for as long as they last there is no image, and the job goes on. */
+static void child(long round)
+{
+    static pid_t pid;
+    if (round == 0 && (pid = fork()) == 0)
+        for (;;)
+            pause();
+    sleep_ms(10);
+    CHECK(pid > 0 && waitpid(-1, NULL, WNOHANG) == 0);
+}
+
+static void *idle(void *nothing)
+{
+    for (;;)
+        pause();
+    return nothing;
+}
+
+static void threads(long round)
+{
+    static pthread_t thread;
+    if (round == 0)
+        CHECK(pthread_create(&thread, NULL, idle, NULL) == 0);
+    sleep_ms(10);
+}
+
+static void shared(long round)
+{
+    static int *memory;
+    if (round == 0) {
+        memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        CHECK(memory != MAP_FAILED);
+    }
+    *memory = (int)round;
+    sleep_ms(10);
+}
+
+static void holes(long round)
+{
+    if (round == 0) {
+        void *memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        CHECK(memory != MAP_FAILED && madvise(memory, 4096, MADV_DONTFORK) == 0);
+    }
+    sleep_ms(10);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(long round);
+} cases[] = {
+    { "interruptions", interruptions }, { "children", children }, { "timers", timers },
+    { "alarms", alarms }, { "pending", pending }, { "handlers", handlers }, { "files", files },
+    { "locked_memory", locked_memory }, { "library", library },
+    { "output", output }, { "looks", looks }, { "affinity", affinity }, { "child", child },
+    { "threads", threads }, { "shared", shared }, { "holes", holes },
+};
+
+int main(int argc, char **argv)
+{
+    void (*run)(long) = NULL;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    CHECK(argc > 2);
+    if (argc > 3)
+        folder = argv[3];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        if (strcmp(cases[i].name, argv[1]) == 0)
+            run = cases[i].run;
+    CHECK(run);
+    for (long round = 0;; round++) {
+        run(round);
+        int stop = run == output ? round + 1 == OUTPUT_ROUNDS : access(argv[2], F_OK) == 0, all = 0;
+        MPI_Allreduce(&stop, &all, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+        if (all)
+            break;
+    }
+    printf("rank %d is through\n", rank);
+    MPI_Finalize();
+    return 0;
+}

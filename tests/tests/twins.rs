@@ -1,0 +1,268 @@
+//! What a program may do while images are taken of it and it comes back from them (`evidence/twins.md`): one test for
+//! each pitfall. A program does one thing again and again (`tests/programs/twins.c`), is imaged every 20 ms
+//! wherever it is, and loses a rank several times; it must not notice.
+
+use rejoin_tests::processes::{children, kill, wait_for};
+use rejoin_tests::{Finished, Run, finish, program, root};
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+const RANKS: usize = 2;
+/// Each of these is long after anything that works has happened.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A folder of the test's own, which goes with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(case: &str) -> Folder {
+        let path = root().join(format!("target/twins-{}-{case}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+
+    /// From here on the program may end.
+    fn stop(&self) {
+        std::fs::write(self.0.join("stop"), "").expect("the file that stops the program");
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn start(case: &str, folder: &Folder) -> Run {
+    let options = ["--checkpoint-interval", "0.02", "--max-restarts", "1000"];
+    Run::raw(options)
+        .arg("-n")
+        .arg(RANKS.to_string())
+        .arg(program("twins"))
+        .arg(case)
+        .arg(folder.0.join("stop"))
+        .arg(&folder.0)
+}
+
+/// The processes below a job's local manager that have this name and run.
+fn called(mpirun: u32, name: &str) -> Vec<u32> {
+    let is = |pid: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let Some((head, tail)) = stat.rsplit_once(')') else {
+            return false;
+        };
+        let state = tail.trim_start().chars().next().unwrap_or('X');
+        head.ends_with(&format!("({name}")) && !"TZX".contains(state)
+    };
+    let local = children(mpirun).into_iter().flat_map(children);
+    local.filter(is).collect()
+}
+
+/// Waits for images that were not there before.
+fn fresh_images(mpirun: u32) -> Vec<u32> {
+    let before = called(mpirun, "rejoin-twin");
+    let mut images = Vec::new();
+    wait_for(LIMIT, "images of all ranks", || {
+        images = called(mpirun, "rejoin-twin");
+        images.retain(|pid| !before.contains(pid));
+        images.len() >= RANKS
+    });
+    images
+}
+
+/// Ends ranks, one at a time, each after `before` has seen the images that it will come back from.
+fn torment(mpirun: u32, kills: usize, before: impl Fn(&[u32])) {
+    let begun = Instant::now();
+    for number in 0..kills {
+        wait_for(LIMIT, "all ranks", || {
+            called(mpirun, "twins").len() == RANKS
+        });
+        // Another moment each time, but not before what was repeated is behind it.
+        fresh_images(mpirun);
+        std::thread::sleep(Duration::from_micros(
+            begun.elapsed().subsec_micros() as u64 % 9_000,
+        ));
+        before(&called(mpirun, "rejoin-twin"));
+        let ranks = called(mpirun, "twins");
+        if let Some(victim) = ranks.get(number % ranks.len().max(1)) {
+            kill(*victim, libc::SIGKILL);
+            wait_for(LIMIT, "the rank to come back", || {
+                let now = called(mpirun, "twins");
+                now.len() == RANKS && !now.iter().any(|pid| ranks.contains(pid))
+            });
+        }
+    }
+}
+
+fn survives_with(case: &str, before: impl Fn(&[u32]) + Send) -> Finished {
+    let folder = Folder::new(case);
+    let child = start(case, &folder).start();
+    let mpirun = child.id();
+    let done = std::thread::scope(|scope| {
+        let killer = scope.spawn(|| {
+            torment(mpirun, 4, before);
+            folder.stop();
+        });
+        let done = finish(child, LIMIT, case);
+        assert!(killer.join().is_ok(), "{case}: {}", done.stderr());
+        done
+    });
+    assert!(
+        done.output.status.success(),
+        "{case}: {}\n{}",
+        done.output.status,
+        done.stderr()
+    );
+    done
+}
+
+fn survives(case: &str) {
+    let done = survives_with(case, |_| {});
+    let text = done.stdout();
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["rank 0 is through", "rank 1 is through"]);
+    let errors = done.stderr();
+    let back = errors.matches(" back after ").count();
+    assert!(back >= 4, "{case}: back {back} times\n{errors}");
+}
+
+/// Lets a program run until something is told of it, and returns all that was told.
+fn until_told(case: &str, needle: &str) -> String {
+    let folder = Folder::new(case);
+    let mut child = start(case, &folder).start();
+    let mut errors = BufReader::new(child.stderr.take().expect("standard error"));
+    let (tell, told) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        let mut from = 0;
+        while errors.read_line(&mut text).is_ok_and(|length| length > 0) {
+            let _ = tell.send(text[from..].to_owned());
+            from = text.len();
+        }
+        let _ = errors.read_to_string(&mut text);
+        text
+    });
+    let begun = Instant::now();
+    let heard = std::iter::from_fn(|| {
+        told.recv_timeout(LIMIT.saturating_sub(begun.elapsed()))
+            .ok()
+    })
+    .any(|line| line.contains(needle));
+    folder.stop();
+    let done = finish(child, LIMIT, case);
+    let text = reader.join().expect("the reader");
+    assert!(heard, "{case}: nobody said {needle:?}\n{text}");
+    assert!(done.output.status.success(), "{case}: {text}");
+    assert_eq!(text.matches(needle).count(), 1, "{case}: {text}");
+    text
+}
+
+#[test]
+fn calls_that_signals_interrupt_are_not() {
+    survives("interruptions");
+}
+
+#[test]
+fn the_program_sees_no_child() {
+    survives("children");
+}
+
+#[test]
+fn interval_and_posix_timers_go_on() {
+    survives("timers");
+}
+
+#[test]
+fn an_alarm_stays_set() {
+    survives("alarms");
+}
+
+#[test]
+fn signals_that_wait_still_wait() {
+    survives("pending");
+}
+
+#[test]
+fn the_programs_own_handlers_and_their_stack_stay() {
+    survives("handlers");
+}
+
+#[test]
+fn files_are_where_they_were() {
+    survives("files");
+}
+
+#[test]
+fn locked_memory_is_locked_again() {
+    survives("locked_memory");
+}
+
+#[test]
+fn heap_streams_loader_and_recursive_locks_are_whole() {
+    survives("library");
+}
+
+#[test]
+fn a_restored_process_looks_as_before() {
+    survives("looks");
+}
+
+#[test]
+fn a_restored_process_binds_itself_to_cores() {
+    survives("affinity");
+}
+
+#[test]
+fn an_interrupt_to_a_frozen_image_does_not_strike_later() {
+    let done = survives_with("looks", |images| {
+        images.iter().for_each(|&pid| kill(pid, libc::SIGINT));
+    });
+    assert_eq!(done.stdout().lines().count(), RANKS);
+}
+
+#[test]
+fn writes_longer_than_a_pipe_come_once_and_whole() {
+    let done = survives_with("output", |_| {});
+    // The two ranks' lines come in any order, each rank's in its own.
+    let filling = "x".repeat(1023);
+    let lines = (0..100).flat_map(|round| (0..200).map(move |line| (round, line)));
+    let mut want: Vec<_> = lines
+        .flat_map(|(round, line)| [(); RANKS].map(|()| format!("{round} {line} {filling}")))
+        .chain((0..RANKS).map(|rank| format!("rank {rank} is through")))
+        .collect();
+    let text = done.stdout();
+    let mut have: Vec<_> = text.lines().collect();
+    want.sort_unstable();
+    have.sort_unstable();
+    let differ = want.iter().zip(&have).find(|(w, h)| w != h);
+    let differ = differ.map(|(w, h)| (&w[..w.len().min(20)], &h[..h.len().min(20)]));
+    assert!(
+        want.len() == have.len() && differ.is_none(),
+        "{} lines instead of {}, first {differ:?}\n{}",
+        have.len(),
+        want.len(),
+        done.stderr()
+    );
+}
+
+#[test]
+fn children_of_the_program_are_refused_once() {
+    until_told("child", "has child processes of its own");
+}
+
+#[test]
+fn threads_are_refused_once() {
+    until_told("threads", "the program runs 2 threads");
+}
+
+#[test]
+fn shared_memory_is_refused_once() {
+    until_told("shared", "shares writable memory with others");
+}
+
+#[test]
+fn memory_that_clones_do_not_get_is_refused_once() {
+    until_told("holes", "marked to stay out of clones");
+}
