@@ -38,8 +38,7 @@ impl Timers {
             }; 2];
             // SAFETY: the pointer is to two timevals, which is what the kernel calls an itimerval.
             let result = unsafe { libc::syscall(libc::SYS_getitimer, which, value.as_mut_ptr()) };
-            *place =
-                (result == 0 && (value[1].tv_sec, value[1].tv_usec) != (0, 0)).then_some(value);
+            *place = (result == 0).then(|| running(value)).flatten();
         }
         let mut text = Vec::new();
         if sys::read_file(c"/proc/self/timers", &mut text).is_ok() {
@@ -50,6 +49,10 @@ impl Timers {
         for timer in &mut timers.posix {
             // SAFETY: the pointer is to an itimerspec.
             unsafe { libc::syscall(libc::SYS_timer_gettime, timer.id, &raw mut timer.setting) };
+            let setting = &mut timer.setting;
+            if (setting.it_value.tv_sec, setting.it_value.tv_nsec) == (0, 0) {
+                setting.it_value = setting.it_interval;
+            }
         }
         timers
     }
@@ -64,6 +67,16 @@ impl Timers {
             unsafe { libc::syscall(libc::SYS_setitimer, which, value.as_ptr(), none) };
         }
     }
+}
+
+/// A timer that runs. One with a period whose signal waits has nothing left and goes on when the signal is taken: in
+/// a restored process, which knows nothing of that, a period later.
+fn running(mut value: Interval) -> Option<Interval> {
+    let is_zero = |time: &libc::timeval| (time.tv_sec, time.tv_usec) == (0, 0);
+    if is_zero(&value[1]) {
+        value[1] = value[0];
+    }
+    (!is_zero(&value[1])).then_some(value)
 }
 
 impl PosixTimer {
@@ -188,6 +201,16 @@ fn posix_timers(text: &[u8]) -> Vec<PosixTimer> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_period_whose_signal_waits_goes_on() {
+        let times = |numbers: [i64; 2]| numbers.map(|tv_usec| libc::timeval { tv_sec: 0, tv_usec });
+        let left = |numbers| running(times(numbers)).map(|value| value.map(|time| time.tv_usec));
+        assert_eq!(left([3000, 0]), Some([3000, 3000]));
+        assert_eq!(left([3000, 7]), Some([3000, 7]));
+        assert_eq!(left([0, 7]), Some([0, 7]));
+        assert_eq!(left([0, 0]), None);
+    }
 
     #[test]
     fn timers_are_read() {
