@@ -133,8 +133,9 @@ pub fn spawn(order: &Order<'_>) -> std::io::Result<Child> {
     arguments.pidfd = (&raw mut pidfd) as u64;
     arguments.exit_signal = libc::SIGCHLD as u64;
     let size = std::mem::size_of::<libc::clone_args>();
-    // SAFETY: without CLONE_VM the child has its own copy of everything, as after fork; this process
-    // has one thread, so no lock is held by a thread that the child lacks.
+    // SAFETY: without CLONE_VM the child has its own copy of everything, as after fork. It takes no lock
+    // and allocates nothing until its exec, so it does not matter what the watcher's threads, which it
+    // lacks, held at that moment.
     let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut arguments, size) };
     match pid {
         // SAFETY: we are the child.
@@ -157,7 +158,7 @@ pub fn spawn(order: &Order<'_>) -> std::io::Result<Child> {
 }
 
 fn spawn_by_fork(raw: &Raw) -> std::io::Result<Child> {
-    // SAFETY: this process has one thread.
+    // SAFETY: the child takes no lock and allocates nothing until its exec.
     let pid = unsafe { libc::fork() };
     match pid {
         // SAFETY: we are the child.

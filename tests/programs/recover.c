@@ -1,0 +1,47 @@
+/* How long a recovery holds the program up: ranks with memory of their own add up a number all the time and modify some
+ * of the memory; each says on standard error which exchanges took more than a millisecond: from when to when, in
+ * nanoseconds of the monotonic clock.  tests/examples/recover.rs kills ranks and reads it.
+ *
+ *   recover MB SECONDS */
+#include "check.h"
+#include <time.h>
+#include <unistd.h>
+
+static long long now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+int main(int argc, char **argv)
+{
+    int rank, size, sum[2] = { 0, 0 };
+    MPI_Init(&argc, &argv);
+    CHECK(argc > 2);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    size_t bytes = (size_t)atol(argv[1]) << 20, at = 0;
+    double seconds = atof(argv[2]);
+    char *memory = malloc(bytes), text[96];
+    CHECK(memory);
+    memset(memory, rank + 1, bytes);
+    long long begun = now(), last = begun;
+    while (!sum[1]) {
+        int mine[2] = { 1, now() - begun > seconds * 1e9 };
+        MPI_Allreduce(mine, sum, 2, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        CHECK(sum[0] == size);
+        long long t = now();
+        if (t - last > 1000000) {
+            int n = snprintf(text, sizeof text, "gap %d %lld %lld\n", rank, last, t);
+            CHECK(write(2, text, n) == n);
+        }
+        last = t;
+        for (int i = 0; i < 16; i++, at += 4096)
+            memory[at % bytes]++;
+        struct timespec pause = { 0, 200000 };
+        nanosleep(&pause, NULL);
+    }
+    MPI_Finalize();
+    return 0;
+}
