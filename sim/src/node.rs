@@ -9,7 +9,7 @@ use rejoin_channel_table::{
     JobKey, Link, LinkState, Proved, Rank, Refusal, Resume, Table,
 };
 use rejoin_engine::{
-    Config, Detach, Engine, Envelope, HEADER_LEN, Header, Mode, MsgId, Pattern, Piece, ReqId,
+    Config, Detach, Engine, Envelope, HEADER_LEN, Header, Kind, Mode, MsgId, Pattern, Piece, ReqId,
     RxBody, Segment, Sent, Source,
 };
 
@@ -58,8 +58,26 @@ pub struct Node {
     output: Vec<Output>,
     /// Headers read since they were last taken, for checkers.
     pub headers: Vec<(Rank, Header)>,
-    /// The engine at the start of each epoch that this rank has entered.
-    images: BTreeMap<Epoch, Engine>,
+    /// This rank at the start of each epoch that it has entered.
+    images: BTreeMap<Epoch, Image>,
+    /// Epochs that it does not look at.
+    pub blind: Blind,
+}
+
+/// A rank's engine and memory at the start of an epoch.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Image {
+    engine: Engine,
+    memory: Vec<u8>,
+}
+
+/// Half of the rule of epochs switched off, to show that checkers find what it prevents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Blind {
+    /// Messages of a later epoch are received without an image.
+    pub messages: bool,
+    /// Acks of a later epoch, with the resume, are heeded without an image.
+    pub acks: bool,
 }
 
 /// Something that must never happen; the text says what.
@@ -81,15 +99,62 @@ impl Node {
             output: Vec::new(),
             headers: Vec::new(),
             images: BTreeMap::new(),
+            blind: Blind::default(),
         }
     }
 
     /// Takes this rank's image of an epoch and enters it; nothing for one that it is in, or past.
     pub fn enter(&mut self, epoch: Epoch) {
         if self.engine.heeds(epoch).is_err() {
-            self.images.insert(epoch, self.engine.clone());
+            let image = Image {
+                engine: self.engine.clone(),
+                memory: self.memory.clone(),
+            };
+            self.images.insert(epoch, image);
             self.engine.set_epoch(epoch);
         }
+    }
+
+    /// Whether there is an image of this epoch.
+    pub fn has_image(&self, epoch: Epoch) -> bool {
+        self.images.contains_key(&epoch)
+    }
+
+    /// Lets go of images.
+    pub fn keep_images(&mut self, keep: impl Fn(Epoch) -> bool) {
+        self.images.retain(|epoch, _| keep(*epoch));
+    }
+
+    /// A new incarnation of this rank, from its image of an epoch, as the device makes it: without
+    /// links, and with the image that it may be made from again.
+    pub fn rejoin(&self, epoch: Epoch, me: Identity, book: AddressBook) -> Option<Node> {
+        let image = self.images.get(&epoch)?.clone();
+        let mut node = Node::new(*image.engine.config(), me, book);
+        node.engine = image.engine.clone();
+        node.memory = image.memory.clone();
+        node.blind = self.blind;
+        for peer in (0..node.table.book().size()).map(Rank) {
+            if node.engine.is_up(peer) {
+                node.engine.link_down(peer);
+            }
+        }
+        node.engine.set_epoch(epoch);
+        node.images.insert(epoch, image);
+        Some(node)
+    }
+
+    /// The epoch of an arriving resume or frame, if it is looked at: the image is taken first.
+    fn meet(&mut self, epoch: Epoch, ack: bool) -> Epoch {
+        let blind = if ack {
+            self.blind.acks
+        } else {
+            self.blind.messages
+        };
+        if blind {
+            return epoch.min(self.engine.epoch());
+        }
+        self.enter(epoch);
+        epoch
     }
 
     /// Whether two ranks' images of one epoch fit together: each heeds the other's resume, so
@@ -104,7 +169,7 @@ impl Node {
             let Some(theirs) = other.images.get(epoch) else {
                 continue;
             };
-            let (mut mine, mut theirs) = (mine.clone(), theirs.clone());
+            let (mut mine, mut theirs) = (mine.engine.clone(), theirs.engine.clone());
             mine.link_down(ranks[1]);
             theirs.link_down(ranks[0]);
             let said = [mine.resume(ranks[1]), theirs.resume(ranks[0])].map(|resume| Resume {
@@ -262,8 +327,8 @@ impl Node {
                     .prove(&key(), seen, &resume, &mut out)
                     .map_err(|e| e.to_string())?;
             }
-            DialerStep::Established(opened) => {
-                self.enter(opened.resume.epoch);
+            DialerStep::Established(mut opened) => {
+                opened.resume.epoch = self.meet(opened.resume.epoch, true);
                 let Ok(link) = self.table.established(&opened, id) else {
                     self.output.push(Output::Close(id));
                     return Ok(false);
@@ -292,7 +357,7 @@ impl Node {
     ) -> Result<(), Violation> {
         match step {
             AcceptorStep::More => {}
-            AcceptorStep::Admit(proved) => match self.admit(&proved, id) {
+            AcceptorStep::Admit(mut proved) => match self.admit(&mut proved, id) {
                 Ok(admission) => {
                     let peer = proved.peer.rank;
                     if let Some(old) = admission.closes {
@@ -330,10 +395,10 @@ impl Node {
     /// A resume is an ack: the image is taken before anything moves.
     fn admit(
         &mut self,
-        proved: &Proved,
+        proved: &mut Proved,
         id: ConnectionId,
     ) -> Result<Admission<ConnectionId>, Refusal> {
-        self.enter(proved.resume.epoch);
+        proved.resume.epoch = self.meet(proved.resume.epoch, true);
         self.table.admit(proved, id)
     }
 
@@ -381,8 +446,9 @@ impl Node {
     }
 
     fn header(&mut self, peer: Rank, bytes: &[u8; HEADER_LEN]) -> Result<Option<Body>, Violation> {
-        let header = Header::decode(bytes).map_err(|e| format!("a header was refused: {e}"))?;
-        self.enter(header.epoch);
+        let mut header = Header::decode(bytes).map_err(|e| format!("a header was refused: {e}"))?;
+        let message = matches!(header.kind, Kind::Eager | Kind::Rts);
+        header.epoch = self.meet(header.epoch, !message);
         let place = self.engine.rx_header(peer, &header);
         let place = place.map_err(|e| format!("a frame was refused: {e} ({header:?})"))?;
         self.headers.push((peer, header));

@@ -1,0 +1,673 @@
+//! Exhaustive check, with stateright, of coordinated checkpoints on the code itself: engine, table,
+//! handshake and resume of two ranks that take images by the rule of epochs, and go back to them.
+//!
+//! Checkpoints are ordered, obeyed and committed in any order with everything else, some are given up;
+//! the link is cut, and both ranks crash at any step, also while they go back. Checked are: a committed
+//! pair of images fits together (no orphan, nothing lost); whatever happens, the program ends, and has
+//! seen every message once, in order, unchanged; and with one half of the rule switched off, that is
+//! found out. Bounds: two messages, one connection at a time, whole writes; `REJOIN_MODELS=soak` takes
+//! larger ones, builds with debug assertions smaller ones.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use rejoin_channel_table::{
+    AddressBook, BusinessCard, Epoch, Generation, Identity, Incarnation, JobId, Rank,
+};
+use rejoin_engine::{Completion, Config, Envelope, Mode, ReqId, Segment};
+use rejoin_sim::check::{self, Outcome};
+use rejoin_sim::node::{Blind, Node, Output};
+use rejoin_sim::plan::{Message, Plan, Receive, Step, content, pattern};
+use stateright::{Checker, Model, Property};
+
+/// What a rank's program knows: part of its image.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Program {
+    position: usize,
+    sends: Vec<(ReqId, Segment)>,
+    receives: Vec<(usize, ReqId, Segment)>,
+    /// Receives that ended, by number.
+    ended: BTreeMap<usize, (Completion, Vec<u8>)>,
+}
+
+type Queue = VecDeque<Option<Vec<u8>>>;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct State {
+    nodes: [Node; 2],
+    programs: [Program; 2],
+    images: [BTreeMap<Epoch, Program>; 2],
+    /// Number of the one connection, and what travels to each rank; `None` is the end.
+    connection: Option<(u32, [Queue; 2])>,
+    next_connection: u32,
+    generation: u32,
+    /// Who has not come back yet.
+    away: [bool; 2],
+    /// Orders on their way.
+    orders: [Option<Epoch>; 2],
+    ordered: Option<Epoch>,
+    next_epoch: u32,
+    committed: Epoch,
+    left: Budget,
+    wrong: Option<String>,
+}
+
+/// How often each may still happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Budget {
+    orders: u8,
+    aborts: u8,
+    cuts: u8,
+    crashes: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Action {
+    Program(usize),
+    Dial(usize),
+    Deliver(usize),
+    Idle,
+    /// A rank that is about to block says what it has.
+    Block(usize),
+    Order,
+    Obey(usize),
+    Commit,
+    Abort,
+    Cut,
+    /// The whole job goes back: who has not crashed is stopped.
+    Crash,
+    Back(usize),
+}
+
+struct Setup {
+    plan: Plan,
+    budget: Budget,
+    blind: Blind,
+    /// Ranks block at any time, and not only when nothing else happens.
+    blocks: bool,
+}
+
+fn peer(rank: usize) -> Rank {
+    Rank(1 - rank as u32)
+}
+
+fn identity(rank: usize, generation: u32) -> Identity {
+    Identity {
+        job: JobId(3),
+        rank: Rank(rank as u32),
+        generation: Generation(generation),
+        incarnation: Incarnation(generation),
+    }
+}
+
+fn book(generation: u32) -> AddressBook {
+    AddressBook::new(vec![(Incarnation(generation), BusinessCard::default()); 2])
+}
+
+impl State {
+    fn new(setup: &Setup) -> State {
+        let node = |rank| {
+            let mut node = Node::new(setup.plan.config, identity(rank, 0), book(0));
+            node.blind = setup.blind;
+            node.enter(Epoch(1));
+            node
+        };
+        let image = || BTreeMap::from([(Epoch(1), Program::default())]);
+        State {
+            nodes: [node(0), node(1)],
+            programs: Default::default(),
+            images: [image(), image()],
+            connection: None,
+            next_connection: 0,
+            generation: 0,
+            away: [false; 2],
+            orders: [None; 2],
+            ordered: None,
+            next_epoch: 2,
+            committed: Epoch(1),
+            left: setup.budget,
+            wrong: None,
+        }
+    }
+
+    fn runs(&self) -> bool {
+        self.away == [false; 2]
+    }
+
+    /// Everything that a rank does by itself after something happened to it.
+    fn settle(&mut self) {
+        for rank in 0..2 {
+            self.image(rank);
+            self.flush(rank);
+            while self.nodes[rank].engine.next_ready().is_some() {}
+            self.write(rank);
+            self.reap(rank);
+            self.nodes[rank].headers.clear();
+        }
+        let (committed, ordered) = (self.committed, self.ordered);
+        for rank in 0..2 {
+            let keep = |epoch| epoch == committed || Some(epoch) >= ordered.or(Some(epoch));
+            let burnt = |epoch: Epoch| ordered.is_none() && epoch != committed;
+            self.nodes[rank].keep_images(|epoch| keep(epoch) && !burnt(epoch));
+            let node = &self.nodes[rank];
+            self.images[rank].retain(|epoch, _| node.has_image(*epoch));
+        }
+    }
+
+    /// An image that was taken just now is also one of the program.
+    fn image(&mut self, rank: usize) {
+        let epoch = self.nodes[rank].engine.epoch();
+        if self.nodes[rank].has_image(epoch) && !self.images[rank].contains_key(&epoch) {
+            self.images[rank].insert(epoch, self.programs[rank].clone());
+        }
+    }
+
+    fn flush(&mut self, rank: usize) {
+        for output in self.nodes[rank].take_output() {
+            match output {
+                Output::Bytes(id, bytes) if !bytes.is_empty() => self.travel(id, rank, Some(bytes)),
+                Output::Bytes(..) => {}
+                Output::Close(id) => self.travel(id, rank, None),
+            }
+        }
+    }
+
+    fn write(&mut self, rank: usize) {
+        while let Some((_, id)) = self.nodes[rank].table().live(peer(rank)) {
+            let bytes = self.nodes[rank].write(peer(rank), usize::MAX);
+            if bytes.is_empty() {
+                break;
+            }
+            self.travel(id, rank, Some(bytes));
+        }
+    }
+
+    fn travel(&mut self, id: u32, from: usize, chunk: Option<Vec<u8>>) {
+        if let Some((open, queues)) = &mut self.connection
+            && *open == id
+        {
+            queues[1 - from].push_back(chunk);
+        }
+    }
+
+    fn reap(&mut self, rank: usize) {
+        let (node, program) = (&mut self.nodes[rank], &mut self.programs[rank]);
+        for (number, id, segment) in std::mem::take(&mut program.receives) {
+            match node.engine.poll(id) {
+                None => program.receives.push((number, id, segment)),
+                Some(completion) => {
+                    let bytes = node.bytes(segment).to_vec();
+                    node.spoil(segment);
+                    program.ended.insert(number, (completion, bytes));
+                }
+            }
+        }
+        let mut left = std::mem::take(&mut program.sends);
+        left.retain(|(id, segment)| {
+            let done = node.engine.poll(*id).is_some();
+            if done {
+                node.spoil(*segment);
+            }
+            !done
+        });
+        program.sends = left;
+    }
+
+    fn step(&mut self, plan: &Plan, rank: usize) {
+        let step = plan.scripts[rank][self.programs[rank].position];
+        self.programs[rank].position += 1;
+        let node = &mut self.nodes[rank];
+        match step {
+            Step::Send(number) => {
+                let message = plan.messages[number];
+                let envelope = Envelope {
+                    context: message.context,
+                    source: rank as i32,
+                    tag: message.tag,
+                };
+                let bytes = content(number, message.len);
+                let sent = node.send(peer(rank), envelope, &bytes, message.mode);
+                self.programs[rank].sends.extend(sent);
+            }
+            Step::Receive(number) => {
+                let receive = plan.receives[number];
+                match node.receive(receive.pattern, receive.len) {
+                    Ok((id, at)) => self.programs[rank].receives.push((number, id, at)),
+                    Err(violation) => self.wrong = Some(violation),
+                }
+            }
+            other => self.wrong = Some(format!("{other:?} in this model")),
+        }
+    }
+
+    fn deliver(&mut self, rank: usize) {
+        let Some((id, queues)) = &mut self.connection else {
+            return;
+        };
+        let id = *id;
+        match queues[rank].pop_front() {
+            None => {}
+            Some(None) => self.cut(),
+            Some(Some(bytes)) => {
+                if let Err(violation) = self.nodes[rank].feed(id, &bytes) {
+                    self.wrong = Some(violation);
+                }
+            }
+        }
+    }
+
+    fn cut(&mut self) {
+        if let Some((id, _)) = self.connection.take() {
+            for node in &mut self.nodes {
+                node.end(id);
+            }
+        }
+    }
+
+    fn crash(&mut self) {
+        self.connection = None;
+        self.generation += 1;
+        self.away = [true; 2];
+        self.orders = [None; 2];
+        self.ordered = None;
+    }
+
+    fn back(&mut self, rank: usize) {
+        let me = identity(rank, self.generation);
+        let node = self.nodes[rank].rejoin(self.committed, me, book(self.generation));
+        let program = self.images[rank].get(&self.committed);
+        match (node, program) {
+            (Some(node), Some(program)) => {
+                self.nodes[rank] = node;
+                self.programs[rank] = program.clone();
+                self.away[rank] = false;
+            }
+            _ => self.wrong = Some("a committed image is gone".into()),
+        }
+    }
+
+    fn commit(&mut self) {
+        if let Some(epoch) = self.ordered.take() {
+            self.committed = epoch;
+            if let Err(violation) = self.nodes[0].fits(&self.nodes[1]) {
+                self.wrong = Some(violation);
+            }
+        }
+    }
+
+    fn idle(&mut self) {
+        for node in &mut self.nodes {
+            node.engine.flush_all_acks();
+            node.engine.grant_if_starved(None);
+        }
+        self.settle();
+    }
+
+    fn verdict(&self, plan: &Plan) -> Result<(), String> {
+        for rank in 0..2 {
+            let program = &self.programs[rank];
+            let over = program.position == plan.scripts[rank].len();
+            if !over || !program.sends.is_empty() || !program.receives.is_empty() {
+                return Err(format!("rank {rank} is stuck: {program:?}"));
+            }
+            if !self.nodes[rank].engine.quiescent() {
+                return Err(format!("rank {rank} is not quiescent"));
+            }
+            let outcome =
+                |(receive, (completion, bytes)): (&usize, &(Completion, Vec<u8>))| Outcome {
+                    receive: *receive,
+                    completion: *completion,
+                    bytes: bytes.clone(),
+                };
+            let outcomes: Vec<Outcome> = program.ended.iter().map(outcome).collect();
+            check::receives(plan, rank as u32, 1, &outcomes)?;
+            let mut engine = self.nodes[rank].engine.clone();
+            if engine.probe(&pattern(1, None, None)).is_some() {
+                return Err("a message is left over".into());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Setup {
+    fn fate(state: &State, actions: &mut Vec<Action>) {
+        let left = state.left;
+        if left.crashes > 0 {
+            actions.push(Action::Crash);
+        }
+        if !state.runs() {
+            return;
+        }
+        if left.cuts > 0 && state.connection.is_some() {
+            actions.push(Action::Cut);
+        }
+        if left.orders > 0 && state.ordered.is_none() {
+            actions.push(Action::Order);
+        }
+        if left.aborts > 0 && state.ordered.is_some() {
+            actions.push(Action::Abort);
+        }
+    }
+}
+
+impl Model for Setup {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State::new(self)]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        if state.wrong.is_some() {
+            return;
+        }
+        for rank in 0..2 {
+            if state.away[rank] {
+                actions.push(Action::Back(rank));
+            } else if state.orders[rank].is_some() {
+                actions.push(Action::Obey(rank));
+            }
+            if !state.runs() {
+                continue;
+            }
+            if state.programs[rank].position < self.plan.scripts[rank].len() {
+                actions.push(Action::Program(rank));
+            }
+            match &state.connection {
+                Some((_, queues)) if !queues[rank].is_empty() => {
+                    actions.push(Action::Deliver(rank))
+                }
+                None if state.nodes[rank].wants_link(peer(rank)) => {
+                    actions.push(Action::Dial(rank))
+                }
+                _ => {}
+            }
+        }
+        if let Some(epoch) = state.ordered
+            && state.nodes.iter().all(|node| node.has_image(epoch))
+        {
+            actions.push(Action::Commit);
+        }
+        for rank in (0..2).filter(|_| self.blocks) {
+            let mut engine = state.nodes[rank].engine.clone();
+            engine.flush_all_acks();
+            if engine != state.nodes[rank].engine {
+                actions.push(Action::Block(rank));
+            }
+        }
+        if actions.is_empty() {
+            let mut idle = state.clone();
+            idle.idle();
+            if idle != *state {
+                actions.push(Action::Idle);
+            }
+        }
+        Self::fate(state, actions);
+    }
+
+    fn next_state(&self, state: &State, action: Action) -> Option<State> {
+        let mut next = state.clone();
+        match action {
+            Action::Program(rank) => next.step(&self.plan, rank),
+            Action::Dial(rank) => {
+                let id = next.next_connection;
+                next.nodes[rank].dial(peer(rank), id, [id as u8; 32]).ok()?;
+                next.nodes[1 - rank].accept(id, [100 + id as u8; 32]);
+                next.connection = Some((id, Default::default()));
+                next.next_connection += 1;
+                if next.next_connection > 12 {
+                    next.wrong = Some("dials without end".into());
+                }
+            }
+            Action::Deliver(rank) => next.deliver(rank),
+            Action::Idle => next.idle(),
+            Action::Block(rank) => next.nodes[rank].engine.flush_all_acks(),
+            Action::Order => {
+                next.left.orders -= 1;
+                let epoch = Epoch(next.next_epoch);
+                next.next_epoch += 1;
+                next.ordered = Some(epoch);
+                next.orders = [Some(epoch); 2];
+            }
+            Action::Obey(rank) => {
+                let epoch = next.orders[rank].take()?;
+                next.nodes[rank].enter(epoch);
+            }
+            Action::Commit => next.commit(),
+            // Orders that are on their way are obeyed all the same.
+            Action::Abort => {
+                next.left.aborts -= 1;
+                next.ordered = None;
+            }
+            Action::Cut => {
+                next.left.cuts -= 1;
+                next.cut();
+            }
+            Action::Crash => {
+                next.left.crashes -= 1;
+                next.crash();
+            }
+            Action::Back(rank) => next.back(rank),
+        }
+        if next.runs() {
+            next.settle();
+        }
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(
+                "images fit and the protocol is kept",
+                |_: &Setup, s: &State| s.wrong.is_none(),
+            ),
+            Property::always("what ends, ends well", |model: &Setup, state: &State| {
+                let mut actions = Vec::new();
+                model.actions(state, &mut actions);
+                !actions.is_empty() || state.wrong.is_some() || state.verdict(&model.plan).is_ok()
+            }),
+            Property::sometimes("all is done", |model: &Setup, s: &State| {
+                let back = s.generation > 0 || model.budget.crashes == 0;
+                back && s.committed > Epoch(1) && s.verdict(&model.plan).is_ok()
+            }),
+        ]
+    }
+}
+
+const SMALL: Config = Config {
+    eager_copy: 8,
+    eager_max: 64,
+    window: 0,
+    chunk: 0,
+    beyond: 0,
+};
+
+/// Messages by sender, length and mode; all are received in the order in which they were sent.
+fn plan(messages: &[(u32, usize, Mode)]) -> Plan {
+    let message = |&(from, len, mode): &(u32, usize, Mode)| Message {
+        from,
+        to: 1 - from,
+        context: 1,
+        tag: 0,
+        len,
+        mode,
+    };
+    let receive = |&(from, len, _): &(u32, usize, Mode)| Receive {
+        at: 1 - from,
+        pattern: pattern(1, None, None),
+        len,
+        probed: false,
+    };
+    let script = |rank: u32| {
+        let step = |(number, message): (usize, &(u32, usize, Mode))| {
+            if message.0 == rank {
+                Step::Send(number)
+            } else {
+                Step::Receive(number)
+            }
+        };
+        messages.iter().enumerate().map(step).collect()
+    };
+    Plan {
+        config: SMALL.consistent(),
+        scripts: vec![script(0), script(1)],
+        messages: messages.iter().map(message).collect(),
+        receives: messages.iter().map(receive).collect(),
+        cancels: false,
+    }
+}
+
+fn check(name: &str, setup: Setup) {
+    let start = std::time::Instant::now();
+    let checker = setup.checker().spawn_dfs().join();
+    println!(
+        "{name}: {} states, depth {}, {:.1} s",
+        checker.unique_state_count(),
+        checker.max_depth(),
+        start.elapsed().as_secs_f64()
+    );
+    for (property, path) in checker.discoveries() {
+        if property != "all is done" {
+            let last = path.last_state().clone();
+            let verdict = last.verdict(&checker.model().plan);
+            println!("{property}: {:?} {verdict:?}", last.wrong);
+            panic!("{:?}", path.into_actions());
+        }
+    }
+    checker.assert_properties();
+}
+
+/// More in builds without debug assertions.
+const FULL: u8 = !cfg!(debug_assertions) as u8;
+
+/// What only `REJOIN_MODELS=soak` adds.
+fn soak() -> u8 {
+    u8::from(std::env::var("REJOIN_MODELS").is_ok_and(|models| models == "soak"))
+}
+
+const BUDGET: Budget = Budget {
+    orders: 1,
+    aborts: 0,
+    cuts: 0,
+    crashes: 1,
+};
+
+#[test]
+fn one_checkpoint_and_a_crash() {
+    for (name, messages) in [
+        ("small", [(0, 8, Mode::Standard), (0, 8, Mode::Standard)]),
+        ("both", [(0, 8, Mode::Standard), (1, 60, Mode::Standard)]),
+        (
+            "long",
+            [(0, 60, Mode::Synchronous), (0, 100, Mode::Standard)],
+        ),
+    ] {
+        let setup = Setup {
+            plan: plan(&messages),
+            budget: BUDGET,
+            blind: Blind::default(),
+            blocks: false,
+        };
+        check(name, setup);
+    }
+}
+
+#[test]
+fn acks_at_any_time() {
+    let setup = Setup {
+        plan: plan(&[(0, 8, Mode::Standard), (0, 8, Mode::Standard)]),
+        budget: Budget {
+            crashes: FULL,
+            ..BUDGET
+        },
+        blind: Blind::default(),
+        blocks: true,
+    };
+    check("acks", setup);
+}
+
+#[test]
+fn a_cut_between_images() {
+    let setup = Setup {
+        plan: plan(&[(0, 8, Mode::Standard), (1, 60, Mode::Standard)]),
+        budget: Budget {
+            cuts: 1,
+            crashes: soak(),
+            ..BUDGET
+        },
+        blind: Blind::default(),
+        blocks: false,
+    };
+    check("cut", setup);
+}
+
+#[test]
+fn a_checkpoint_that_is_given_up_and_its_successor() {
+    let setup = Setup {
+        plan: plan(&[(0, 8, Mode::Standard), (1, 60, Mode::Standard)]),
+        budget: Budget {
+            orders: 2,
+            aborts: 1,
+            crashes: FULL,
+            ..BUDGET
+        },
+        blind: Blind::default(),
+        blocks: false,
+    };
+    check("aborted", setup);
+}
+
+#[test]
+fn a_crash_while_ranks_go_back() {
+    let setup = Setup {
+        plan: plan(&[
+            (0, 8, Mode::Standard),
+            (1, 60 + 40 * usize::from(FULL), Mode::Standard),
+        ]),
+        budget: Budget {
+            crashes: 2,
+            ..BUDGET
+        },
+        blind: Blind::default(),
+        blocks: false,
+    };
+    check("two crashes", setup);
+}
+
+/// What the checker finds with half of the rule switched off.
+fn found(blind: Blind) -> String {
+    let setup = Setup {
+        plan: plan(&[(0, 8, Mode::Standard), (0, 8, Mode::Standard)]),
+        budget: Budget {
+            crashes: 0,
+            ..BUDGET
+        },
+        blind,
+        blocks: true,
+    };
+    let checker = setup.checker().spawn_dfs().join();
+    let path = checker.discovery("images fit and the protocol is kept");
+    let wrong = path.and_then(|path| path.last_state().wrong.clone());
+    wrong.expect("half of the rule is enough for the checker")
+}
+
+#[test]
+fn without_the_rule_for_messages_there_is_an_orphan() {
+    let wrong = found(Blind {
+        messages: true,
+        acks: false,
+    });
+    println!("{wrong}");
+    assert!(wrong.contains("images of epoch"), "{wrong}");
+}
+
+#[test]
+fn without_the_rule_for_acks_a_message_is_lost() {
+    let wrong = found(Blind {
+        messages: false,
+        acks: true,
+    });
+    println!("{wrong}");
+    assert!(wrong.contains("images of epoch"), "{wrong}");
+}
