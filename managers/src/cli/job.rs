@@ -46,17 +46,7 @@ pub(super) fn launch(
     }
     let (id, key) = secrets()?;
     let recovery = recovery(job);
-    let options = RankOptions {
-        interface: job.interface.clone(),
-        port_range: job.port_range,
-        spin: job.spin,
-        eager_max: job.eager_max,
-        stats: job.stats,
-        images: recovery.map(|_| Images::default()),
-        folder: folder(job)?,
-        restart: job.restart,
-        ..RankOptions::default()
-    };
+    let options = options(job, recovery.is_some())?;
     let bind = if job.bind_to == BindTo::Core {
         Bind::Core
     } else {
@@ -86,6 +76,21 @@ pub(super) fn launch(
             OutputAt::Now => Show::Now,
             OutputAt::Commit => Show::Commit,
         },
+    })
+}
+
+/// What every rank is told.
+fn options(job: &JobArguments, takes_images: bool) -> Result<RankOptions, String> {
+    Ok(RankOptions {
+        interface: job.interface.clone(),
+        port_range: job.port_range,
+        spin: job.spin,
+        eager_max: job.eager_max,
+        stats: job.stats,
+        images: takes_images.then(Images::default),
+        folder: folder(job)?,
+        restart: job.restart,
+        ..RankOptions::default()
     })
 }
 

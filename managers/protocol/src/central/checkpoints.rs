@@ -63,7 +63,7 @@ impl Central {
         }
     }
 
-    /// What a local manager says of an image.
+    /// What a local manager says of an image, or of a rank that asks for one.
     pub(super) fn heard_of_image(
         &mut self,
         now: Time,
@@ -73,7 +73,8 @@ impl Central {
     ) {
         let (ToCentral::Imaged { life, epoch, .. }
         | ToCentral::NotImaged { life, epoch, .. }
-        | ToCentral::ImageLost { life, epoch }) = message
+        | ToCentral::ImageLost { life, epoch }
+        | ToCentral::Checkpoint { life, after: epoch }) = message
         else {
             return;
         };
@@ -85,6 +86,7 @@ impl Central {
             ToCentral::NotImaged { why, .. } => {
                 self.not_imaged(now, life.rank, epoch, why, effects);
             }
+            ToCentral::Checkpoint { .. } => self.checkpoint_wanted(now, epoch, effects),
             _ => self.image_lost(now, life.rank, epoch, effects),
         }
     }

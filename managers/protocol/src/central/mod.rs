@@ -223,12 +223,8 @@ impl Central {
             }
             ToCentral::Imaged { .. }
             | ToCentral::NotImaged { .. }
-            | ToCentral::ImageLost { .. } => self.heard_of_image(now, host, message, effects),
-            ToCentral::Checkpoint { life, after } => {
-                if self.find(host, life).is_some() {
-                    self.checkpoint_wanted(now, after, effects);
-                }
-            }
+            | ToCentral::ImageLost { .. }
+            | ToCentral::Checkpoint { .. } => self.heard_of_image(now, host, message, effects),
             ToCentral::Counters { life, counters } => {
                 if self.find(host, life).is_some() {
                     effects.push(Effect::Counters(life.rank, counters));
