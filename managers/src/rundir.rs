@@ -17,6 +17,8 @@ use std::time::{Duration, SystemTime};
 
 /// How sockets are called.
 const SOCKET: &str = "sock";
+/// How what must outlive mpirun is called.
+const JOURNAL: &str = "journal";
 /// How a socket is called that nobody listens to yet.
 const NEW: &str = "new";
 /// A new socket that is not listened to after this time belongs to nobody.
@@ -126,6 +128,14 @@ impl Listener {
     }
 }
 
+impl Listener {
+    /// Where the job's journal belongs. What a dead job left of it goes with its socket.
+    #[must_use]
+    pub fn journal(&self) -> PathBuf {
+        self.path.with_extension(JOURNAL)
+    }
+}
+
 impl Drop for Listener {
     fn drop(&mut self) {
         // Who removed it before us did what we want.
@@ -173,7 +183,10 @@ fn visit(dir: &Path, mut listens: impl FnMut(String, OwnedFd)) {
             match reach(&path) {
                 Ok(socket) => listens(name.to_string_lossy().into_owned(), socket),
                 // Nobody listens: whoever did is dead.
-                Err(Errno::ECONNREFUSED) => remove(&path),
+                Err(Errno::ECONNREFUSED) => {
+                    remove(&path.with_extension(JOURNAL));
+                    remove(&path);
+                }
                 Err(_) => {}
             }
         } else if kind == NEW && is_old(&path) {
@@ -241,6 +254,7 @@ mod tests {
         let dead = Listener::new(&scratch.0, JobId(0xb)).unwrap();
         // As kill -9 leaves it: the file is there, and nobody listens.
         nix::unistd::close(dead.socket.as_raw_fd()).unwrap();
+        std::fs::write(dead.journal(), "").unwrap();
         std::mem::forget(dead);
         let mut names = Vec::new();
         visit(&scratch.0, |name, _| names.push(name));

@@ -6,10 +6,11 @@ use super::hosts::Hosts;
 use super::narrator::Narrator;
 use crate::ask::Status;
 use crate::error::Result;
+use crate::journal::Journal;
 use crate::plan::Down;
 use crate::reactor::Reactor;
 use rejoin_channel_table::Rank;
-use rejoin_managers_protocol::central::{Central, Effect, Event, Input, Job, View};
+use rejoin_managers_protocol::central::{Central, Effect, Event, Input, Job, Record, View};
 use rejoin_managers_protocol::control::Time;
 use rejoin_managers_protocol::verdict::Verdict;
 use std::collections::{BTreeMap, VecDeque};
@@ -35,11 +36,13 @@ pub(super) struct Driver {
     events: Vec<Event>,
     /// The verdict, until it is told.
     decided: Option<Verdict>,
+    /// What would outlive us; of jobs that can go back.
+    journal: Option<Journal>,
 }
 
 impl Driver {
     /// A driver whose first step begins the job, and which says what happens if that is wanted.
-    pub fn new(job: Job, board: Board, verbose: bool) -> Driver {
+    pub fn new(job: Job, board: Board, journal: Option<Journal>, verbose: bool) -> Driver {
         let narrator = Narrator::new(verbose);
         narrator.job(job.placement.len(), &job.hosts);
         Driver {
@@ -53,6 +56,7 @@ impl Driver {
             over: None,
             events: Vec::new(),
             decided: None,
+            journal,
         }
     }
 
@@ -92,8 +96,7 @@ impl Driver {
             self.core.step(self.now(), input, &mut effects);
             for effect in effects {
                 match effect {
-                    // There is no store: the job ends with this process.
-                    Effect::Persist(record) => tracing::debug!(?record, "a point of no return"),
+                    Effect::Persist(record) => self.store(&record),
                     Effect::Send(host, order) => {
                         self.narrator.ordered(&order);
                         hosts.queue(host, &Down::Control(order))?;
@@ -121,6 +124,25 @@ impl Driver {
             }
         }
         Ok(())
+    }
+
+    /// Stores what may not be forgotten. A job whose journal fails goes on without: nobody takes it up
+    /// when we die, which is so anyway as yet.
+    fn store(&mut self, record: &Record) {
+        tracing::debug!(?record, "a point of no return");
+        if let Some(journal) = &mut self.journal
+            && let Err(error) = journal.append(record)
+        {
+            tracing::warn!(%error, "the job goes on without a journal");
+            self.forget();
+        }
+    }
+
+    /// The job needs no journal any more.
+    pub fn forget(&mut self) {
+        if let Some(journal) = self.journal.take() {
+            journal.remove();
+        }
     }
 
     /// What happened since the last call.

@@ -16,6 +16,7 @@ use rejoin_managers_protocol::central::{Course, Event, View};
 use rejoin_managers_protocol::codec::MANAGER_LIMIT;
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Connections at a time.
@@ -75,6 +76,11 @@ impl Control {
             next: LISTENER + 1,
             kind,
         }
+    }
+
+    /// Where the job's journal belongs, if there is a place for it.
+    pub fn journal(&self) -> Option<PathBuf> {
+        self.listener.as_ref().map(Listener::journal)
     }
 
     fn token(&self, index: u32) -> Token {

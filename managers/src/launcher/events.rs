@@ -191,16 +191,12 @@ mod tests {
     use rejoin_channel_table::{Epoch, Generation, Rank};
     use rejoin_managers_protocol::control::{Cause, End, Stage};
 
-    #[test]
-    fn each_event_is_one_line_with_its_fields() {
-        let path = std::env::temp_dir().join(format!("rejoin-events-{}", std::process::id()));
-        let mut journal = Journal::open(path.clone(), "ab".into()).unwrap();
-        journal.began(4);
+    fn all() -> [Event; 5] {
         let cause = Cause::Ended {
             end: End::Signaled(9),
             stage: Stage::Registered,
         };
-        let events = [
+        [
             Event::Ordered(Epoch(1)),
             Event::Committed {
                 epoch: Epoch(1),
@@ -224,7 +220,15 @@ mod tests {
                 took: 31,
                 repeated: 1200,
             },
-        ];
+        ]
+    }
+
+    #[test]
+    fn each_event_is_one_line_with_its_fields() {
+        let path = std::env::temp_dir().join(format!("rejoin-events-{}", std::process::id()));
+        let mut journal = Journal::open(path.clone(), "ab".into()).unwrap();
+        journal.began(4);
+        let events = all();
         events.iter().for_each(|event| journal.event(0, event));
         journal.verdict("ended", 1, &Verdict::Success);
         let text = std::fs::read_to_string(&path).unwrap();

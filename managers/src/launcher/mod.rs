@@ -20,6 +20,7 @@ mod streams;
 use crate::ask::Answer;
 use crate::descendants;
 use crate::error::{Context, Error, Result, plain};
+use crate::journal::{Journal, Keep};
 use crate::limits::Limits;
 use crate::link::Filled;
 use crate::plan::{Plan, Up};
@@ -30,12 +31,12 @@ use board::Board;
 use chronicle::Chronicle;
 use control::{Asked, Control};
 use hosts::Hosts;
-use rejoin_channel_table::Generation;
+use rejoin_channel_table::{Generation, JobId};
 use rejoin_managers_protocol::central::{Event, HostIndex, Input, Job, Recovery};
 use rejoin_managers_protocol::verdict::Verdict;
 use sink::Lost;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 pub use streams::Show;
 use streams::Streams;
@@ -80,6 +81,7 @@ pub fn run(launch: Launch) -> i32 {
     let result = Launcher::new(launch).and_then(|mut launcher| {
         let verdict = launcher.run();
         launcher.report();
+        launcher.central.forget();
         if let (Ok(verdict), Some(journal)) = (&verdict, &mut launcher.events) {
             let generation = launcher.central.view().generation;
             journal.verdict("ended", generation.0, verdict);
@@ -103,6 +105,14 @@ pub fn run(launch: Launch) -> i32 {
             1
         }
     }
+}
+
+/// The journal of a job that can go back.
+fn made(path: &Path, job: JobId) -> Option<Journal> {
+    // The checkpoints themselves, processes of this machine, do not outlive it either.
+    let made = Journal::create(path, job, Keep::Process);
+    made.inspect_err(|error| tracing::warn!(%error, "the job goes on without a journal"))
+        .ok()
 }
 
 struct Launcher {
@@ -154,6 +164,8 @@ impl Launcher {
         });
         let board = Board::new(name, program);
         let control = Control::new(plan.job, kind::CONTROL, &reactor);
+        let place = control.journal().filter(|_| launch.recovery.is_some());
+        let journal = place.and_then(|path| made(&path, plan.job));
         let job = Job {
             generation: Generation(0),
             hosts: names,
@@ -163,7 +175,7 @@ impl Launcher {
         };
         Ok(Launcher {
             counted: plan.options.stats.then_some(plan.size),
-            central: central::Driver::new(job, board, launch.verbose),
+            central: central::Driver::new(job, board, journal, launch.verbose),
             hosts,
             streams,
             reactor,
