@@ -1,9 +1,12 @@
-//! `cargo xtask demo`: builds Rejoin, compiles a real MPI program and shows it run on several ranks.
+//! `cargo xtask demo`: builds Rejoin, compiles a real MPI program, kills a rank in the middle of its run, and
+//! compares what it says with an undisturbed run.
 
-use anyhow::{Context, Result, ensure};
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Options of `cargo xtask demo`.
 #[derive(clap::Args)]
@@ -11,7 +14,16 @@ pub struct Args {
     /// Ranks to run on.
     #[arg(short = 'n', long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=512))]
     ranks: u32,
+    /// Use this installation instead of building one.
+    #[arg(long, value_name = "DIR")]
+    prefix: Option<PathBuf>,
 }
+
+/// Points on a side of the plate, and steps: some seconds on two cores.
+const SIZE: [&str; 2] = ["512", "12000"];
+
+/// Longest time that anything may take that is waited for.
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<()> {
@@ -19,23 +31,19 @@ pub fn run(args: Args) -> Result<()> {
     let ranks = args.ranks;
     let root = crate::root();
     println!(
-        "This builds Rejoin from its sources, compiles a C program with the mpicc that comes out,"
+        "This builds Rejoin from its sources, compiles a C program with the mpicc that comes out, runs it on\n\
+         {ranks} ranks, runs it again and kills a rank with SIGKILL in the middle, and compares what they say."
     );
-    println!("runs it on {ranks} ranks and on one, and compares the answers.");
 
-    println!("\n== 1. Building Rejoin and installing it under target/prefix");
-    println!("   (the first time it takes two to ten minutes: optimised as a whole)");
-    let prefix = root.join("target/prefix");
-    shown(
-        Command::new("cargo")
-            .args(["xtask", "install", "--prefix"])
-            .arg(&prefix)
-            .current_dir(&root),
-    )?;
+    let prefix = match args.prefix {
+        Some(prefix) => prefix,
+        None => built(&root)?,
+    };
+    let bin = prefix.join("bin");
 
     println!("\n== 2. The machine, as `rejoin doctor` sees it");
     // What it finds is worth seeing, and is no reason to stop.
-    let _ = shown(Command::new(prefix.join("bin/rejoin")).arg("doctor"));
+    let _ = shown(Command::new(bin.join("rejoin")).arg("doctor"));
 
     println!(
         "\n== 3. Compiling tests/programs/jacobi.c, an MPI program that knows nothing of Rejoin:"
@@ -43,62 +51,158 @@ pub fn run(args: Args) -> Result<()> {
     println!("   heat in a plate of 512 x 512 points, cut into a band per rank");
     let program = root.join("target/demo-jacobi");
     shown(
-        Command::new(prefix.join("bin/mpicc"))
+        Command::new(bin.join("mpicc"))
             .args(["-O2", "-o"])
             .arg(&program)
             .arg(root.join("tests/programs/jacobi.c"))
             .arg("-lm"),
     )?;
 
+    println!("\n== 4. Running it on {ranks} ranks, undisturbed");
+    let undisturbed = finished(started(&mut job(&bin, &program, ranks, &[]))?)?;
+
     println!(
-        "\n== 4. Running it on {ranks} ranks: [rank]<stream> stands before each line of output"
+        "\n== 5. Running it again, and killing rank {} in the middle",
+        ranks - 1
     );
-    let several = checksum(
-        Command::new(prefix.join("bin/mpirun"))
-            .args(["--tag-output", "-n", &ranks.to_string()])
-            .arg(&program),
-    )?;
+    let killed = disturbed(&bin, &program, ranks)?;
 
-    println!("\n== 5. The same on one rank, started without mpirun");
-    let one = checksum(&mut Command::new(&program))?;
-
-    // Sums of other partial sums differ in their last digits.
-    let agree = (several - one).abs() <= 1e-9 * one.abs();
     ensure!(
-        agree,
-        "{ranks} ranks say {several:e} and one says {one:e}: the answers differ"
+        sorted(&undisturbed) == sorted(&killed),
+        "the runs say different things:\n{undisturbed}\n{killed}"
     );
     println!(
-        "\nBoth runs came to the same answer, {one:e}. Done in {:.0} s.",
+        "\nBoth runs said the same, each line once, to the last digit. Done in {:.0} s.",
         begun.elapsed().as_secs_f64()
     );
-    next(&prefix);
+    next(&bin);
     Ok(())
 }
 
-fn next(prefix: &Path) {
-    let bin = prefix.join("bin");
+fn built(root: &Path) -> Result<PathBuf> {
+    println!("\n== 1. Building Rejoin and installing it under target/prefix");
+    println!("   (the first time it takes two to ten minutes: optimised as a whole)");
+    let prefix = root.join("target/prefix");
+    shown(
+        Command::new("cargo")
+            .args(["xtask", "install", "--prefix"])
+            .arg(&prefix)
+            .current_dir(root),
+    )?;
+    Ok(prefix)
+}
+
+fn job(bin: &Path, program: &Path, ranks: u32, options: &[&str]) -> Command {
+    let mut command = Command::new(bin.join("mpirun"));
+    command
+        .args(options)
+        .args(["-n", &ranks.to_string()])
+        .arg(program)
+        .args(SIZE)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    command
+}
+
+/// A run that has begun; ended if the demo gives up.
+struct Started(Child);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // It has ended, unless something went wrong.
+        if matches!(self.0.try_wait(), Ok(None)) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+}
+
+fn started(command: &mut Command) -> Result<Started> {
+    announce(command);
+    let child = command.spawn();
+    let program = command.get_program().to_string_lossy().into_owned();
+    Ok(Started(
+        child.with_context(|| format!("starting {program}"))?,
+    ))
+}
+
+/// What a run writes, shown too.
+fn finished(mut run: Started) -> Result<String> {
+    let mut text = String::new();
+    if let Some(mut out) = run.0.stdout.take() {
+        out.read_to_string(&mut text)?;
+    }
+    let status = run.0.wait()?;
+    print!("{text}");
+    ensure!(status.success(), "it ended with {status}");
+    Ok(text)
+}
+
+/// A run of which the last rank is killed after two checkpoints.
+fn disturbed(bin: &Path, program: &Path, ranks: u32) -> Result<String> {
+    let journal = program.with_extension("events");
+    // Of an earlier demo.
+    let _ = std::fs::remove_file(&journal);
+    let name = journal.to_string_lossy().into_owned();
+    let options = ["--checkpoint-interval", "0.5", "--events", &name];
+    let run = started(&mut job(bin, program, ranks, &options))?;
+    let mpirun = run.0.id().to_string();
+    until("two checkpoints", || events(&journal, "committed") >= 2)?;
+    let rejoin = bin.join("rejoin");
+    shown(Command::new(&rejoin).args(["status", &mpirun]))?;
+    let pid = pid_of(&rejoin, &mpirun, ranks - 1)?;
+    shown(Command::new("kill").args(["-KILL", &pid.to_string()]))?;
+    until("the recovery", || events(&journal, "recovered") >= 1)?;
+    let text = finished(run)?;
+    println!(
+        "{} says what happened when, a line of JSON each.",
+        journal.display()
+    );
+    Ok(text)
+}
+
+/// How often something has happened.
+fn events(journal: &PathBuf, event: &str) -> usize {
+    let text = std::fs::read_to_string(journal).unwrap_or_default();
+    let lines = text
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    lines.filter(|line: &Value| line["event"] == event).count()
+}
+
+fn until(what: &str, mut is: impl FnMut() -> bool) -> Result<()> {
+    let begun = Instant::now();
+    while !is() {
+        if begun.elapsed() > LIMIT {
+            bail!("waited for {what} in vain");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+fn pid_of(rejoin: &Path, mpirun: &str, rank: u32) -> Result<u64> {
+    let out = Command::new(rejoin)
+        .args(["status", "--json", mpirun])
+        .output()
+        .context("starting rejoin")?;
+    let status: Value = serde_json::from_slice(&out.stdout).context("reading its JSON")?;
+    let pid = status[0]["ranks"][rank as usize]["pid"].as_u64();
+    pid.with_context(|| format!("rank {rank} has no process"))
+}
+
+/// Lines of several ranks come in any order.
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+fn next(bin: &Path) {
     println!("Your own program:");
     println!("  {}/mpicc -O2 -o app app.c", bin.display());
     println!("  {}/mpirun -n 4 ./app", bin.display());
     println!("Install it elsewhere with `cargo xtask install --prefix DIR`; README.md says more.");
-}
-
-/// The number that the program prints last.
-fn checksum(command: &mut Command) -> Result<f64> {
-    announce(command);
-    let output = command
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .with_context(|| format!("starting {:?}", command.get_program()))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    print!("{text}");
-    ensure!(output.status.success(), "it ended with {}", output.status);
-    text.lines()
-        .filter_map(|line| line.split_once("checksum ")?.1.trim().parse().ok())
-        .next_back()
-        .context("it printed no checksum")
 }
 
 fn announce(command: &Command) {

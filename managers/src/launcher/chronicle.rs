@@ -85,9 +85,12 @@ impl Chronicle {
                     Some(Epoch(number)) => format!("checkpoint {number}"),
                     None => "the start".to_string(),
                 };
-                let repeated = *repeated as f64 / 1e9;
+                let repeated = match *repeated {
+                    short @ ..1_000_000_000 => format!("{} ms", millis(short)),
+                    long => format!("{:.1} s", long as f64 / 1e9),
+                };
                 say(&format!(
-                    "{name} {ranks} {are} back after {took} ms from {from}, {repeated:.1} s of work repeated"
+                    "{name} {ranks} {are} back after {took} ms from {from}, {repeated} of work repeated"
                 ));
             }
         }
