@@ -48,6 +48,8 @@ const AUTO_SHARE: u64 = 200;
 /// Milliseconds after which an order that some rank has not followed is given up. A rank that computes
 /// follows by signal, so one that does not within this time can't.
 pub const ORDER_LIMIT: u64 = 60_000;
+/// Milliseconds that ranks which are back have for themselves before the next order.
+const SETTLE: u64 = 20;
 /// Milliseconds to the next order after one was given up.
 const AFTER_GIVEN_UP: u64 = 10_000;
 
@@ -82,6 +84,8 @@ pub struct Coordinator {
     committed_at: Time,
     order: Option<Order>,
     due: Option<Time>,
+    /// When one would have been due that a failure came before.
+    overdue: Option<Time>,
     /// Somebody wants one as soon as the present one is through.
     wanted: bool,
     cost: Option<Cost>,
@@ -99,6 +103,7 @@ impl Coordinator {
             committed_at: Time(0),
             order: None,
             due: None,
+            overdue: None,
             wanted: false,
             cost: None,
         }
@@ -216,8 +221,25 @@ impl Coordinator {
 
     /// The job goes back to the last commit: an order under way is void, its number burnt.
     pub fn rolled_back(&mut self) -> Option<Epoch> {
-        self.due = None;
-        self.order.take().map(|order| order.epoch)
+        let order = self.order.take();
+        let due = self.due.take();
+        self.overdue = order
+            .as_ref()
+            .map(|order| order.since)
+            .or(due)
+            .or(self.overdue);
+        order.map(|order| order.epoch)
+    }
+
+    /// The job runs again: what was due before is due still, soon. Failures that come faster than
+    /// checkpoints must not put them off for ever, or the job would not get on.
+    pub fn run_again(&mut self, now: Time) {
+        let overdue = self.overdue.take();
+        self.schedule(now);
+        if let Some(at) = overdue.filter(|_| self.order.is_none()) {
+            let soon = at.max(now.plus_millis(SETTLE));
+            self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
+        }
     }
 
     /// The job runs (again): the time to the next order begins.
@@ -354,6 +376,30 @@ mod tests {
         let mut again = two(Interval::Auto);
         again.resume(at(0), c.committed(), Epoch(4));
         assert_eq!(again.order(at(1)), Some(Epoch(5)));
+    }
+
+    #[test]
+    fn failures_do_not_put_checkpoints_off() {
+        let mut c = two(Interval::Every(100));
+        take(&mut c, at(0), Cost::default());
+        for millis in [50, 90, 130] {
+            c.rolled_back();
+            c.run_again(at(millis));
+        }
+        assert_eq!(c.deadline(), Some(at(130 + SETTLE)));
+        let order = c.order(at(150)).unwrap();
+        assert_eq!(c.rolled_back(), Some(order));
+        c.run_again(at(160));
+        assert_eq!(
+            c.deadline(),
+            Some(at(160 + SETTLE)),
+            "the one that was lost"
+        );
+        let mut asked = two(Interval::Asked);
+        take(&mut asked, at(0), Cost::default());
+        asked.rolled_back();
+        asked.run_again(at(1));
+        assert_eq!(asked.deadline(), None);
     }
 
     #[test]

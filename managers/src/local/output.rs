@@ -148,7 +148,8 @@ impl Driver {
         bytes: Vec<u8>,
         last: bool,
     ) {
-        if bytes.is_empty() {
+        // The end is told also when there is nothing more: what was held back for comparison comes out.
+        if bytes.is_empty() && !last {
             return;
         }
         self.window -= bytes.len() as isize;

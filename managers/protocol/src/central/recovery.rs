@@ -295,7 +295,7 @@ impl Central {
         let Some(checkpoints) = &mut self.checkpoints else {
             return;
         };
-        checkpoints.schedule(now);
+        checkpoints.run_again(now);
         let from = match restoring.epoch {
             Some(_) => checkpoints.committed_at().0,
             None => 0,
