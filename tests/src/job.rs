@@ -17,12 +17,15 @@ impl Numbers {
     }
 }
 
-/// What a process is called, and what it does.
-fn comm_and_state(pid: u32) -> Option<(String, char)> {
+/// The name of a process that runs or sleeps: none that is stopped, or on its way out (proc_pid_stat(5)).
+fn name_if_it_lives(pid: u32) -> Option<String> {
+    const EXITING: u64 = 0x4;
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (head, tail) = stat.rsplit_once(')')?;
-    let name = head.split_once('(')?.1.to_owned();
-    Some((name, tail.trim_start().chars().next()?))
+    let fields: Vec<_> = tail.split_whitespace().collect();
+    let flags: u64 = fields.get(6)?.parse().ok()?;
+    let lives = !"TZX".contains(*fields.first()?) && flags & EXITING == 0;
+    lives.then(|| head.split_once('(').map(|(_, name)| name.to_owned()))?
 }
 
 /// The job's local manager, its ranks that run, and their frozen images.
@@ -50,9 +53,7 @@ impl Job {
     }
 
     fn called(&self, name: &str) -> Vec<u32> {
-        let is = |pid: &u32| {
-            comm_and_state(*pid).is_some_and(|(n, state)| n == name && !"TZX".contains(state))
-        };
+        let is = |pid: &u32| name_if_it_lives(*pid).is_some_and(|n| n == name);
         children(self.local).into_iter().filter(is).collect()
     }
 
