@@ -28,6 +28,12 @@ fn name_if_it_lives(pid: u32) -> Option<String> {
     lives.then(|| head.split_once('(').map(|(_, name)| name.to_owned()))?
 }
 
+/// The children of a process that have this name (as the kernel keeps it, 15 bytes) and live.
+pub fn living_children(parent: u32, name: &str) -> Vec<u32> {
+    let is = |pid: &u32| name_if_it_lives(*pid).is_some_and(|n| n == name);
+    children(parent).into_iter().filter(is).collect()
+}
+
 /// The job's local manager, its ranks that run, and their frozen images.
 pub struct Job {
     local: u32,
@@ -53,8 +59,7 @@ impl Job {
     }
 
     fn called(&self, name: &str) -> Vec<u32> {
-        let is = |pid: &u32| name_if_it_lives(*pid).is_some_and(|n| n == name);
-        children(self.local).into_iter().filter(is).collect()
+        living_children(self.local, name)
     }
 
     /// Its ranks that run.

@@ -1,5 +1,6 @@
 //! Whoever is killed, whenever: the job ends soon, says who it was, and leaves nothing.
 
+use rejoin_tests::job::Numbers;
 use rejoin_tests::processes::{all_gone, children, descendants, kill, wait_for};
 use rejoin_tests::{Finished, Run, finish, program, root};
 use std::io::{BufRead, BufReader};
@@ -11,19 +12,6 @@ const RANKS: u32 = 4;
 
 /// From a kill to the end of the job.
 const SOON: Duration = Duration::from_secs(1);
-
-/// Numbers from a seed (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
-}
 
 /// A folder for the temporary files of one run, which must be empty in the end.
 struct Folder(PathBuf);

@@ -2,6 +2,7 @@
 //! each pitfall. A program does one thing again and again (`tests/programs/twins.c`), is imaged every 20 ms
 //! wherever it is, and loses a rank several times; it must not notice.
 
+use rejoin_tests::job::living_children;
 use rejoin_tests::processes::{children, kill, wait_for};
 use rejoin_tests::{Finished, Run, finish, program, root};
 use std::io::{BufRead, BufReader, Read};
@@ -47,16 +48,8 @@ fn start(case: &str, folder: &Folder) -> Run {
 
 /// The processes below a job's local manager that have this name and run.
 fn called(mpirun: u32, name: &str) -> Vec<u32> {
-    let is = |pid: &u32| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let Some((head, tail)) = stat.rsplit_once(')') else {
-            return false;
-        };
-        let state = tail.trim_start().chars().next().unwrap_or('X');
-        head.ends_with(&format!("({name}")) && !"TZX".contains(state)
-    };
-    let local = children(mpirun).into_iter().flat_map(children);
-    local.filter(is).collect()
+    let local = children(mpirun).into_iter();
+    local.flat_map(|pid| living_children(pid, name)).collect()
 }
 
 /// Waits for images that were not there before.

@@ -227,20 +227,8 @@ impl Driver {
         let Some(at) = images.iter().position(|i| i.epoch == epoch) else {
             return;
         };
-        let mut image = images.swap_remove(at);
-        // One of which nothing was said yet would be waited for.
-        self.queue.push_back(match image.said.take() {
-            Some((incarnation, pid, ToManager::Imaged { generation, .. })) => {
-                let why = format!("its image ended: {why}");
-                let message = ToManager::NotImaged {
-                    generation,
-                    epoch,
-                    why,
-                };
-                Input::Said(rank, incarnation, pid, message)
-            }
-            _ => Input::ImageEnded(rank, epoch),
-        });
+        let image = images.swap_remove(at);
+        self.queue.push_back(Input::ImageEnded(rank, epoch));
         end_image(image, &self.reactor);
     }
 }

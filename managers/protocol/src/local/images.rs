@@ -115,7 +115,9 @@ impl Local {
         let Some(process) = self.ranks.iter_mut().find(|r| r.rank == rank) else {
             return;
         };
-        if process.images.remove(&epoch).is_some() {
+        // One of which nothing was said yet would be waited for.
+        let counts = epoch > self.burnt || Some(epoch) == self.kept;
+        if process.images.remove(&epoch).is_some() || counts {
             let incarnation = process.incarnation;
             let life = self.life(rank, incarnation);
             self.tell(ToCentral::ImageLost { life, epoch }, effects);
