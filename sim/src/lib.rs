@@ -5,6 +5,7 @@
 
 pub mod check;
 pub mod fuzz;
+pub mod job;
 pub mod node;
 pub mod plan;
 pub mod rng;

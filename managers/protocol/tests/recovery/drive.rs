@@ -1,7 +1,7 @@
 //! The drivers of the cores: what they are told to do, done at once where nobody could tell.
 
 use super::System;
-use super::process::{Process, Step, Wake};
+use super::{Process, Step, Wake};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Event};
 use rejoin_managers_protocol::control::{Cause, End, Life, Time};

@@ -1,12 +1,10 @@
 //! A job in the small: the cores, the processes, and what goes between them.
 
 mod drive;
-mod process;
-mod stored;
 
 pub use drive::FAULT;
-pub use process::{Image, Process, Step, Wake};
-pub use stored::Stored;
+pub use rejoin_sim::job::process::{Image, Process, Step, Wake};
+pub use rejoin_sim::job::stored::Stored;
 
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Rank};
 use rejoin_managers_protocol::central::{Central, Job, Recovery};

@@ -5,21 +5,31 @@ use rejoin_channel_table::{Epoch, Generation};
 use rejoin_managers_protocol::control::Life;
 use rejoin_managers_protocol::rank::FromManager;
 
+/// How far a process has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Step {
+    /// It has not called `MPI_Init`.
     BeforeInit,
     /// Back from an image: it has not registered.
     Back,
+    /// It has registered.
     WaitsForStart,
+    /// It has the table.
     Computes,
+    /// It is in `MPI_Finalize`.
     WaitsForAll,
+    /// All are there.
     MayLeave,
+    /// It has left `MPI_Finalize`.
     MayExit,
 }
 
+/// A rank's process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Process {
+    /// Which one.
     pub life: Life,
+    /// How far it has come.
     pub step: Step,
     /// Where it goes on after the start.
     pub then: Step,
@@ -27,9 +37,11 @@ pub struct Process {
     pub from: Option<Epoch>,
     /// It came back alone, when all had been let go.
     pub alone: bool,
+    /// It is in this epoch.
     pub epoch: Epoch,
     /// An order to take an image.
     pub order: Option<Epoch>,
+    /// It was told to retire.
     pub stopping: bool,
     /// It can do nothing any more, and is still there.
     pub stopped: bool,
@@ -42,6 +54,7 @@ pub struct Process {
 }
 
 impl Process {
+    /// One that begins.
     pub fn new(life: Life, step: Step, then: Step, from: Option<Epoch>) -> Process {
         Process {
             life,
@@ -59,6 +72,7 @@ impl Process {
         }
     }
 
+    /// It can still do something.
     pub fn acts(&self) -> bool {
         !self.dying && !self.stopped
     }
@@ -71,6 +85,7 @@ impl Process {
         }
     }
 
+    /// Its process id.
     pub fn pid(&self) -> u32 {
         100 + self.life.rank.0 * 20 + self.life.incarnation.0
     }
@@ -85,11 +100,16 @@ impl Process {
         self.step == Step::WaitsForAll && self.then == Step::WaitsForAll
     }
 
+    /// Its next step needs nobody else.
     pub fn moves(&self) -> bool {
         let waits = matches!(self.step, Step::WaitsForStart | Step::WaitsForAll);
         self.acts() && self.asked.is_none() && (!waits || self.says_again())
     }
 
+    /// Its manager tells it this.
+    ///
+    /// # Panics
+    /// When that is nothing for a process at this point.
     pub fn hear(&mut self, message: &FromManager) {
         match message {
             FromManager::Start {
@@ -113,13 +133,17 @@ impl Process {
     }
 }
 
+/// SIGTERM.
 pub const TERM: i32 = 15;
 
 /// An image that is about to make a process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Wake {
+    /// Which.
     pub life: Life,
+    /// The image's epoch.
     pub epoch: Epoch,
+    /// All had been let go before.
     pub alone: bool,
     /// It is to retire as soon as it is there.
     pub stop: bool,

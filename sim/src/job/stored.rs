@@ -6,14 +6,20 @@ use rejoin_managers_protocol::central::Record;
 use rejoin_managers_protocol::control::ToLocal;
 use std::collections::BTreeMap;
 
+/// What was stored so far.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Stored {
+    /// The highest epoch that was ordered.
     pub ordered: Epoch,
+    /// The last commit.
     pub committed: Option<Epoch>,
+    /// The job's generation.
     pub generation: Generation,
     /// The checkpoint that each generation began from.
     pub origins: BTreeMap<Generation, Option<Epoch>>,
+    /// All were let go.
     pub finalized: bool,
+    /// There is a verdict.
     pub decided: bool,
 }
 
@@ -33,6 +39,9 @@ impl Default for Stored {
 impl Stored {
     /// What was stored before makes sense of this, and so do the images that there are. Some may be
     /// lost: that is told after the commit.
+    ///
+    /// # Errors
+    /// What makes no sense.
     pub fn store(
         &mut self,
         record: Record,
