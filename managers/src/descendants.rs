@@ -48,7 +48,9 @@ fn children_by_parent(parent: u32) -> Vec<u32> {
     pids.filter(|&pid| parent_of(pid) == Some(parent)).collect()
 }
 
-fn parent_of(pid: u32) -> Option<u32> {
+/// The process that a process comes from, as long as it is there.
+#[must_use]
+pub fn parent_of(pid: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses may hold anything, parentheses too.
     let rest = &stat[stat.rfind(')')? + 1..];
@@ -58,8 +60,14 @@ fn parent_of(pid: u32) -> Option<u32> {
 /// Every process below this one, parents before their children.
 #[must_use]
 pub fn all() -> Vec<u32> {
+    below(std::process::id())
+}
+
+/// Every process below one, parents before their children.
+#[must_use]
+pub fn below(pid: u32) -> Vec<u32> {
     let mut found = Vec::new();
-    let mut queue = VecDeque::from([std::process::id()]);
+    let mut queue = VecDeque::from([pid]);
     while let Some(pid) = queue.pop_front() {
         for child in children(pid) {
             found.push(child);

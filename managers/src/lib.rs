@@ -9,6 +9,7 @@ pub mod cli;
 pub mod descendants;
 pub mod doctor;
 pub mod error;
+pub mod fault;
 pub mod journal;
 pub mod launcher;
 pub mod limits;

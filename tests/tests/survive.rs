@@ -3,7 +3,7 @@
 //!
 //! `REJOIN_SURVIVE_ROUNDS` runs each program so many times with other seeds (1 by default).
 
-use rejoin_tests::job::{Job, Numbers, times_back};
+use rejoin_tests::job::{Job, Numbers, by_rank, times_back};
 use rejoin_tests::processes::{all_gone, descendants, is_alive, kill};
 use rejoin_tests::{Finished, Run, finish, program, root};
 use std::path::PathBuf;
@@ -23,18 +23,6 @@ struct Case {
     args: &'static [&'static str],
     /// The order in which lines come from one rank is the same in every run.
     ordered: bool,
-}
-
-/// The lines of each rank, in the order in which it wrote them.
-fn by_rank(text: &str, ordered: bool) -> Vec<String> {
-    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    let tag = |line: &String| line.split('>').next().unwrap_or("").to_owned();
-    if ordered {
-        lines.sort_by_key(tag);
-    } else {
-        lines.sort();
-    }
-    lines
 }
 
 fn run(case: &Case, options: &[&str], extra: Option<&PathBuf>) -> Run {

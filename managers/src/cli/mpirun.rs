@@ -3,7 +3,7 @@
 use super::arguments::{Arguments, Further, ProgramArguments};
 use super::{job, segments};
 use crate::launcher::{self, Launch};
-use crate::logs;
+use crate::{fault, logs};
 use clap::{CommandFactory, FromArgMatches};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -74,6 +74,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Launch, Refused> {
     let matches = command.try_get_matches_from(named(first))?;
     let arguments = Arguments::from_arg_matches(&matches)?;
     logs::init("mpirun");
+    fault::check()?;
     let mut programs = Vec::new();
     if arguments.job.app.is_none() || !arguments.program.command.is_empty() {
         programs.push(arguments.program);

@@ -6,6 +6,7 @@ use super::hosts::Hosts;
 use super::narrator::Narrator;
 use crate::ask::Status;
 use crate::error::Result;
+use crate::fault;
 use crate::journal::Journal;
 use crate::plan::Down;
 use crate::reactor::Reactor;
@@ -89,12 +90,14 @@ impl Driver {
             if let Input::Local(host, news) = &input
                 && let Some(name) = self.hosts.get(*host)
             {
+                fault::heard(news);
                 self.narrator.heard(name, news);
                 self.board.heard(news);
             }
             let mut effects = Vec::new();
             self.core.step(self.now(), input, &mut effects);
             for effect in effects {
+                let point = fault::before_central(&effect, || self.core.view().course);
                 match effect {
                     Effect::Persist(record) => self.store(&record),
                     Effect::Send(host, order) => {
@@ -121,6 +124,7 @@ impl Driver {
                         self.over = Some((verdict, Instant::now()));
                     }
                 }
+                fault::after_central(point);
             }
         }
         Ok(())

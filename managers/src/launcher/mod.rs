@@ -18,7 +18,6 @@ pub mod source;
 mod streams;
 
 use crate::ask::Answer;
-use crate::descendants;
 use crate::error::{Context, Error, Result, plain};
 use crate::journal::{Journal, Keep};
 use crate::limits::Limits;
@@ -27,6 +26,7 @@ use crate::plan::{Plan, Up};
 use crate::reactor::{Interest, Reactor, Token};
 use crate::rundir;
 use crate::signals::{FORWARDED, Signals};
+use crate::{descendants, fault};
 use board::Board;
 use chronicle::Chronicle;
 use control::{Asked, Control};
@@ -200,6 +200,7 @@ impl Launcher {
                 self.output_lost(lost)?;
             }
             self.hosts.flush(&self.reactor)?;
+            fault::sent();
             self.control.flush(&self.reactor);
             if let Some(verdict) = self.finished() {
                 return Ok(verdict);

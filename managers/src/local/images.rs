@@ -4,6 +4,7 @@ use super::input::Stood;
 use super::{Driver, kind};
 use crate::descendants;
 use crate::error::Result;
+use crate::fault::{self, Point};
 use crate::plan::{Stream, Up};
 use crate::reactor::{Interest, Token};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
@@ -41,6 +42,7 @@ impl Driver {
         let ToManager::Imaged { epoch, streams, .. } = message else {
             return;
         };
+        fault::at(Point::ImageAnnounced);
         let Some(zygote) = self.ranks[slot].handed.pop_front() else {
             let why = "an image without a socket".to_string();
             return self.told(slot, |rank, incarnation| {

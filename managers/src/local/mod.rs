@@ -15,7 +15,7 @@ use crate::link::{Filled, Link};
 use crate::plan::{Down, OUTPUT_WINDOW, Plan, Stream, Up};
 use crate::reactor::{Interest, Reactor, Token};
 use crate::signals::Signals;
-use crate::{descendants, limits, logs, spawn};
+use crate::{descendants, fault, limits, logs, spawn};
 use input::RankInput;
 use nix::sys::signal::Signal;
 use rank::RankIo;
@@ -215,10 +215,14 @@ impl Driver {
     fn steps(&mut self) -> Result<()> {
         while let Some(input) = self.queue.pop_front() {
             tracing::debug!(?input, "local");
+            fault::said(&input);
             let mut effects = Vec::new();
             self.core.step(self.now(), input, &mut effects);
             for effect in effects {
+                let first = || self.ranks.iter().all(|r| r.waking.is_none());
+                let point = fault::before_local(&effect, first);
                 self.perform(effect)?;
+                fault::after_local(point);
             }
         }
         Ok(())
@@ -240,8 +244,9 @@ impl Driver {
             Effect::Ranks(ranks, message) => {
                 let mut frame = Vec::new();
                 encode(&message, MANAGER_LIMIT, &mut frame)?;
-                for rank in ranks {
-                    if let Some(slot) = self.slot(rank) {
+                for (told, rank) in ranks.iter().enumerate() {
+                    fault::halfway(&message, told, ranks.len());
+                    if let Some(slot) = self.slot(*rank) {
                         self.ranks[slot].send(&frame, slot, &self.reactor)?;
                         if let FromManager::Checkpoint { epoch, .. } = message {
                             self.ranks[slot].order(epoch);

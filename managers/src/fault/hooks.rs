@@ -1,0 +1,115 @@
+//! Which point it is that a manager's driver has come to.
+
+use super::{Point, at, plan, when_sent};
+use rejoin_managers_protocol::central::{Course, Effect as FromCentral, Record};
+use rejoin_managers_protocol::control::{End, ToCentral, ToLocal};
+use rejoin_managers_protocol::local::{Effect as FromLocal, Input};
+use rejoin_managers_protocol::rank::{FromManager, ToManager};
+
+/// Central hears this, and has not thought about it.
+pub fn heard(news: &ToCentral) {
+    if plan().is_some() {
+        match news {
+            ToCentral::Imaged { .. } => at(Point::ImageNoted),
+            ToCentral::Dying { .. } | ToCentral::Failed { .. } => at(Point::FailureNoticed),
+            _ => {}
+        }
+    }
+}
+
+/// Central is about to do this. What it comes to by that, for [`after_central`].
+pub fn before_central(effect: &FromCentral, course: impl FnOnce() -> Course) -> Option<Point> {
+    plan()?;
+    match effect {
+        FromCentral::Persist(record) => {
+            let (before, after) = match record {
+                Record::Ordered { .. } => (Some(Point::BeforeOrder), Some(Point::OrderPersisted)),
+                Record::Committed { .. } => (Some(Point::BeforeCommit), Some(Point::AfterCommit)),
+                Record::Started { .. } => (Some(Point::AllRegistered), Some(Point::StartPersisted)),
+                Record::Restoring { .. } => (None, Some(Point::RestorePersisted)),
+                Record::Finalized { .. } => (None, Some(Point::FinalizedPersisted)),
+                _ => (None, None),
+            };
+            before.into_iter().for_each(at);
+            after
+        }
+        FromCentral::Send(_, order) => match order {
+            ToLocal::Checkpoint { .. } if course() == Course::Finalizing => {
+                Some(Point::LastCheckpoint)
+            }
+            ToLocal::Checkpoint { .. } => Some(Point::AfterOrder),
+            ToLocal::Keep { .. } => Some(Point::AfterKeep),
+            ToLocal::Restore { .. } => Some(Point::RestoreSent),
+            ToLocal::Start { .. } => Some(Point::StartSent),
+            ToLocal::AllFinalized { .. } => Some(Point::FinalizedSent),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Central has done what [`before_central`] told of.
+pub fn after_central(point: Option<Point>) {
+    match point {
+        None => {}
+        Some(
+            point @ (Point::LastCheckpoint
+            | Point::AfterOrder
+            | Point::AfterKeep
+            | Point::RestoreSent
+            | Point::StartSent
+            | Point::FinalizedSent),
+        ) => when_sent(point),
+        Some(point) => at(point),
+    }
+}
+
+/// A local manager's core is about to be told this.
+pub fn said(input: &Input) {
+    if plan().is_none() {
+        return;
+    }
+    match input {
+        Input::Said(.., ToManager::Imaged { .. }) => at(Point::ImageTaken),
+        Input::Said(.., ToManager::Register { .. }) => at(Point::Registered),
+        Input::Said(.., ToManager::Finalizing) => at(Point::Finalizing),
+        Input::Central(ToLocal::Keep { .. }) => at(Point::KeepHeard),
+        Input::ImageEnded(..) => at(Point::TwinKilled),
+        Input::Dying(..) | Input::ChildEnded(.., End::Signaled(_)) => at(Point::DyingNoticed),
+        Input::Spawned(_, incarnation, _) if incarnation.0 > 0 => at(Point::Woken),
+        _ => {}
+    }
+}
+
+/// A local manager is about to do this; `first`: no rank of the host has been woken in this recovery.
+pub fn before_local(effect: &FromLocal, first: impl FnOnce() -> bool) -> Option<Point> {
+    plan()?;
+    match effect {
+        FromLocal::Wake(..) => {
+            if first() {
+                at(Point::Retired);
+            }
+            Some(Point::Waking)
+        }
+        FromLocal::Retire(..) => Some(Point::Retiring),
+        FromLocal::Ranks(_, FromManager::Checkpoint { .. }) => Some(Point::OrderPassed),
+        FromLocal::Ranks(_, FromManager::Start { .. }) => Some(Point::AllStarted),
+        _ => None,
+    }
+}
+
+/// A local manager has done what [`before_local`] told of.
+pub fn after_local(point: Option<Point>) {
+    point.into_iter().for_each(at);
+}
+
+/// So many of the ranks that are to hear this have been told.
+pub fn halfway(message: &FromManager, told: usize, all: usize) {
+    if plan().is_some() && told == all.div_ceil(2) {
+        match message {
+            FromManager::Start { .. } => at(Point::DuringBroadcast),
+            FromManager::AllFinalized { .. } => at(Point::DuringFinalized),
+            _ => {}
+        }
+    }
+}

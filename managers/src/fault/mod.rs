@@ -1,0 +1,281 @@
+//! Named moments at which a manager kills somebody, for tests of recovery and for nothing else.
+//!
+//! `REJOIN_FAULT=POINT[:NTH]=VICTIM[+VICTIM…][,…]`: when a manager comes to this point for the NTH time
+//! (the first, if it is not said), it sends SIGKILL to these processes of the job: `rank-N`, `twin-N` (the
+//! images of rank N), `local` (a local manager), `central`; `nobody` only notes that the point was reached.
+//! `REJOIN_FAULT_FILE` names a file to which a line is appended for each such moment, before anyone is
+//! killed. What stands there is not done again, so a manager that was started again does not fall over
+//! the same point.
+
+mod hooks;
+mod victims;
+
+pub use hooks::{after_central, after_local, before_central, before_local, halfway, heard, said};
+
+use std::fs::File;
+use std::io::Write;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use victims::Victim;
+
+/// What to do where.
+const VARIABLE: &str = "REJOIN_FAULT";
+/// Where it is noted.
+const FILE: &str = "REJOIN_FAULT_FILE";
+
+macro_rules! points {
+    ($($(#[$doc:meta])* $variant:ident $name:literal,)*) => {
+        /// A moment in a manager's work.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Point { $($(#[$doc])* $variant,)* }
+
+        impl Point {
+            /// Every one with its name.
+            pub const ALL: &[(&str, Point)] = &[$(($name, Point::$variant),)*];
+        }
+    };
+}
+
+points! {
+    /// Central has decided to order a checkpoint; its number is not stored.
+    BeforeOrder "before-order",
+    /// Its number is stored; nobody has been told.
+    OrderPersisted "order-persisted",
+    /// The order has left central.
+    AfterOrder "after-order",
+    /// The same of the order for the last image, in `MPI_Finalize`.
+    LastCheckpoint "last-checkpoint",
+    /// A local manager has passed the order to its ranks, by socket and signal.
+    OrderPassed "order-passed",
+    /// A rank has announced its image, which has not said that it is whole.
+    ImageAnnounced "image-announced",
+    /// An image is whole; central does not know.
+    ImageTaken "image-taken",
+    /// Central hears of an image.
+    ImageNoted "image-noted",
+    /// Every image is there; the commit is not stored.
+    BeforeCommit "before-commit",
+    /// The commit is stored; no host knows.
+    AfterCommit "after-commit",
+    /// The hosts have been told what to keep.
+    AfterKeep "after-keep",
+    /// A local manager is about to let go of what is not kept.
+    KeepHeard "keep-heard",
+    /// A local manager has seen that an image ended which it did not end.
+    TwinKilled "twin-killed",
+    /// A local manager has seen a rank end, or begin to; central does not know.
+    DyingNoticed "dying-noticed",
+    /// Central hears of a rank's failure.
+    FailureNoticed "failure-noticed",
+    /// The generation that begins is stored; nobody has been told.
+    RestorePersisted "restore-persisted",
+    /// The hosts have been told to restore.
+    RestoreSent "restore-sent",
+    /// A local manager has begun to stop a rank.
+    Retiring "retiring",
+    /// All old processes of a host have stopped; nothing is woken.
+    Retired "retired",
+    /// An image has been told to make a process.
+    Waking "waking",
+    /// A restored process is there and has not registered.
+    Woken "woken",
+    /// A rank registers; central does not know.
+    Registered "registered",
+    /// All ranks have registered; that they start is not stored.
+    AllRegistered "all-registered",
+    /// It is stored that all start; nobody has been told.
+    StartPersisted "start-persisted",
+    /// The hosts have been told that all start.
+    StartSent "start-sent",
+    /// Half of a host's ranks have got the others' cards.
+    DuringBroadcast "during-broadcast",
+    /// All of a host's ranks have.
+    AllStarted "all-started",
+    /// A rank is in `MPI_Finalize`; central does not know.
+    Finalizing "finalizing",
+    /// It is stored that all may leave `MPI_Finalize`; nobody has been told.
+    FinalizedPersisted "finalized-persisted",
+    /// The hosts have been told so.
+    FinalizedSent "finalized-sent",
+    /// Half of a host's ranks have been told so.
+    DuringFinalized "during-finalized",
+}
+
+/// What happens at one point.
+#[derive(Debug)]
+struct Fault {
+    /// As it was given.
+    text: String,
+    point: Point,
+    nth: u32,
+    passed: AtomicU32,
+    victims: Vec<Victim>,
+}
+
+#[derive(Debug)]
+struct Plan {
+    faults: Vec<Fault>,
+    file: Option<std::path::PathBuf>,
+    /// Points that are reached when what is queued has left.
+    pending: Mutex<Vec<Point>>,
+}
+
+static PLAN: OnceLock<Option<Plan>> = OnceLock::new();
+
+/// The plan of this process; a wrong one was refused by mpirun.
+fn plan() -> Option<&'static Plan> {
+    PLAN.get_or_init(|| {
+        let faults = parse(&std::env::var(VARIABLE).ok()?).ok()?;
+        Some(Plan {
+            faults,
+            file: std::env::var_os(FILE).map(Into::into),
+            pending: Mutex::new(Vec::new()),
+        })
+    })
+    .as_ref()
+}
+
+/// Whether what the variable says can be done.
+///
+/// # Errors
+/// One line that names what is wrong.
+pub fn check() -> Result<(), String> {
+    match std::env::var(VARIABLE) {
+        Ok(text) => parse(&text).map(|_| ()),
+        Err(_) => Ok(()),
+    }
+}
+
+fn parse(text: &str) -> Result<Vec<Fault>, String> {
+    let parts = text.split(',').filter(|part| !part.is_empty());
+    parts.map(parse_one).collect()
+}
+
+fn parse_one(text: &str) -> Result<Fault, String> {
+    let wrong = |what: &str| format!("{VARIABLE}: {text:?}: {what}");
+    let (moment, victims) = text
+        .split_once('=')
+        .ok_or_else(|| wrong("POINT[:NTH]=VICTIM is needed"))?;
+    let (name, nth) = moment.split_once(':').unwrap_or((moment, "1"));
+    let found = Point::ALL.iter().find(|(known, _)| *known == name);
+    let Some((_, point)) = found else {
+        let known: Vec<_> = Point::ALL.iter().map(|(name, _)| *name).collect();
+        return Err(wrong(&format!(
+            "no such point; there are {}",
+            known.join(", ")
+        )));
+    };
+    let nth = nth.parse().ok().filter(|n| *n > 0);
+    let victims = victims.split('+').map(|name| {
+        let known = "no such victim; there are rank-N, twin-N, local, central, nobody";
+        Victim::of(name).ok_or_else(|| wrong(known))
+    });
+    Ok(Fault {
+        text: text.to_owned(),
+        point: *point,
+        nth: nth.ok_or_else(|| wrong("NTH is a whole number from 1"))?,
+        passed: AtomicU32::new(0),
+        victims: victims.collect::<Result<_, _>>()?,
+    })
+}
+
+/// This process has come to this point.
+pub fn at(point: Point) {
+    if let Some(plan) = plan() {
+        plan.at(point);
+    }
+}
+
+/// This process comes to this point when what it has queued so far has left it ([`sent`]).
+pub fn when_sent(point: Point) {
+    if let Some(plan) = plan() {
+        let mut pending = plan.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.push(point);
+    }
+}
+
+/// What was queued for other managers has left.
+pub fn sent() {
+    if let Some(plan) = plan() {
+        let mut pending = plan.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let points = std::mem::take(&mut *pending);
+        drop(pending);
+        points.into_iter().for_each(|point| plan.at(point));
+    }
+}
+
+impl Plan {
+    fn at(&self, point: Point) {
+        for fault in self.faults.iter().filter(|f| f.point == point) {
+            let passed = fault.passed.fetch_add(1, Ordering::Relaxed) + 1;
+            if passed == fault.nth && !self.is_done(fault) {
+                self.strike(fault);
+            }
+        }
+    }
+
+    fn is_done(&self, fault: &Fault) -> bool {
+        let text = self.file.as_ref().map(std::fs::read_to_string);
+        let text = text.and_then(Result::ok).unwrap_or_default();
+        let mut done = text.lines().filter_map(|line| line.split(' ').next());
+        done.any(|line| line == fault.text)
+    }
+
+    fn strike(&self, fault: &Fault) {
+        let pids = victims::find(&fault.victims);
+        tracing::warn!(fault = fault.text, ?pids, "a fault that was asked for");
+        if let Some(path) = &self.file {
+            let mut line = fault.text.clone();
+            for pid in &pids {
+                line += &format!(" {pid}");
+            }
+            line.push('\n');
+            let file = File::options().append(true).create(true).open(path);
+            if let Err(error) = file.and_then(|mut file| file.write_all(line.as_bytes())) {
+                eprintln!("rejoin: {FILE}: {error}");
+            }
+        }
+        victims::kill(&pids);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_names_points_numbers_and_victims() {
+        let faults = parse("retired:3=rank-0+twin-2,after-commit=central").expect("a plan");
+        assert_eq!(faults.len(), 2);
+        assert_eq!((faults[0].point, faults[0].nth), (Point::Retired, 3));
+        assert_eq!(faults[0].victims, [Victim::Rank(0), Victim::Twin(2)]);
+        assert_eq!((faults[1].point, faults[1].nth), (Point::AfterCommit, 1));
+        assert_eq!(faults[1].victims, [Victim::Central]);
+        assert!(parse("").expect("nothing").is_empty());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, expected) in [
+            ("retired", "POINT[:NTH]=VICTIM is needed"),
+            ("retird=rank-0", "no such point; there are before-order, "),
+            ("retired:0=rank-0", "NTH is a whole number from 1"),
+            ("retired:x=rank-0", "NTH is a whole number from 1"),
+            ("retired=rank", "no such victim"),
+            ("retired=rank--1", "no such victim"),
+            ("retired=", "no such victim"),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(error.contains(expected), "{error}");
+            assert_eq!(error.lines().count(), 1);
+        }
+    }
+
+    #[test]
+    fn names_are_used_once() {
+        let mut names: Vec<_> = Point::ALL.iter().map(|(name, _)| name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Point::ALL.len());
+    }
+}

@@ -1,0 +1,117 @@
+//! The processes of a job by what they are, as the system shows them: the managers' own tables may be what
+//! is about to be tested.
+
+use crate::descendants;
+
+/// Whom a fault kills.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Victim {
+    Rank(u32),
+    Twin(u32),
+    Local,
+    Central,
+    Nobody,
+}
+
+/// The kernel's names of what we start.
+const TWIN: &str = "rejoin-twin";
+const LOCAL: &str = "rejoin-local";
+const CENTRAL: &str = "rejoin-central";
+const LAUNCHER: &str = "mpirun";
+
+impl Victim {
+    pub(super) fn of(name: &str) -> Option<Victim> {
+        let number = |prefix| name.strip_prefix(prefix)?.parse().ok();
+        match name {
+            "local" => Some(Victim::Local),
+            "central" => Some(Victim::Central),
+            "nobody" => Some(Victim::Nobody),
+            _ => number("rank-")
+                .map(Victim::Rank)
+                .or_else(|| number("twin-").map(Victim::Twin)),
+        }
+    }
+}
+
+struct Seen {
+    pid: u32,
+    name: String,
+    state: char,
+}
+
+fn seen(pid: u32) -> Option<Seen> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (head, tail) = stat.rsplit_once(')')?;
+    Some(Seen {
+        pid,
+        name: head.split_once('(')?.1.to_owned(),
+        state: tail.trim_start().chars().next()?,
+    })
+}
+
+/// The process of the job from which all others come, as far as it runs on this host.
+fn root() -> u32 {
+    let own = std::process::id();
+    let mut at = own;
+    while at > 1 {
+        if seen(at).is_some_and(|s| s.name == LAUNCHER) {
+            return at;
+        }
+        match descendants::parent_of(at) {
+            Some(parent) => at = parent,
+            None => break,
+        }
+    }
+    own
+}
+
+fn rank_of(pid: u32) -> Option<u32> {
+    let bytes = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut words = bytes.split(|byte| *byte == 0);
+    let value = words.find_map(|word| word.strip_prefix(b"REJOIN_RANK="))?;
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+/// The pids of those that are there.
+pub(super) fn find(victims: &[Victim]) -> Vec<u32> {
+    let root = root();
+    let mut all = descendants::below(root);
+    all.push(root);
+    let all: Vec<Seen> = all.into_iter().filter_map(seen).collect();
+    let there = |s: &&Seen| !"ZX".contains(s.state);
+    let called = |name: &'static str| all.iter().filter(there).filter(move |s| s.name == name);
+    let mut pids = Vec::new();
+    for victim in victims {
+        match *victim {
+            Victim::Nobody => {}
+            Victim::Local => pids.extend(called(LOCAL).map(|s| s.pid).next()),
+            // Without one of its own, mpirun's process is central's.
+            Victim::Central => pids.push(called(CENTRAL).next().map_or(root, |s| s.pid)),
+            Victim::Twin(rank) => {
+                let of = |s: &&Seen| rank_of(s.pid) == Some(rank);
+                pids.extend(called(TWIN).filter(of).map(|s| s.pid));
+            }
+            Victim::Rank(rank) => {
+                let managers = [TWIN, LOCAL, CENTRAL, LAUNCHER];
+                let others = all.iter().filter(there);
+                let mut ranks: Vec<_> = others
+                    .filter(|s| !managers.contains(&s.name.as_str()))
+                    .filter(|s| rank_of(s.pid) == Some(rank))
+                    .collect();
+                // A stopped one is about to go anyway, and counts only where there is no other.
+                ranks.sort_by_key(|s| s.state == 'T');
+                pids.extend(ranks.first().map(|s| s.pid));
+            }
+        }
+    }
+    pids
+}
+
+/// Sends SIGKILL; to this process last.
+pub(super) fn kill(pids: &[u32]) {
+    let own = std::process::id();
+    let (us, others): (Vec<u32>, Vec<u32>) = pids.iter().partition(|pid| **pid == own);
+    for pid in others.into_iter().chain(us) {
+        descendants::send(pid, libc::SIGKILL);
+    }
+}

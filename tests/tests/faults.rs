@@ -1,0 +1,215 @@
+//! Every named point of a manager's work (`managers/src/fault`): somebody is killed there, and the program ends
+//! as if nothing had happened. A point that is not reached fails its test.
+
+use rejoin_tests::job::{by_rank, times_back};
+use rejoin_tests::processes::all_gone;
+use rejoin_tests::{Finished, Run, program, root};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+const RANKS: u32 = 4;
+
+/// What brings a job to a point: nothing, the loss of a rank, or that of an image.
+const LOSS: &str = "after-keep:2=rank-1";
+const TWIN: &str = "after-keep:2=twin-1";
+
+/// Points that a job passes, by what it takes and for which time is meant.
+const POINTS: &[(&str, &str)] = &[
+    ("registered:2", ""),
+    ("all-registered", ""),
+    ("start-persisted", ""),
+    ("start-sent", ""),
+    ("during-broadcast", ""),
+    ("all-started", ""),
+    ("image-announced:2", ""),
+    ("image-taken:2", ""),
+    ("image-noted:2", ""),
+    ("before-commit", ""),
+    ("after-commit", ""),
+    ("after-keep", ""),
+    ("before-order:4", ""),
+    ("order-persisted:4", ""),
+    ("after-order:3", ""),
+    ("order-passed:3", ""),
+    ("image-announced:15", ""),
+    ("image-taken:15", ""),
+    ("image-noted:15", ""),
+    ("before-commit:4", ""),
+    ("after-commit:4", ""),
+    ("after-keep:4", ""),
+    ("keep-heard:4", ""),
+    ("dying-noticed", LOSS),
+    ("failure-noticed", LOSS),
+    ("restore-persisted", LOSS),
+    ("restore-sent", LOSS),
+    ("retiring", LOSS),
+    ("retiring:4", LOSS),
+    ("retired", LOSS),
+    ("waking", LOSS),
+    ("waking:4", LOSS),
+    ("woken:2", LOSS),
+    ("registered:6", LOSS),
+    ("all-registered:2", LOSS),
+    ("start-persisted:2", LOSS),
+    ("start-sent:2", LOSS),
+    ("during-broadcast:2", LOSS),
+    ("all-started:2", LOSS),
+    ("twin-killed", TWIN),
+    ("finalizing:2", ""),
+    ("last-checkpoint", ""),
+    ("finalized-persisted", ""),
+    ("finalized-sent", ""),
+    ("during-finalized", ""),
+];
+
+/// A file of the test's own, which goes with it.
+struct Notes(PathBuf);
+
+impl Notes {
+    fn new(name: &str) -> Notes {
+        let name = name.replace([':', '='], "-");
+        let folder = root().join("target");
+        std::fs::create_dir_all(&folder).expect("a folder");
+        Notes(folder.join(format!("faults-{}-{name}", std::process::id())))
+    }
+
+    /// Each fault that struck, and whom.
+    fn read(&self) -> Vec<(String, Vec<u32>)> {
+        let text = std::fs::read_to_string(&self.0).unwrap_or_default();
+        let line = |line: &str| {
+            let mut words = line.split(' ');
+            let fault = words.next().expect("a fault").to_owned();
+            (fault, words.map(|w| w.parse().expect("a pid")).collect())
+        };
+        text.lines().map(line).collect()
+    }
+}
+
+impl Drop for Notes {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn run(options: &[&str]) -> Run {
+    let run = Run::raw(["--tag-output"]);
+    let run = options.iter().fold(run, |run, option| run.arg(option));
+    let run = run.arg("-n").arg(RANKS.to_string()).arg(program("cg"));
+    run.arg("256").arg("700").limit(Duration::from_secs(30))
+}
+
+/// What an undisturbed run says.
+fn undisturbed() -> &'static str {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    TEXT.get_or_init(|| run(&["--recovery", "none"]).ok().stdout())
+}
+
+fn struck(faults: &str) -> (Finished, Vec<(String, Vec<u32>)>) {
+    let notes = Notes::new(faults);
+    let options = ["--checkpoint-interval", "0.02", "--max-restarts", "100"];
+    let run = run(&options).env("REJOIN_FAULT", faults);
+    let path = notes.0.to_str().expect("a path").to_owned();
+    let done = run.env("REJOIN_FAULT_FILE", &path).output();
+    let all = notes.read();
+    let pids: Vec<u32> = all.iter().flat_map(|(_, pids)| pids.clone()).collect();
+    all_gone(&pids, Duration::from_secs(2));
+    (done, all)
+}
+
+/// Not every rank has an image.
+fn early(point: &str) -> bool {
+    let later = |(name, trigger): &(&str, &str)| *name == "before-order:4" || !trigger.is_empty();
+    let first = POINTS.iter().position(later).expect("it is there");
+    POINTS[..first].iter().any(|(name, _)| *name == point)
+}
+
+/// Nobody can mask the loss of a process before it has called `MPI_Init`, nor that of a rank together with
+/// the image that it would come back from: the job ends and says so.
+fn ends(point: &str, victims: &str, done: &Finished) -> bool {
+    const NEEDED: &[&str] = &[
+        "dying-noticed",
+        "failure-noticed",
+        "restore-persisted",
+        "restore-sent",
+        "retiring",
+        "retiring:4",
+        "retired",
+        "waking",
+        "waking:4",
+        "woken:2",
+    ];
+    let (code, line) = (done.output.status.code(), done.last_line());
+    let gone = code == Some(1) && line.contains(" could not be started: ");
+    match point {
+        "registered:2" => code == Some(137) && line.contains("was killed by signal 9"),
+        "twin-killed" => gone,
+        _ => victims.contains("twin") && NEEDED.contains(&point) && gone,
+    }
+}
+
+/// What is wrong with a run in which these are killed at this point.
+fn wrong(point: &str, trigger: &str, victims: &str) -> Option<String> {
+    let mine = format!("{point}={victims}");
+    let faults = match trigger {
+        "" => mine.clone(),
+        trigger => format!("{trigger},{mine}"),
+    };
+    let (done, all) = struck(&faults);
+    let ranks = all.iter().filter(|(fault, _)| fault.contains("rank"));
+    let killed = ranks.map(|(_, pids)| pids.len()).sum::<usize>();
+    let back = times_back(&done.stderr());
+    println!("REJOIN_FAULT={faults}: {killed} ranks killed, {back} back");
+    let (want, have) = (by_rank(undisturbed(), true), by_rank(&done.stdout(), true));
+    let mine = all.iter().find(|(fault, _)| *fault == mine);
+    let what = if mine.is_none() {
+        "not reached".to_owned()
+    } else if mine.is_some_and(|(_, pids)| pids.is_empty() && !early(point)) {
+        "nobody was there".to_owned()
+    } else if ends(point, victims, &done) {
+        return None;
+    } else if !done.output.status.success() {
+        done.output.status.to_string()
+    } else if want != have {
+        let first = want.iter().zip(&have).find(|(a, b)| a != b);
+        format!("{} lines, not {}; {first:?}", have.len(), want.len())
+    } else {
+        return None;
+    };
+    Some(format!("REJOIN_FAULT={faults}: {what}\n{}", done.stderr()))
+}
+
+fn survives_at_every_point(victims: &str) {
+    let all = POINTS.iter();
+    let wrong = all.filter_map(|(point, trigger)| wrong(point, trigger, victims));
+    let wrong: Vec<_> = wrong.collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_rank_is_killed_at_every_point() {
+    survives_at_every_point("rank-2");
+}
+
+#[test]
+fn three_ranks_are_killed_at_every_point() {
+    survives_at_every_point("rank-0+rank-1+rank-3");
+}
+
+#[test]
+fn an_image_is_killed_at_every_point() {
+    survives_at_every_point("twin-2");
+}
+
+#[test]
+fn a_wrong_name_of_a_point_or_a_victim_is_refused() {
+    for (fault, expected) in [
+        ("retird=rank-0", "no such point"),
+        ("retired=rnk-0", "no such victim"),
+        ("retired:0=rank-0", "NTH is a whole number from 1"),
+    ] {
+        let done = Run::new(1, "true").env("REJOIN_FAULT", fault).output();
+        assert_eq!(done.output.status.code(), Some(2), "{}", done.text());
+        assert!(done.stderr().contains(expected), "{}", done.text());
+    }
+}
