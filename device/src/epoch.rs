@@ -27,6 +27,8 @@ impl Device {
     /// # Errors
     /// A manager that cannot be spoken to.
     pub fn enter_epoch(&mut self, epoch: Epoch) -> Result<()> {
+        // A program that computes for hours takes nothing else from its socket.
+        self.hear_manager()?;
         self.note_order(epoch);
         self.safe_point()
     }

@@ -3,6 +3,7 @@
 //!
 //! The installation under test is `REJOIN_PREFIX`, or `target/prefix` as `cargo xtask test` makes it.
 
+pub mod folder;
 pub mod job;
 pub mod processes;
 

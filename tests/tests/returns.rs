@@ -1,9 +1,10 @@
 //! Ranks killed at chosen moments, what counts as an end and not as a failure, and programs of which no
 //! image can be taken.
 
+use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, Numbers, times_back};
 use rejoin_tests::processes::{is_alive, kill, wait_for};
-use rejoin_tests::{Finished, Run, finish, program, root};
+use rejoin_tests::{Finished, Run, finish, program};
 use std::io::Write;
 use std::process::Child;
 use std::time::Duration;
@@ -174,8 +175,8 @@ fn kills_around_init() {
 
 #[test]
 fn a_fault_that_does_not_come_again() {
-    let flag = root().join(format!("target/fault-{}", std::process::id()));
-    let name = flag.to_str().expect("a path in UTF-8").to_owned();
+    let folder = Folder::new("fault");
+    let (flag, name) = (folder.join("flag"), folder.name("flag"));
     std::fs::write(&flag, "").expect("a file");
     let want = undisturbed(&["fault", &name]);
     std::fs::remove_file(&flag).expect("the file goes");

@@ -1,0 +1,51 @@
+//! Folders for what a test writes.
+
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+
+/// A folder of a test's own, beside the test's program; it goes with this value.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// A new one.
+    ///
+    /// # Panics
+    /// When it can't be made.
+    #[must_use]
+    pub fn new(name: &str) -> Folder {
+        let mut path = std::env::current_exe().expect("the test's own path");
+        path.set_extension(format!("{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+
+    /// The path of something in it, for a command line.
+    ///
+    /// # Panics
+    /// When the test's path is not in UTF-8.
+    #[must_use]
+    pub fn name(&self, of: &str) -> String {
+        let path = self.0.join(of).into_os_string();
+        path.into_string().expect("a path in UTF-8")
+    }
+}
+
+impl Deref for Folder {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl AsRef<std::ffi::OsStr> for Folder {
+    fn as_ref(&self) -> &std::ffi::OsStr {
+        self.0.as_os_str()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
