@@ -1,4 +1,324 @@
-//! Jobs: the managers' cores, ranks' processes, and what befalls them.
+//! Jobs: the cores of central and of every local manager, as they run in the daemons, with the processes
+//! of thousands of ranks, over links that delay and part, while everything dies that can.
+//!
+//! One thread, one seed, virtual time. The checkers know nothing of the cores: no two incarnations of a
+//! rank act, every job ends within a bounded time after its last fault, with one verdict, no number of a
+//! checkpoint is used twice, and every rank that leaves has the right answer ([`work::Work`]).
 
+mod drive;
+mod fate;
 pub mod process;
+pub mod queue;
+mod ranks;
+pub mod ring;
 pub mod stored;
+mod verify;
+pub mod work;
+
+pub use fate::{Fate, Fault};
+pub use verify::Tally;
+
+use crate::rng::Rng;
+use process::{Image, Process, Wake};
+use queue::Queue;
+use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
+use rejoin_managers_protocol::central::{self, Central, HostIndex, Job, Record, Recovery};
+use rejoin_managers_protocol::checkpoint::Interval;
+use rejoin_managers_protocol::control::{End, Life, ToCentral, ToLocal};
+use rejoin_managers_protocol::local::{self, Local};
+use rejoin_managers_protocol::policy::Limit;
+use rejoin_managers_protocol::rank::FromManager;
+use rejoin_managers_protocol::verdict::Verdict;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
+use std::rc::Rc;
+use stored::Stored;
+use work::Work;
+
+/// Nanoseconds in a millisecond.
+pub const MILLI: u64 = 1_000_000;
+/// A job that has not ended so long after its last fault is stuck: longer than the longest time that
+/// a core waits for anything.
+const PATIENCE: u64 = 200_000 * MILLI;
+
+/// Size of a job, and how it takes checkpoints.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// Hosts.
+    pub hosts: usize,
+    /// Ranks on each.
+    pub per_host: u32,
+    /// When checkpoints are ordered.
+    pub interval: Interval,
+}
+
+impl Shape {
+    /// Ranks in all.
+    #[must_use]
+    pub fn ranks(&self) -> u32 {
+        self.hosts as u32 * self.per_host
+    }
+
+    fn job(&self) -> Job {
+        let place = |rank: u32| (rank / self.per_host) as HostIndex;
+        Job {
+            generation: Generation(0),
+            hosts: (0..self.hosts).map(|n| format!("host{n}")).collect(),
+            placement: (0..self.ranks()).map(place).collect(),
+            limit: None,
+            recovery: Some(Recovery {
+                interval: self.interval,
+                limit: Limit {
+                    restarts: 1000,
+                    within: 600_000,
+                },
+            }),
+        }
+    }
+}
+
+/// A process, by its rank and incarnation.
+type Key = (Rank, Incarnation);
+
+#[derive(Debug)]
+enum Event<E> {
+    /// A word from a local manager arrives.
+    Up(HostIndex, ToCentral),
+    /// A word from central arrives; it was sent by this run of central.
+    Down(HostIndex, u32, ToLocal),
+    /// Central notices that a host's link is gone.
+    LinkLost(HostIndex),
+    /// A host notices it.
+    CentralLost(HostIndex),
+    TickCentral,
+    TickLocal(HostIndex),
+    /// A rank hears from its manager.
+    Hear(Key, Rc<FromManager>),
+    /// A process takes a step of its own.
+    Act(Key),
+    /// It comes to a place where an image can be taken.
+    Safe(Key),
+    /// An image has made a process.
+    Woken(Key),
+    /// A process that was told to retire is stopped.
+    Stopped(Key),
+    /// A process ends.
+    Ends(Key, End),
+    Swept(HostIndex),
+    Fault(Fault),
+    /// Central is started again.
+    Resume,
+    Work(E),
+}
+
+#[derive(Debug)]
+struct Host {
+    /// `None`: it crashed.
+    local: Option<Local>,
+    /// When the last word in each direction arrives.
+    up: u64,
+    down: u64,
+    /// The link is parted until then.
+    held: u64,
+    /// Words that central's last run sent later than this are lost.
+    relayed: u64,
+    /// Central has let go of it.
+    dropped: bool,
+    tick: Option<u64>,
+}
+
+/// The beginning of a text: a table of thousands of ranks is too long for a trace.
+#[derive(Default)]
+struct Line(String);
+
+impl std::fmt::Write for Line {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        if self.0.len() > 200 {
+            return Err(std::fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+/// A run.
+pub struct World<W: Work> {
+    rng: Rng,
+    now: u64,
+    queue: Queue<Event<W::Event>>,
+    shape: Shape,
+    /// `None`: it crashed.
+    central: Option<Central>,
+    /// How often it was started.
+    boots: u32,
+    /// It crashes when it has done so many more things.
+    crashes: Option<u64>,
+    /// For how long it is away then.
+    outage: u64,
+    tick: Option<u64>,
+    hosts: Vec<Host>,
+    processes: BTreeMap<Key, Process>,
+    /// The newest life of each rank.
+    lives: BTreeMap<Rank, Life>,
+    images: BTreeMap<(Rank, Epoch), Image>,
+    wakes: BTreeMap<Key, Wake>,
+    stored: Stored,
+    records: Vec<Record>,
+    work: W,
+    last_fault: u64,
+    patient: bool,
+    over: Option<Verdict>,
+    trace: VecDeque<Line>,
+    tally: Tally,
+}
+
+impl<W: Work> World<W> {
+    /// A job that is about to begin.
+    pub fn new(mut rng: Rng, shape: Shape, work: W, fate: &Fate) -> World<W> {
+        let host = || Host {
+            local: Some(Local::new()),
+            up: 0,
+            down: 0,
+            held: 0,
+            relayed: u64::MAX,
+            dropped: false,
+            tick: None,
+        };
+        let mut queue = Queue::default();
+        let mut last_fault = 0;
+        for (at, fault) in fate.draw(&mut rng, &shape) {
+            queue.at(at, Event::Fault(fault));
+            last_fault = last_fault.max(at);
+        }
+        World {
+            rng,
+            now: 0,
+            queue,
+            central: Some(Central::new(shape.job())),
+            boots: 0,
+            crashes: None,
+            outage: 0,
+            tick: None,
+            hosts: (0..shape.hosts).map(|_| host()).collect(),
+            shape,
+            processes: BTreeMap::new(),
+            lives: BTreeMap::new(),
+            images: BTreeMap::new(),
+            wakes: BTreeMap::new(),
+            stored: Stored::default(),
+            records: Vec::new(),
+            work,
+            last_fault,
+            patient: fate.patient,
+            over: None,
+            trace: VecDeque::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// Runs to the end and checks everything.
+    ///
+    /// # Errors
+    /// What went wrong first, with the last events.
+    pub fn run(&mut self) -> Result<Tally, String> {
+        let done = self.go();
+        done.map_err(|wrong| {
+            let trace: Vec<&str> = self.trace.iter().map(|line| line.0.as_str()).collect();
+            format!("{wrong}\nlast events:\n{}", trace.join("\n"))
+        })?;
+        Ok(self.tally.clone())
+    }
+
+    /// The program that the ranks ran.
+    pub fn work(&self) -> &W {
+        &self.work
+    }
+
+    fn go(&mut self) -> Result<(), String> {
+        self.central(central::Input::Begin)?;
+        while let Some((time, event)) = self.queue.pop() {
+            self.now = time;
+            if self.over.is_none() && time > self.last_fault + PATIENCE {
+                return Err(self.stuck());
+            }
+            self.note(&event);
+            self.handle(event)?;
+        }
+        self.verify()
+    }
+
+    fn note(&mut self, event: &Event<W::Event>) {
+        if matches!(event, Event::Work(_) | Event::TickLocal(_)) {
+            return;
+        }
+        let mut line = match self.trace.len() {
+            80 => self.trace.pop_front().unwrap_or_default(),
+            _ => Line::default(),
+        };
+        line.0.clear();
+        // It ends with an error where the line is full.
+        let _ = write!(line, "{} {event:?}", self.now);
+        self.trace.push_back(line);
+    }
+
+    fn handle(&mut self, event: Event<W::Event>) -> Result<(), String> {
+        match event {
+            Event::Up(host, message) => self.central(central::Input::Local(host, message)),
+            Event::Down(host, boot, order) => {
+                let lost = boot != self.boots && self.now > self.hosts[host].relayed;
+                match lost {
+                    true => Ok(()),
+                    false => self.local(host, local::Input::Central(order)),
+                }
+            }
+            Event::LinkLost(host) => self.central(central::Input::HostLost(host)),
+            Event::CentralLost(host) => self.local(host, local::Input::CentralLost),
+            Event::TickCentral => {
+                self.tick = None;
+                self.central(central::Input::Tick)
+            }
+            Event::TickLocal(host) => {
+                self.hosts[host].tick = None;
+                self.local(host, local::Input::Tick)
+            }
+            Event::Hear(key, message) => self.hears(key, &message),
+            Event::Act(key) => self.advance(key),
+            Event::Safe(key) => self.safe(key),
+            Event::Woken(key) => self.woken(key),
+            Event::Stopped(key) => self.stopped(key),
+            Event::Ends(key, end) => self.ended(key, end),
+            Event::Swept(host) => self.local(host, local::Input::Swept),
+            Event::Fault(fault) => self.strike(fault),
+            Event::Resume => self.resume(),
+            Event::Work(event) => self.working(event),
+        }
+    }
+
+    fn after(&mut self, delay: u64, event: Event<W::Event>) {
+        self.queue.at(self.now + delay, event);
+    }
+
+    fn host_of(&self, rank: Rank) -> HostIndex {
+        (rank.0 / self.shape.per_host) as HostIndex
+    }
+
+    /// The process that a rank's manager means.
+    fn current(&self, rank: Rank) -> Option<&Process> {
+        let life = self.lives.get(&rank)?;
+        let process = self.processes.get(&(rank, life.incarnation))?;
+        (process.life == *life && process.acts()).then_some(process)
+    }
+
+    fn stuck(&self) -> String {
+        let mut text = format!("stuck at {} ms", self.now / MILLI);
+        text += &format!("\ncentral: {:?}", self.central.as_ref().map(Central::view));
+        for (key, process) in self.processes.iter().take(40) {
+            let done = (process.step, process.epoch, process.order, process.asked);
+            text += &format!("\n{key:?}: {done:?} acts {}", process.acts());
+        }
+        for (number, host) in self.hosts.iter().enumerate().take(8) {
+            text += &format!("\nhost {number}: {:?}", host.local);
+        }
+        text.chars().take(8000).collect()
+    }
+}

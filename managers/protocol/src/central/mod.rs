@@ -91,6 +91,10 @@ pub struct Central {
     untold: Vec<Event>,
     /// The checkpoint whose images were all ordered when every rank was in `MPI_Finalize`.
     last: Option<Epoch>,
+    /// A rank that ended without registering: who waits for it would wait for ever.
+    absent: Option<Rank>,
+    /// Ranks below this one have registered: where to look first for one that has not.
+    complete: usize,
 }
 
 impl Central {
@@ -115,6 +119,8 @@ impl Central {
             dying: Vec::new(),
             untold: Vec::new(),
             last: None,
+            absent: None,
+            complete: 0,
             generation: job.generation,
             phase: Phase::Starting,
             hosts: job
@@ -183,8 +189,7 @@ impl Central {
             generation: self.generation,
             incarnations: self.ranks.iter().map(|r| r.incarnation).collect(),
         }));
-        for host in 0..self.hosts.len() {
-            let ranks = self.ranks_of(host);
+        for (host, ranks) in self.ranks_by_host().into_iter().enumerate() {
             if ranks.is_empty() {
                 self.hosts[host].done = true;
             } else {
@@ -244,6 +249,9 @@ impl Central {
                 if let Some(rank) = self.find(host, life) {
                     rank.ended = true;
                     rank.stage = rank.stage.max(stage);
+                    if rank.stage == Stage::Spawned {
+                        self.absent = self.absent.or(Some(life.rank));
+                    }
                     self.start_when_complete(now, effects);
                 }
             }
@@ -271,17 +279,18 @@ impl Central {
 
     /// Ends the job if a rank goes by other sizes than one that registered before it.
     fn compare(&mut self, now: Time, rank: Rank, limits: Limits, effects: &mut Vec<Effect>) {
-        let verdict = (0u32..)
-            .map(Rank)
-            .zip(&self.ranks)
-            .find_map(|(other, state)| {
-                let (variable, here, there) = limits.difference(state.limits.as_ref()?)?;
-                Some(Verdict::Differing {
-                    variable: variable.into(),
-                    one: (other, there),
-                    other: (rank, here),
-                })
-            });
+        // Those before it go by the same ones, so one of them stands for all.
+        let mut others = (0u32..).map(Rank).zip(&self.ranks);
+        let known =
+            others.find_map(|(other, r)| Some((other, r.limits.filter(|_| other != rank)?)));
+        let verdict = known.and_then(|(other, theirs)| {
+            let (variable, here, there) = limits.difference(&theirs)?;
+            Some(Verdict::Differing {
+                variable: variable.into(),
+                one: (other, there),
+                other: (rank, here),
+            })
+        });
         if let Some(verdict) = verdict {
             self.decide(now, verdict, effects);
         }
@@ -293,11 +302,19 @@ impl Central {
         if !matches!(self.phase, Phase::Starting | Phase::Restoring(_)) {
             return;
         }
-        let numbered = || (0u32..).map(Rank).zip(self.ranks.iter());
-        let absent = numbered().find(|(_, r)| r.ended && r.stage == Stage::Spawned);
-        let waiting = numbered().find(|(_, r)| r.stage >= Stage::Registered);
-        if let (Some((rank, _)), Some((waiting, _))) = (absent, waiting) {
-            return self.decide(now, Verdict::NeverRegistered { rank, waiting }, effects);
+        if let Some(rank) = self.absent {
+            let mut numbered = (0u32..).map(Rank).zip(&self.ranks);
+            let waiting = numbered.find(|(_, r)| r.stage >= Stage::Registered);
+            if let Some((waiting, _)) = waiting {
+                return self.decide(now, Verdict::NeverRegistered { rank, waiting }, effects);
+            }
+        }
+        // With many ranks, looking at all of them at each word would take longer than the words.
+        let open = |r: &RankState| r.card.is_none();
+        let rest = self.ranks[self.complete..].iter().position(open);
+        if let Some(more) = rest {
+            self.complete += more;
+            return;
         }
         let cards = self
             .ranks
@@ -430,12 +447,14 @@ impl Central {
         }
     }
 
-    fn ranks_of(&self, host: HostIndex) -> Vec<(Rank, Incarnation)> {
-        let numbered = (0u32..).map(Rank).zip(&self.ranks);
-        numbered
-            .filter(|(_, r)| r.host == host)
-            .map(|(rank, r)| (rank, r.incarnation))
-            .collect()
+    fn ranks_by_host(&self) -> Vec<Vec<(Rank, Incarnation)>> {
+        let mut hosts = vec![Vec::new(); self.hosts.len()];
+        for (rank, state) in (0u32..).map(Rank).zip(&self.ranks) {
+            if let Some(ranks) = hosts.get_mut(state.host) {
+                ranks.push((rank, state.incarnation));
+            }
+        }
+        hosts
     }
 
     fn send_all(&self, message: impl Fn() -> ToLocal, effects: &mut Vec<Effect>) {

@@ -218,8 +218,8 @@ impl Central {
         self.last = None;
         self.store_restoring(epoch, effects);
         let generation = self.generation;
-        for host in 0..self.hosts.len() {
-            let ranks = self.ranks_of(host);
+        (self.absent, self.complete) = (None, 0);
+        for (host, ranks) in self.ranks_by_host().into_iter().enumerate() {
             if !ranks.is_empty() && !self.hosts[host].done {
                 let order = ToLocal::Restore {
                     generation,

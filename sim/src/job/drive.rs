@@ -1,0 +1,262 @@
+//! The drivers of the cores, and the links between them.
+
+use super::process::{Process, Step, Wake};
+use super::work::Work;
+use super::{Event, Key, MILLI, World};
+use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_managers_protocol::central::{self, Central, HostIndex};
+use rejoin_managers_protocol::control::{Life, Time, ToLocal};
+use rejoin_managers_protocol::local;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+const KILL: i32 = 9;
+const CONT: i32 = 18;
+
+impl<W: Work> World<W> {
+    /// Central takes an input, and what it wants is done, unless it crashes in the middle.
+    pub(super) fn central(&mut self, input: central::Input) -> Result<(), String> {
+        let Some(core) = &mut self.central else {
+            return Ok(());
+        };
+        let mut effects = Vec::new();
+        core.step(Time(self.now), input, &mut effects);
+        for effect in effects {
+            if let Some(left) = &mut self.crashes {
+                if *left == 0 {
+                    self.crash_central();
+                    return Ok(());
+                }
+                *left -= 1;
+            }
+            self.obey(effect)?;
+        }
+        let deadline = self.central.as_ref().and_then(Central::deadline);
+        if let Some(at) = deadline.map(|at| at.0.max(self.now))
+            && self.tick.is_none_or(|tick| at < tick)
+        {
+            self.tick = Some(at);
+            self.queue.at(at, Event::TickCentral);
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, effect: central::Effect) -> Result<(), String> {
+        match effect {
+            central::Effect::Persist(record) => {
+                if let central::Record::Committed { epoch } = record {
+                    self.tally.commits += 1;
+                    self.work.committed(epoch)?;
+                }
+                let ranks = self.shape.ranks();
+                let lost = self.tally.images + self.tally.locals > 0;
+                self.records.push(record.clone());
+                self.stored.store(record, ranks, &self.images, lost)?;
+            }
+            central::Effect::Send(host, order) => {
+                if !self.stored.covers(&order) {
+                    return Err(format!("{order:?} before it is stored"));
+                }
+                self.send_down(host, order);
+            }
+            central::Effect::Drop(host) => {
+                self.hosts[host].dropped = true;
+                self.tally.dropped += 1;
+                let at = self.now.max(self.hosts[host].held) + MILLI;
+                self.queue.at(at, Event::CentralLost(host));
+            }
+            central::Effect::Event(event) => self.tally.event(&event),
+            central::Effect::Decided(verdict) => self.tally.decided(&verdict)?,
+            central::Effect::Over(verdict) => {
+                self.tally.decided(&verdict)?;
+                if self.over.replace(verdict).is_some() && self.boots == 0 {
+                    return Err("the job is over twice".into());
+                }
+            }
+            central::Effect::Counters(..) => {}
+            #[allow(unreachable_patterns, reason = "cores may learn more")]
+            other => return Err(format!("{other:?} in this world")),
+        }
+        Ok(())
+    }
+
+    fn delay(&mut self) -> u64 {
+        match self.rng.below(50) {
+            0 => self.rng.between(1, 20) * MILLI,
+            _ => self.rng.between(20_000, 200_000),
+        }
+    }
+
+    fn send_down(&mut self, host: HostIndex, order: ToLocal) {
+        let delay = self.delay();
+        let link = &mut self.hosts[host];
+        if link.dropped {
+            return;
+        }
+        link.down = link.down.max(link.held).max(self.now + delay);
+        self.tally.orders += 1;
+        let event = Event::Down(host, self.boots, order);
+        self.queue.at(link.down, event);
+    }
+
+    /// A local manager takes an input, and what it wants is done.
+    pub(super) fn local(&mut self, host: HostIndex, input: local::Input) -> Result<(), String> {
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            let mut effects = Vec::new();
+            let Some(core) = &mut self.hosts[host].local else {
+                return Ok(());
+            };
+            core.step(Time(self.now), input, &mut effects);
+            for effect in effects {
+                self.perform(host, effect, &mut inputs)?;
+            }
+        }
+        let link = &mut self.hosts[host];
+        let deadline = link.local.as_ref().and_then(local::Local::deadline);
+        if let Some(at) = deadline.map(|at| at.0.max(self.now))
+            && link.tick.is_none_or(|tick| at < tick)
+        {
+            link.tick = Some(at);
+            self.queue.at(at, Event::TickLocal(host));
+        }
+        Ok(())
+    }
+
+    fn perform(
+        &mut self,
+        host: HostIndex,
+        effect: local::Effect,
+        inputs: &mut VecDeque<local::Input>,
+    ) -> Result<(), String> {
+        match effect {
+            local::Effect::Spawn(life) => {
+                self.begins(life)?;
+                let process = Process::new(life, Step::BeforeInit, Step::Computes, None);
+                let pid = process.pid();
+                self.work.fresh(life);
+                self.there(process)?;
+                let spawned = local::Input::Spawned(life.rank, life.incarnation, pid);
+                inputs.push_back(spawned);
+            }
+            local::Effect::Wake(life, epoch) => self.wake(life, epoch)?,
+            local::Effect::Retire(rank, incarnation) => {
+                self.retire((rank, incarnation), inputs);
+            }
+            local::Effect::Discard(rank, incarnation) => {
+                self.discard(rank, incarnation)?;
+            }
+            local::Effect::DropImage(rank, epoch) => {
+                self.images.remove(&(rank, epoch));
+                self.work.forget(rank, epoch);
+            }
+            local::Effect::Central(message) => {
+                let delay = self.delay();
+                let link = &mut self.hosts[host];
+                link.up = link.up.max(link.held).max(self.now + delay);
+                self.tally.reports += 1;
+                if !link.dropped {
+                    self.queue.at(link.up, Event::Up(host, message));
+                }
+            }
+            local::Effect::Ranks(ranks, message) => {
+                let message = Rc::new(message);
+                let at = self.now + self.rng.between(10_000, 100_000);
+                for rank in ranks {
+                    if let Some(process) = self.current(rank) {
+                        let key = (rank, process.life.incarnation);
+                        self.queue.at(at, Event::Hear(key, Rc::clone(&message)));
+                    }
+                }
+            }
+            local::Effect::SignalGroup(_, CONT) | local::Effect::SignalAll(CONT) => {}
+            local::Effect::SignalGroup(rank, signal) => {
+                if let Some(process) = self.current(rank) {
+                    let key = (rank, process.life.incarnation);
+                    self.signal(key, signal);
+                }
+            }
+            local::Effect::SignalAll(signal) => {
+                let of_host = |key: &&Key| self.host_of(key.0) == host;
+                let keys: Vec<Key> = self.processes.keys().filter(of_host).copied().collect();
+                for key in keys {
+                    self.signal(key, signal);
+                }
+            }
+            local::Effect::Sweep => {
+                let delay = self.rng.between(100_000, 3 * MILLI);
+                self.after(delay, Event::Swept(host));
+            }
+            local::Effect::Exit | local::Effect::Caveats(..) | local::Effect::Watch(..) => {}
+            #[allow(unreachable_patterns, reason = "cores may learn more")]
+            other => return Err(format!("{other:?} in this world")),
+        }
+        Ok(())
+    }
+
+    fn signal(&mut self, key: Key, signal: i32) {
+        let delay = self.rng.between(10_000, 2 * MILLI);
+        if let Some(process) = self.processes.get_mut(&key)
+            && (process.asked.is_none() || signal == KILL)
+        {
+            process.asked = Some(signal);
+            let end = rejoin_managers_protocol::control::End::Signaled(signal);
+            self.after(delay, Event::Ends(key, end));
+        }
+    }
+
+    /// Neither generations nor incarnations ever fall.
+    fn begins(&mut self, life: Life) -> Result<(), String> {
+        let last = self.lives.insert(life.rank, life);
+        let falls =
+            |last: &Life| life.incarnation <= last.incarnation || life.generation < last.generation;
+        match last.filter(falls) {
+            Some(last) => Err(format!("{life:?} after {last:?}")),
+            None => Ok(()),
+        }
+    }
+
+    fn wake(&mut self, life: Life, epoch: Epoch) -> Result<(), String> {
+        self.begins(life)?;
+        let wake = Wake {
+            life,
+            epoch,
+            alone: self.stored.finalized && life.generation == self.stored.generation,
+            stop: false,
+        };
+        let key = (life.rank, life.incarnation);
+        self.wakes.insert(key, wake);
+        let delay = self.rng.between(200_000, 5 * MILLI);
+        self.after(delay, Event::Woken(key));
+        Ok(())
+    }
+
+    fn retire(&mut self, key: Key, inputs: &mut VecDeque<local::Input>) {
+        if let Some(wake) = self.wakes.get_mut(&key) {
+            wake.stop = true;
+            return;
+        }
+        let there = self.processes.get_mut(&key);
+        match there.filter(|process| process.acts()) {
+            Some(process) => {
+                process.stopping = true;
+                let delay = self.rng.between(10_000, MILLI);
+                self.after(delay, Event::Stopped(key));
+            }
+            None => inputs.push_back(local::Input::Retired(key.0, key.1)),
+        }
+    }
+
+    fn discard(&mut self, rank: Rank, incarnation: Incarnation) -> Result<(), String> {
+        let key = (rank, incarnation);
+        if let Some(process) = self.processes.get(&key) {
+            if process.acts() {
+                return Err(format!("a discarded process still acts: {process:?}"));
+            }
+            if !process.dying {
+                self.processes.remove(&key);
+            }
+        }
+        Ok(())
+    }
+}

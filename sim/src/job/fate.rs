@@ -1,0 +1,228 @@
+//! What befalls a job.
+
+use super::process::Step;
+use super::work::Work;
+use super::{Event, MILLI, Shape, World};
+use crate::rng::Rng;
+use rejoin_channel_table::Rank;
+use rejoin_managers_protocol::central;
+use rejoin_managers_protocol::control::End;
+
+/// One blow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The rank's process is killed.
+    Kill(Rank),
+    /// Several at once, from this rank on.
+    KillMany(Rank, u32),
+    /// One of the rank's images ends.
+    Image(Rank),
+    /// The next image can't be taken.
+    Refuse,
+    /// Nothing comes through between central and this host for so many nanoseconds.
+    Part(usize, u64),
+    /// A local manager dies, and with it all that is on its host.
+    Local(usize),
+    /// Central dies, and is started again after so many nanoseconds.
+    Central(u64),
+    /// Somebody asks for a checkpoint.
+    Ask,
+    /// The launcher gets a signal.
+    Signal,
+}
+
+/// How many blows of each kind, within which time.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Fate {
+    /// They begin at this time, in nanoseconds …
+    pub from: u64,
+    /// … and are over by this one.
+    pub until: u64,
+    /// What kills waits for the first checkpoint: before it, only one failure is masked.
+    pub patient: bool,
+    /// Killed processes.
+    pub kills: u32,
+    /// Kills of many at once.
+    pub crowds: u32,
+    /// Lost images.
+    pub images: u32,
+    /// Images that can't be taken.
+    pub refusals: u32,
+    /// Parted links.
+    pub parts: u32,
+    /// Dead local managers.
+    pub locals: u32,
+    /// Deaths of central.
+    pub centrals: u32,
+    /// Asked checkpoints.
+    pub asks: u32,
+    /// Signals.
+    pub signals: u32,
+}
+
+impl Fate {
+    pub(super) fn draw(&self, rng: &mut Rng, shape: &Shape) -> Vec<(u64, Fault)> {
+        let mut faults = Vec::new();
+        let ranks = u64::from(shape.ranks());
+        let hosts = shape.hosts as u64;
+        let mut strike = |count: u32, make: &dyn Fn(&mut Rng) -> Fault| {
+            for _ in 0..count {
+                let fault = make(rng);
+                // Half of them come soon after another: while that is dealt with.
+                let close = faults.last().filter(|_| rng.chance(50));
+                let at = match close {
+                    Some((last, _)) => last + rng.below(20 * MILLI),
+                    None => rng.between(self.from, self.until),
+                };
+                faults.push((at, fault));
+            }
+        };
+        let rank = |rng: &mut Rng| Rank(rng.below(ranks) as u32);
+        let host = |rng: &mut Rng| rng.below(hosts) as usize;
+        strike(self.kills, &|rng| Fault::Kill(rank(rng)));
+        strike(self.crowds, &|rng| {
+            Fault::KillMany(rank(rng), rng.between(2, 40) as u32)
+        });
+        strike(self.images, &|rng| Fault::Image(rank(rng)));
+        strike(self.refusals, &|_| Fault::Refuse);
+        strike(self.parts, &|rng| {
+            Fault::Part(host(rng), rng.between(1, 1500) * MILLI)
+        });
+        strike(self.locals, &|rng| Fault::Local(host(rng)));
+        strike(self.centrals, &|rng| {
+            Fault::Central(rng.between(1, 300) * MILLI)
+        });
+        strike(self.asks, &|_| Fault::Ask);
+        strike(self.signals, &|_| Fault::Signal);
+        faults
+    }
+}
+
+impl<W: Work> World<W> {
+    pub(super) fn strike(&mut self, fault: Fault) -> Result<(), String> {
+        if self.over.is_some() {
+            return Ok(());
+        }
+        let kills = matches!(fault, Fault::Kill(_) | Fault::KillMany(..));
+        if kills && self.patient && self.stored.committed.is_none() {
+            self.after(5 * MILLI, Event::Fault(fault));
+            self.last_fault = self.last_fault.max(self.now);
+            return Ok(());
+        }
+        match fault {
+            Fault::Kill(rank) => self.kill(rank),
+            Fault::KillMany(from, count) => {
+                let size = self.shape.ranks();
+                for n in 0..count {
+                    self.kill(Rank((from.0 + n * 7) % size))?;
+                }
+                Ok(())
+            }
+            Fault::Image(rank) => {
+                let of_rank = self.images.keys().filter(|(r, _)| *r == rank);
+                let epochs: Vec<_> = of_rank.map(|(_, epoch)| *epoch).collect();
+                match epochs.is_empty() {
+                    true => Ok(()),
+                    false => {
+                        let epoch = *self.rng.pick(&epochs);
+                        self.lose_image(rank, epoch)
+                    }
+                }
+            }
+            Fault::Refuse => {
+                self.tally.refuses += 1;
+                Ok(())
+            }
+            Fault::Part(host, time) => {
+                let link = &mut self.hosts[host];
+                link.held = link.held.max(self.now + time);
+                self.last_fault = self.last_fault.max(link.held);
+                self.tally.parts += 1;
+                Ok(())
+            }
+            Fault::Local(host) => {
+                self.crash_local(host);
+                Ok(())
+            }
+            Fault::Central(time) => {
+                self.down_for(time);
+                Ok(())
+            }
+            Fault::Ask => self.central(central::Input::Checkpoint),
+            Fault::Signal => {
+                self.tally.interrupted |= !self.stored.finalized;
+                self.tally.signals += 1;
+                self.central(central::Input::Signal(2))
+            }
+        }
+    }
+
+    fn kill(&mut self, rank: Rank) -> Result<(), String> {
+        let Some(process) = self.current(rank).filter(|p| p.asked.is_none()) else {
+            return Ok(());
+        };
+        if process.step == Step::BeforeInit {
+            return Ok(());
+        }
+        let key = (rank, process.life.incarnation);
+        self.tally.kills += 1;
+        if self.stored.committed.is_none() {
+            self.tally.early += 1;
+        }
+        match self.rng.chance(50) {
+            true => self.dies(key, End::Signaled(9)),
+            false => self.ended(key, End::Signaled(9)),
+        }
+    }
+
+    /// With a local manager, everything on its host ends.
+    fn crash_local(&mut self, host: usize) {
+        if self.hosts[host].local.take().is_none() {
+            return;
+        }
+        self.tally.locals += 1;
+        let per = self.shape.per_host;
+        let ranks = Rank(host as u32 * per)..Rank((host as u32 + 1) * per);
+        for rank in ranks.start.0..ranks.end.0 {
+            self.work.gone(Rank(rank));
+        }
+        self.processes.retain(|key, _| !ranks.contains(&key.0));
+        self.wakes.retain(|key, _| !ranks.contains(&key.0));
+        let of_host: Vec<_> = self.images.keys().copied().collect();
+        for (rank, epoch) in of_host.into_iter().filter(|(r, _)| ranks.contains(r)) {
+            self.images.remove(&(rank, epoch));
+            self.work.forget(rank, epoch);
+        }
+        let link = &self.hosts[host];
+        let at = link.up.max(link.held).max(self.now) + MILLI;
+        self.queue.at(at, Event::LinkLost(host));
+    }
+
+    /// Central dies: now, or in the middle of what it does next.
+    fn down_for(&mut self, time: u64) {
+        if self.central.is_none() || self.crashes.is_some() {
+            return;
+        }
+        self.tally.centrals += 1;
+        self.outage = time;
+        match self.rng.chance(50) {
+            true => self.crash_central(),
+            false => self.crashes = Some(self.rng.below(8)),
+        }
+    }
+
+    pub(super) fn crash_central(&mut self) {
+        self.crashes = None;
+        self.central = None;
+        self.tick = None;
+        for host in &mut self.hosts {
+            // What the relay has taken of each link arrives; the rest is lost.
+            host.relayed = self.now + self.rng.below(MILLI);
+        }
+        self.after(self.outage, Event::Resume);
+    }
+
+    pub(super) fn resume(&mut self) -> Result<(), String> {
+        Err("central can't be started again".into())
+    }
+}

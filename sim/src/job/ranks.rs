@@ -1,0 +1,296 @@
+//! What processes do, and how they end.
+
+use super::process::{Image, Process, Step};
+use super::work::{Wish, Work};
+use super::{Event, Key, MILLI, World};
+use rejoin_channel_table::{BusinessCard, Epoch, Rank};
+use rejoin_managers_protocol::checkpoint::Cost;
+use rejoin_managers_protocol::control::End;
+use rejoin_managers_protocol::local;
+use rejoin_managers_protocol::rank::{FromManager, Limits, ToManager, VERSION};
+
+impl<W: Work> World<W> {
+    /// A new process: no other of its rank may act.
+    pub(super) fn there(&mut self, process: Process) -> Result<(), String> {
+        let (rank, incarnation) = (process.life.rank, process.life.incarnation);
+        let of_rank = (rank, rejoin_channel_table::Incarnation(0))..=(rank, incarnation);
+        if let Some((key, _)) = self.processes.range(of_rank).find(|(_, p)| p.acts()) {
+            return Err(format!("{key:?} acts beside {:?}", process.life));
+        }
+        self.processes.insert((rank, incarnation), process);
+        self.acts_soon((rank, incarnation), MILLI);
+        Ok(())
+    }
+
+    fn acts_soon(&mut self, key: Key, most: u64) {
+        let delay = self.rng.between(most / 10, most);
+        self.after(delay, Event::Act(key));
+    }
+
+    fn says(&mut self, key: Key, message: ToManager) -> Result<(), String> {
+        let Some(process) = self.processes.get(&key) else {
+            return Ok(());
+        };
+        let said = local::Input::Said(key.0, key.1, process.pid(), message);
+        self.local(self.host_of(key.0), said)
+    }
+
+    /// A step of the process's own.
+    pub(super) fn advance(&mut self, key: Key) -> Result<(), String> {
+        let Some(process) = self.processes.get_mut(&key).filter(|p| p.moves()) else {
+            return Ok(());
+        };
+        let life = process.life;
+        match process.step {
+            Step::BeforeInit | Step::Back => {
+                process.step = Step::WaitsForStart;
+                let register = ToManager::Register {
+                    rank: life.rank,
+                    incarnation: life.incarnation,
+                    pid: process.pid(),
+                    card: BusinessCard::default(),
+                    version: VERSION,
+                    limits: Limits::default(),
+                };
+                self.says(key, register)
+            }
+            Step::MayLeave => {
+                process.step = Step::MayExit;
+                self.tally.alone += u64::from(process.alone);
+                self.work.answer(life.rank)?;
+                self.acts_soon(key, 30 * MILLI);
+                self.says(key, ToManager::Leave)
+            }
+            Step::MayExit => self.ended(key, End::Exited(0)),
+            Step::WaitsForAll => {
+                process.then = Step::Computes;
+                self.says(key, ToManager::Finalizing)
+            }
+            Step::WaitsForStart | Step::Computes => Ok(()),
+        }
+    }
+
+    pub(super) fn hears(&mut self, key: Key, message: &FromManager) -> Result<(), String> {
+        let Some(process) = self.processes.get_mut(&key).filter(|p| p.acts()) else {
+            return Ok(());
+        };
+        let before = (process.step, process.asked);
+        let leaves = matches!(process.step, Step::MayLeave | Step::MayExit);
+        match message {
+            FromManager::Kept { .. } => return Ok(()),
+            // What crosses its way out.
+            FromManager::Checkpoint { .. } if leaves => return Ok(()),
+            message => process.hear(message),
+        }
+        let (step, asked, order) = (process.step, process.asked, process.order);
+        let life = process.life;
+        if order.is_some() {
+            let delay = self.rng.between(5_000, 3 * MILLI);
+            self.after(delay, Event::Safe(key));
+        }
+        if asked != before.1
+            && let Some(signal) = asked
+        {
+            let delay = self.rng.between(10_000, MILLI);
+            self.after(delay, Event::Ends(key, End::Signaled(signal)));
+        }
+        if before.0 == Step::WaitsForStart && step != before.0 {
+            self.is_of_its_history(key)?;
+            let mut wishes = Vec::new();
+            self.work.start(life, &mut self.rng, &mut wishes);
+            self.grant(wishes)?;
+        }
+        if step != before.0 {
+            self.acts_soon(key, 5 * MILLI);
+        }
+        Ok(())
+    }
+
+    /// Who has started in a generation comes from the checkpoint that it began from; who comes back
+    /// alone, from the last one.
+    fn is_of_its_history(&self, key: Key) -> Result<(), String> {
+        let process = &self.processes[&key];
+        let origin = if process.alone {
+            Some(&self.stored.committed)
+        } else {
+            self.stored.origins.get(&process.life.generation)
+        };
+        if origin == Some(&process.from) {
+            Ok(())
+        } else {
+            Err(format!("{process:?} is of another history than {origin:?}"))
+        }
+    }
+
+    /// An order is followed where an image can be taken.
+    pub(super) fn safe(&mut self, key: Key) -> Result<(), String> {
+        let process = self.processes.get(&key);
+        let order = process.filter(|p| p.inside() && p.asked.is_none());
+        match order.and_then(|p| p.order.filter(|order| *order > p.epoch)) {
+            Some(epoch) => {
+                self.work.enter(key.0, epoch);
+                self.entered(key, epoch)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn entered(&mut self, key: Key, epoch: Epoch) -> Result<(), String> {
+        let refuse = self.tally.refuse();
+        let Some(process) = self.processes.get_mut(&key) else {
+            return Ok(());
+        };
+        process.epoch = epoch;
+        process.order = process.order.filter(|order| *order > epoch);
+        let generation = process.life.generation;
+        let image = Image {
+            step: process.step,
+            generation,
+            from: process.from,
+        };
+        let pid = process.pid();
+        let message = if refuse {
+            self.work.forget(key.0, epoch);
+            ToManager::NotImaged {
+                generation,
+                epoch,
+                why: "it has threads".into(),
+            }
+        } else {
+            self.images.insert((key.0, epoch), image);
+            ToManager::Imaged {
+                generation,
+                epoch,
+                pid: pid + 1000 * epoch.0,
+                cost: Cost::default(),
+                streams: [true; 2],
+                caveats: Vec::new(),
+                holds: Default::default(),
+            }
+        };
+        self.says(key, message)
+    }
+
+    pub(super) fn working(&mut self, event: W::Event) -> Result<(), String> {
+        let mut wishes = Vec::new();
+        self.work.event(event, &mut self.rng, &mut wishes)?;
+        self.grant(wishes)
+    }
+
+    fn grant(&mut self, wishes: Vec<Wish<W::Event>>) -> Result<(), String> {
+        for wish in wishes {
+            match wish {
+                Wish::After(delay, event) => self.after(delay, Event::Work(event)),
+                Wish::Entered(rank, epoch) => {
+                    if let Some(process) = self.current(rank).filter(|p| p.epoch < epoch) {
+                        let key = (rank, process.life.incarnation);
+                        self.entered(key, epoch)?;
+                    }
+                }
+                Wish::Finished(rank) => {
+                    let Some(process) = self.current(rank) else {
+                        continue;
+                    };
+                    let key = (rank, process.life.incarnation);
+                    if process.step != Step::Computes {
+                        return Err(format!("{process:?} has finished"));
+                    }
+                    if let Some(process) = self.processes.get_mut(&key) {
+                        process.step = Step::WaitsForAll;
+                    }
+                    self.says(key, ToManager::Finalizing)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A process begins to end: it does nothing more, but only the end of that tells how.
+    pub(super) fn dies(&mut self, key: Key, end: End) -> Result<(), String> {
+        let Some(process) = self.processes.get_mut(&key) else {
+            return Ok(());
+        };
+        let stopping = process.stopping;
+        *process = Process {
+            dying: true,
+            ..process.silenced()
+        };
+        self.work.gone(key.0);
+        let host = self.host_of(key.0);
+        let delay = self.rng.between(MILLI / 10, 40 * MILLI);
+        self.after(delay, Event::Ends(key, end));
+        self.local(host, local::Input::Dying(key.0, key.1))?;
+        if stopping {
+            self.local(host, local::Input::Retired(key.0, key.1))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn ended(&mut self, key: Key, end: End) -> Result<(), String> {
+        let Some(process) = self.processes.remove(&key) else {
+            return Ok(());
+        };
+        if process.acts() {
+            self.work.gone(key.0);
+        }
+        let host = self.host_of(key.0);
+        self.local(host, local::Input::ChildEnded(key.0, key.1, end))?;
+        if process.stopping {
+            self.local(host, local::Input::Retired(key.0, key.1))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn stopped(&mut self, key: Key) -> Result<(), String> {
+        let Some(process) = self.processes.get_mut(&key).filter(|p| p.acts()) else {
+            return Ok(());
+        };
+        *process = Process {
+            step: Step::BeforeInit,
+            stopped: true,
+            ..process.silenced()
+        };
+        self.work.gone(key.0);
+        let host = self.host_of(key.0);
+        self.local(host, local::Input::Retired(key.0, key.1))
+    }
+
+    pub(super) fn woken(&mut self, key: Key) -> Result<(), String> {
+        let Some(wake) = self.wakes.remove(&key) else {
+            return Ok(());
+        };
+        let host = self.host_of(key.0);
+        if let Some(image) = self.images.get(&(key.0, wake.epoch)).copied() {
+            if wake.alone && image.step != Step::WaitsForAll {
+                return Err("alone back to before MPI_Finalize".into());
+            }
+            let from = Some(wake.epoch);
+            let mut process = Process::new(wake.life, Step::Back, image.step, from);
+            process.alone = wake.alone;
+            let pid = process.pid();
+            self.work.back(wake.life, wake.epoch)?;
+            self.there(process)?;
+            self.local(host, local::Input::Spawned(key.0, key.1, pid))?;
+            return match wake.stop {
+                true => self.stopped(key),
+                false => Ok(()),
+            };
+        }
+        let why = "its image is gone".to_string();
+        self.local(host, local::Input::NotStarted(key.0, key.1, why))?;
+        match wake.stop {
+            true => self.local(host, local::Input::Retired(key.0, key.1)),
+            false => Ok(()),
+        }
+    }
+
+    /// An image ends.
+    pub(super) fn lose_image(&mut self, rank: Rank, epoch: Epoch) -> Result<(), String> {
+        if self.images.remove(&(rank, epoch)).is_none() {
+            return Ok(());
+        }
+        self.tally.images += 1;
+        self.work.forget(rank, epoch);
+        self.local(self.host_of(rank), local::Input::ImageEnded(rank, epoch))
+    }
+}

@@ -1,0 +1,260 @@
+//! A program for thousands of ranks: a ring in which no rank may be more than one round ahead of its
+//! left neighbour. A message says how many rounds its sender has done, so it stands for all before it;
+//! like every message it carries the sender's epoch, and is not looked at before that is entered.
+
+use super::work::{Wish, Work};
+use crate::rng::Rng;
+use rejoin_channel_table::{Epoch, Generation, Rank};
+use rejoin_managers_protocol::control::Life;
+use std::collections::BTreeMap;
+
+/// A rank's state, and what an image of it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct State {
+    done: u64,
+    /// Rounds of the left neighbour that it knows of.
+    heard: u64,
+    value: u64,
+    epoch: Epoch,
+}
+
+const BEGIN: State = State {
+    done: 0,
+    heard: 0,
+    value: 0,
+    epoch: Epoch(0),
+};
+
+#[derive(Debug, Clone, Copy)]
+struct Member {
+    life: Option<Life>,
+    started: bool,
+    /// A round is under way.
+    busy: bool,
+    state: State,
+}
+
+/// The ring.
+#[derive(Debug)]
+pub struct Ring {
+    rounds: u64,
+    /// Longest time of a round, in nanoseconds.
+    round: u64,
+    members: Vec<Member>,
+    images: BTreeMap<(Rank, Epoch), State>,
+    answers: Vec<u64>,
+    /// Rounds done more than once.
+    pub repeated: u64,
+}
+
+/// What happens in a ring.
+#[derive(Debug)]
+pub enum Event {
+    /// The round under way is done.
+    Round(Life),
+    /// The left neighbour has done so many rounds.
+    Heard {
+        /// Who hears it.
+        at: Rank,
+        /// The sender's generation.
+        generation: Generation,
+        /// The sender's epoch.
+        epoch: Epoch,
+        /// Its rounds.
+        done: u64,
+    },
+}
+
+fn mix(value: u64, rank: Rank, round: u64) -> u64 {
+    let word = (value ^ (u64::from(rank.0) << 32 | round)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    word ^ (word >> 29)
+}
+
+impl Ring {
+    /// So many ranks, rounds, and nanoseconds for a round at most.
+    #[must_use]
+    pub fn new(ranks: u32, rounds: u64, round: u64) -> Ring {
+        let answer = |rank| (0..rounds).fold(0, |value, k| mix(value, Rank(rank), k));
+        let member = Member {
+            life: None,
+            started: false,
+            busy: false,
+            state: BEGIN,
+        };
+        Ring {
+            rounds,
+            round,
+            members: vec![member; ranks as usize],
+            images: BTreeMap::new(),
+            answers: (0..ranks).map(answer).collect(),
+            repeated: 0,
+        }
+    }
+
+    fn tell(&self, rank: Rank, life: Life, rng: &mut Rng, wishes: &mut Vec<Wish<Event>>) {
+        let State { done, epoch, .. } = self.members[rank.index()].state;
+        let at = Rank((rank.0 + 1) % self.members.len() as u32);
+        let generation = life.generation;
+        let heard = Event::Heard {
+            at,
+            generation,
+            epoch,
+            done,
+        };
+        wishes.push(Wish::After(rng.between(5_000, 200_000), heard));
+    }
+
+    fn go_on(&mut self, rank: Rank, rng: &mut Rng, wishes: &mut Vec<Wish<Event>>) {
+        let (rounds, round) = (self.rounds, self.round);
+        let member = &mut self.members[rank.index()];
+        let Some(life) = member.life.filter(|_| member.started && !member.busy) else {
+            return;
+        };
+        let State { done, heard, .. } = member.state;
+        if done < rounds && heard >= done {
+            member.busy = true;
+            wishes.push(Wish::After(
+                rng.between(round / 4, round),
+                Event::Round(life),
+            ));
+        }
+    }
+}
+
+impl Work for Ring {
+    type Event = Event;
+
+    fn fresh(&mut self, life: Life) {
+        self.members[life.rank.index()] = Member {
+            life: Some(life),
+            started: false,
+            busy: false,
+            state: BEGIN,
+        };
+    }
+
+    fn back(&mut self, life: Life, from: Epoch) -> Result<(), String> {
+        let image = self.images.get(&(life.rank, from));
+        let state = *image.ok_or_else(|| format!("no state of {life:?} in epoch {from}"))?;
+        let member = &mut self.members[life.rank.index()];
+        self.repeated += member.state.done.saturating_sub(state.done);
+        *member = Member {
+            life: Some(life),
+            started: false,
+            busy: false,
+            state: State {
+                epoch: from,
+                ..state
+            },
+        };
+        Ok(())
+    }
+
+    fn start(&mut self, life: Life, rng: &mut Rng, wishes: &mut Vec<Wish<Event>>) {
+        self.members[life.rank.index()].started = true;
+        self.tell(life.rank, life, rng, wishes);
+        self.go_on(life.rank, rng, wishes);
+    }
+
+    fn event(
+        &mut self,
+        event: Event,
+        rng: &mut Rng,
+        wishes: &mut Vec<Wish<Event>>,
+    ) -> Result<(), String> {
+        match event {
+            Event::Round(life) => {
+                let member = &mut self.members[life.rank.index()];
+                if member.life != Some(life) {
+                    return Ok(());
+                }
+                member.busy = false;
+                let state = &mut member.state;
+                state.value = mix(state.value, life.rank, state.done);
+                state.done += 1;
+                if state.done == self.rounds {
+                    wishes.push(Wish::Finished(life.rank));
+                }
+                self.tell(life.rank, life, rng, wishes);
+                self.go_on(life.rank, rng, wishes);
+            }
+            Event::Heard {
+                at,
+                generation,
+                epoch,
+                done,
+            } => {
+                let member = self.members[at.index()];
+                let there = member
+                    .life
+                    .is_some_and(|life| life.generation == generation);
+                if !there || !member.started {
+                    return if there {
+                        // The link is made when both have the table: the sender tries again.
+                        let again = Event::Heard {
+                            at,
+                            generation,
+                            epoch,
+                            done,
+                        };
+                        wishes.push(Wish::After(1_000_000, again));
+                        Ok(())
+                    } else {
+                        Ok(())
+                    };
+                }
+                if epoch > member.state.epoch {
+                    self.enter(at, epoch);
+                    wishes.push(Wish::Entered(at, epoch));
+                }
+                let state = &mut self.members[at.index()].state;
+                state.heard = state.heard.max(done);
+                self.go_on(at, rng, wishes);
+            }
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, rank: Rank, epoch: Epoch) {
+        let state = &mut self.members[rank.index()].state;
+        if epoch > state.epoch {
+            self.images.insert((rank, epoch), *state);
+            state.epoch = epoch;
+        }
+    }
+
+    fn gone(&mut self, rank: Rank) {
+        self.members[rank.index()].life = None;
+    }
+
+    fn forget(&mut self, rank: Rank, epoch: Epoch) {
+        self.images.remove(&(rank, epoch));
+    }
+
+    fn committed(&self, epoch: Epoch) -> Result<(), String> {
+        let size = self.members.len() as u32;
+        for rank in 0..size {
+            let left = Rank((rank + size - 1) % size);
+            let images = [Rank(rank), left].map(|r| self.images.get(&(r, epoch)));
+            // One that was lost is told of later.
+            if let [Some(mine), Some(theirs)] = images
+                && mine.heard > theirs.done
+            {
+                return Err(format!(
+                    "rank {rank} has heard in epoch {epoch} what rank {left} has not said"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&self, rank: Rank) -> Result<(), String> {
+        let state = &self.members[rank.index()].state;
+        let right = state.done == self.rounds && state.value == self.answers[rank.index()];
+        if right {
+            Ok(())
+        } else {
+            Err(format!("rank {rank} ends with {state:?}"))
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What ranks compute: the part of their processes that managers know nothing of.
+
+use crate::rng::Rng;
+use rejoin_channel_table::{Epoch, Rank};
+use rejoin_managers_protocol::control::Life;
+
+/// What the work asks of the world.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wish<E> {
+    /// This event, after so many nanoseconds.
+    After(u64, E),
+    /// The rank has entered an epoch because a peer was ahead: its image is there.
+    Entered(Rank, Epoch),
+    /// The rank's program has come to `MPI_Finalize`.
+    Finished(Rank),
+}
+
+/// The program of all ranks, and what goes between them.
+pub trait Work {
+    /// What happens to it.
+    type Event: std::fmt::Debug;
+
+    /// A process begins at the program's start.
+    fn fresh(&mut self, life: Life);
+
+    /// A process begins from its rank's image of an epoch.
+    ///
+    /// # Errors
+    /// There is none.
+    fn back(&mut self, life: Life, from: Epoch) -> Result<(), String>;
+
+    /// A process has the table and may speak to its peers. It may be in `MPI_Finalize` already.
+    fn start(&mut self, life: Life, rng: &mut Rng, wishes: &mut Vec<Wish<Self::Event>>);
+
+    /// An event that it wished for.
+    ///
+    /// # Errors
+    /// What must never happen.
+    fn event(
+        &mut self,
+        event: Self::Event,
+        rng: &mut Rng,
+        wishes: &mut Vec<Wish<Self::Event>>,
+    ) -> Result<(), String>;
+
+    /// A rank takes its image of an epoch and enters it.
+    fn enter(&mut self, rank: Rank, epoch: Epoch);
+
+    /// The present process of a rank does nothing any more.
+    fn gone(&mut self, rank: Rank);
+
+    /// An image is let go, or lost.
+    fn forget(&mut self, rank: Rank, epoch: Epoch);
+
+    /// Every rank's image of this epoch is what the job goes back to.
+    ///
+    /// # Errors
+    /// They don't fit together.
+    fn committed(&self, epoch: Epoch) -> Result<(), String>;
+
+    /// A rank leaves for good: it has the answer.
+    ///
+    /// # Errors
+    /// It is not the right one.
+    fn answer(&self, rank: Rank) -> Result<(), String>;
+}
