@@ -28,7 +28,7 @@ impl Device {
     /// # Errors
     /// A manager that cannot be spoken to.
     pub fn ask_for_checkpoint(&mut self) -> Result<Epoch> {
-        let after = self.engine.epoch();
+        let after = self.engine.epoch().max(self.known.burnt);
         if let Some(agent) = &mut self.io.agent {
             agent.tell(&ToManager::Checkpoint { after })?;
         }

@@ -1,8 +1,11 @@
 //! Registered memory as the state that a job, started again, goes on from: whole, of all ranks, or not at all.
 
-use rejoin_tests::{Finished, Run, program, root};
+use rejoin_tests::job::{Job, Numbers, times_back};
+use rejoin_tests::processes::{is_alive, kill};
+use rejoin_tests::{Finished, Run, finish, program, root};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// A folder of the test's own, which goes with it.
 struct Folder(PathBuf);
@@ -196,4 +199,118 @@ fn a_program_alone_keeps_nothing() {
     let errors = String::from_utf8_lossy(&done.stderr).into_owned();
     assert_eq!(done.status.code(), Some(4), "{errors}");
     assert!(errors.contains("MPI_ERR_UNSUPPORTED_OPERATION"), "{errors}");
+}
+
+/// Lets a job run and kills a rank of it at some moment. Returns whether it ended well all the same.
+fn struck(
+    folder: &Folder,
+    options: &[&str],
+    numbers: &mut Numbers,
+    what: &str,
+) -> Option<Finished> {
+    let child = run(3, options, &folder.0, &["8"]).start();
+    let mpirun = child.id();
+    let job = Job::of(mpirun, "regions");
+    // The moment is what is looked for, so time is the way to it.
+    std::thread::sleep(Duration::from_micros(5_000 + numbers.below(60_000)));
+    let ranks = job.ranks();
+    if let Some(victim) = ranks.get(numbers.below(3) as usize) {
+        kill(*victim, libc::SIGKILL);
+    }
+    let done = finish(child, Duration::from_secs(20), what);
+    let code = done.output.status.code();
+    assert!(
+        code == Some(0) || code == Some(137),
+        "{what}: {}",
+        done.text()
+    );
+    (code == Some(0)).then_some(done)
+}
+
+#[test]
+fn a_kill_at_any_moment_leaves_checkpoints_that_are_whole() {
+    let mut lost = 0;
+    for seed in 1..=8 {
+        let folder = Folder::new(&format!("struck-{seed}"));
+        let what = format!("seed {seed}");
+        let mut numbers = Numbers(seed);
+        lost += u32::from(struck(&folder, &["--recovery", "none"], &mut numbers, &what).is_none());
+        // Started again it may be in MPI_Rejoin when it is lost once more.
+        let again = ["--recovery", "none", "--restart"];
+        lost += u32::from(struck(&folder, &again, &mut numbers, &what).is_none());
+        let done = restarted(&folder);
+        let text = done.stdout();
+        assert!(text.ends_with(undisturbed()), "{what}: {}", done.text());
+        assert!(text.starts_with("from step "), "{what}: {}", done.text());
+        // What was torn is under another name, and nothing else is refused.
+        assert_eq!(done.stderr(), "", "{what}");
+    }
+    println!("{lost} jobs lost");
+    assert!(lost > 0, "no job was lost: the program is too short");
+}
+
+#[test]
+fn ranks_are_killed_in_calls_that_store_and_fetch() {
+    let whole = format!("from step 0\n{}", undisturbed());
+    let (mut came, mut seed) = (0, 0);
+    while came < 20 && seed < 40 {
+        seed += 1;
+        let folder = Folder::new(&format!("calls-{seed}"));
+        let what = format!("seed {seed}");
+        let options = ["--checkpoint-interval", "asked", "--max-restarts", "1000"];
+        let child = run(3, &options, &folder.0, &["8"]).start();
+        let mpirun = child.id();
+        let job = Job::of(mpirun, "regions");
+        let mut numbers = Numbers(seed);
+        let done = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut killed = 0;
+                while is_alive(mpirun) && killed < 12 {
+                    std::thread::sleep(Duration::from_micros(2_000 + numbers.below(40_000)));
+                    // Before the first checkpoint nothing can be masked but once.
+                    if job.images().len() >= 3
+                        && let Some(victim) = job.ranks().get(numbers.below(3) as usize)
+                    {
+                        kill(*victim, libc::SIGKILL);
+                        killed += 1;
+                    }
+                }
+            });
+            finish(child, Duration::from_secs(40), &what)
+        });
+        assert!(done.output.status.success(), "{what}: {}", done.text());
+        assert_eq!(done.stdout(), whole, "{what}: {}", done.stderr());
+        came += times_back(&done.stderr());
+        // What is stored is whole, too.
+        let done = restarted(&folder);
+        assert_eq!(
+            done.stdout(),
+            format!("from step 8\n{}", undisturbed()),
+            "{what}"
+        );
+        assert_eq!(done.stderr(), "", "{what}");
+    }
+    println!("{came} ranks came back in {seed} runs");
+    assert!(came >= 20, "only {came} came back");
+}
+
+#[test]
+fn a_rank_is_killed_while_all_fetch_what_they_stored() {
+    for (seed, fault) in [
+        "after-commit=rank-1",
+        "after-keep=rank-0",
+        "keep-heard=rank-2",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let folder = Folder::new(&format!("fetch-{seed}"));
+        lost(&folder);
+        let options = ["--checkpoint-interval", "asked", "--restart"];
+        let run = run(3, &options, &folder.0, &["8"]);
+        let done = run.env("REJOIN_FAULT", fault).ok();
+        let want = format!("from step 5\n{}", undisturbed());
+        assert_eq!(done.stdout(), want, "{fault}: {}", done.stderr());
+        assert_eq!(times_back(&done.stderr()), 1, "{fault}: {}", done.stderr());
+    }
 }

@@ -1,6 +1,6 @@
 //! The local manager's core step by step: wrappers, graces, stale news.
 
-use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::control::{Cause, End, Life, Stage, Time, ToCentral, ToLocal};
 use rejoin_managers_protocol::local::{CLOSED_GRACE, Effect, GRACE, Input, Local, WRAPPER_GRACE};
 use rejoin_managers_protocol::rank::{FromManager, Limits, MOST_COUNTERS, ToManager, VERSION};
@@ -369,4 +369,35 @@ fn what_a_program_says_stays_one_line() {
         why.starts_with("a b [2Jx") && why.chars().count() == 400,
         "{why}"
     );
+}
+
+#[test]
+fn a_checkpoint_asked_for_after_a_return_is_none_of_those_given_up() {
+    let mut core = registered(CHILD);
+    let keep = |epoch, burnt| {
+        let generation = Generation(0);
+        let epoch = Some(Epoch(epoch));
+        let burnt = Epoch(burnt);
+        Input::Central(ToLocal::Keep {
+            generation,
+            epoch,
+            burnt,
+        })
+    };
+    // Number 5 was under way when all went back to 4: the rank has never heard of it.
+    steps(&mut core, vec![keep(4, 5)]);
+    let ask = ToManager::Checkpoint { after: Epoch(4) };
+    let asked = ToCentral::Checkpoint {
+        life: life(),
+        after: Epoch(5),
+    };
+    let effects = steps(&mut core, vec![said(CHILD, ask)]);
+    assert_eq!(effects, [Effect::Central(asked)]);
+    let kept = FromManager::Kept {
+        generation: Generation(0),
+        epoch: Some(Epoch(6)),
+        burnt: Epoch(6),
+    };
+    let effects = steps(&mut core, vec![keep(6, 6)]);
+    assert_eq!(effects, [Effect::Ranks(vec![R], kept)]);
 }

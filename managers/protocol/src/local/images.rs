@@ -81,6 +81,11 @@ impl Local {
 
     /// A rank's program asks for a checkpoint later than this epoch, which may be there by now.
     pub(super) fn asked_for(&mut self, life: Life, after: Epoch, effects: &mut Vec<Effect>) {
+        // A rank that went back does not know which numbers were given up by that; it asks for none of them.
+        let after = match self.kept {
+            Some(kept) if kept > after => after,
+            _ => after.max(self.burnt),
+        };
         if let Some(process) = self.find(life.rank, life.incarnation) {
             process.asked = Some(after);
         }
