@@ -245,16 +245,7 @@ impl Central {
                     }
                 }
             }
-            ToCentral::Ended { life, stage } => {
-                if let Some(rank) = self.find(host, life) {
-                    rank.ended = true;
-                    rank.stage = rank.stage.max(stage);
-                    if rank.stage == Stage::Spawned {
-                        self.absent = self.absent.or(Some(life.rank));
-                    }
-                    self.start_when_complete(now, effects);
-                }
-            }
+            ToCentral::Ended { life, stage } => self.ended(now, host, life, stage, effects),
             ToCentral::Dying { life, .. } => {
                 if self.find(host, life).is_some() {
                     self.dying(now, life, effects);
@@ -275,6 +266,26 @@ impl Central {
                 }
             }
         }
+    }
+
+    /// A rank ended as it should.
+    fn ended(
+        &mut self,
+        now: Time,
+        host: HostIndex,
+        life: Life,
+        stage: Stage,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(rank) = self.find(host, life) else {
+            return;
+        };
+        rank.ended = true;
+        rank.stage = rank.stage.max(stage);
+        if rank.stage == Stage::Spawned {
+            self.absent = self.absent.or(Some(life.rank));
+        }
+        self.start_when_complete(now, effects);
     }
 
     /// Ends the job if a rank goes by other sizes than one that registered before it.
