@@ -3,6 +3,8 @@
 //! - [`rank`]: what a rank and its local manager say to each other; [`codec`]: their frames.
 //! - [`control`]: what local managers and the central manager say to each other.
 //! - [`local`]: one host's ranks; [`central`]: the job; [`verdict`]: how it ended.
+//! - [`broadcast`]: words of central to all hosts, down a tree of local managers;
+//!   [`lookup`]: where a rank is, for one who can't wait.
 //! - [`checkpoint`]: when checkpoints are taken and stand; [`policy`]: which failures are masked.
 //!
 //! A core is a value with `step(now, input, effects)`: it reads no clock and touches no socket. The
@@ -10,11 +12,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod broadcast;
 pub mod central;
 pub mod checkpoint;
 pub mod codec;
 pub mod control;
 pub mod local;
+pub mod lookup;
 pub mod policy;
 pub mod rank;
 pub mod verdict;

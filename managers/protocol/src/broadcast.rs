@@ -1,0 +1,562 @@
+//! From central to all hosts, down a tree of local managers.
+//!
+//! Central sends to a few hosts only; each passes on what it gets to its own few, and tells its giver
+//! when its whole subtree has it. A child that does not answer in time is *adopted*: its children get
+//! the word from its parent, and the child itself alone, some times more; who still has not answered is
+//! named upwards, and central itself gives to it until it answers or is lost. Everything may
+//! come twice: what a host has had it only acknowledges. Words of one run of central in one generation
+//! are delivered in the order in which they were cast; a newer generation or run ends the older.
+//!
+//! Hosts have positions from 0, as in a heap with central at its top: with `k` children each, central has
+//! 0 to `k-1`, and position `p` has `k(p+1)` to `k(p+1)+k-1`.
+
+use crate::control::Time;
+use rejoin_channel_table::Generation;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// Milliseconds that a child has for each level of its subtree.
+pub const PATIENCE: u64 = 250;
+/// How often a host other than central gives to one that does not answer.
+pub const TRIES: u32 = 3;
+/// Words under way at a time.
+pub const MOST: usize = 16;
+/// Longest wait between two tries of central, as a power of two of the first.
+const SLOWEST: u32 = 6;
+
+/// Who speaks: central (`None`), or the local manager of the host at a position.
+pub type Peer = Option<usize>;
+
+/// The shape of the tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tree {
+    size: usize,
+    fanout: usize,
+}
+
+impl Tree {
+    /// So many hosts, each with so many children at most (at least one).
+    #[must_use]
+    pub fn new(size: usize, fanout: usize) -> Tree {
+        let fanout = fanout.max(1);
+        Tree { size, fanout }
+    }
+
+    /// Positions of a peer's children.
+    #[must_use]
+    pub fn children(&self, peer: Peer) -> Range<usize> {
+        let first = peer.map_or(0, |p| p.saturating_add(1).saturating_mul(self.fanout));
+        first.min(self.size)..first.saturating_add(self.fanout).min(self.size)
+    }
+
+    /// Who is above a position.
+    #[must_use]
+    pub fn parent(&self, position: usize) -> Peer {
+        (position / self.fanout).checked_sub(1)
+    }
+
+    /// Whether a position is another one or below it.
+    #[must_use]
+    pub fn is_within(&self, mut position: usize, above: usize) -> bool {
+        while position > above {
+            match self.parent(position) {
+                Some(parent) => position = parent,
+                None => return false,
+            }
+        }
+        position == above
+    }
+
+    /// Levels below a position.
+    #[must_use]
+    pub fn height(&self, position: usize) -> u32 {
+        let first = |p: usize| Some(self.children(Some(p)).start).filter(|c| *c < self.size);
+        let below = std::iter::successors(first(position), |p| first(*p));
+        u32::try_from(below.count()).unwrap_or(u32::MAX)
+    }
+}
+
+/// Which word it is. Later ones are greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Stamp {
+    /// The job's generation.
+    pub generation: Generation,
+    /// The run of central; a later one has a greater number.
+    pub run: u64,
+    /// Counted from 1 in each run and generation.
+    pub number: u32,
+}
+
+impl Stamp {
+    fn series(self) -> (Generation, u64) {
+        (self.generation, self.run)
+    }
+}
+
+/// What members of the tree say to each other.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Message<P> {
+    /// Downwards.
+    Give {
+        /// Which word.
+        stamp: Stamp,
+        /// For the receiver's whole subtree, or for itself alone.
+        whole: bool,
+        /// The word.
+        word: P,
+    },
+    /// To whoever gave it.
+    Got {
+        /// Which word.
+        stamp: Stamp,
+        /// The whole subtree has it, or the sender.
+        whole: bool,
+        /// But for these positions, which did not answer.
+        missing: Vec<usize>,
+    },
+}
+
+/// What a member of the tree wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect<P> {
+    /// Send this.
+    Send(Peer, Message<P>),
+    /// This word is for this host: the next in order.
+    Deliver(P),
+    /// All hosts that are not lost have it, and all before it.
+    Complete(Stamp),
+}
+
+/// One that has not answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Duty {
+    whole: bool,
+    tries: u32,
+    due: Time,
+}
+
+/// A word that is under way below.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Cast<P> {
+    word: P,
+    duties: BTreeMap<usize, Duty>,
+    missing: BTreeSet<usize>,
+    /// Who waits for the subtree's answer.
+    givers: BTreeSet<Peer>,
+}
+
+/// A member of the tree: central, or a host's local manager.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Member<P> {
+    me: Peer,
+    tree: Tree,
+    series: (Generation, u64),
+    casts: BTreeMap<u32, Cast<P>>,
+    /// What came before its turn.
+    early: BTreeMap<u32, P>,
+    /// The last that was delivered, or cast.
+    last: u32,
+    /// Words whose whole subtree has answered, the latest ones.
+    through: BTreeMap<u32, Vec<usize>>,
+    lost: BTreeSet<usize>,
+}
+
+impl<P: Clone> Member<P> {
+    /// Central (`None`) or the host at a position.
+    #[must_use]
+    pub fn new(me: Peer, tree: Tree) -> Self {
+        Member {
+            me,
+            tree,
+            series: (Generation(0), 0),
+            casts: BTreeMap::new(),
+            early: BTreeMap::new(),
+            last: 0,
+            through: BTreeMap::new(),
+            lost: BTreeSet::new(),
+        }
+    }
+
+    /// When [`Member::tick`] has something to do.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        let duties = self.casts.values().flat_map(|cast| cast.duties.values());
+        duties.map(|duty| duty.due).min()
+    }
+
+    /// Central casts a word. `None`: it is not central, or [`MOST`] are under way.
+    pub fn cast(
+        &mut self,
+        now: Time,
+        series: (Generation, u64),
+        word: P,
+        effects: &mut Vec<Effect<P>>,
+    ) -> Option<Stamp> {
+        if self.me.is_some() || series < self.series {
+            return None;
+        }
+        self.renew(series);
+        if self.casts.len() >= MOST {
+            return None;
+        }
+        self.last += 1;
+        let number = self.last;
+        self.begin(now, number, word, None, effects);
+        self.close(number, effects);
+        Some(self.stamp(number))
+    }
+
+    /// Another member says this.
+    pub fn hear(
+        &mut self,
+        now: Time,
+        from: Peer,
+        message: Message<P>,
+        effects: &mut Vec<Effect<P>>,
+    ) {
+        match message {
+            Message::Give { stamp, whole, word } => {
+                self.given(now, from, stamp, whole, word, effects);
+            }
+            Message::Got {
+                stamp,
+                whole,
+                missing,
+            } => {
+                let Some(child) = from.filter(|_| stamp.series() == self.series) else {
+                    return;
+                };
+                self.answered(now, child, stamp.number, whole, missing, effects);
+            }
+        }
+    }
+
+    /// The host at a position is gone, or the link to it: its children are adopted at once. Central does
+    /// not wait for it any more; others name it upwards, for only central knows who is gone for good.
+    pub fn lost(&mut self, now: Time, position: usize, effects: &mut Vec<Effect<P>>) {
+        let central = self.me.is_none();
+        if central && !self.lost.insert(position) {
+            return;
+        }
+        for number in self.numbers() {
+            let Some(cast) = self.casts.get_mut(&number) else {
+                continue;
+            };
+            if let Some(duty) = cast.duties.remove(&position) {
+                if !central {
+                    cast.missing.insert(position);
+                }
+                if duty.whole {
+                    self.give_children(now, number, position, effects);
+                }
+            }
+            self.close(number, effects);
+        }
+    }
+
+    /// The deadline may have come.
+    pub fn tick(&mut self, now: Time, effects: &mut Vec<Effect<P>>) {
+        for number in self.numbers() {
+            let Some(cast) = self.casts.get(&number) else {
+                continue;
+            };
+            let due = cast.duties.iter().filter(|(_, duty)| duty.due <= now);
+            let late: Vec<usize> = due.map(|(position, _)| *position).collect();
+            for position in late {
+                self.again(now, number, position, effects);
+            }
+            self.close(number, effects);
+        }
+    }
+
+    fn stamp(&self, number: u32) -> Stamp {
+        Stamp {
+            generation: self.series.0,
+            run: self.series.1,
+            number,
+        }
+    }
+
+    fn numbers(&self) -> Vec<u32> {
+        self.casts.keys().copied().collect()
+    }
+
+    /// A newer series ends the older.
+    fn renew(&mut self, series: (Generation, u64)) {
+        if series > self.series {
+            self.series = series;
+            self.casts.clear();
+            self.early.clear();
+            self.through.clear();
+            self.last = 0;
+        }
+    }
+
+    fn begin(
+        &mut self,
+        now: Time,
+        number: u32,
+        word: P,
+        giver: Option<Peer>,
+        effects: &mut Vec<Effect<P>>,
+    ) {
+        let cast = Cast {
+            word,
+            duties: BTreeMap::new(),
+            missing: BTreeSet::new(),
+            givers: giver.into_iter().collect(),
+        };
+        self.casts.insert(number, cast);
+        self.give(now, number, self.tree.children(self.me), true, effects);
+    }
+
+    fn give(
+        &mut self,
+        now: Time,
+        number: u32,
+        positions: impl IntoIterator<Item = usize>,
+        whole: bool,
+        effects: &mut Vec<Effect<P>>,
+    ) {
+        for position in positions {
+            if whole && self.lost.contains(&position) {
+                self.give_children(now, number, position, effects);
+                continue;
+            }
+            let stamp = self.stamp(number);
+            let levels = if whole { self.tree.height(position) } else { 0 };
+            let Some(cast) = self.casts.get_mut(&number) else {
+                return;
+            };
+            let tries = cast.duties.get(&position).map_or(0, |duty| duty.tries + 1);
+            let wait = PATIENCE * u64::from(1 + levels) << tries.min(SLOWEST);
+            let duty = Duty {
+                whole,
+                tries,
+                due: now.plus_millis(wait),
+            };
+            cast.duties.insert(position, duty);
+            let word = cast.word.clone();
+            let give = Message::Give { stamp, whole, word };
+            effects.push(Effect::Send(Some(position), give));
+        }
+    }
+
+    fn give_children(
+        &mut self,
+        now: Time,
+        number: u32,
+        position: usize,
+        effects: &mut Vec<Effect<P>>,
+    ) {
+        let children = self.tree.children(Some(position));
+        self.give(now, number, children, true, effects);
+    }
+
+    /// One has not answered in time.
+    fn again(&mut self, now: Time, number: u32, position: usize, effects: &mut Vec<Effect<P>>) {
+        let central = self.me.is_none();
+        let Some(cast) = self.casts.get_mut(&number) else {
+            return;
+        };
+        let Some(duty) = cast.duties.get(&position).copied() else {
+            return;
+        };
+        if !central && duty.tries + 1 >= TRIES {
+            cast.duties.remove(&position);
+            cast.missing.insert(position);
+        } else {
+            self.give(now, number, [position], false, effects);
+        }
+        if duty.whole {
+            self.give_children(now, number, position, effects);
+        }
+    }
+
+    fn given(
+        &mut self,
+        now: Time,
+        from: Peer,
+        stamp: Stamp,
+        whole: bool,
+        word: P,
+        effects: &mut Vec<Effect<P>>,
+    ) {
+        if self.me.is_none() || stamp.series() < self.series {
+            return;
+        }
+        self.renew(stamp.series());
+        let number = stamp.number;
+        // Central has not more under way, so one further ahead is none of its words.
+        if number > self.last.saturating_add(MOST as u32) {
+            return;
+        }
+        if number > self.last {
+            self.early.insert(number, word.clone());
+            while let Some(next) = self.early.remove(&(self.last + 1)) {
+                self.last += 1;
+                effects.push(Effect::Deliver(next));
+            }
+        }
+        if !whole {
+            let missing = Vec::new();
+            let got = Message::Got {
+                stamp,
+                whole,
+                missing,
+            };
+            effects.push(Effect::Send(from, got));
+        } else if let Some(missing) = self.through.get(&number).cloned() {
+            let got = Message::Got {
+                stamp,
+                whole,
+                missing,
+            };
+            effects.push(Effect::Send(from, got));
+        } else if let Some(cast) = self.casts.get_mut(&number) {
+            cast.givers.insert(from);
+        } else {
+            self.begin(now, number, word, Some(from), effects);
+            self.close(number, effects);
+        }
+    }
+
+    fn answered(
+        &mut self,
+        now: Time,
+        child: usize,
+        number: u32,
+        whole: bool,
+        missing: Vec<usize>,
+        effects: &mut Vec<Effect<P>>,
+    ) {
+        let (tree, central) = (self.tree, self.me.is_none());
+        let Some(cast) = self.casts.get_mut(&number) else {
+            return;
+        };
+        cast.missing.remove(&child);
+        // Who was asked for its subtree and has it alone is still asked.
+        match cast.duties.get(&child) {
+            Some(duty) if duty.whole && !whole => {}
+            _ => {
+                cast.duties.remove(&child);
+            }
+        }
+        if whole {
+            cast.duties.retain(|p, _| !tree.is_within(*p, child));
+            cast.missing.retain(|p| !tree.is_within(*p, child));
+            let below = |p: &usize| tree.is_within(*p, child) && !self.lost.contains(p);
+            let missing: Vec<usize> = missing.into_iter().filter(below).collect();
+            if central {
+                self.give(now, number, missing, false, effects);
+            } else {
+                cast.missing.extend(missing);
+            }
+        }
+        self.close(number, effects);
+    }
+
+    /// Nobody is waited for any more.
+    fn close(&mut self, number: u32, effects: &mut Vec<Effect<P>>) {
+        if self.me.is_none() {
+            // In order: a host may hold a word until it has those before it.
+            while let Some(first) = self.casts.first_entry()
+                && first.get().duties.is_empty()
+            {
+                let (number, _) = first.remove_entry();
+                effects.push(Effect::Complete(self.stamp(number)));
+            }
+            return;
+        }
+        let done = |cast: &Cast<P>| cast.duties.is_empty();
+        if !self.casts.get(&number).is_some_and(done) {
+            return;
+        }
+        let stamp = self.stamp(number);
+        let Some(cast) = self.casts.remove(&number) else {
+            return;
+        };
+        let missing: Vec<usize> = cast.missing.into_iter().collect();
+        self.through.insert(number, missing.clone());
+        while self.through.len() > MOST {
+            self.through.pop_first();
+        }
+        for giver in cast.givers {
+            let got = Message::Got {
+                stamp,
+                whole: true,
+                missing: missing.clone(),
+            };
+            effects.push(Effect::Send(giver, got));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_is_a_heap_with_central_at_its_top() {
+        let tree = Tree::new(9, 2);
+        assert_eq!(tree.children(None), 0..2);
+        assert_eq!(tree.children(Some(0)), 2..4);
+        assert_eq!(tree.children(Some(1)), 4..6);
+        assert_eq!(tree.children(Some(2)), 6..8);
+        assert_eq!(tree.children(Some(3)), 8..9);
+        assert!(tree.children(Some(4)).is_empty());
+        for position in 0..9 {
+            let parent = tree.parent(position);
+            assert!(tree.children(parent).contains(&position));
+        }
+        assert!(tree.is_within(8, 0) && tree.is_within(8, 3) && !tree.is_within(8, 1));
+        assert!(tree.is_within(1, 1) && !tree.is_within(0, 1));
+        let heights: Vec<u32> = (0..9).map(|p| tree.height(p)).collect();
+        assert_eq!(heights, [2, 1, 1, 1, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn forged_positions_do_no_harm() {
+        let tree = Tree::new(3, 0);
+        assert!(tree.children(Some(usize::MAX)).is_empty());
+        let mut central = Member::new(None, Tree::new(3, 2));
+        let mut effects = Vec::new();
+        let stamp = central.cast(Time(0), (Generation(0), 0), 'x', &mut effects);
+        let got = Message::Got {
+            stamp: stamp.expect("a word"),
+            whole: true,
+            missing: vec![usize::MAX, 77],
+        };
+        effects.clear();
+        central.hear(Time(0), Some(1), got, &mut effects);
+        assert_eq!(effects, []);
+    }
+
+    #[test]
+    fn a_word_of_an_older_generation_or_far_ahead_is_not_taken() {
+        let mut host = Member::new(Some(0), Tree::new(1, 2));
+        let give = |generation, number| Message::Give {
+            stamp: Stamp {
+                generation: Generation(generation),
+                run: 0,
+                number,
+            },
+            whole: true,
+            word: number,
+        };
+        let mut effects = Vec::new();
+        host.hear(Time(0), None, give(1, 1), &mut effects);
+        assert!(effects.contains(&Effect::Deliver(1)));
+        effects.clear();
+        host.hear(Time(0), None, give(0, 1), &mut effects);
+        host.hear(Time(0), None, give(1, 2 + MOST as u32), &mut effects);
+        assert_eq!(effects, []);
+        // A word before its turn waits for it, and is acknowledged.
+        host.hear(Time(0), None, give(1, 3), &mut effects);
+        assert!(!effects.contains(&Effect::Deliver(3)));
+        host.hear(Time(0), None, give(1, 2), &mut effects);
+        let delivered = effects.iter().filter(|e| matches!(e, Effect::Deliver(_)));
+        assert_eq!(delivered.count(), 2);
+    }
+}
