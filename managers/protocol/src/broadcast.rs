@@ -330,7 +330,7 @@ impl<P: Clone> Member<P> {
                 return;
             };
             let tries = cast.duties.get(&position).map_or(0, |duty| duty.tries + 1);
-            let wait = PATIENCE * u64::from(1 + levels) << tries.min(SLOWEST);
+            let wait = (PATIENCE * u64::from(1 + levels)) << tries.min(SLOWEST);
             let duty = Duty {
                 whole,
                 tries,
