@@ -17,6 +17,8 @@ pub mod lines;
 pub mod link;
 pub mod local;
 pub mod logs;
+pub mod machines;
+pub mod net;
 pub mod plan;
 pub mod reactor;
 pub mod rundir;
@@ -26,3 +28,6 @@ pub mod spawn;
 /// First argument of the hidden subcommand that turns this program into a local manager, whose
 /// link to central is its standard input.
 pub const LOCAL_MANAGER: &str = "__local-manager";
+
+/// The same on another host: an invitation on standard input says how to call mpirun back.
+pub const REMOTE_MANAGER: &str = "__remote-manager";

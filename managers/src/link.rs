@@ -126,4 +126,6 @@ pub enum Filled {
     Nothing,
     /// The end.
     Closed,
+    /// The connection is lost, the link waits for another.
+    Broken,
 }

@@ -39,7 +39,7 @@ fn killing_the_local_manager_ends_everything() {
     let done = finish(child);
     assert_eq!(done.code, Some(1));
     assert!(
-        done.last_line().contains("the local manager of host "),
+        done.last_line().contains("its local manager ended"),
         "{}",
         done.err
     );

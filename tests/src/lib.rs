@@ -4,6 +4,7 @@
 //! The installation under test is `REJOIN_PREFIX`, or `target/prefix` as `cargo xtask test` makes it.
 
 pub mod folder;
+pub mod hosts;
 pub mod job;
 pub mod processes;
 
@@ -88,6 +89,16 @@ impl Run {
     pub fn raw<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Self {
         let mut command = Command::new(prefix().join("bin/mpirun"));
         command.args(args).stdin(Stdio::null());
+        listening(&mut command);
+        Self {
+            command,
+            limit: Duration::from_secs(60),
+        }
+    }
+
+    /// A command of the test's own that becomes `mpirun`.
+    pub fn of(mut command: Command) -> Self {
+        command.stdin(Stdio::null());
         listening(&mut command);
         Self {
             command,

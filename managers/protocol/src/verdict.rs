@@ -44,10 +44,12 @@ pub enum Verdict {
         /// Its number.
         signal: i32,
     },
-    /// A local manager ended, and its ranks with it.
+    /// A host takes no part any more, and its ranks with it.
     HostLost {
         /// Name of the host.
         host: String,
+        /// How that is known.
+        why: String,
     },
     /// Ranks wait in `MPI_Init` for one that ended without calling it.
     NeverRegistered {
@@ -143,11 +145,8 @@ impl fmt::Display for Verdict {
                 write!(f, "the ranks' output can't be written: {why}")
             }
             Verdict::Unread => write!(f, "nobody reads the ranks' output any more"),
-            Verdict::HostLost { host } => {
-                write!(
-                    f,
-                    "the local manager of host {host} ended, and its ranks with it"
-                )
+            Verdict::HostLost { host, why } => {
+                write!(f, "host {host} is lost, and its ranks with it: {why}")
             }
             Verdict::NeverRegistered { rank, waiting } => write!(
                 f,

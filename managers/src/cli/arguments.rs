@@ -69,6 +69,26 @@ pub(super) struct JobArguments {
     /// Go on from what a job stored in the folder of --images: MPI_Rejoin() fills the registered memory
     #[arg(long, requires = "images")]
     pub(super) restart: bool,
+    /// Read the hosts from a file: a line each, NAME, NAME:SLOTS or NAME slots=SLOTS
+    #[arg(long, alias = "machinefile", value_name = "FILE")]
+    pub(super) hostfile: Option<PathBuf>,
+    /// Hosts that stand by to take the ranks of a host that is lost
+    #[arg(long, value_name = "NAME,...")]
+    pub(super) spare: Option<String>,
+    /// In which order hosts get ranks: slot (fill one, then the next) or node (each in turn)
+    #[arg(long, value_name = "WHAT", default_value = "slot")]
+    pub(super) map_by: MapBy,
+    /// Command that runs a program on another host; the host and the program follow [default: ssh -x -T]
+    #[arg(
+        long,
+        alias = "launcher",
+        env = "REJOIN_LAUNCH_AGENT",
+        value_name = "COMMAND"
+    )]
+    pub(super) launch_agent: Option<String>,
+    /// Folder of this installation on other hosts [default: the same as here]
+    #[arg(long, value_name = "DIR")]
+    pub(super) prefix: Option<PathBuf>,
     /// Bind each rank to a core, or none
     #[arg(
         long,
@@ -124,8 +144,8 @@ pub(super) struct ProgramArguments {
     /// Working directory of the ranks
     #[arg(long, alias = "wd", value_name = "DIR")]
     pub(super) wdir: Option<PathBuf>,
-    /// Hosts to run on (this one only, so far)
-    #[arg(short = 'H', long, alias = "hosts", value_name = "NAMES")]
+    /// Hosts to run on, with how many ranks each takes before the next one has its turn [default: 1]
+    #[arg(short = 'H', long, alias = "hosts", value_name = "NAME[:SLOTS],...")]
     pub(super) host: Option<String>,
     /// Program and its arguments
     #[arg(
@@ -150,6 +170,16 @@ pub(super) enum BindTo {
     None,
     /// One core per rank, in the order of the ranks
     Core,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum MapBy {
+    /// Fill the slots of a host, then those of the next
+    #[value(alias = "core")]
+    Slot,
+    /// One rank per host in turn
+    #[value(alias = "host")]
+    Node,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -28,10 +28,12 @@ pub fn check(choice: &str) -> Result<(), String> {
     ))
 }
 
-type Interfaces = BTreeMap<String, Vec<IpAddr>>;
+/// Names of interfaces, and their addresses.
+pub type Interfaces = BTreeMap<String, Vec<IpAddr>>;
 
 /// Interfaces that are up, with their addresses.
-fn here() -> Interfaces {
+#[must_use]
+pub fn here() -> Interfaces {
     let mut found = Interfaces::new();
     for one in getifaddrs().into_iter().flatten() {
         let address = one.address.and_then(|a| {
@@ -45,6 +47,13 @@ fn here() -> Interfaces {
         }
     }
     found
+}
+
+/// Whether an interface's address is among those that the user chose.
+#[must_use]
+pub fn admits(choice: &str, name: &str, address: IpAddr) -> bool {
+    let one = Interfaces::from([(name.to_string(), vec![address])]);
+    meets(choice, &one).unwrap_or(false)
 }
 
 fn meets(choice: &str, here: &Interfaces) -> Result<bool, String> {

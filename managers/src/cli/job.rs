@@ -1,8 +1,9 @@
 //! From options to a launch: what is asked for is checked, numbered and put together.
 
 use super::arguments::{BindTo, JobArguments, OutputAt, ProgramArguments, Stdin};
-use super::{cores, interfaces};
+use super::{cores, hosts, interfaces};
 use crate::launcher::{Launch, Show};
+use crate::machines::Machines;
 use crate::plan::{Bind, Plan, Program};
 use rejoin_channel_table::{JobId, JobKey, Rank};
 use rejoin_managers_protocol::central::Recovery;
@@ -17,20 +18,23 @@ pub(super) fn launch(
     job: &JobArguments,
     programs: Vec<ProgramArguments>,
 ) -> Result<Launch, String> {
-    check_not_there_yet(job, &programs)?;
+    check_not_there_yet(job)?;
     if let Some(choice) = &job.interface {
         interfaces::check(choice)?;
     }
+    let counts: Vec<u32> = programs.iter().map(|p| p.n.unwrap_or(1)).collect();
+    let machines = hosts::machines(job, &programs, &counts)?;
     let mut ranks = Vec::new();
     let mut list = Vec::new();
     for (program, index) in programs.into_iter().zip(0u32..) {
-        let count = program.n.unwrap_or(1);
+        let count = counts[index as usize];
         let start = ranks.len() as u32;
         ranks.extend((start..start + count).map(|rank| (Rank(rank), index)));
         list.push(program_of(program)?);
     }
     let size = ranks.len() as u32;
-    check_ports(job.port_range, size)?;
+    let fullest = (0..machines.hosts.len()).map(|host| machines.ranks_on(host));
+    check_ports(job.port_range, fullest.max().unwrap_or(0) as u32)?;
     let stdin = match job.stdin {
         Stdin::Rank(rank) if rank >= size => {
             return Err(format!(
@@ -40,10 +44,7 @@ pub(super) fn launch(
         Stdin::Rank(rank) => Some(Rank(rank)),
         Stdin::None => None,
     };
-    let usable = cores::usable().len();
-    if job.bind_to == BindTo::Core && ranks.len() > usable {
-        tracing::warn!("{size} ranks share {usable} cores");
-    }
+    check_cores(job, &machines);
     let (id, key) = secrets()?;
     let recovery = recovery(job);
     let options = options(job, recovery.is_some())?;
@@ -66,6 +67,7 @@ pub(super) fn launch(
     };
     Ok(Launch {
         plan,
+        machines,
         limit: job.timeout,
         tag: job.tag_output,
         verbose: job.verbose,
@@ -77,6 +79,16 @@ pub(super) fn launch(
             OutputAt::Commit => Show::Commit,
         },
     })
+}
+
+/// More ranks on this host than cores that they could be bound to are told of.
+fn check_cores(job: &JobArguments, machines: &Machines) {
+    let usable = cores::usable().len();
+    let own = (0..machines.hosts.len()).filter(|&host| !machines.is_away(host));
+    let own: usize = own.map(|host| machines.ranks_on(host)).sum();
+    if job.bind_to == BindTo::Core && own > usable {
+        tracing::warn!("{own} ranks share {usable} cores");
+    }
 }
 
 /// What every rank is told.
@@ -130,7 +142,7 @@ fn recovery(job: &JobArguments) -> Option<Recovery> {
 }
 
 /// Names what is planned but not built, rather than ignoring it.
-fn check_not_there_yet(job: &JobArguments, programs: &[ProgramArguments]) -> Result<(), String> {
+fn check_not_there_yet(job: &JobArguments) -> Result<(), String> {
     match job.transport.as_str() {
         "tcp" => {}
         "shm" | "verbs" => {
@@ -163,19 +175,6 @@ fn check_not_there_yet(job: &JobArguments, programs: &[ProgramArguments]) -> Res
     }
     if job.recovery == "none" && job.output == OutputAt::Commit {
         return Err("--output commit: --recovery none takes no checkpoints".into());
-    }
-    let own = nix::unistd::gethostname().unwrap_or_default();
-    for name in programs
-        .iter()
-        .filter_map(|p| p.host.as_ref())
-        .flat_map(|h| h.split(','))
-    {
-        let name = name.split_once(':').map_or(name, |(name, _)| name);
-        if name != "localhost" && name != "127.0.0.1" && own != *name {
-            return Err(format!(
-                "--host {name}: other hosts than this one are not there yet"
-            ));
-        }
     }
     Ok(())
 }

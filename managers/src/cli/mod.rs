@@ -2,6 +2,7 @@
 
 pub mod arguments;
 pub mod cores;
+mod hosts;
 pub mod interfaces;
 mod job;
 mod jobs;
@@ -12,8 +13,9 @@ pub mod segments;
 /// Runs as a local manager when the hidden first argument says so.
 #[must_use]
 pub fn as_local_manager() -> Option<i32> {
-    let hidden = std::env::args_os()
-        .nth(1)
-        .is_some_and(|a| a == crate::LOCAL_MANAGER);
-    hidden.then(crate::local::run)
+    let hidden = std::env::args_os().nth(1)?;
+    if hidden == crate::LOCAL_MANAGER {
+        return Some(crate::local::run());
+    }
+    (hidden == crate::REMOTE_MANAGER).then(crate::local::run_invited)
 }

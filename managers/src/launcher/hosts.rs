@@ -1,64 +1,144 @@
 //! The links to the local managers, by the number of their host.
+//!
+//! The one of this host is started at the other end of a socket pair. Those of other hosts are started by
+//! a launch agent and call back ([`crate::net`]); when such a manager is lost is decided here as far as
+//! connections tell it, and by central as far as silence does.
 
+use super::agent::Agent;
 use crate::error::{Context, Result};
 use crate::link::{Filled, Link};
-use crate::plan::{Down, Plan};
+use crate::machines::Machines;
+use crate::net::auth::Whose;
+use crate::net::channel::Channel;
+use crate::net::invite::Invitation;
+use crate::net::link::NetLink;
+use crate::net::listen::{Arrival, Listener};
+use crate::plan::{Down, Plan, Up};
 use crate::reactor::{Interest, Reactor, Token};
 use crate::{LOCAL_MANAGER, descendants};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use rejoin_channel_table::JobKey;
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::codec::MANAGER_LIMIT;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A manager on another host that does not call in this time does not come.
+const CALL_LIMIT: Duration = Duration::from_secs(30);
+
+/// A manager whose connection has ended, not merely fallen silent, calls again at once; after this time
+/// it has ended too.
+const AGAIN_LIMIT: Duration = Duration::from_millis(2000);
 
 /// One local manager.
 struct Local {
-    link: Link,
+    link: Channel,
     open: bool,
-    pid: u32,
-    token: Token,
+    /// Process id, of one on this host.
+    pid: Option<u32>,
+    /// Of one on another host.
+    away: Option<Away>,
+}
+
+/// A local manager on another host.
+struct Away {
+    name: String,
+    agent: Agent,
+    /// It has called.
+    called: bool,
+    /// It is lost if it does not call until then; `None` while its connection stands.
+    until: Option<Instant>,
 }
 
 /// All local managers; a host without ranks has none.
 pub(super) struct Hosts {
     locals: Vec<Option<Local>>,
+    listener: Option<Listener>,
+    launch: u32,
+    /// Lost ones that were not told of yet, and why they are.
+    gone: Vec<(HostIndex, String)>,
+}
+
+/// Kinds of events: of links, and of who calls.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kinds {
+    pub link: u8,
+    pub net: u8,
 }
 
 impl Hosts {
-    /// Starts a local manager for each host that has ranks, and gives it its part of the plan. All
-    /// of them run here as yet: `kind` is the kind of their events, the index is the host.
+    /// Starts a local manager for each host that has ranks, and gives it its part of the plan. The index
+    /// of a link's events is the host. `launch` counts how often that was done for this job before.
     pub fn start(
         plan: &Plan,
-        placement: &[HostIndex],
-        hosts: usize,
-        kind: u8,
+        machines: &Machines,
+        launch: u32,
+        kinds: Kinds,
         reactor: &Reactor,
     ) -> Result<Hosts> {
-        let mut locals = Vec::with_capacity(hosts);
-        for host in 0..hosts {
-            let part = plan.part(placement, host);
-            if part.ranks.is_empty() {
-                locals.push(None);
-                continue;
-            }
-            let (socket, pid) = start_local()?;
-            let mut link = Link::new(socket, MANAGER_LIMIT, MANAGER_LIMIT);
+        let choice = plan.options.interface.as_deref();
+        let listener = machines
+            .is_networked()
+            .then(|| Listener::open(plan.job, plan.key.clone(), choice, kinds.net, reactor))
+            .transpose()?;
+        let mut hosts = Hosts {
+            locals: Vec::with_capacity(machines.hosts.len()),
+            listener,
+            launch,
+            gone: Vec::new(),
+        };
+        for host in 0..machines.hosts.len() {
+            let part = plan.part(&machines.placement, host);
             let token = Token {
-                kind,
+                kind: kinds.link,
                 incarnation: 0,
                 index: u32::try_from(host).unwrap_or(u32::MAX),
             };
-            reactor.add(&link, token, Interest::READ)?;
-            link.queue(&Down::Launch(Box::new(part)))?;
-            locals.push(Some(Local {
-                link,
-                open: true,
-                pid,
-                token,
-            }));
+            let local = if part.ranks.is_empty() {
+                None
+            } else if machines.is_away(host) {
+                Some(hosts.invite(part, machines, host, token)?)
+            } else {
+                Some(start_here(part, token, reactor)?)
+            };
+            hosts.locals.push(local);
         }
-        Ok(Hosts { locals })
+        Ok(hosts)
+    }
+
+    /// Has an agent start a local manager elsewhere. What is queued for it waits until it calls.
+    fn invite(
+        &self,
+        part: Plan,
+        machines: &Machines,
+        host: HostIndex,
+        token: Token,
+    ) -> Result<Local> {
+        let whose = Whose {
+            job: part.job,
+            launch: self.launch,
+            host: u32::try_from(host).unwrap_or(u32::MAX),
+        };
+        let addresses = self.listener.as_ref().map_or(&[][..], Listener::addresses);
+        let invitation = Invitation::new(whose, part.key.clone(), addresses.to_vec());
+        let agent = Agent::start(&machines.command(host), &invitation)?;
+        let mut link = NetLink::new(token);
+        // The key goes with the invitation only.
+        let key = JobKey::new([0; 32]);
+        link.queue(&Down::Launch(Box::new(Plan { key, ..part })))?;
+        Ok(Local {
+            link: Channel::Net(link),
+            open: true,
+            pid: None,
+            away: Some(Away {
+                name: machines.hosts[host].name.clone(),
+                agent,
+                called: false,
+                until: Some(Instant::now() + CALL_LIMIT),
+            }),
+        })
     }
 
     /// Queues a message to a host; nothing is said to one whose link is closed.
@@ -80,34 +160,125 @@ impl Hosts {
     /// Writes what the links take, and watches those that did not take all.
     pub fn flush(&mut self, reactor: &Reactor) -> Result<()> {
         for local in self.locals.iter_mut().flatten().filter(|l| l.open) {
-            let write = local.link.flush();
-            let interest = Interest { read: true, write };
-            reactor.change(&local.link, local.token, interest)?;
+            local.link.flush(reactor)?;
         }
         Ok(())
     }
 
     /// Reads once from a host.
-    pub fn fill(&mut self, host: HostIndex) -> Result<Filled> {
-        match self.open(host) {
-            Some(local) => local.link.fill(),
-            None => Ok(Filled::Nothing),
+    pub fn fill(&mut self, host: HostIndex, reactor: &Reactor) -> Result<Filled> {
+        let Some(local) = self.open(host) else {
+            return Ok(Filled::Nothing);
+        };
+        let filled = local.link.fill(reactor)?;
+        if filled == Filled::Broken
+            && let Some(away) = &mut local.away
+        {
+            tracing::info!(host = away.name, "a manager's connection broke");
+            away.until = Some(Instant::now() + AGAIN_LIMIT);
         }
+        Ok(filled)
     }
 
     /// The next message of a host, of what was read.
-    pub fn next(&mut self, host: HostIndex) -> Result<Option<crate::plan::Up>> {
+    pub fn next(&mut self, host: HostIndex) -> Result<Option<Up>> {
         match self.open(host) {
-            Some(local) => Ok(local.link.next()?),
+            Some(local) => local.link.next(),
             None => Ok(None),
         }
+    }
+
+    /// Somebody calls, or goes on proving who it is.
+    pub fn called(&mut self, index: u32, reactor: &Reactor) -> Result<()> {
+        let Some(listener) = &mut self.listener else {
+            return Ok(());
+        };
+        match listener.ready(index, reactor)? {
+            Some(arrival) => self.arrived(arrival, reactor),
+            None => Ok(()),
+        }
+    }
+
+    fn arrived(&mut self, arrival: Arrival, reactor: &Reactor) -> Result<()> {
+        let (whose, theirs) = (arrival.whose, arrival.theirs);
+        let Some(listener) = &self.listener else {
+            return Ok(());
+        };
+        let local = self.locals.get_mut(whose.host as usize);
+        let wanted = local
+            .and_then(Option::as_mut)
+            .filter(|l| l.open && whose.launch == self.launch);
+        let Some((link, away)) = wanted.and_then(|l| l.link.net().zip(l.away.as_mut())) else {
+            tracing::info!(
+                host = whose.host,
+                "a manager that is not wanted is sent away"
+            );
+            let _ = listener.answer(arrival, None);
+            return Ok(());
+        };
+        if let Some(socket) = listener.answer(arrival, Some(link.received())) {
+            tracing::info!(
+                host = away.name,
+                again = away.called,
+                "a manager has called"
+            );
+            away.called = true;
+            link.attach(socket.into(), theirs, reactor)?;
+            away.until = match link.is_connected() {
+                true => None,
+                false => Some(Instant::now() + AGAIN_LIMIT),
+            };
+        }
+        Ok(())
+    }
+
+    /// A child of this process has ended; it may be an agent.
+    pub fn child_ended(&mut self, pid: u32, status: Option<i32>) {
+        for local in self.locals.iter_mut().flatten() {
+            if let Some(away) = &mut local.away {
+                away.agent.ended(pid, status);
+            }
+        }
+    }
+
+    /// Looks who is late, and moves on what waits.
+    pub fn tend(&mut self, reactor: &Reactor) {
+        if let Some(listener) = &mut self.listener {
+            listener.tidy(reactor);
+        }
+        let now = Instant::now();
+        for (host, local) in self.locals.iter_mut().enumerate() {
+            let Some(local) = local.as_mut().filter(|l| l.open) else {
+                continue;
+            };
+            if let Some(away) = &mut local.away
+                && let Some(why) = away.lost(now)
+            {
+                away.until = None;
+                self.gone.push((host, why));
+            }
+        }
+    }
+
+    /// When [`Hosts::tend`] is due.
+    pub fn wait_limit(&self) -> Option<Duration> {
+        let open = self.locals.iter().flatten().filter(|l| l.open);
+        let first = open.filter_map(|l| l.away.as_ref()?.until).min();
+        let first = first.map(|at| at.saturating_duration_since(Instant::now()));
+        let strangers = self.listener.as_ref().and_then(Listener::wait_limit);
+        first.into_iter().chain(strangers).min()
+    }
+
+    /// The managers that were lost since the last call, and why.
+    pub fn gone(&mut self) -> Vec<(HostIndex, String)> {
+        std::mem::take(&mut self.gone)
     }
 
     /// Closes a host's link.
     pub fn close(&mut self, host: HostIndex, reactor: &Reactor) {
         if let Some(local) = self.open(host) {
             local.open = false;
-            reactor.remove(&local.link);
+            local.link.close(reactor);
         }
     }
 
@@ -116,10 +287,13 @@ impl Hosts {
         (0..self.locals.len()).for_each(|host| self.close(host, reactor));
     }
 
-    /// Kills a local manager and closes its link. The kernel ends its ranks.
+    /// Kills a local manager and closes its link. The kernel ends its ranks; one on another host hears that
+    /// its link was closed, or that there is no lease any more.
     pub fn kill(&mut self, host: HostIndex, reactor: &Reactor) {
-        if let Some(local) = self.open(host) {
-            descendants::send(local.pid, libc::SIGKILL);
+        if let Some(local) = self.open(host)
+            && let Some(pid) = local.pid
+        {
+            descendants::send(pid, libc::SIGKILL);
         }
         self.close(host, reactor);
     }
@@ -134,8 +308,46 @@ impl Hosts {
     }
 }
 
-/// Starts the local manager: this program again, with its link as standard input, in a process
+impl Away {
+    /// Why it counts as lost, if it does.
+    fn lost(&self, now: Instant) -> Option<String> {
+        let until = self.until?;
+        let failed = self.agent.failed();
+        if !self.called {
+            if let Some(how) = failed {
+                return Some(format!(
+                    "its local manager was not started: `{}` {how}",
+                    self.agent.command()
+                ));
+            }
+            return (until <= now).then(|| {
+                format!(
+                    "its local manager has not called within {} s (started by `{}`)",
+                    CALL_LIMIT.as_secs(),
+                    self.agent.command()
+                )
+            });
+        }
+        // The agent ends with what it has started.
+        (until <= now || failed.is_some()).then(|| "its local manager ended".to_string())
+    }
+}
+
+/// Starts this host's local manager: this program again, with its link as standard input, in a process
 /// group of its own so that the terminal's signals reach mpirun alone.
+fn start_here(part: Plan, token: Token, reactor: &Reactor) -> Result<Local> {
+    let (socket, pid) = start_local()?;
+    let mut link = Link::new(socket, MANAGER_LIMIT, MANAGER_LIMIT);
+    reactor.add(&link, token, Interest::READ)?;
+    link.queue(&Down::Launch(Box::new(part)))?;
+    Ok(Local {
+        link: Channel::Pair(link, token),
+        open: true,
+        pid: Some(pid),
+        away: None,
+    })
+}
+
 fn start_local() -> Result<(OwnedFd, u32)> {
     let flags = SockFlag::SOCK_CLOEXEC;
     let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::Stream, None, flags)

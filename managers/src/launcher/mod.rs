@@ -4,6 +4,7 @@
 //! ranks' output and our standard input, [`control`] answers those who ask; here is the loop around
 //! them.
 
+mod agent;
 mod board;
 mod central;
 mod chronicle;
@@ -18,10 +19,11 @@ pub mod source;
 mod streams;
 
 use crate::ask::Answer;
-use crate::error::{Context, Error, Result, plain};
+use crate::error::{Error, Result, plain};
 use crate::journal::{Journal, Keep};
 use crate::limits::Limits;
 use crate::link::Filled;
+use crate::machines::Machines;
 use crate::plan::{Plan, Up};
 use crate::reactor::{Interest, Reactor, Token};
 use crate::rundir;
@@ -30,7 +32,7 @@ use crate::{descendants, fault};
 use board::Board;
 use chronicle::Chronicle;
 use control::{Asked, Control};
-use hosts::Hosts;
+use hosts::{Hosts, Kinds};
 use rejoin_channel_table::{Generation, JobId};
 use rejoin_managers_protocol::central::{Event, HostIndex, Input, Job, Recovery};
 use rejoin_managers_protocol::verdict::Verdict;
@@ -48,6 +50,7 @@ mod kind {
     pub const SINK: u8 = 2;
     pub const STDIN: u8 = 3;
     pub const CONTROL: u8 = 4;
+    pub const NET: u8 = 5;
 }
 
 /// After the job has ended by time limit or signal, a reader of our output that takes nothing more
@@ -59,6 +62,8 @@ const READER_LIMIT: Duration = Duration::from_secs(2);
 pub struct Launch {
     /// Everything that the local managers must know, for all ranks.
     pub plan: Plan,
+    /// The hosts, and which ranks are where.
+    pub machines: Machines,
     /// Time limit in milliseconds.
     pub limit: Option<u64>,
     /// Put `[rank]<stream> ` before each line.
@@ -131,8 +136,11 @@ struct Launcher {
 
 impl Launcher {
     fn new(launch: Launch) -> Result<Self> {
-        let ranks = launch.plan.ranks.len() as u64;
-        // All of them run here, so far.
+        let machines = &launch.machines;
+        let own = (0..machines.hosts.len()).filter(|&host| !machines.is_away(host));
+        let ranks: usize = own.map(|host| machines.ranks_on(host)).sum();
+        let ranks = ranks as u64;
+        // The others look for themselves.
         Limits::here(ranks).allow(ranks).map_err(Error::Usage)?;
         let name = rundir::name(launch.plan.job);
         let events = launch
@@ -143,14 +151,16 @@ impl Launcher {
             journal.began(launch.plan.size);
         }
         descendants::become_subreaper();
-        let host = nix::unistd::gethostname().context("ask for the host's name")?;
-        let names = vec![host.to_string_lossy().into_owned()];
-        // One host for all ranks, so far.
-        let placement: Vec<HostIndex> = vec![0; launch.plan.ranks.len()];
+        let names = machines.names();
+        let placement = machines.placement.clone();
         let signals = Signals::new(&FORWARDED)?;
         let reactor = Reactor::new()?;
         let plan = &launch.plan;
-        let hosts = Hosts::start(plan, &placement, names.len(), kind::LINK, &reactor)?;
+        let kinds = Kinds {
+            link: kind::LINK,
+            net: kind::NET,
+        };
+        let hosts = Hosts::start(plan, machines, 0, kinds, &reactor)?;
         reactor.add(&signals, Token::single(kind::SIGNALS), Interest::READ)?;
         let reader = plan
             .stdin
@@ -212,11 +222,22 @@ impl Launcher {
                     kind::SIGNALS => self.read_signals()?,
                     kind::STDIN => self.streams.read(&mut self.hosts)?,
                     kind::CONTROL => self.asked(token.index),
+                    kind::NET => self.hosts.called(token.index, &self.reactor)?,
                     // Sinks are flushed each time round.
                     _ => {}
                 }
             }
+            self.tend_hosts();
             self.central.tick_if_due();
+        }
+    }
+
+    /// Local managers on other hosts may be lost.
+    fn tend_hosts(&mut self) {
+        self.hosts.tend(&self.reactor);
+        for (host, why) in self.hosts.gone() {
+            self.hosts.close(host, &self.reactor);
+            self.central.tell(Input::HostGone(host, why));
         }
     }
 
@@ -261,6 +282,7 @@ impl Launcher {
             self.central.wait_limit(),
             self.streams.wait_limit(),
             self.control.wait_limit(),
+            self.hosts.wait_limit(),
             reader,
         ];
         limits.into_iter().flatten().min()
@@ -307,8 +329,8 @@ impl Launcher {
     }
 
     fn read_link(&mut self, host: HostIndex) -> Result<()> {
-        match self.hosts.fill(host)? {
-            Filled::Nothing => {}
+        match self.hosts.fill(host, &self.reactor)? {
+            Filled::Nothing | Filled::Broken => {}
             Filled::Closed => {
                 self.hosts.close(host, &self.reactor);
                 self.central.tell(Input::HostLost(host));
@@ -346,7 +368,8 @@ impl Launcher {
                 libc::SIGCHLD => {
                     // The local manager's end is seen on its link; orphans only need reaping.
                     while let Some(pid) = descendants::ended_child() {
-                        descendants::reap(pid);
+                        let status = descendants::reap(pid);
+                        self.hosts.child_ended(pid, status);
                     }
                 }
                 libc::SIGTSTP => {

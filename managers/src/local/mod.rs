@@ -1,5 +1,6 @@
 //! The local manager: starts one host's ranks, watches them, passes their output on.
 
+mod contact;
 mod images;
 mod input;
 mod output;
@@ -11,11 +12,12 @@ mod sweep;
 mod wake;
 
 use crate::error::{Context, Result};
-use crate::link::{Filled, Link};
+use crate::net::channel::Channel;
 use crate::plan::{Down, OUTPUT_WINDOW, Plan, Stream, Up};
 use crate::reactor::{Interest, Reactor, Token};
 use crate::signals::Signals;
 use crate::{descendants, fault, limits, logs, spawn};
+use contact::Calls;
 use input::RankInput;
 use nix::sys::signal::Signal;
 use rank::RankIo;
@@ -26,7 +28,7 @@ use rejoin_managers_protocol::control::{End, Time, ToLocal};
 use rejoin_managers_protocol::local::{Effect, Input, Local};
 use rejoin_managers_protocol::rank::FromManager;
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use sweep::Sweep;
 
@@ -43,13 +45,28 @@ mod kind {
     pub const INPUT: u8 = 8;
     pub const IMAGE: u8 = 9;
     pub const WATCH: u8 = 10;
+    pub const DIAL: u8 = 11;
 }
 
 /// Runs a local manager whose link to central is its standard input. Returns its exit code.
 #[must_use]
 pub fn run() -> i32 {
+    run_with(|reactor| Ok((contact::inherited(reactor)?, None)))
+}
+
+/// Runs a local manager that finds an invitation on its standard input and calls mpirun back. Returns its
+/// exit code.
+#[must_use]
+pub fn run_invited() -> i32 {
+    run_with(|_| {
+        let (link, calls) = contact::invited()?;
+        Ok((link, Some(calls)))
+    })
+}
+
+fn run_with(link: impl FnOnce(&Reactor) -> Result<(Channel, Option<Calls>)>) -> i32 {
     logs::init("rejoin-local");
-    match Driver::new().and_then(|mut driver| driver.run()) {
+    match Driver::new(link).and_then(|mut driver| driver.run()) {
         Ok(()) => 0,
         Err(error) => {
             eprintln!("rejoin: local manager: {error}");
@@ -61,8 +78,10 @@ pub fn run() -> i32 {
 
 struct Driver {
     core: Local,
-    link: Link,
+    link: Channel,
     link_open: bool,
+    /// Of a local manager on another host than mpirun's.
+    calls: Option<Calls>,
     reactor: Reactor,
     signals: Signals,
     begun: Instant,
@@ -91,32 +110,30 @@ struct Driver {
 }
 
 impl Driver {
-    fn new() -> Result<Self> {
+    fn new(link: impl FnOnce(&Reactor) -> Result<(Channel, Option<Calls>)>) -> Result<Self> {
         // SAFETY: the name is a C string.
         unsafe {
             libc::prctl(libc::PR_SET_NAME, c"rejoin-local".as_ptr(), 0, 0, 0);
         }
         descendants::become_subreaper();
-        let stdin = std::io::stdin();
-        let socket = stdin
-            .as_fd()
-            .try_clone_to_owned()
-            .context("take the link to mpirun")?;
+        let reactor = Reactor::new()?;
+        let (link, calls) = link(&reactor)?;
         let null = std::fs::File::open("/dev/null").context("open /dev/null")?;
         // Ranks must not find the link as their standard input.
         nix::unistd::dup2_stdin(&null).context("replace standard input")?;
-        let reactor = Reactor::new()?;
+        if calls.is_some() {
+            nix::unistd::dup2_stdout(&null).context("replace standard output")?;
+        }
         let signals = Signals::new(&[Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP])?;
         let failures = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).context("make a pipe")?;
         output::set_nonblocking(&failures.0)?;
-        let link = Link::new(socket, MANAGER_LIMIT, MANAGER_LIMIT);
-        reactor.add(&link, Token::single(kind::LINK), Interest::READ)?;
         reactor.add(&signals, Token::single(kind::SIGNALS), Interest::READ)?;
         reactor.add(&failures.0, Token::single(kind::FAILURES), Interest::READ)?;
         Ok(Driver {
             core: Local::new(),
             link,
             link_open: true,
+            calls,
             reactor,
             signals,
             begun: Instant::now(),
@@ -144,17 +161,19 @@ impl Driver {
             self.steps()?;
             if self.over {
                 self.drain_outputs();
-                if !self.link_open || (self.outputs_done() && !self.link.flush()) {
+                if self.has_said_all()? {
                     return Ok(());
                 }
             }
             self.start_some();
             self.flush_link()?;
-            self.reactor.wait(self.wait_limit(), &mut tokens)?;
+            let limit = self.call_limit().into_iter().chain(self.wait_limit()).min();
+            self.reactor.wait(limit, &mut tokens)?;
             for token in &tokens {
                 self.handle(*token)?;
             }
             self.timers();
+            self.call()?;
         }
     }
 
@@ -320,6 +339,7 @@ impl Driver {
             kind::INPUT => self.write_input()?,
             kind::IMAGE => self.image_event(token)?,
             kind::WATCH => self.ends_noticed(),
+            kind::DIAL => self.answered()?,
             _ if self.ranks.get(slot).is_none_or(|r| r.is_stale(token)) => {}
             kind::SOCKET => self.read_socket(slot),
             kind::OUT => self.read_output(slot, Stream::Out),
@@ -327,23 +347,6 @@ impl Driver {
             kind::CHILD => self.child_ended(slot),
             kind::CALLER => self.caller_ended(slot),
             _ => {}
-        }
-        Ok(())
-    }
-
-    fn read_link(&mut self) -> Result<()> {
-        match self.link.fill()? {
-            Filled::Nothing => {}
-            Filled::Closed => {
-                self.reactor.remove(&self.link);
-                self.link_open = false;
-                self.queue.push_back(Input::CentralLost);
-            }
-            Filled::Some => {
-                while let Some(message) = self.link.next::<Down>()? {
-                    self.obey(message)?;
-                }
-            }
         }
         Ok(())
     }
@@ -379,24 +382,12 @@ impl Driver {
         Ok(())
     }
 
-    fn flush_link(&mut self) -> Result<()> {
-        if self.link_open {
-            let write = self.link.flush();
-            let interest = Interest { read: true, write };
-            self.reactor
-                .change(&self.link, Token::single(kind::LINK), interest)?;
-        }
-        Ok(())
-    }
-
     fn read_signals(&mut self) {
         while let Some(signal) = self.signals.take() {
             if signal != libc::SIGCHLD {
                 // Someone ends the manager itself: its ranks end with it, in order.
                 tracing::warn!(signal, "the local manager is told to end");
-                self.link_open = false;
-                self.reactor.remove(&self.link);
-                self.queue.push_back(Input::CentralLost);
+                self.link_ended();
             }
         }
         // Orphans that came to us are reaped; ranks are reaped where their end is noticed.

@@ -164,7 +164,7 @@ impl Driver {
             tracing::error!(%error, "output of rank {} is lost", rank.0);
         }
         if self.link_open && self.link.backlog() > 256 * 1024 {
-            self.link.flush();
+            let _ = self.link.flush(&self.reactor);
         }
     }
 

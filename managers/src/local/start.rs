@@ -5,8 +5,9 @@ use super::prepare::Prepared;
 use super::rank::{RankIo, token};
 use super::{Driver, kind};
 use crate::error::{Context, Error, Result, plain};
+use crate::limits::Limits;
 use crate::link::Link;
-use crate::plan::{Bind, Plan};
+use crate::plan::{Bind, Plan, Program};
 use crate::reactor::{Interest, Token};
 use crate::spawn::{FAILURE_LENGTH, Failure, Order, manager_number, spawn};
 use nix::fcntl::OFlag;
@@ -44,9 +45,12 @@ pub(super) struct Start {
 const BATCH: usize = 16;
 
 impl Driver {
-    pub(super) fn take_plan(&mut self, plan: Box<Plan>) -> Result<()> {
+    pub(super) fn take_plan(&mut self, mut plan: Box<Plan>) -> Result<()> {
         if self.plan.is_some() {
             return Err(Error::Usage("a second plan for one local manager".into()));
+        }
+        if let Some(key) = self.key() {
+            plan.key = key;
         }
         let null = std::fs::File::open("/dev/null").context("open /dev/null")?;
         let host = nix::unistd::gethostname().context("ask for the host's name")?;
@@ -60,7 +64,11 @@ impl Driver {
         }
         self.start = Some(Start {
             input,
-            programs: plan.programs.iter().map(Prepared::new).collect(),
+            programs: plan
+                .programs
+                .iter()
+                .map(|p| self.prepared(p, &plan))
+                .collect(),
             cores: crate::cli::cores::usable(),
             null: null.into(),
             host: host.to_string_lossy().into_owned(),
@@ -75,6 +83,19 @@ impl Driver {
         self.ranks.sort_by_key(|r| r.rank);
         self.plan = Some(plan);
         Ok(())
+    }
+
+    /// Works a program out; on another host than mpirun's, what it needs may not be there.
+    fn prepared(&self, program: &Program, plan: &Plan) -> std::result::Result<Prepared, String> {
+        if let Some(calls) = &self.calls {
+            let ranks = plan.ranks.len() as u64;
+            Limits::here(ranks).allow(ranks)?;
+            if let (None, Some(missing)) = (&program.wdir, &calls.missing) {
+                let shown = String::from_utf8_lossy(missing);
+                return Err(format!("the working directory {shown} is not there"));
+            }
+        }
+        Prepared::new(program)
     }
 
     /// Notes a process to be started.

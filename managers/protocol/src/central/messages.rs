@@ -17,6 +17,8 @@ pub enum Input {
     Local(HostIndex, ToCentral),
     /// The link to a local manager is gone.
     HostLost(HostIndex),
+    /// A host does not take part any more, for this reason.
+    HostGone(HostIndex, String),
     /// The launcher got this signal.
     Signal(i32),
     /// Somebody asks for a checkpoint.

@@ -9,6 +9,7 @@
 //! ends with its central manager.
 
 mod checkpoints;
+mod hosts;
 mod messages;
 mod recovery;
 mod view;
@@ -163,15 +164,10 @@ impl Central {
             Input::Begin => self.begin(now, effects),
             Input::Local(host, message) => self.heard(now, host, message, effects),
             Input::HostLost(host) => {
-                let Some(state) = self.hosts.get_mut(host) else {
-                    return;
-                };
-                if !state.done {
-                    state.done = true;
-                    let host = state.name.clone();
-                    self.decide(now, Verdict::HostLost { host }, effects);
-                }
+                let why = "its local manager ended".to_string();
+                self.host_gone(now, host, why, effects);
             }
+            Input::HostGone(host, why) => self.host_gone(now, host, why, effects),
             Input::Signal(signal) => self.signal(now, signal, effects),
             Input::Checkpoint => self.checkpoint_asked(now, effects),
             Input::OutputLost(why) => {

@@ -1,0 +1,107 @@
+//! The hosts of a job, and which ranks are placed where.
+
+use rejoin_managers_protocol::central::HostIndex;
+use std::ffi::OsString;
+
+/// One host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// Its name, as the user gave it.
+    pub name: String,
+    /// It is this one.
+    pub here: bool,
+}
+
+/// All hosts of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machines {
+    /// In the order in which they were named; those that only stand by come last.
+    pub hosts: Vec<Machine>,
+    /// For each rank its host.
+    pub placement: Vec<HostIndex>,
+    /// How local managers are started elsewhere: a command, then come the host and what to run there.
+    pub agent: Vec<OsString>,
+    /// This program's path there.
+    pub program: OsString,
+}
+
+impl Machines {
+    /// A job of so many ranks on this host, whose name is given.
+    #[must_use]
+    pub fn only(name: String, ranks: usize) -> Machines {
+        let here = true;
+        Machines {
+            hosts: vec![Machine { name, here }],
+            placement: vec![0; ranks],
+            agent: Vec::new(),
+            program: OsString::new(),
+        }
+    }
+
+    /// The hosts' names.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.hosts.iter().map(|h| h.name.clone()).collect()
+    }
+
+    /// How many ranks a host has.
+    #[must_use]
+    pub fn ranks_on(&self, host: HostIndex) -> usize {
+        self.placement.iter().filter(|h| **h == host).count()
+    }
+
+    /// Some ranks run on other hosts than this one.
+    #[must_use]
+    pub fn is_networked(&self) -> bool {
+        self.placement.iter().any(|&host| self.is_away(host))
+    }
+
+    /// A host is not this one.
+    #[must_use]
+    pub fn is_away(&self, host: HostIndex) -> bool {
+        self.hosts.get(host).is_some_and(|h| !h.here)
+    }
+
+    /// What starts a local manager on another host.
+    #[must_use]
+    pub fn command(&self, host: HostIndex) -> Vec<OsString> {
+        let name = self.hosts.get(host).map_or("", |h| h.name.as_str());
+        let mut command = self.agent.clone();
+        command.push(name.into());
+        command.push(quoted(&self.program));
+        command.push(crate::REMOTE_MANAGER.into());
+        command
+    }
+}
+
+/// ssh hands the words to a shell.
+fn quoted(path: &OsString) -> OsString {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%".contains(c);
+    match path.to_str() {
+        Some(text) if !text.chars().all(plain) => {
+            format!("'{}'", text.replace('\'', "'\\''")).into()
+        }
+        _ => path.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_agent_gets_host_and_program() {
+        let mut machines = Machines::only("here".into(), 1);
+        machines.hosts.push(Machine {
+            name: "there".into(),
+            here: false,
+        });
+        machines.placement.push(1);
+        machines.agent = vec!["ssh".into(), "-x".into()];
+        machines.program = "/a/b c/mpirun".into();
+        let shown: Vec<_> = machines.command(1).into_iter().collect();
+        let wanted = ["ssh", "-x", "there", "'/a/b c/mpirun'", "__remote-manager"];
+        assert_eq!(shown, wanted);
+        assert!(machines.is_networked() && !machines.is_away(0));
+    }
+}

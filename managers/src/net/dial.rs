@@ -1,0 +1,263 @@
+//! The local manager's side of a connection to mpirun: dialing, proving, and dialing again.
+
+use super::auth::{self, AuthError, CHALLENGE, HELLO, Nonce, WELCOME, Whose};
+use super::link::NetLink;
+use super::listen::{nonce, read_some};
+use crate::error::{Result, plain};
+use crate::reactor::{Interest, Reactor, Token};
+use rejoin_channel_table::JobKey;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// An attempt that takes longer is given up for a new one: the system's own repeats become ever rarer,
+/// ours do not.
+const ATTEMPT: Duration = Duration::from_millis(1000);
+
+/// Between attempts that are refused at once.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Where mpirun was and nobody listens any more for so long, there is no mpirun any more.
+const REFUSED_FOR: Duration = Duration::from_millis(1000);
+
+/// Who dials.
+pub struct Dialer {
+    key: JobKey,
+    whose: Whose,
+    addresses: Vec<SocketAddr>,
+    /// The address that is next, and stays so once it was right.
+    next: usize,
+    /// One was right before.
+    known: bool,
+    token: Token,
+    attempt: Option<Attempt>,
+    not_before: Instant,
+    /// Nobody has listened at the known address since.
+    refused: Option<Instant>,
+    /// What went wrong last.
+    last: String,
+}
+
+struct Attempt {
+    socket: Socket,
+    hello: [u8; HELLO],
+    until: Instant,
+    /// Bytes of the message that is awaited.
+    input: Vec<u8>,
+    stage: Stage,
+}
+
+enum Stage {
+    Connecting,
+    Greeted,
+    Proved(Nonce),
+}
+
+/// What an event brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialed {
+    /// Nothing yet.
+    Nothing,
+    /// The link has a new connection.
+    Connected,
+    /// mpirun does not want us any more, or is gone.
+    Dismissed,
+}
+
+impl Dialer {
+    /// A dialer whose events have this token.
+    #[must_use]
+    pub fn new(key: JobKey, whose: Whose, addresses: Vec<SocketAddr>, token: Token) -> Dialer {
+        Dialer {
+            key,
+            whose,
+            addresses,
+            next: 0,
+            known: false,
+            token,
+            attempt: None,
+            not_before: Instant::now(),
+            refused: None,
+            last: "no attempt was made".into(),
+        }
+    }
+
+    /// What went wrong last, for the user.
+    #[must_use]
+    pub fn trouble(&self) -> String {
+        let shown: Vec<_> = self.addresses.iter().map(SocketAddr::to_string).collect();
+        format!("{} (mpirun listens on {})", self.last, shown.join(", "))
+    }
+
+    /// Sees to it that a connection is being made, if one is wanted.
+    ///
+    /// # Errors
+    /// The system refuses to watch a socket.
+    pub fn poll(&mut self, wanted: bool, reactor: &Reactor) -> Result<Dialed> {
+        let now = Instant::now();
+        let late = self.attempt.as_ref().is_some_and(|a| a.until <= now);
+        if late {
+            // Silence, not a refusal.
+            self.refused = None;
+            self.fail("no answer", Duration::ZERO, reactor);
+        }
+        if wanted && self.attempt.is_none() && self.not_before <= now {
+            self.begin(reactor)?;
+        }
+        let gone = self
+            .refused
+            .is_some_and(|since| since.elapsed() > REFUSED_FOR);
+        Ok(if wanted && gone {
+            Dialed::Dismissed
+        } else {
+            Dialed::Nothing
+        })
+    }
+
+    /// When [`Dialer::poll`] is due.
+    #[must_use]
+    pub fn wait_limit(&self, wanted: bool) -> Option<Duration> {
+        let at = match &self.attempt {
+            Some(attempt) => attempt.until,
+            None if wanted => self.not_before,
+            None => return None,
+        };
+        Some(at.saturating_duration_since(Instant::now()))
+    }
+
+    fn begin(&mut self, reactor: &Reactor) -> Result<()> {
+        let Some(address) = self.addresses.get(self.next).copied() else {
+            return Ok(());
+        };
+        let socket = match connecting(address) {
+            Ok(socket) => socket,
+            Err(error) => {
+                self.fail(&format!("{address}: {}", plain(&error)), PAUSE, reactor);
+                return Ok(());
+            }
+        };
+        let write = Interest {
+            read: false,
+            write: true,
+        };
+        reactor.add(&socket, self.token, write)?;
+        self.attempt = Some(Attempt {
+            socket,
+            hello: auth::hello(self.whose, &nonce()?),
+            until: Instant::now() + ATTEMPT,
+            input: Vec::new(),
+            stage: Stage::Connecting,
+        });
+        Ok(())
+    }
+
+    fn fail(&mut self, why: &str, pause: Duration, reactor: &Reactor) {
+        if let Some(attempt) = self.attempt.take() {
+            reactor.remove(&attempt.socket);
+        }
+        tracing::debug!(why, "no connection to mpirun");
+        if let Some(address) = self.addresses.get(self.next) {
+            self.last = format!("{address}: {why}");
+        }
+        if !self.known {
+            self.next = (self.next + 1) % self.addresses.len().max(1);
+        }
+        self.not_before = Instant::now() + pause;
+    }
+
+    /// The attempt's socket is ready. Before we say what we have received, the link's old connection is
+    /// let go, so that this stays true.
+    ///
+    /// # Errors
+    /// The system refuses to watch a socket.
+    pub fn ready(&mut self, link: &mut NetLink, reactor: &Reactor) -> Result<Dialed> {
+        let Some(attempt) = &mut self.attempt else {
+            return Ok(Dialed::Nothing);
+        };
+        match attempt.advance(&self.key, link, reactor, self.token) {
+            Ok(None) => Ok(Dialed::Nothing),
+            Ok(Some(theirs)) => {
+                let Some(attempt) = self.attempt.take() else {
+                    return Ok(Dialed::Nothing);
+                };
+                reactor.remove(&attempt.socket);
+                self.refused = None;
+                let Some(theirs) = theirs else {
+                    return Ok(Dialed::Dismissed);
+                };
+                self.known = true;
+                link.attach(attempt.socket.into(), theirs, reactor)?;
+                Ok(Dialed::Connected)
+            }
+            Err(error) => {
+                let refused = error.kind() == std::io::ErrorKind::ConnectionRefused;
+                if refused && self.known {
+                    self.refused.get_or_insert_with(Instant::now);
+                } else {
+                    self.refused = None;
+                }
+                self.fail(&plain(&error), PAUSE, reactor);
+                Ok(Dialed::Nothing)
+            }
+        }
+    }
+}
+
+fn connecting(address: SocketAddr) -> std::io::Result<Socket> {
+    let domain = Domain::for_address(address);
+    let socket = Socket::new(domain, Type::STREAM.cloexec(), Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    match socket.connect(&SockAddr::from(address)) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+        _ => Ok(socket),
+    }
+}
+
+impl Attempt {
+    /// Goes on as far as it can. At the end mpirun's count, or `None` if it does not want us.
+    fn advance(
+        &mut self,
+        key: &JobKey,
+        link: &mut NetLink,
+        reactor: &Reactor,
+        token: Token,
+    ) -> std::io::Result<Option<Option<u64>>> {
+        if let Stage::Connecting = self.stage {
+            if let Some(error) = self.socket.take_error()? {
+                return Err(error);
+            }
+            // A fresh socket takes that much.
+            (&self.socket).write_all(&self.hello)?;
+            self.stage = Stage::Greeted;
+            let watched = reactor.change(&self.socket, token, Interest::READ);
+            watched.map_err(std::io::Error::other)?;
+        }
+        if let Stage::Greeted = self.stage {
+            let Some(challenge) = read_some::<CHALLENGE>(&self.socket, &mut self.input)? else {
+                return Ok(None);
+            };
+            // Known to be mpirun: from here on the old connection is not read.
+            let received = link.received();
+            let (proof, nonce) =
+                auth::proof(key, &self.hello, &challenge, received).map_err(foreign)?;
+            link.detach(reactor);
+            (&self.socket).write_all(&proof)?;
+            self.stage = Stage::Proved(nonce);
+        }
+        let Stage::Proved(nonce) = &self.stage else {
+            return Ok(None);
+        };
+        let Some(welcome) = read_some::<WELCOME>(&self.socket, &mut self.input)? else {
+            return Ok(None);
+        };
+        auth::read_welcome(key, &self.hello, nonce, &welcome)
+            .map(Some)
+            .map_err(foreign)
+    }
+}
+
+fn foreign(error: AuthError) -> std::io::Error {
+    std::io::Error::other(error)
+}

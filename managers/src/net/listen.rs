@@ -1,0 +1,296 @@
+//! mpirun's side of the connections from other hosts: who knocks must prove within a bounded time that
+//! it belongs to the job.
+
+use super::address;
+use super::auth::{self, HELLO, Nonce, PROOF, Whose};
+use crate::error::{Context, Error, Result};
+use crate::reactor::{Interest, Reactor, Token};
+use rejoin_channel_table::{JobId, JobKey};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+/// A stranger has this long to prove that it is none.
+const STRANGER: Duration = Duration::from_secs(5);
+
+/// Most strangers at once; the oldest makes room.
+const MOST: usize = 512;
+
+/// Numbers of strangers begin here, below are the listeners.
+const FIRST: u32 = 1000;
+
+/// The listening sockets and those who knock.
+pub struct Listener {
+    key: JobKey,
+    job: JobId,
+    kind: u8,
+    sockets: Vec<Socket>,
+    addresses: Vec<SocketAddr>,
+    strangers: BTreeMap<u32, Stranger>,
+    next: u32,
+}
+
+struct Stranger {
+    socket: Socket,
+    until: Instant,
+    input: Vec<u8>,
+    greeting: Option<([u8; HELLO], Nonce, Whose)>,
+}
+
+/// A local manager that has proved itself.
+pub struct Arrival {
+    socket: Socket,
+    hello: [u8; HELLO],
+    nonce: Nonce,
+    /// Whose link it asks for.
+    pub whose: Whose,
+    /// How many bytes it has received on it.
+    pub theirs: u64,
+}
+
+impl Listener {
+    /// Listens on this host's addresses, or on those that the user chose; `kind` is that of its events.
+    ///
+    /// # Errors
+    /// There is no address that others could reach, or the system refuses.
+    pub fn open(
+        job: JobId,
+        key: JobKey,
+        choice: Option<&str>,
+        kind: u8,
+        reactor: &Reactor,
+    ) -> Result<Listener> {
+        let reachable = address::usable(choice);
+        let mut listener = Listener {
+            key,
+            job,
+            kind,
+            sockets: Vec::new(),
+            addresses: Vec::new(),
+            strangers: BTreeMap::new(),
+            next: FIRST,
+        };
+        let places: Vec<IpAddr> = match choice {
+            Some(_) => reachable.clone(),
+            None => vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()],
+        };
+        let mut last = None;
+        for place in places {
+            match listen(place) {
+                Ok((socket, port)) => {
+                    let token = listener.token(listener.sockets.len() as u32);
+                    reactor.add(&socket, token, Interest::READ)?;
+                    listener.sockets.push(socket);
+                    let own = if place.is_unspecified() {
+                        address::with_port(&reachable, place.is_ipv6(), port)
+                    } else {
+                        vec![SocketAddr::new(place, port)]
+                    };
+                    listener.addresses.extend(own);
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        if listener.addresses.is_empty() {
+            let why = last.map_or(String::new(), |e| format!(": {}", crate::error::plain(&e)));
+            return Err(Error::Usage(format!(
+                "this host has no address that other hosts could call back{why}"
+            )));
+        }
+        Ok(listener)
+    }
+
+    fn token(&self, index: u32) -> Token {
+        Token {
+            kind: self.kind,
+            incarnation: 0,
+            index,
+        }
+    }
+
+    /// Where local managers call back.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// When [`Listener::tidy`] is due.
+    #[must_use]
+    pub fn wait_limit(&self) -> Option<Duration> {
+        let first = self.strangers.values().map(|s| s.until).min()?;
+        Some(first.saturating_duration_since(Instant::now()))
+    }
+
+    /// Shows out who did not prove itself in time.
+    pub fn tidy(&mut self, reactor: &Reactor) {
+        let now = Instant::now();
+        let late = self.strangers.iter().filter(|(_, s)| s.until <= now);
+        let late: Vec<u32> = late.map(|(number, _)| *number).collect();
+        for number in late {
+            self.show_out(number, "it did not prove itself in time", reactor);
+        }
+    }
+
+    fn show_out(&mut self, number: u32, why: &str, reactor: &Reactor) {
+        if let Some(stranger) = self.strangers.remove(&number) {
+            reactor.remove(&stranger.socket);
+            let from = stranger.socket.peer_addr().ok().and_then(|a| a.as_socket());
+            tracing::warn!(?from, why, "a caller is shown out");
+        }
+    }
+
+    /// A listening socket or a stranger's is ready. Returns a local manager that has proved itself.
+    ///
+    /// # Errors
+    /// The system refuses to watch a socket.
+    pub fn ready(&mut self, index: u32, reactor: &Reactor) -> Result<Option<Arrival>> {
+        if index < FIRST {
+            self.accept(index as usize, reactor)?;
+            return Ok(None);
+        }
+        let Some(stranger) = self.strangers.get_mut(&index) else {
+            return Ok(None);
+        };
+        match stranger.advance(&self.key, self.job) {
+            Ok(None) => Ok(None),
+            Ok(Some(theirs)) => {
+                let Some(stranger) = self.strangers.remove(&index) else {
+                    return Ok(None);
+                };
+                reactor.remove(&stranger.socket);
+                let socket = stranger.socket;
+                Ok(stranger.greeting.map(|(hello, nonce, whose)| Arrival {
+                    socket,
+                    hello,
+                    nonce,
+                    whose,
+                    theirs,
+                }))
+            }
+            Err(error) => {
+                self.show_out(index, &error.to_string(), reactor);
+                Ok(None)
+            }
+        }
+    }
+
+    fn accept(&mut self, at: usize, reactor: &Reactor) -> Result<()> {
+        let Some(listening) = self.sockets.get(at) else {
+            return Ok(());
+        };
+        // Whatever it was, it is over: the caller went away again, or comes again.
+        let Ok((socket, _)) = listening.accept() else {
+            return Ok(());
+        };
+        if socket.set_nonblocking(true).is_err() || socket.set_tcp_nodelay(true).is_err() {
+            return Ok(());
+        }
+        if self.strangers.len() >= MOST
+            && let Some(oldest) = self.strangers.keys().next().copied()
+        {
+            self.show_out(oldest, "too many callers", reactor);
+        }
+        let number = self.next;
+        self.next = self.next.checked_add(1).unwrap_or(FIRST);
+        reactor.add(&socket, self.token(number), Interest::READ)?;
+        let stranger = Stranger {
+            socket,
+            until: Instant::now() + STRANGER,
+            input: Vec::new(),
+            greeting: None,
+        };
+        self.strangers.insert(number, stranger);
+        Ok(())
+    }
+
+    /// Takes a local manager in, with our count of bytes, or sends it away for good. Returns its socket.
+    #[must_use]
+    pub fn answer(&self, arrival: Arrival, received: Option<u64>) -> Option<Socket> {
+        let Arrival { hello, nonce, .. } = &arrival;
+        let welcome = auth::welcome(&self.key, hello, nonce, received);
+        // A fresh socket takes that much.
+        (&arrival.socket).write_all(&welcome).ok()?;
+        received.map(|_| arrival.socket)
+    }
+}
+
+impl Stranger {
+    /// Goes on as far as it can. At the end the count that it has proved.
+    fn advance(&mut self, key: &JobKey, job: JobId) -> std::io::Result<Option<u64>> {
+        let (hello, nonce, _) = match self.greeting {
+            Some(greeting) => greeting,
+            None => {
+                let Some(hello) = read_some::<HELLO>(&self.socket, &mut self.input)? else {
+                    return Ok(None);
+                };
+                let whose = auth::read_hello(&hello, job).map_err(std::io::Error::other)?;
+                let nonce = nonce().map_err(std::io::Error::other)?;
+                (&self.socket).write_all(&auth::challenge(key, &hello, &nonce))?;
+                *self.greeting.insert((hello, nonce, whose))
+            }
+        };
+        let Some(proof) = read_some::<PROOF>(&self.socket, &mut self.input)? else {
+            return Ok(None);
+        };
+        auth::read_proof(key, &hello, &nonce, &proof)
+            .map(Some)
+            .map_err(std::io::Error::other)
+    }
+}
+
+fn listen(place: IpAddr) -> std::io::Result<(Socket, u16)> {
+    let at = SocketAddr::new(place, 0);
+    let domain = Domain::for_address(at);
+    let socket = Socket::new(domain, Type::STREAM.cloexec(), Some(Protocol::TCP))?;
+    if place.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&SockAddr::from(at))?;
+    socket.listen(1024)?;
+    let bound = socket.local_addr()?.as_socket();
+    Ok((socket, bound.map_or(0, |a| a.port())))
+}
+
+/// Reads on towards a message of `N` bytes, and not a byte more. `None`: more must come.
+///
+/// # Errors
+/// The connection is at its end.
+pub(super) fn read_some<const N: usize>(
+    socket: &Socket,
+    input: &mut Vec<u8>,
+) -> std::io::Result<Option<[u8; N]>> {
+    let mut buffer = [0; N];
+    loop {
+        let lacking = N - input.len().min(N);
+        if lacking == 0 {
+            buffer.copy_from_slice(&input[..N]);
+            input.clear();
+            return Ok(Some(buffer));
+        }
+        let mut from = socket;
+        match from.read(&mut buffer[..lacking]) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => input.extend_from_slice(&buffer[..count]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// A fresh random number.
+///
+/// # Errors
+/// The system gives none.
+pub(super) fn nonce() -> Result<Nonce> {
+    let mut nonce = [0; 32];
+    // SAFETY: the buffer is as long as we say. Up to 256 bytes come at once or not at all.
+    let got = unsafe { libc::getrandom(nonce.as_mut_ptr().cast(), nonce.len(), 0) };
+    if got == nonce.len() as isize {
+        return Ok(nonce);
+    }
+    Err(std::io::Error::last_os_error()).context("get a random number")
+}

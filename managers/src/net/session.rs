@@ -1,0 +1,279 @@
+//! One direction-pair of numbered bytes over any number of connections; no socket here.
+//!
+//! On a connection, after the handshake, run records: a little-endian `u32` with the length of what
+//! follows the header, or a mark, then a `u64` with the count of all bytes that the sender has received
+//! on this link. Bytes are kept until that count says that the other side has them. A new connection
+//! begins with both counts, so nothing is lost and nothing comes twice.
+
+use std::collections::VecDeque;
+
+/// Bytes of a record's header.
+const HEADER: usize = 12;
+
+/// Most bytes of one record.
+const MOST: usize = 64 * 1024;
+
+/// In place of a length: nothing follows, and the link ends.
+const BYE: u32 = u32::MAX;
+
+/// What can be wrong with what the other side says.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SessionError {
+    /// A record longer than records are.
+    #[error("a record of {0} bytes")]
+    TooLong(u32),
+    /// A count of bytes that were never sent, or were let go.
+    #[error("a count of {said} bytes, where {from} to {to} are possible")]
+    Count {
+        /// What it said.
+        said: u64,
+        /// The least that it can be.
+        from: u64,
+        /// The most.
+        to: u64,
+    },
+}
+
+/// State of a link that outlives its connections.
+#[derive(Debug, Default)]
+pub struct Session {
+    /// What the other side may not have.
+    kept: VecDeque<u8>,
+    /// Count of bytes before that.
+    had: u64,
+    /// Count of bytes that were given to this connection, or reached the other side before it.
+    given: u64,
+    /// Count of bytes received.
+    received: u64,
+    /// The last count of received bytes that the other side was told on this connection.
+    told: u64,
+    /// A header that has come in part.
+    header: Vec<u8>,
+    /// Bytes of the present record that are to come.
+    rest: usize,
+    bye: Bye,
+}
+
+/// The end of a link.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Bye {
+    /// It is to be said when everything has been given.
+    wanted: bool,
+    said: bool,
+    heard: bool,
+}
+
+impl Session {
+    /// Takes bytes for the other side.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if !self.bye.wanted {
+            self.kept.extend(bytes);
+        }
+    }
+
+    /// Ends the link after what was pushed.
+    pub fn say_bye(&mut self) {
+        self.bye.wanted = true;
+    }
+
+    /// The other side has ended the link; everything that it sent has come.
+    #[must_use]
+    pub fn heard_bye(&self) -> bool {
+        self.bye.heard
+    }
+
+    /// The other side has everything, as far as it was said.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.kept.is_empty() && (!self.bye.wanted || self.bye.said)
+    }
+
+    /// Bytes that the other side is not known to have.
+    #[must_use]
+    pub fn backlog(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Count of all bytes received: what a new connection begins with.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// A new connection, on which the other side has begun by saying that it has so many bytes, and we
+    /// by saying [`Session::received`].
+    ///
+    /// # Errors
+    /// A count that can't be.
+    pub fn resume(&mut self, theirs: u64) -> Result<(), SessionError> {
+        self.acknowledge(theirs, self.had + self.kept.len() as u64)?;
+        self.given = self.had;
+        self.told = self.received;
+        self.header.clear();
+        self.rest = 0;
+        self.bye.said = false;
+        Ok(())
+    }
+
+    /// Appends the next record to what goes out, if there is something to say. Returns whether there
+    /// was.
+    pub fn gather(&mut self, out: &mut Vec<u8>) -> bool {
+        let start = (self.given - self.had) as usize;
+        let length = (self.kept.len() - start).min(MOST);
+        let bye = length == 0 && self.bye.wanted && !self.bye.said;
+        if length == 0 && self.told == self.received && !bye {
+            return false;
+        }
+        let mark = if bye { BYE } else { length as u32 };
+        out.extend_from_slice(&mark.to_le_bytes());
+        out.extend_from_slice(&self.received.to_le_bytes());
+        out.extend(self.kept.range(start..start + length));
+        self.given += length as u64;
+        self.told = self.received;
+        self.bye.said |= bye;
+        true
+    }
+
+    /// Takes what came on the connection; payload goes to `sink`.
+    ///
+    /// # Errors
+    /// The other side breaks the rules: the connection is of no use.
+    pub fn receive(
+        &mut self,
+        mut bytes: &[u8],
+        mut sink: impl FnMut(&[u8]),
+    ) -> Result<(), SessionError> {
+        while !bytes.is_empty() {
+            if self.rest > 0 {
+                let (now, later) = bytes.split_at(self.rest.min(bytes.len()));
+                sink(now);
+                self.rest -= now.len();
+                self.received += now.len() as u64;
+                bytes = later;
+                continue;
+            }
+            let lacking = HEADER - self.header.len();
+            let (now, later) = bytes.split_at(lacking.min(bytes.len()));
+            self.header.extend_from_slice(now);
+            bytes = later;
+            if self.header.len() == HEADER {
+                self.begin_record()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_record(&mut self) -> Result<(), SessionError> {
+        let (mut mark, mut count) = ([0; 4], [0; 8]);
+        mark.copy_from_slice(&self.header[..4]);
+        count.copy_from_slice(&self.header[4..]);
+        self.header.clear();
+        self.acknowledge(u64::from_le_bytes(count), self.given)?;
+        match u32::from_le_bytes(mark) {
+            BYE => self.bye.heard = true,
+            length if length as usize > MOST => return Err(SessionError::TooLong(length)),
+            length => self.rest = length as usize,
+        }
+        Ok(())
+    }
+
+    /// The other side has so many bytes, of `to` that it can have.
+    fn acknowledge(&mut self, said: u64, to: u64) -> Result<(), SessionError> {
+        let from = self.had;
+        if !(from..=to).contains(&said) {
+            return Err(SessionError::Count { said, from, to });
+        }
+        self.kept.drain(..(said - from) as usize);
+        self.had = said;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn all(session: &mut Session) -> Vec<u8> {
+        let mut out = Vec::new();
+        while session.gather(&mut out) {}
+        out
+    }
+
+    #[test]
+    fn a_forged_length_or_count_ends_the_connection() {
+        let mut session = Session::default();
+        let mut record = (MOST as u32 + 1).to_le_bytes().to_vec();
+        record.extend_from_slice(&0u64.to_le_bytes());
+        let got = session.receive(&record, |_| {});
+        assert_eq!(got, Err(SessionError::TooLong(MOST as u32 + 1)));
+        let mut session = Session::default();
+        let mut record = 0u32.to_le_bytes().to_vec();
+        record.extend_from_slice(&1u64.to_le_bytes());
+        let (said, from, to) = (1, 0, 0);
+        let wrong = Err(SessionError::Count { said, from, to });
+        assert_eq!(session.receive(&record, |_| {}), wrong);
+        assert_eq!(session.resume(1), wrong);
+    }
+
+    #[test]
+    fn the_end_comes_after_everything_and_again_on_a_new_connection() {
+        let (mut one, mut other) = (Session::default(), Session::default());
+        one.push(b"last words");
+        one.say_bye();
+        one.push(b"not sent");
+        let lost = all(&mut one);
+        assert!(!lost.is_empty() && !one.is_settled());
+        one.resume(other.received()).unwrap();
+        other.resume(one.received()).unwrap();
+        let mut got = Vec::new();
+        let bytes = all(&mut one);
+        other.receive(&bytes, |b| got.extend_from_slice(b)).unwrap();
+        assert_eq!(got, b"last words");
+        assert!(other.heard_bye());
+        one.receive(&all(&mut other), |_| {}).unwrap();
+        assert!(one.is_settled());
+    }
+
+    proptest! {
+        /// Connections break anywhere, in both directions; each side gets what the other sent, once.
+        #[test]
+        fn nothing_is_lost_or_repeated(
+            steps in proptest::collection::vec((0usize..6, 0usize..200_000), 1..80)
+        ) {
+            let mut sides = [Session::default(), Session::default()];
+            let mut wires = [VecDeque::new(), VecDeque::new()];
+            let (mut sent, mut got) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+            let mut stamp = 0u8;
+            let steps = steps.into_iter().chain([(5, 0), (2, 0), (3, 0)]);
+            for (what, amount) in steps {
+                match what {
+                    0 | 1 => {
+                        stamp = stamp.wrapping_add(1);
+                        let bytes: Vec<u8> = (0..amount).map(|i| stamp ^ i as u8).collect();
+                        sides[what].push(&bytes);
+                        sent[what].extend(bytes);
+                    }
+                    2 | 3 => {
+                        let from = what - 2;
+                        wires[from].extend(all(&mut sides[from]));
+                        // At the end everything, else some of it.
+                        let count = if amount == 0 { wires[from].len() } else { amount };
+                        let count = count.min(wires[from].len());
+                        let bytes: Vec<u8> = wires[from].drain(..count).collect();
+                        sides[1 - from].receive(&bytes, |b| got[from].extend_from_slice(b)).unwrap();
+                    }
+                    4 => {}
+                    _ => {
+                        wires.iter_mut().for_each(VecDeque::clear);
+                        let counts = [sides[0].received(), sides[1].received()];
+                        sides[0].resume(counts[1]).unwrap();
+                        sides[1].resume(counts[0]).unwrap();
+                    }
+                }
+            }
+            prop_assert_eq!(&sent[0], &got[0]);
+            prop_assert_eq!(&sent[1], &got[1]);
+        }
+    }
+}

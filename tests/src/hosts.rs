@@ -1,0 +1,445 @@
+//! Several hosts on one machine: each is a process tree in network, UTS, PID, mount and IPC namespaces of
+//! its own, with its own address, host name, process table, `/tmp` and `/dev/shm`. A hub holds the switch
+//! between them; `mpirun` runs there, as on a login node. The machine's own network is not touched, and
+//! nothing survives the test: namespaces end with their first process, which ends with us.
+//!
+//! Root is needed. There is no ssh: the launch agent of the tests enters the host's namespaces.
+
+use crate::processes::wait_for;
+use crate::{Run, prefix};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// How a host is cut off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// The switch drops what it sends and what is sent to it; nobody is told.
+    Both,
+    /// What it sends is lost.
+    Out,
+    /// What is sent to it is lost.
+    In,
+}
+
+/// One host, or the hub.
+struct Host {
+    /// `unshare`, whose child is the host's first process.
+    outer: Child,
+    /// That one's process id, here.
+    pid: u32,
+    /// Where it is frozen.
+    group: Option<PathBuf>,
+}
+
+/// Hosts `h1` to `hK`, and the hub.
+pub struct Hosts {
+    folder: PathBuf,
+    hub: Host,
+    hosts: Vec<Option<Host>>,
+}
+
+/// How long anything here may take.
+const SOON: Duration = Duration::from_secs(20);
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// What a host does first, as process 1: `$1` is its name, `$2` its folder, the rest are folders that all
+/// hosts share.
+const BOOT: &str = r#"
+set -e
+name=$1 folder=$2; shift 2
+mount --make-rprivate /
+hostname "$name"
+mount -t tmpfs -o mode=755 keep /mnt
+i=0
+for shared in "$@"; do i=$((i+1)); mkdir "/mnt/$i"; mount --bind "$shared" "/mnt/$i"; done
+mount -t tmpfs -o mode=1777 tmp /tmp
+mount -t tmpfs -o mode=1777 shm /dev/shm
+i=0
+for shared in "$@"; do i=$((i+1)); mkdir -p "$shared"; mount --move "/mnt/$i" "$shared"; done
+umount /mnt
+ip link set lo up
+echo up > "$folder/$name.state"
+trap 'exit 0' TERM
+exec <&- >&-
+# Orphans are reaped here.
+while :; do sleep 1000 & wait $! || :; done
+"#;
+
+/// The launch agent: like ssh, it hands the words to a shell on the host.
+const AGENT: &str = r#"#!/bin/sh
+host=$1; shift
+pid=$(cat "@/$host.pid" 2>/dev/null) || { echo "agent: there is no host $host" >&2; exit 255; }
+group=$(cat "@/$host.group" 2>/dev/null) && echo $$ > "$group/cgroup.procs"
+exec nsenter -t "$pid" -n -u -i -m -p -- sh -c "$*"
+"#;
+
+fn run(command: &mut Command) -> Result<String, String> {
+    let out = command.stdin(Stdio::null()).output();
+    let out = out.map_err(|e| format!("{command:?}: {e}"))?;
+    if out.status.success() {
+        return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    Err(format!("{command:?}: {} {said}", out.status))
+}
+
+fn inside(pid: u32, spaces: &[&str]) -> Command {
+    let mut command = Command::new("nsenter");
+    command
+        .args(["-t", &pid.to_string()])
+        .args(spaces)
+        .arg("--");
+    command
+}
+
+/// The root of the second version of control groups, if it is there.
+fn groups() -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/mounts").ok()?;
+    let line = mounts
+        .lines()
+        .find(|l| l.split(' ').nth(2) == Some("cgroup2"))?;
+    let place = PathBuf::from(line.split(' ').nth(1)?);
+    // Only where groups may be made.
+    fs::OpenOptions::new()
+        .write(true)
+        .open(place.join("cgroup.procs"))
+        .ok()?;
+    Some(place)
+}
+
+impl Host {
+    fn boot(name: &str, folder: &Path) -> Result<Host, String> {
+        let log = folder.join(format!("{name}.log"));
+        let mut command = Command::new("unshare");
+        command
+            .args(["--net", "--uts", "--ipc", "--mount", "--pid", "--fork"])
+            .args([
+                "--kill-child",
+                "--mount-proc",
+                "bash",
+                "-c",
+                BOOT,
+                "boot",
+                name,
+            ])
+            .arg(folder)
+            .args(shared(folder))
+            .stdin(Stdio::null())
+            .stderr(fs::File::create(&log).map_err(|e| e.to_string())?)
+            .process_group(0);
+        // SAFETY: between fork and exec only a process attribute is set, which is async-signal-safe.
+        unsafe {
+            command.pre_exec(|| {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                Ok(())
+            });
+        }
+        let mut outer = command.spawn().map_err(|e| format!("unshare: {e}"))?;
+        let state = folder.join(format!("{name}.state"));
+        let mut ended = false;
+        wait_for(SOON, "a host to boot", || {
+            ended = outer.try_wait().expect("waiting for unshare").is_some();
+            ended || state.exists()
+        });
+        let pid = crate::processes::children(outer.id()).first().copied();
+        let Some(pid) = pid.filter(|_| !ended) else {
+            let said = fs::read_to_string(&log).unwrap_or_default();
+            return Err(format!("{name} did not boot: {said}"));
+        };
+        let group = groups().map(|root| {
+            let own = std::process::id();
+            let unique = NUMBER.fetch_add(1, Ordering::Relaxed);
+            root.join(format!("rejoin-test-{own}-{unique}-{name}"))
+        });
+        if let Some(group) = &group {
+            fs::create_dir(group).expect("a control group");
+            fs::write(group.join("cgroup.procs"), pid.to_string()).expect("joining it");
+            let text = group.to_str().expect("a path in UTF-8");
+            fs::write(folder.join(format!("{name}.group")), text).expect("noting the group");
+        }
+        fs::write(folder.join(format!("{name}.pid")), pid.to_string()).expect("noting the pid");
+        Ok(Host { outer, pid, group })
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // Frozen ones die too.
+        if let Some(group) = &self.group {
+            let _ = fs::write(group.join("cgroup.freeze"), "0");
+        }
+        // SAFETY: plain numbers; the process is ours and not reaped, so it is no other.
+        unsafe {
+            libc::kill(self.pid as i32, libc::SIGKILL);
+        }
+        let _ = self.outer.wait();
+        if let Some(group) = &self.group {
+            // It is empty when the last process has been reaped.
+            let end = std::time::Instant::now() + SOON;
+            while fs::remove_dir(group).is_err() && std::time::Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+/// What all hosts share, as over NFS: programs, the installation, the test's folder; only what a private
+/// `/tmp` would hide.
+fn shared(folder: &Path) -> Vec<PathBuf> {
+    let own = std::env::current_exe().expect("the test's own path");
+    let own = own.parent().map_or_else(PathBuf::new, Path::to_path_buf);
+    let mut list = vec![prefix(), own, folder.to_path_buf()];
+    list.retain(|path| path.starts_with("/tmp"));
+    list
+}
+
+impl Hosts {
+    /// Boots so many hosts, named `h1` and so on. `None`, and said on standard error: this can't be done
+    /// here.
+    ///
+    /// # Panics
+    /// When it should be possible and is not.
+    pub fn up(count: usize) -> Option<Hosts> {
+        // SAFETY: asks for a number.
+        if unsafe { libc::geteuid() } != 0 {
+            eprintln!("SKIPPED: simulated hosts need root (namespaces, a bridge)");
+            return None;
+        }
+        for tool in ["unshare", "nsenter", "ip", "ss", "bash"] {
+            if Command::new(tool).arg("--version").output().is_err() {
+                eprintln!("SKIPPED: simulated hosts need the program {tool}");
+                return None;
+            }
+        }
+        let unique = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let own = std::env::current_exe().expect("the test's own path");
+        let folder = own.with_extension(format!("hosts-{}-{unique}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder for the hosts");
+        match Hosts::boot_all(count, &folder) {
+            Ok(hosts) => Some(hosts),
+            // A container may have root's number without its rights.
+            Err(why) if why.contains("Operation not permitted") => {
+                eprintln!("SKIPPED: simulated hosts are not permitted here: {why}");
+                let _ = fs::remove_dir_all(&folder);
+                None
+            }
+            Err(why) => panic!("{why}"),
+        }
+    }
+
+    fn boot_all(count: usize, folder: &Path) -> Result<Hosts, String> {
+        let agent = folder.join("agent");
+        let text = AGENT.replace('@', folder.to_str().ok_or("a path in UTF-8 is needed")?);
+        fs::write(&agent, text).map_err(|e| e.to_string())?;
+        fs::set_permissions(&agent, fs::Permissions::from_mode(0o755))
+            .map_err(|e| e.to_string())?;
+        let hub = Host::boot("h0", folder)?;
+        let mut hosts = Hosts {
+            folder: folder.to_path_buf(),
+            hub,
+            hosts: Vec::new(),
+        };
+        hosts.on_switch("link add br0 type bridge forward_delay 0 stp_state 0 mcast_snooping 0")?;
+        hosts.on_switch("addr add 10.77.0.100/24 dev br0")?;
+        hosts.on_switch("link set br0 up")?;
+        for number in 1..=count {
+            hosts.hosts.push(None);
+            hosts.boot(number)?;
+        }
+        Ok(hosts)
+    }
+
+    /// Switches a host on, with an empty memory.
+    ///
+    /// # Errors
+    /// Which command failed, and what it said.
+    pub fn boot(&mut self, number: usize) -> Result<(), String> {
+        let _ = fs::remove_file(self.folder.join(format!("h{number}.state")));
+        let host = Host::boot(&format!("h{number}"), &self.folder)?;
+        let pid = host.pid;
+        let _ = self.on_switch(&format!("link del p{number}"));
+        let mac = format!("02:77:00:00:00:{number:02x}");
+        self.on_switch(&format!(
+            "link add p{number} type veth peer name q{number} address {mac}"
+        ))?;
+        self.on_switch(&format!(
+            "link set q{number} netns /proc/{pid}/ns/net name eth0"
+        ))
+        .or_else(|_| self.on_switch(&format!("link set q{number} netns {pid} name eth0")))?;
+        self.on_switch(&format!("link set p{number} master br0 up"))?;
+        for words in [
+            format!("addr add 10.77.0.{number}/24 dev eth0"),
+            "link set eth0 up".to_string(),
+        ] {
+            run(inside(pid, &["-n"]).arg("ip").args(words.split(' ')))?;
+        }
+        self.hosts[number - 1] = Some(host);
+        Ok(())
+    }
+
+    fn on_switch(&self, words: &str) -> Result<(), String> {
+        // The hub's process table is not entered: the numbers are those of here.
+        let mut command = inside(self.hub.pid, &["-n"]);
+        run(command.arg("ip").args(words.split(' '))).map(drop)
+    }
+
+    fn host(&self, number: usize) -> &Host {
+        let host = self.hosts[number - 1].as_ref();
+        host.unwrap_or_else(|| panic!("h{number} is off"))
+    }
+
+    /// A folder that all hosts see.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// `mpirun` on the hub, which starts local managers by entering the hosts.
+    pub fn mpirun<S: AsRef<std::ffi::OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Run {
+        let mut command = inside(self.hub.pid, &["-n", "-u"]);
+        command
+            .arg(prefix().join("bin/mpirun"))
+            .args(args)
+            .env("REJOIN_LAUNCH_AGENT", self.folder.join("agent"))
+            .env("XDG_RUNTIME_DIR", &self.folder)
+            .current_dir(&self.folder);
+        Run::of(command)
+    }
+
+    /// Runs a command on a host, to its end. Returns what it wrote.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn exec(&self, number: usize, words: &[&str]) -> String {
+        let mut command = inside(self.host(number).pid, &["-n", "-u", "-i", "-m", "-p"]);
+        run(command.args(words)).expect("a command on a host")
+    }
+
+    /// The processes on a host that have this name (as the kernel keeps it), by their numbers here.
+    pub fn processes(&self, number: usize, name: &str) -> Vec<u32> {
+        let mut found = Vec::new();
+        let mut waiting = vec![self.host(number).pid];
+        let group = self.host(number).group.as_ref();
+        let members = group.and_then(|g| fs::read_to_string(g.join("cgroup.procs")).ok());
+        let members = members.unwrap_or_default();
+        waiting.extend(members.lines().filter_map(|l| l.parse::<u32>().ok()));
+        while let Some(pid) = waiting.pop() {
+            waiting.extend(crate::processes::children(pid));
+            let called = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            if called.trim_end() == name && !found.contains(&pid) {
+                found.push(pid);
+            }
+        }
+        found
+    }
+
+    /// Power loss: the others hear nothing more, then everything there is gone.
+    pub fn kill(&mut self, number: usize) {
+        self.on_switch(&format!("link set p{number} down"))
+            .expect("unplugging");
+        self.crash(number);
+    }
+
+    /// Everything there is killed; the others' connections are reset.
+    pub fn crash(&mut self, number: usize) {
+        self.hosts[number - 1] = None;
+        for kind in ["pid", "group", "state"] {
+            let _ = fs::remove_file(self.folder.join(format!("h{number}.{kind}")));
+        }
+    }
+
+    /// Everything there stands still; its kernel still acknowledges. `false`: that can't be done here.
+    pub fn freeze(&self, number: usize) -> bool {
+        self.set_frozen(number, "1")
+    }
+
+    /// Everything there goes on.
+    pub fn thaw(&self, number: usize) {
+        self.set_frozen(number, "0");
+    }
+
+    fn set_frozen(&self, number: usize, value: &str) -> bool {
+        let Some(group) = &self.host(number).group else {
+            eprintln!("SKIPPED: hosts are frozen by the second version of control groups");
+            return false;
+        };
+        fs::write(group.join("cgroup.freeze"), value).expect("freezing");
+        wait_for(SOON, "the freezer", || {
+            let events = fs::read_to_string(group.join("cgroup.events")).unwrap_or_default();
+            events.contains(&format!("frozen {value}"))
+        });
+        true
+    }
+
+    /// Cuts a host off, silently.
+    pub fn cut(&self, number: usize, how: Cut) {
+        match how {
+            Cut::Both => self
+                .on_switch(&format!("link set p{number} nomaster"))
+                .expect("cutting"),
+            Cut::Out => self.mislead(Some(number), None),
+            Cut::In => self.mislead(None, Some(number)),
+        }
+    }
+
+    /// Sends frames to an address that nobody has: of one host to all, or of all to one.
+    fn mislead(&self, from: Option<usize>, to: Option<usize>) {
+        let all = self.hosts.len();
+        let places = (1..=all).filter(|n| self.hosts[n - 1].is_some());
+        for place in places.chain([100]) {
+            if from.is_some_and(|f| f != place) {
+                continue;
+            }
+            let (pid, device) = match place {
+                100 => (self.hub.pid, "br0"),
+                number => (self.host(number).pid, "eth0"),
+            };
+            for target in (1..=all).chain([100]) {
+                if target == place || to.is_some_and(|t| t != target) {
+                    continue;
+                }
+                let words = format!(
+                    "neigh replace 10.77.0.{target} lladdr 02:77:ff:ff:ff:fe dev {device} nud permanent"
+                );
+                run(inside(pid, &["-n"]).arg("ip").args(words.split(' '))).expect("cutting");
+            }
+        }
+    }
+
+    /// Resets a host's connections.
+    pub fn reset(&self, number: usize) {
+        let mut command = inside(self.host(number).pid, &["-n"]);
+        run(command.args(["ss", "-K", "-t", "state", "established"])).expect("resetting");
+    }
+
+    /// Undoes all cuts.
+    pub fn heal(&self) {
+        for number in (1..=self.hosts.len()).filter(|n| self.hosts[n - 1].is_some()) {
+            self.on_switch(&format!("link set p{number} master br0"))
+                .expect("healing");
+            let pid = self.host(number).pid;
+            let _ = run(inside(pid, &["-n"]).args([
+                "ip",
+                "neigh",
+                "flush",
+                "dev",
+                "eth0",
+                "nud",
+                "permanent",
+            ]));
+        }
+        let _ = self.on_switch("neigh flush dev br0 nud permanent");
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        self.hosts.clear();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}

@@ -1,0 +1,234 @@
+//! Jobs over several hosts, which are process trees in namespaces of their own; root is needed.
+
+use rejoin_tests::hosts::Hosts;
+use rejoin_tests::processes::{all_gone, kill, wait_for};
+use rejoin_tests::{Finished, Run, finish, program};
+use std::path::PathBuf;
+use std::process::Child;
+use std::time::Duration;
+
+/// What is only waited for, never for how long.
+const SOON: Duration = Duration::from_secs(30);
+
+/// What every test begins with: hosts, or the end where there can be none.
+macro_rules! hosts {
+    ($count:expr) => {
+        match Hosts::up($count) {
+            Some(hosts) => hosts,
+            None => return,
+        }
+    };
+}
+
+/// A job under way over hosts.
+struct Job {
+    child: Child,
+    events: PathBuf,
+}
+
+impl Job {
+    /// `jacobi` with two ranks on each of two hosts, for a second or more.
+    fn jacobi(hosts: &Hosts, options: &[&str]) -> Job {
+        Job::start(hosts, options, |run| {
+            run.arg(program("jacobi")).arg("512").arg("2000")
+        })
+    }
+
+    fn start(hosts: &Hosts, options: &[&str], program: impl FnOnce(Run) -> Run) -> Job {
+        let events = hosts.folder().join("events");
+        let _ = std::fs::remove_file(&events);
+        let file = events.to_str().expect("a path in UTF-8");
+        let mut all = vec!["--tag-output", "--events", file, "--host", "h1:2,h2:2"];
+        all.extend(["-n", "4", "--checkpoint-interval", "0.1", "--spin", "0"]);
+        all.extend(options);
+        let child = program(hosts.mpirun(all)).start();
+        Job { child, events }
+    }
+
+    fn events(&self, kind: &str) -> usize {
+        let text = std::fs::read_to_string(&self.events).unwrap_or_default();
+        let wanted = format!("\"event\":\"{kind}\"");
+        text.lines()
+            .filter(|l| l.replace(": ", ":").contains(&wanted))
+            .count()
+    }
+
+    /// Waits until something has happened so many times.
+    fn until(&self, kind: &str, count: usize) {
+        let what = format!("{kind} {count} times");
+        wait_for(SOON, &what, || self.events(kind) >= count);
+    }
+
+    fn end(self) -> Finished {
+        finish(self.child, Duration::from_secs(60), "a job over hosts")
+    }
+}
+
+/// The lines of each rank in their order, without the host's name.
+fn lines(done: &Finished) -> Vec<String> {
+    let mut lines: Vec<String> = done.stdout().lines().map(str::to_owned).collect();
+    lines.sort_by_key(|line| line.split('>').next().unwrap_or("").to_owned());
+    lines
+}
+
+fn good(done: &Finished) {
+    assert!(done.output.status.success(), "{}", done.text());
+}
+
+#[test]
+fn ranks_are_placed_and_have_streams_and_codes() {
+    let hosts = hosts!(2);
+    let shell = |options: &[&str], script: &str| {
+        let run = hosts.mpirun(options.iter().copied().chain(["--recovery", "none"]));
+        run.arg("sh").arg("-c").arg(script)
+    };
+    let said = |options: &[&str], script: &str| {
+        let done = shell(options, script).ok();
+        let mut lines: Vec<_> = done.stdout().lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let who = "echo $REJOIN_RANK $(hostname) $REJOIN_LOCAL_RANK";
+    let by_slot = said(&["-n", "4", "--host", "h1:2,h2:2"], who);
+    assert_eq!(by_slot, ["0 h1 0", "1 h1 1", "2 h2 0", "3 h2 1"]);
+    let by_node = said(&["-n", "4", "--host", "h1:2,h2:2", "--map-by", "node"], who);
+    assert_eq!(by_node, ["0 h1 0", "1 h2 0", "2 h1 1", "3 h2 1"]);
+    let file = hosts.folder().join("list");
+    std::fs::write(&file, "h2 slots=2 # two\nh1\n").expect("a host file");
+    let named = ["-n", "3", "--hostfile", file.to_str().expect("UTF-8")];
+    assert_eq!(said(&named, who), ["0 h2 0", "1 h2 1", "2 h1 0"]);
+    // The directory is mpirun's, the environment what was asked for.
+    let where_to = "pwd; echo $COLOUR";
+    let there = said(&["-n", "1", "--host", "h1", "-x", "COLOUR=blue"], where_to);
+    assert_eq!(there, [hosts.folder().to_str().expect("UTF-8"), "blue"]);
+    // A rank's own exit code and signal come through.
+    let done = shell(
+        &["-n", "2", "--host", "h1,h2"],
+        "[ $REJOIN_RANK = 0 ] || exit 7",
+    )
+    .output();
+    assert_eq!(done.output.status.code(), Some(7), "{}", done.text());
+    assert!(done.last_line().contains("rank 1"), "{}", done.text());
+    assert!(done.last_line().contains("h2"), "{}", done.text());
+}
+
+#[test]
+fn standard_input_goes_to_a_rank_on_another_host() {
+    use std::io::Write;
+    let hosts = hosts!(2);
+    let options = [
+        "--recovery",
+        "none",
+        "--stdin",
+        "1",
+        "-n",
+        "2",
+        "--host",
+        "h1,h2",
+    ];
+    let run = hosts.mpirun(options).arg("sh").arg("-c");
+    let mut child = run.arg("[ $REJOIN_RANK = 0 ] || cksum").start_with_input();
+    let text = vec![b'x'; 3_000_000];
+    child
+        .stdin
+        .take()
+        .expect("its input")
+        .write_all(&text)
+        .expect("writing");
+    let done = finish(child, SOON, "cksum on h2");
+    good(&done);
+    // POSIX cksum of three million x.
+    let mut local = std::process::Command::new("cksum");
+    let local = local
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped());
+    let mut local = local.spawn().expect("cksum");
+    local
+        .stdin
+        .take()
+        .expect("its input")
+        .write_all(&text)
+        .expect("writing");
+    let local = local.wait_with_output().expect("cksum");
+    assert_eq!(done.output.stdout, local.stdout);
+}
+
+#[test]
+fn a_host_that_can_not_be_reached_is_named_with_the_command() {
+    let hosts = hosts!(1);
+    let done = hosts
+        .mpirun(["-n", "2", "--host", "h1,h9", "true"])
+        .output();
+    assert_eq!(done.output.status.code(), Some(1), "{}", done.text());
+    let line = done.last_line();
+    assert!(
+        line.contains("host h9") && line.contains("agent h9 "),
+        "{line}"
+    );
+    assert!(line.contains("exit code 255"), "{line}");
+    assert!(
+        done.stderr().contains("there is no host h9"),
+        "{}",
+        done.text()
+    );
+    let done = hosts
+        .mpirun(["--launch-agent", "/nowhere/x", "--host", "h1", "true"])
+        .output();
+    assert!(
+        done.last_line().contains("can't run `/nowhere/x h1 "),
+        "{}",
+        done.text()
+    );
+    let done = hosts
+        .mpirun(["--prefix", "/nowhere", "--host", "h1", "true"])
+        .output();
+    assert!(
+        done.last_line().contains("/nowhere/bin/mpirun"),
+        "{}",
+        done.text()
+    );
+    assert!(hosts.processes(1, "rejoin-local").is_empty());
+}
+
+#[test]
+fn ranks_killed_on_both_hosts_come_back_with_the_same_lines() {
+    let hosts = hosts!(2);
+    let undisturbed = Job::jacobi(&hosts, &[]).end();
+    good(&undisturbed);
+    assert_eq!(undisturbed.stdout().matches(" on h1").count(), 2);
+    assert_eq!(undisturbed.stdout().matches(" on h2").count(), 2);
+    let job = Job::jacobi(&hosts, &[]);
+    job.until("committed", 2);
+    let victims = [1, 2].map(|host| hosts.processes(host, "jacobi")[0]);
+    victims.iter().for_each(|&pid| kill(pid, libc::SIGKILL));
+    job.until("recovered", 1);
+    kill(hosts.processes(2, "jacobi")[0], libc::SIGKILL);
+    let done = job.end();
+    good(&done);
+    assert_eq!(lines(&done), lines(&undisturbed), "{}", done.text());
+    assert!(done.stderr().contains("back after"), "{}", done.text());
+}
+
+#[test]
+fn ranks_end_with_their_local_manager() {
+    let hosts = hosts!(2);
+    let job = Job::jacobi(&hosts, &[]);
+    job.until("committed", 1);
+    let manager = hosts.processes(2, "rejoin-local");
+    assert_eq!(manager.len(), 1);
+    let mut all = hosts.processes(2, "jacobi");
+    all.extend(hosts.processes(2, "rejoin-twin"));
+    assert!(all.len() >= 4, "{all:?}");
+    kill(manager[0], libc::SIGKILL);
+    all_gone(&all, SOON);
+    let done = job.end();
+    assert_eq!(done.output.status.code(), Some(1), "{}", done.text());
+    let line = done.last_line();
+    assert!(
+        line.contains("host h2") && line.contains("its local manager ended"),
+        "{line}"
+    );
+    for name in ["jacobi", "rejoin-twin", "rejoin-local"] {
+        assert!(hosts.processes(1, name).is_empty(), "{name}");
+    }
+}
