@@ -74,6 +74,8 @@ pub struct Device {
     pub(crate) known: crate::asked::Known,
     /// Takes images of this process, where the manager wants them.
     pub(crate) imager: Option<rejoin_ckpt::twin::Imager>,
+    /// What the last image has cost since.
+    pub(crate) copied: crate::image::Copied,
     pub(crate) names: Option<Names>,
     /// Threads share a device only by taking turns.
     pub(crate) not_sync: PhantomData<Cell<()>>,

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::stat::fstat;
 use rejoin_channel_table::Epoch;
 use rejoin_ckpt::twin::{self, Image, Imager, Settings, Summary, Taken, Woken};
@@ -60,6 +61,31 @@ pub(crate) fn hold(images: Option<&Images>) {
         tracing::info!("the end of this process will be noticed late: {error}");
     }
 }
+
+/// Pages that a process has had to copy since its last image, as far as the system tells: faults that no
+/// disk was needed for. Pages that the program used for the first time are among them.
+#[derive(Debug, Default)]
+pub(crate) struct Copied {
+    /// Faults until the last image, if there is one.
+    faults: Option<u64>,
+}
+
+impl Copied {
+    /// Begins anew, and returns what came since the last time. Safe in a signal handler.
+    fn since_last(&mut self) -> u64 {
+        let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
+            return 0;
+        };
+        let faults = u64::try_from(usage.minor_page_faults()).unwrap_or(0);
+        let before = self.faults.replace(faults);
+        // No page is copied twice between two images.
+        let pages = u64::try_from(usage.max_rss()).unwrap_or(0) * 1024 / PAGE;
+        before.map_or(0, |before| faults.saturating_sub(before).min(pages))
+    }
+}
+
+/// Bytes of a page that is copied.
+const PAGE: u64 = 4096;
 
 /// Why there is no image of a process that a wrapper started: the wrapper would see its end and go on.
 const WRAPPED: &str = "it was started by another program (a shell without exec, a debugger), which would see its end \
@@ -130,7 +156,7 @@ impl Device {
             pid: u32::try_from(image.pid).unwrap_or(0),
             cost: Cost {
                 stall: (image.timings.prepare + image.timings.clone) / 1000,
-                copied: 0,
+                copied: self.copied.since_last(),
             },
             streams: pipes.map(Option::is_some),
             caveats: image
@@ -158,6 +184,8 @@ impl Device {
         for caveat in &woken.caveats {
             tracing::warn!("rank {}: {caveat}", self.identity.rank);
         }
+        self.copied = Copied::default();
+        self.copied.since_last();
         // What it comes back from is a checkpoint.
         self.known.kept = self.engine.epoch();
         self.reopen(socket, Old::Forget)
@@ -168,5 +196,34 @@ impl Device {
             Some(agent) => agent.tell(message),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_written_to_since_the_last_image_are_counted() {
+        use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous};
+        const PAGES: usize = 512;
+        let mut copied = Copied::default();
+        assert_eq!(copied.since_last(), 0, "there is no image");
+        // New to this process, which the system treats as it does a page that is to be copied. Huge ones
+        // would be fewer.
+        let length = std::num::NonZeroUsize::new(PAGES * PAGE as usize).expect("a length");
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: new memory wherever there is room.
+        let memory = unsafe {
+            let start = mmap_anonymous(None, length, protection, MapFlags::MAP_PRIVATE);
+            let start = start.expect("memory");
+            madvise(start, length.get(), MmapAdvise::MADV_NOHUGEPAGE).expect("small pages");
+            std::slice::from_raw_parts_mut(start.as_ptr().cast::<u8>(), length.get())
+        };
+        for byte in memory.iter_mut().step_by(PAGE as usize) {
+            *byte += 1;
+        }
+        let first = copied.since_last();
+        assert!(first >= PAGES as u64, "{first}");
     }
 }

@@ -116,6 +116,7 @@ impl Device {
             image_due: image,
             known: crate::asked::Known::default(),
             imager: settings_imager,
+            copied: image::Copied::default(),
             finalizing: false,
             names: None,
             not_sync: PhantomData,

@@ -1,7 +1,8 @@
 //! Ranks are killed, again and again, at seeded moments; the program ends as if nothing had happened:
 //! the same exit code, the same lines, each once.
 //!
-//! `REJOIN_SURVIVE_ROUNDS` runs each program so many times with other seeds (1 by default).
+//! `REJOIN_SURVIVE_ROUNDS` runs each program so many times with other seeds (1 by default), from
+//! `REJOIN_SURVIVE_SEED` on.
 
 use rejoin_tests::job::{Job, Numbers, by_rank, times_back};
 use rejoin_tests::processes::{all_gone, descendants, is_alive, kill};
@@ -127,12 +128,20 @@ fn survives(case: &Case, seed: u64, files: bool) -> u32 {
     killed
 }
 
+fn number(variable: &str, default: u64) -> u64 {
+    match std::env::var(variable) {
+        Ok(text) => text
+            .parse()
+            .unwrap_or_else(|_| panic!("{variable} is {text:?}")),
+        Err(_) => default,
+    }
+}
+
 fn program_survives(case: &Case, seeds: std::ops::Range<u64>, files: bool) {
-    let rounds: u64 = std::env::var("REJOIN_SURVIVE_ROUNDS")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(1);
+    let rounds = number("REJOIN_SURVIVE_ROUNDS", 1);
     let count = seeds.end - seeds.start;
+    let first = number("REJOIN_SURVIVE_SEED", seeds.start);
+    let seeds = first..first + count;
     let (mut killed, mut seed) = (0, seeds.start);
     // A fast machine gets through a run with fewer kills, so it has more runs.
     while seed < seeds.start + count * rounds || (killed < LEAST && seed < seeds.start + MOST_RUNS)

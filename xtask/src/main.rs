@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask demo|test|install|bench|check|codegen`.
+//! Developer commands: `cargo xtask demo|test|soak|install|bench|check|codegen`.
 
 use clap::{Parser, Subcommand};
 
@@ -8,6 +8,7 @@ mod check;
 mod codegen;
 mod demo;
 mod install;
+mod soak;
 mod test;
 
 /// Everything a developer does with Rejoin, one command each.
@@ -24,6 +25,8 @@ enum Command {
     Demo(demo::Args),
     /// Installs what the tests need and runs all of them.
     Test(test::Args),
+    /// Kills ranks by the thousand, with other seeds each time.
+    Soak(soak::Args),
     /// Installs the library, the launcher and the compiler wrappers.
     Install(install::Args),
     /// Measures Rejoin beside other MPIs and raw sockets.
@@ -44,6 +47,7 @@ fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Demo(a) => demo::run(a),
         Command::Test(a) => test::run(a),
+        Command::Soak(a) => soak::run(a),
         Command::Install(a) => install::run(a),
         Command::Bench(a) => bench::run(a),
         Command::Check(a) => check::run(a),

@@ -30,7 +30,7 @@ pub enum Interval {
 pub struct Cost {
     /// Microseconds that the rank stood still.
     pub stall: u64,
-    /// Pages that it has copied because it wrote to them after its last image.
+    /// Pages that it has copied because it wrote to them after its last image, at most.
     pub copied: u64,
 }
 
@@ -176,7 +176,9 @@ impl Coordinator {
             return Progress::Waiting;
         };
         order.missing.remove(&rank);
-        order.dearest = order.dearest.max(cost);
+        if cost.total() > order.dearest.total() {
+            order.dearest = cost;
+        }
         if order.missing.is_empty() {
             Progress::Complete(epoch)
         } else {
@@ -455,6 +457,14 @@ mod tests {
         take(&mut c, at(0), cost);
         // 100 ms in all, half a percent of 20 s.
         assert_eq!(c.deadline(), Some(at(20_000)));
+        // A rank that stands still longest need not be the dearest.
+        let mut c = two(Interval::Auto);
+        let epoch = c.order(at(0)).unwrap();
+        for (rank, stall, copied) in [(0, 1_000, 40_000), (1, 20_000, 0)] {
+            c.imaged(Rank(rank), epoch, Cost { stall, copied });
+        }
+        c.commit(at(0), epoch);
+        assert_eq!(c.deadline(), Some(at(16_200)));
         let mut c = two(Interval::Auto);
         take(&mut c, at(0), Cost::default());
         assert_eq!(c.deadline(), Some(at(AUTO.0)));

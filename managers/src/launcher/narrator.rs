@@ -67,8 +67,8 @@ impl Narrator {
             }
             // The verdict says it.
             ToCentral::Imaged { life, epoch, cost } => self.say(&format!(
-                "rank {}: image of checkpoint {} taken, stood still for {} us",
-                life.rank.0, epoch.0, cost.stall
+                "rank {}: image of checkpoint {} taken, stood still for {} us, {} pages copied since the last",
+                life.rank.0, epoch.0, cost.stall, cost.copied
             )),
             ToCentral::NotImaged { life, epoch, why } => self.say(&format!(
                 "rank {}: no image of checkpoint {}: {why}",
