@@ -9,4 +9,5 @@ pub mod job;
 pub mod node;
 pub mod plan;
 pub mod rng;
+pub mod spread;
 pub mod world;

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Milliseconds that a child has for each level of its subtree.
+/// Milliseconds that a child has for each level of its subtree, unless the tree says otherwise.
 pub const PATIENCE: u64 = 250;
 /// How often a host other than central gives to one that does not answer.
 pub const TRIES: u32 = 3;
@@ -33,6 +33,7 @@ pub type Peer = Option<usize>;
 pub struct Tree {
     size: usize,
     fanout: usize,
+    patience: u64,
 }
 
 impl Tree {
@@ -40,7 +41,18 @@ impl Tree {
     #[must_use]
     pub fn new(size: usize, fanout: usize) -> Tree {
         let fanout = fanout.max(1);
-        Tree { size, fanout }
+        Tree {
+            size,
+            fanout,
+            patience: PATIENCE,
+        }
+    }
+
+    /// A child has so many milliseconds for each level of its subtree: more than a word takes to all
+    /// children, or hosts are adopted that only wait for their turn.
+    #[must_use]
+    pub fn with_patience(self, patience: u64) -> Tree {
+        Tree { patience, ..self }
     }
 
     /// Positions of a peer's children.
@@ -330,7 +342,8 @@ impl<P: Clone> Member<P> {
                 return;
             };
             let tries = cast.duties.get(&position).map_or(0, |duty| duty.tries + 1);
-            let wait = (PATIENCE * u64::from(1 + levels)) << tries.min(SLOWEST);
+            let first = self.tree.patience.saturating_mul(u64::from(1 + levels));
+            let wait = first.saturating_mul(1 << tries.min(SLOWEST));
             let duty = Duty {
                 whole,
                 tries,

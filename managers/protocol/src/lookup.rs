@@ -11,6 +11,7 @@ use crate::control::Time;
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Milliseconds to the next question when none was answered; doubled [`SLOWEST`] times at most.
 pub const PATIENCE: u64 = 100;
@@ -74,7 +75,7 @@ pub struct Directory {
     me: Peer,
     generation: Generation,
     /// For each rank its host's position.
-    places: Vec<usize>,
+    places: Arc<[usize]>,
     known: BTreeMap<Rank, (Incarnation, BusinessCard)>,
     questions: BTreeMap<Rank, Question>,
 }
@@ -82,7 +83,7 @@ pub struct Directory {
 impl Directory {
     /// Of central (`None`) or the host at a position; for each rank its host's position.
     #[must_use]
-    pub fn new(me: Peer, places: Vec<usize>) -> Directory {
+    pub fn new(me: Peer, places: Arc<[usize]>) -> Directory {
         Directory {
             me,
             generation: Generation(0),
@@ -259,7 +260,7 @@ mod tests {
 
     /// Rank 0 on host 0, rank 1 on host 1; the first knows nothing.
     fn host() -> Directory {
-        let mut host = Directory::new(Some(0), vec![0, 1]);
+        let mut host = Directory::new(Some(0), Arc::new([0, 1]));
         host.renew(GENERATION);
         host
     }

@@ -1,0 +1,395 @@
+//! How long the table of a large job takes to its ranks, and what that costs central: the cores of
+//! [`broadcast`](rejoin_managers_protocol::broadcast) and [`lookup`](rejoin_managers_protocol::lookup),
+//! or central alone, over links with a latency and managers whose work takes time.
+
+use crate::job::queue::Queue;
+use rejoin_channel_table::{
+    Address, BusinessCard, Generation, Incarnation, LanId, LocalHostId, Rank,
+};
+use rejoin_managers_protocol::broadcast::{self, Member, Peer, Tree};
+use rejoin_managers_protocol::codec::{self, CodecError};
+use rejoin_managers_protocol::control::{Time, ToLocal};
+use rejoin_managers_protocol::lookup::{self, Directory};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+/// How ranks come to know where the others are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Central sends the table to every host.
+    Star,
+    /// Down a tree in which each has so many children.
+    Tree(usize),
+    /// Down the same tree goes only that all may start; each rank asks for its neighbours in a
+    /// three-dimensional grid.
+    Asked(usize),
+}
+
+/// What things take, in nanoseconds.
+#[derive(Debug, Clone, Copy)]
+pub struct Costs {
+    /// From one host to another.
+    pub latency: u64,
+    /// A manager's work for each message that it sends or takes.
+    pub message: u64,
+    /// A sender's work for each 1024 bytes.
+    pub kibibyte: u64,
+}
+
+impl Default for Costs {
+    fn default() -> Self {
+        Costs {
+            latency: 20_000,
+            message: 2_000,
+            kibibyte: 1_000,
+        }
+    }
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Figure {
+    /// Ranks.
+    pub ranks: u32,
+    /// Hosts.
+    pub hosts: usize,
+    /// Nanoseconds until the last rank has what it needs.
+    pub time: u64,
+    /// Messages that central sent and took.
+    pub messages: u64,
+    /// Bytes that central sent and took.
+    pub bytes: u64,
+}
+
+#[derive(Debug, Clone)]
+enum Letter {
+    /// Central's own table, without a tree.
+    Table,
+    Word(broadcast::Message<()>),
+    Question(lookup::Message),
+}
+
+#[derive(Debug)]
+struct Arrival {
+    from: Peer,
+    to: Peer,
+    letter: Letter,
+}
+
+/// Bytes of what is sent.
+#[derive(Debug)]
+struct Sizes {
+    word: usize,
+    got: usize,
+    question: usize,
+    card: usize,
+}
+
+struct Spread {
+    costs: Costs,
+    per_host: u32,
+    ranks: u32,
+    way: Way,
+    sizes: Sizes,
+    queue: Queue<Arrival>,
+    /// Until when central, then each host, is busy.
+    busy: Vec<u64>,
+    members: Vec<Member<()>>,
+    directories: Vec<Directory>,
+    /// What each rank still waits for.
+    missing: Vec<u32>,
+    figure: Figure,
+}
+
+/// A card as ranks have them.
+fn card(rank: u32, host: usize) -> BusinessCard {
+    let address = SocketAddr::from((Ipv4Addr::from(0x0a00_0000 + host as u32), 40_000));
+    BusinessCard {
+        addresses: vec![Address::Tcp(address)],
+        host: format!("node{host:05}"),
+        lan: LanId("10.0.0.0/12".into()),
+        local_host: LocalHostId("6f1c2f0e-8d1d-4c2b-9b0a-2f7f7a8c1d3e".into()),
+        pid: 100_000 + rank,
+    }
+}
+
+fn length<T: serde::Serialize>(value: &T) -> Result<usize, CodecError> {
+    let mut out = Vec::new();
+    codec::encode(value, codec::MANAGER_LIMIT, &mut out)?;
+    Ok(out.len())
+}
+
+impl Sizes {
+    fn new(way: Way, ranks: u32, per_host: u32) -> Result<Sizes, CodecError> {
+        let host = |rank: u32| (rank / per_host) as usize;
+        let entry = |rank| (Incarnation(0), card(rank, host(rank)));
+        let listed = match way {
+            Way::Asked(_) => 0,
+            _ => ranks,
+        };
+        let start = ToLocal::Start {
+            generation: Generation(0),
+            table: (0..listed).map(entry).collect(),
+            image: None,
+        };
+        let got = broadcast::Message::<()>::Got {
+            stamp: broadcast::Stamp {
+                generation: Generation(0),
+                run: 0,
+                number: 1,
+            },
+            whole: true,
+            missing: Vec::new(),
+        };
+        let question = lookup::Message::Where {
+            generation: Generation(0),
+            rank: Rank(ranks),
+            least: Incarnation(0),
+        };
+        let here = lookup::Message::Here {
+            generation: Generation(0),
+            rank: Rank(ranks),
+            incarnation: Incarnation(0),
+            card: card(ranks, 0),
+        };
+        Ok(Sizes {
+            word: length(&start)?,
+            got: length(&got)?,
+            question: length(&question)?,
+            card: length(&here)?,
+        })
+    }
+}
+
+/// Spreads the table of a job of so many ranks.
+///
+/// # Errors
+/// Its table is larger than a message of a manager may be.
+pub fn measure(ranks: u32, per_host: u32, way: Way, costs: Costs) -> Result<Figure, CodecError> {
+    let hosts = ranks.div_ceil(per_host) as usize;
+    let sizes = Sizes::new(way, ranks, per_host)?;
+    let fanout = match way {
+        Way::Star => hosts,
+        Way::Tree(fanout) | Way::Asked(fanout) => fanout,
+    };
+    // What a level takes, and as much again for the ranks of the host.
+    let level = costs.kibibyte * (sizes.word as u64 >> 10) * (fanout as u64 + u64::from(per_host));
+    let patience = broadcast::PATIENCE + 2 * level / 1_000_000;
+    let tree = Tree::new(hosts, fanout).with_patience(patience);
+    let peers = || std::iter::once(None).chain((0..hosts).map(Some));
+    let asks = matches!(way, Way::Asked(_));
+    let place = |rank: u32| (rank / per_host) as usize;
+    let places: Arc<[usize]> = (0..ranks).map(place).collect();
+    let directory = |peer| Directory::new(peer, Arc::clone(&places));
+    let mut spread = Spread {
+        costs,
+        per_host,
+        ranks,
+        way,
+        sizes,
+        queue: Queue::default(),
+        busy: vec![0; hosts + 1],
+        members: peers().map(|peer| Member::new(peer, tree)).collect(),
+        directories: if asks {
+            peers().map(directory).collect()
+        } else {
+            Vec::new()
+        },
+        missing: vec![1; ranks as usize],
+        figure: Figure {
+            ranks,
+            hosts,
+            time: 0,
+            messages: 0,
+            bytes: 0,
+        },
+    };
+    spread.run();
+    Ok(spread.figure)
+}
+
+fn index(peer: Peer) -> usize {
+    peer.map_or(0, |host| host + 1)
+}
+
+impl Spread {
+    fn run(&mut self) {
+        let learn = matches!(self.way, Way::Asked(_));
+        for rank in (0..self.ranks).filter(|_| learn) {
+            // All have registered: their managers know them, and so does central.
+            let host = (rank / self.per_host) as usize;
+            for peer in [None, Some(host)] {
+                let known = card(rank, host);
+                let directory = &mut self.directories[index(peer)];
+                let (rank, incarnation) = (Rank(rank), Incarnation(0));
+                directory.learn(Generation(0), rank, incarnation, known, &mut Vec::new());
+            }
+        }
+        if self.way == Way::Star {
+            for host in 0..self.figure.hosts {
+                self.send(0, None, Some(host), Letter::Table);
+            }
+        } else {
+            let mut effects = Vec::new();
+            self.members[0].cast(Time(0), (Generation(0), 0), (), &mut effects);
+            self.spread(0, None, effects);
+        }
+        while let Some((time, arrival)) = self.queue.pop() {
+            self.arrive(time, arrival);
+        }
+    }
+
+    /// When a manager has done this work.
+    fn work(&mut self, now: u64, peer: Peer, bytes: usize) -> u64 {
+        let cost = self.costs.message + ((bytes as u64 * self.costs.kibibyte) >> 10);
+        let busy = &mut self.busy[index(peer)];
+        *busy = now.max(*busy) + cost;
+        *busy
+    }
+
+    fn size(&self, letter: &Letter) -> usize {
+        match letter {
+            Letter::Table => self.sizes.word,
+            Letter::Word(broadcast::Message::Give { .. }) => self.sizes.word + self.sizes.got,
+            Letter::Word(_) => self.sizes.got,
+            Letter::Question(lookup::Message::Here { .. }) => self.sizes.card,
+            Letter::Question(_) => self.sizes.question,
+        }
+    }
+
+    fn send(&mut self, now: u64, from: Peer, to: Peer, letter: Letter) {
+        let bytes = self.size(&letter);
+        let sent = self.work(now, from, bytes);
+        if from.is_none() || to.is_none() {
+            self.figure.messages += 1;
+            self.figure.bytes += bytes as u64;
+        }
+        let arrival = Arrival { from, to, letter };
+        self.queue.at(sent + self.costs.latency, arrival);
+    }
+
+    fn arrive(&mut self, time: u64, arrival: Arrival) {
+        let Arrival { from, to, letter } = arrival;
+        let now = self.work(time, to, 0);
+        match letter {
+            Letter::Table => self.deliver(now, to),
+            Letter::Word(message) => {
+                let mut effects = Vec::new();
+                self.members[index(to)].hear(Time(now), from, message, &mut effects);
+                self.spread(now, to, effects);
+            }
+            Letter::Question(message) => {
+                let mut effects = Vec::new();
+                self.directories[index(to)].hear(Time(now), from, message, &mut effects);
+                self.look(now, to, effects);
+            }
+        }
+    }
+
+    /// Other hosts first: the own ranks hold nobody up.
+    fn spread(&mut self, now: u64, peer: Peer, effects: Vec<broadcast::Effect<()>>) {
+        let mut delivers = false;
+        for effect in effects {
+            match effect {
+                broadcast::Effect::Send(to, message) => {
+                    self.send(now, peer, to, Letter::Word(message));
+                }
+                broadcast::Effect::Deliver(()) => delivers = true,
+                broadcast::Effect::Complete(_) => {}
+            }
+        }
+        if delivers {
+            self.deliver(now, peer);
+        }
+    }
+
+    /// A host tells its ranks what it got; a rank that has no table asks.
+    fn deliver(&mut self, now: u64, peer: Peer) {
+        let Some(host) = peer else {
+            return;
+        };
+        let first = host as u32 * self.per_host;
+        for rank in first..(first + self.per_host).min(self.ranks) {
+            let done = self.work(now, peer, self.sizes.word);
+            if self.directories.is_empty() {
+                self.has(rank, done);
+                continue;
+            }
+            let neighbours = neighbours(rank, self.ranks);
+            self.missing[rank as usize] = neighbours.len() as u32;
+            for neighbour in neighbours {
+                let asked = self.work(done, peer, 0);
+                let mut effects = Vec::new();
+                let (asker, wanted) = (Rank(rank), Rank(neighbour));
+                let directory = &mut self.directories[index(peer)];
+                directory.ask(Time(asked), asker, wanted, Incarnation(0), &mut effects);
+                self.look(asked, peer, effects);
+            }
+        }
+    }
+
+    fn look(&mut self, now: u64, peer: Peer, effects: Vec<lookup::Effect>) {
+        for effect in effects {
+            match effect {
+                lookup::Effect::Send(to, message) => {
+                    self.send(now, peer, to, Letter::Question(message));
+                }
+                lookup::Effect::Tell(ranks, ..) => {
+                    for rank in ranks {
+                        let done = self.work(now, peer, self.sizes.card);
+                        self.has(rank.0, done);
+                    }
+                }
+            }
+        }
+    }
+
+    fn has(&mut self, rank: u32, time: u64) {
+        let missing = &mut self.missing[rank as usize];
+        *missing = missing.saturating_sub(1);
+        if *missing == 0 {
+            self.figure.time = self.figure.time.max(time);
+        }
+    }
+}
+
+/// The six neighbours of a rank in a periodic grid that is as near to a cube as powers of two allow.
+fn neighbours(rank: u32, ranks: u32) -> Vec<u32> {
+    let side = (f64::from(ranks).cbrt() as u32).max(1);
+    let mut neighbours: Vec<u32> = [1, side, side * side]
+        .into_iter()
+        .flat_map(|step| [step, ranks - step % ranks])
+        .map(|step| (rank + step) % ranks)
+        .filter(|neighbour| *neighbour != rank)
+        .collect();
+    neighbours.sort_unstable();
+    neighbours.dedup();
+    neighbours
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rank_is_served_and_a_tree_spares_central() {
+        let costs = Costs::default();
+        let of = |way| measure(1000, 8, way, costs).expect("a small table");
+        let (star, tree, asked) = (of(Way::Star), of(Way::Tree(8)), of(Way::Asked(8)));
+        assert_eq!(star.messages, 125);
+        // Its children, and their acknowledgements: nobody was adopted.
+        assert_eq!(tree.messages, 16);
+        assert!(tree.bytes * 10 < star.bytes && asked.bytes * 100 < tree.bytes);
+        assert!(tree.time < star.time && asked.time < tree.time);
+        assert!(asked.time > 4 * costs.latency, "there and back");
+    }
+
+    #[test]
+    fn neighbours_are_mutual() {
+        for rank in 0..1000 {
+            for other in neighbours(rank, 1000) {
+                assert!(neighbours(other, 1000).contains(&rank));
+            }
+        }
+    }
+}
