@@ -6,6 +6,7 @@
 
 pub mod ask;
 pub mod cli;
+pub mod clock;
 pub mod descendants;
 pub mod doctor;
 pub mod error;

@@ -1,6 +1,8 @@
 //! The hosts of a job, and which ranks are placed where.
 
 use rejoin_managers_protocol::central::HostIndex;
+use rejoin_managers_protocol::central::Leases;
+use rejoin_managers_protocol::lease::Terms;
 use std::ffi::OsString;
 
 /// One host.
@@ -23,6 +25,8 @@ pub struct Machines {
     pub agent: Vec<OsString>,
     /// This program's path there.
     pub program: OsString,
+    /// By what hosts go that are reached over a network.
+    pub terms: Terms,
 }
 
 impl Machines {
@@ -35,6 +39,7 @@ impl Machines {
             placement: vec![0; ranks],
             agent: Vec::new(),
             program: OsString::new(),
+            terms: Terms::new(5000, 30_000),
         }
     }
 
@@ -60,6 +65,16 @@ impl Machines {
     #[must_use]
     pub fn is_away(&self, host: HostIndex) -> bool {
         self.hosts.get(host).is_some_and(|h| !h.here)
+    }
+
+    /// The hosts that may fall silent.
+    #[must_use]
+    pub fn leases(&self) -> Option<Leases> {
+        let hosts = (0..self.hosts.len()).filter(|&host| self.is_away(host));
+        self.is_networked().then(|| Leases {
+            terms: self.terms,
+            hosts: hosts.collect(),
+        })
     }
 
     /// What starts a local manager on another host.

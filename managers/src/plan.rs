@@ -7,6 +7,7 @@
 use rejoin_channel_table::{Epoch, JobId, JobKey, Rank};
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::control::{ToCentral, ToLocal};
+use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::rank::RankOptions;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -128,6 +129,8 @@ pub struct Plan {
     pub stdin: Option<Rank>,
     /// A person sits at the terminal: pass unfinished lines on after a moment.
     pub interactive: bool,
+    /// By what this host goes when it is reached over a network.
+    pub lease: Option<Terms>,
 }
 
 impl Plan {
@@ -164,6 +167,7 @@ mod tests {
             bind: Bind::None,
             stdin: Some(Rank(1)),
             interactive: false,
+            lease: None,
         };
         let placement = [0, 1, 0];
         let first = plan.part(&placement, 0);

@@ -1,6 +1,6 @@
 //! Jobs over several hosts, which are process trees in namespaces of their own; root is needed.
 
-use rejoin_tests::hosts::Hosts;
+use rejoin_tests::hosts::{Cut, Hosts};
 use rejoin_tests::processes::{all_gone, kill, wait_for};
 use rejoin_tests::{Finished, Run, finish, program};
 use std::path::PathBuf;
@@ -226,6 +226,98 @@ fn ranks_end_with_their_local_manager() {
     let line = done.last_line();
     assert!(
         line.contains("host h2") && line.contains("its local manager ended"),
+        "{line}"
+    );
+    for name in ["jacobi", "rejoin-twin", "rejoin-local"] {
+        assert!(hosts.processes(1, name).is_empty(), "{name}");
+    }
+}
+
+/// The state of a process, as in proc_pid_stat(5).
+fn state(pid: u32) -> char {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    after.chars().next().unwrap_or('X')
+}
+
+#[test]
+fn ranks_of_a_host_that_is_cut_off_stand_still_and_go_on() {
+    let hosts = hosts!(2);
+    let undisturbed = Job::jacobi(&hosts, &[]).end();
+    good(&undisturbed);
+    for how in [Cut::Both, Cut::Out, Cut::In] {
+        let job = Job::jacobi(&hosts, &["--host-lease", "1", "--host-patience", "60"]);
+        job.until("committed", 1);
+        hosts.cut(2, how);
+        job.until("host-silent", 1);
+        let ranks = hosts.processes(2, "jacobi");
+        assert_eq!(ranks.len(), 2, "{how:?}");
+        // By then, not sometime.
+        assert!(ranks.iter().all(|&pid| state(pid) == 'T'), "{how:?}");
+        hosts.heal();
+        job.until("host-heard", 1);
+        let done = job.end();
+        good(&done);
+        assert_eq!(lines(&done), lines(&undisturbed), "{how:?} {}", done.text());
+        let said = done.stderr();
+        assert!(said.contains("host h2 is silent"), "{said}");
+        assert!(said.contains("host h2 is there again"), "{said}");
+    }
+}
+
+#[test]
+fn a_short_cut_and_reset_connections_are_not_noticed() {
+    let hosts = hosts!(2);
+    let undisturbed = Job::jacobi(&hosts, &[]).end();
+    let job = Job::jacobi(&hosts, &["--host-lease", "20"]);
+    job.until("committed", 1);
+    hosts.reset(2);
+    job.until("committed", job.events("committed") + 1);
+    hosts.cut(1, Cut::Both);
+    // How long it is cut is what is tried.
+    std::thread::sleep(Duration::from_millis(700));
+    hosts.heal();
+    hosts.reset(1);
+    let silent = job.events("host-silent") + job.events("recovered");
+    let done = job.end();
+    good(&done);
+    assert_eq!(
+        (silent, lines(&done)),
+        (0, lines(&undisturbed)),
+        "{}",
+        done.text()
+    );
+}
+
+#[test]
+fn a_frozen_host_is_found_silent_and_goes_on_when_it_thaws() {
+    let hosts = hosts!(2);
+    let undisturbed = Job::jacobi(&hosts, &[]).end();
+    let job = Job::jacobi(&hosts, &["--host-lease", "1", "--host-patience", "60"]);
+    job.until("committed", 1);
+    if !hosts.freeze(2) {
+        let _ = job.end();
+        return;
+    }
+    job.until("host-silent", 1);
+    hosts.thaw(2);
+    job.until("host-heard", 1);
+    let done = job.end();
+    good(&done);
+    assert_eq!(lines(&done), lines(&undisturbed), "{}", done.text());
+}
+
+#[test]
+fn a_host_without_power_ends_the_job_and_is_named() {
+    let mut hosts = hosts!(2);
+    let job = Job::jacobi(&hosts, &["--host-lease", "1", "--host-patience", "2"]);
+    job.until("committed", 1);
+    hosts.kill(2);
+    let done = job.end();
+    assert_eq!(done.output.status.code(), Some(1), "{}", done.text());
+    let line = done.last_line();
+    assert!(
+        line.contains("host h2 is lost") && line.contains("silent"),
         "{line}"
     );
     for name in ["jacobi", "rejoin-twin", "rejoin-local"] {

@@ -158,6 +158,11 @@ pub enum ToLocal {
     },
     /// The job is over: kill every process of it at once.
     Kill,
+    /// A renewal of the host's lease is granted.
+    Granted {
+        /// Its number.
+        number: u64,
+    },
 }
 
 /// From a local manager to central.
@@ -259,4 +264,9 @@ pub enum ToCentral {
     },
     /// No process of the job is left on this host.
     Done,
+    /// A local manager on another host than central's renews its lease.
+    Renew {
+        /// Its number among the host's.
+        number: u64,
+    },
 }

@@ -17,6 +17,7 @@ pub mod central;
 pub mod checkpoint;
 pub mod codec;
 pub mod control;
+pub mod lease;
 pub mod local;
 pub mod lookup;
 pub mod policy;

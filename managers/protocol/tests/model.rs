@@ -317,6 +317,8 @@ impl Model for Jobs {
                 placement: self.ranks.iter().map(|(host, _)| *host).collect(),
                 limit: self.limit.then_some(1),
                 recovery: None,
+
+                leases: None,
             }),
             hosts: (0..count).map(|_| host()).collect(),
             ranks: self.ranks.iter().map(process).collect(),

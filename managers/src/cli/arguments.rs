@@ -75,6 +75,12 @@ pub(super) struct JobArguments {
     /// Hosts that stand by to take the ranks of a host that is lost
     #[arg(long, value_name = "NAME,...")]
     pub(super) spare: Option<String>,
+    /// How long a host may be silent before it counts as lost
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = milliseconds, allow_hyphen_values = true)]
+    pub(super) host_patience: u64,
+    /// Ranks of a host that is cut off stand still after this time, until it is there again
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = lease, allow_hyphen_values = true)]
+    pub(super) host_lease: u64,
     /// In which order hosts get ranks: slot (fill one, then the next) or node (each in turn)
     #[arg(long, value_name = "WHAT", default_value = "slot")]
     pub(super) map_by: MapBy,
@@ -221,6 +227,15 @@ fn milliseconds(text: &str) -> Result<u64, String> {
         Err(format!(
             "a number of seconds above 0 and up to {MOST_SECONDS:.0} is needed"
         ))
+    }
+}
+
+fn lease(text: &str) -> Result<u64, String> {
+    let term = milliseconds(text).unwrap_or(0);
+    if (1000..=3_600_000).contains(&term) {
+        Ok(term)
+    } else {
+        Err("seconds from 1 to 3600 are needed".into())
     }
 }
 

@@ -4,6 +4,7 @@ use super::arguments::{JobArguments, MapBy, ProgramArguments};
 use super::segments;
 use crate::machines::{Machine, Machines};
 use rejoin_managers_protocol::central::HostIndex;
+use rejoin_managers_protocol::lease::Terms;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -63,6 +64,7 @@ pub(super) fn machines(
         placement,
         agent,
         program: program_there(job.prefix.as_deref())?,
+        terms: Terms::new(job.host_lease, job.host_patience),
     })
 }
 

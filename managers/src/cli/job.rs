@@ -64,6 +64,7 @@ pub(super) fn launch(
         bind,
         stdin,
         interactive,
+        lease: None,
     };
     Ok(Launch {
         plan,

@@ -42,7 +42,7 @@ impl Board {
     /// Something happened.
     pub fn event(&mut self, event: &Event) {
         match event {
-            Event::Ordered(_) => {}
+            Event::Ordered(_) | Event::HostSilent { .. } | Event::HostHeard { .. } => {}
             Event::Committed { took, .. } => {
                 self.committed += 1;
                 self.took = *took;

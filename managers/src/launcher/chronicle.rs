@@ -45,6 +45,12 @@ impl Chronicle {
     pub fn event(&mut self, event: &Event) {
         match event {
             Event::Ordered(_) => {}
+            Event::HostSilent { name, .. } => {
+                say(&format!(
+                    "host {name} is silent; its ranks stand still until it is there again"
+                ));
+            }
+            Event::HostHeard { name } => say(&format!("host {name} is there again")),
             Event::Committed { epoch, .. } => self.stands = Some(*epoch),
             Event::GivenUp { rank, why, .. } => {
                 if self.refused.insert(why.clone()) {

@@ -222,7 +222,10 @@ impl Control {
                 };
                 self.answer_all(|state| state == State::Waits(epoch.0), &answer);
             }
-            Event::Lost { .. } | Event::Recovered { .. } => {}
+            Event::Lost { .. }
+            | Event::Recovered { .. }
+            | Event::HostSilent { .. }
+            | Event::HostHeard { .. } => {}
         }
     }
 

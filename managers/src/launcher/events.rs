@@ -104,6 +104,7 @@ impl Journal {
                 line.pid = (*pid != 0).then_some(*pid);
                 line.cause = Some(Described(cause).to_string());
             }
+            Event::HostSilent { name, .. } | Event::HostHeard { name } => line.host = Some(name),
             Event::Recovered {
                 generation,
                 epoch,
@@ -176,6 +177,8 @@ fn name(event: &Event) -> &'static str {
         Event::GivenUp { .. } => "given-up",
         Event::Lost { .. } => "lost",
         Event::Recovered { .. } => "recovered",
+        Event::HostSilent { .. } => "host-silent",
+        Event::HostHeard { .. } => "host-heard",
     }
 }
 

@@ -127,7 +127,8 @@ impl Hosts {
         let mut link = NetLink::new(token);
         // The key goes with the invitation only.
         let key = JobKey::new([0; 32]);
-        link.queue(&Down::Launch(Box::new(Plan { key, ..part })))?;
+        let lease = Some(machines.terms);
+        link.queue(&Down::Launch(Box::new(Plan { key, lease, ..part })))?;
         Ok(Local {
             link: Channel::Net(link),
             open: true,

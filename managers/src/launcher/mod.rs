@@ -182,6 +182,7 @@ impl Launcher {
             placement,
             limit: launch.limit,
             recovery: launch.recovery,
+            leases: machines.leases(),
         };
         Ok(Launcher {
             counted: plan.options.stats.then_some(plan.size),

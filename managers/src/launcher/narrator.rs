@@ -85,6 +85,7 @@ impl Narrator {
             | ToCentral::Buried { .. }
             | ToCentral::Finalizing { .. }
             | ToCentral::Counters { .. }
+            | ToCentral::Renew { .. }
             | ToCentral::Done => {}
         }
     }

@@ -1,6 +1,7 @@
 //! The link to mpirun: the end of it, and, on another host, the calls.
 
 use super::{Driver, kind};
+use crate::descendants;
 use crate::error::{Context, Error, Result};
 use crate::link::{Filled, Link};
 use crate::net::channel::Channel;
@@ -11,6 +12,7 @@ use crate::plan::Down;
 use crate::reactor::{Interest, Reactor, Token};
 use rejoin_channel_table::JobKey;
 use rejoin_managers_protocol::codec::MANAGER_LIMIT;
+use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::local::Input;
 use serde_bytes::ByteBuf;
 use std::os::fd::AsFd;
@@ -181,6 +183,42 @@ impl Driver {
         let over = calls.over.map(|_| Duration::from_millis(100));
         let dial = calls.dialer.wait_limit(wanted);
         silent.into_iter().chain(dial).chain(over).min()
+    }
+
+    /// This host is reached over a network.
+    pub(super) fn go_by_leases(&mut self, terms: Terms) {
+        let now = self.now();
+        self.core.go_by_leases(terms, now);
+        if let Some(calls) = &mut self.calls {
+            // Every renewal is answered at once: two without an answer, and a new connection is tried.
+            calls.silence = Duration::from_millis(2 * terms.every());
+        }
+        // The first renewal is due.
+        self.queue.push_back(Input::Tick);
+    }
+
+    /// Has the ranks and what they have started stand still. Their images do so anyway.
+    pub(super) fn stop_all(&self) {
+        tracing::warn!("no contact to mpirun: the ranks stand still");
+        self.signal_present(libc::SIGSTOP);
+    }
+
+    /// Has them go on.
+    pub(super) fn continue_all(&self) {
+        self.signal_present(libc::SIGCONT);
+    }
+
+    /// Not to process groups: processes that have retired must stay as they are.
+    fn signal_present(&self, signal: i32) {
+        let present = self.ranks.iter().filter(|r| !r.retiring);
+        let mut waiting: Vec<u32> = present
+            .flat_map(|r| r.child.iter().chain(&r.caller))
+            .map(|(pid, _)| *pid)
+            .collect();
+        while let Some(pid) = waiting.pop() {
+            descendants::send(pid, signal);
+            waiting.extend(descendants::children(pid));
+        }
     }
 
     /// The key that the plan came without.

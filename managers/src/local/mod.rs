@@ -16,7 +16,7 @@ use crate::net::channel::Channel;
 use crate::plan::{Down, OUTPUT_WINDOW, Plan, Stream, Up};
 use crate::reactor::{Interest, Reactor, Token};
 use crate::signals::Signals;
-use crate::{descendants, fault, limits, logs, spawn};
+use crate::{clock, descendants, fault, limits, logs, spawn};
 use contact::Calls;
 use input::RankInput;
 use nix::sys::signal::Signal;
@@ -84,7 +84,6 @@ struct Driver {
     calls: Option<Calls>,
     reactor: Reactor,
     signals: Signals,
-    begun: Instant,
     plan: Option<Box<Plan>>,
     /// In rank order; a slot is an index here, and the local rank.
     ranks: Vec<RankIo>,
@@ -136,7 +135,6 @@ impl Driver {
             calls,
             reactor,
             signals,
-            begun: Instant::now(),
             plan: None,
             ranks: Vec::new(),
             start: None,
@@ -178,7 +176,7 @@ impl Driver {
     }
 
     fn now(&self) -> Time {
-        Time(u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        clock::now()
     }
 
     fn wait_limit(&self) -> Option<Duration> {
@@ -324,6 +322,8 @@ impl Driver {
             Effect::Wake(life, epoch) => self.wake(life, epoch)?,
             Effect::Discard(rank, incarnation) => self.discard(rank, incarnation),
             Effect::DropImage(rank, epoch) => self.drop_image(rank, epoch),
+            Effect::StopAll => self.stop_all(),
+            Effect::ContinueAll => self.continue_all(),
             Effect::Caveats(rank, lines) => self.link.queue(&Up::Caveats { rank, lines })?,
             _ => {}
         }

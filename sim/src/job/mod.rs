@@ -73,6 +73,7 @@ impl Shape {
                     within: 600_000,
                 },
             }),
+            leases: None,
         }
     }
 }

@@ -111,6 +111,7 @@ impl Stored {
             ToLocal::Spawn { .. }
             | ToLocal::Release { .. }
             | ToLocal::Signal { .. }
+            | ToLocal::Granted { .. }
             | ToLocal::Kill => true,
         }
     }

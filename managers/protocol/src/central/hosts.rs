@@ -1,10 +1,66 @@
-//! Hosts that take no part any more.
+//! Hosts that fall silent, and hosts that take no part any more.
 
-use super::{Central, Effect, HostIndex};
-use crate::control::Time;
+use super::{Central, Effect, Event, HostIndex, Leases};
+use crate::control::{Time, ToLocal};
+use crate::lease::{Giver, Standing};
 use crate::verdict::Verdict;
 
+/// The lease of a host that may fall silent.
+pub(super) fn giver(leases: Option<&Leases>, host: HostIndex) -> Option<Giver> {
+    let leases = leases.filter(|l| l.hosts.contains(&host))?;
+    Some(Giver::new(leases.terms))
+}
+
 impl Central {
+    /// A host renews its lease. One that has a successor, or that the job has no use for any more, gets
+    /// nothing and runs out.
+    pub(super) fn renewed(
+        &mut self,
+        now: Time,
+        host: HostIndex,
+        number: u64,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(state) = self.hosts.get_mut(host).filter(|state| !state.done) else {
+            return;
+        };
+        if let Some(lease) = &mut state.lease {
+            if lease.renewed(now) {
+                let name = state.name.clone();
+                effects.push(Effect::Event(Event::HostHeard { name }));
+            }
+            effects.push(Effect::Send(host, ToLocal::Granted { number }));
+        }
+    }
+
+    /// When a lease runs out, or patience does.
+    pub(super) fn silence_due(&self) -> Option<Time> {
+        let open = self.hosts.iter().filter(|h| !h.done);
+        open.filter_map(|h| h.lease.as_ref()?.deadline()).min()
+    }
+
+    pub(super) fn silence_tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        let mut lost = None;
+        for (host, state) in self.hosts.iter_mut().enumerate() {
+            let Some(lease) = state.lease.as_mut().filter(|_| !state.done) else {
+                continue;
+            };
+            let name = state.name.clone();
+            match lease.tick(now) {
+                Standing::Same => {}
+                Standing::Silent => {
+                    effects.push(Effect::Event(Event::HostSilent { host, name }));
+                }
+                Standing::Lost => lost = lost.or(Some(host)),
+            }
+        }
+        if let Some(host) = lost {
+            let why = "it has been silent for too long (--host-patience)".to_string();
+            effects.push(Effect::Drop(host));
+            self.host_gone(now, host, why, effects);
+        }
+    }
+
     /// A host is lost, with everything that ran there.
     pub(super) fn host_gone(
         &mut self,

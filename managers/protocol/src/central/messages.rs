@@ -3,6 +3,7 @@
 use super::HostIndex;
 use crate::checkpoint::Interval;
 use crate::control::{Cause, ToCentral, ToLocal};
+use crate::lease::Terms;
 use crate::policy;
 use crate::verdict::Verdict;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
@@ -82,6 +83,18 @@ pub enum Event {
         /// The generation that begins.
         generation: Generation,
     },
+    /// A host is silent, and its ranks stand still if they live.
+    HostSilent {
+        /// Its number.
+        host: HostIndex,
+        /// Its name.
+        name: String,
+    },
+    /// A host that was silent is there again.
+    HostHeard {
+        /// Its name.
+        name: String,
+    },
     /// All ranks are back.
     Recovered {
         /// The generation that has begun.
@@ -153,6 +166,17 @@ pub struct Job {
     pub limit: Option<u64>,
     /// How failures are masked; `None`: they end the job.
     pub recovery: Option<Recovery>,
+    /// The hosts that are reached over a network.
+    pub leases: Option<Leases>,
+}
+
+/// Hosts that may fall silent.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Leases {
+    /// For how long.
+    pub terms: Terms,
+    /// Which.
+    pub hosts: Vec<HostIndex>,
 }
 
 /// How failures are masked.

@@ -14,11 +14,12 @@ mod messages;
 mod recovery;
 mod view;
 
-pub use messages::{Effect, Event, Input, Job, Record, Recovery};
+pub use messages::{Effect, Event, Input, Job, Leases, Record, Recovery};
 pub use view::{Course, RankView, View};
 
 use crate::checkpoint::Coordinator;
 use crate::control::{Life, Stage, Time, ToCentral, ToLocal};
+use crate::lease::Giver;
 use crate::policy::History;
 use crate::rank::Limits;
 use crate::verdict::Verdict;
@@ -47,6 +48,8 @@ struct HostState {
     name: String,
     /// No more is expected from it.
     done: bool,
+    /// Of a host that may fall silent.
+    lease: Option<Giver>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -127,7 +130,12 @@ impl Central {
             hosts: job
                 .hosts
                 .into_iter()
-                .map(|name| HostState { name, done: false })
+                .enumerate()
+                .map(|(host, name)| HostState {
+                    name,
+                    done: false,
+                    lease: hosts::giver(job.leases.as_ref(), host),
+                })
                 .collect(),
             ranks: job.placement.iter().map(rank).collect(),
             limit: job.limit,
@@ -144,8 +152,11 @@ impl Central {
         match self.phase {
             Phase::Over => None,
             Phase::Ending => self.end_at,
-            Phase::Running => earlier(self.limit_at, self.checkpoint_due()),
-            _ => self.limit_at,
+            Phase::Running => earlier(
+                earlier(self.limit_at, self.checkpoint_due()),
+                self.silence_due(),
+            ),
+            _ => earlier(self.limit_at, self.silence_due()),
         }
     }
 
@@ -261,6 +272,7 @@ impl Central {
                     state.done = true;
                 }
             }
+            ToCentral::Renew { number } => self.renewed(now, host, number, effects),
         }
     }
 
@@ -417,6 +429,7 @@ impl Central {
             self.decide(now, Verdict::TimedOut { limit }, effects);
         } else {
             self.checkpoint_tick(now, effects);
+            self.silence_tick(now, effects);
         }
     }
 

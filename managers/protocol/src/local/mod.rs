@@ -6,11 +6,13 @@
 
 mod dying;
 mod images;
+mod lease;
 mod restore;
 
 mod process;
 
 use crate::control::{Cause, End, Life, Stage, Time, ToCentral, ToLocal};
+use crate::lease::Holder;
 use crate::rank::{FromManager, ToManager};
 use dying::Dying;
 use process::{Process, one_line, presentable, unfit};
@@ -82,6 +84,10 @@ pub enum Effect {
     Ranks(Vec<Rank>, FromManager),
     /// Watch this process, which registered and is not the one that was started.
     Watch(Rank, Incarnation, u32),
+    /// Have all present processes of ranks stand still; nothing of them acts any more.
+    StopAll,
+    /// Have them go on.
+    ContinueAll,
     /// Send this signal to the process group of this rank.
     SignalGroup(Rank, i32),
     /// Send this signal to every process below this one.
@@ -121,6 +127,10 @@ pub struct Local {
     kept: Option<Epoch>,
     /// Images up to this one count only if kept.
     burnt: Epoch,
+    /// Of a host that is reached over a network.
+    lease: Option<Holder>,
+    /// The order to start ranks, until there is a lease.
+    awaits_lease: Option<ToLocal>,
 }
 
 impl Default for Local {
@@ -144,6 +154,8 @@ impl Local {
             retired: Vec::new(),
             kept: None,
             burnt: Epoch(0),
+            lease: None,
+            awaits_lease: None,
         }
     }
 
@@ -158,6 +170,7 @@ impl Local {
             .iter()
             .filter_map(|r| r.suspect)
             .chain(grace)
+            .chain(self.lease.as_ref().and_then(Holder::deadline))
             .min()
     }
 
@@ -169,6 +182,7 @@ impl Local {
 
     /// One step.
     pub fn step(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
+        self.lease_tick(now, effects);
         match input {
             Input::Central(order) => self.order(now, order, effects),
             Input::CentralLost => {
@@ -241,6 +255,10 @@ impl Local {
             let life = self.life(rank, incarnation);
             self.tell(ToCentral::Spawned { life, pid }, effects);
         }
+        if self.stands_still() {
+            // It was on its way when the lease ended.
+            effects.push(Effect::StopAll);
+        }
         // One that was on its way when all were told to end has not heard it.
         match self.phase {
             Phase::Ending(Some(_)) => effects.push(Effect::SignalAll(TERM)),
@@ -249,22 +267,34 @@ impl Local {
         }
     }
 
+    /// The job begins on this host, as soon as anything may run here.
+    fn begin(&mut self, order: ToLocal, effects: &mut Vec<Effect>) {
+        if self.stands_still() {
+            self.awaits_lease = Some(order);
+            return;
+        }
+        let ToLocal::Spawn {
+            generation,
+            ranks,
+            hold,
+        } = order
+        else {
+            return;
+        };
+        self.phase = Phase::Running;
+        self.hold = hold;
+        self.generation = generation;
+        for (rank, incarnation) in ranks {
+            self.ranks.push(Process::new(rank, incarnation));
+            effects.push(Effect::Spawn(self.life(rank, incarnation)));
+        }
+        self.ranks.sort_by_key(|r| r.rank);
+    }
+
     fn order(&mut self, now: Time, order: ToLocal, effects: &mut Vec<Effect>) {
         match order {
-            ToLocal::Spawn {
-                generation,
-                ranks,
-                hold,
-            } if self.phase == Phase::Idle => {
-                self.phase = Phase::Running;
-                self.hold = hold;
-                self.generation = generation;
-                for (rank, incarnation) in ranks {
-                    self.ranks.push(Process::new(rank, incarnation));
-                    effects.push(Effect::Spawn(self.life(rank, incarnation)));
-                }
-                self.ranks.sort_by_key(|r| r.rank);
-            }
+            ToLocal::Granted { number } => self.granted(now, number, effects),
+            ToLocal::Spawn { .. } if self.phase == Phase::Idle => self.begin(order, effects),
             ToLocal::Start {
                 generation,
                 table,
@@ -320,6 +350,10 @@ impl Local {
 
     /// The job is over: every process is told to end.
     fn end(&mut self, now: Time, why: String, effects: &mut Vec<Effect>) {
+        if self.stands_still() {
+            // Who may not act can't end politely.
+            return self.kill(effects);
+        }
         let to = self.listening(&[Stage::Registered, Stage::Finalizing]);
         effects.push(Effect::Ranks(to, FromManager::Stop { why }));
         effects.push(Effect::SignalAll(TERM));
@@ -332,6 +366,10 @@ impl Local {
 
     /// Sends a signal on to the ranks' process groups.
     fn pass_signal(&self, signal: i32, effects: &mut Vec<Effect>) {
+        if self.stands_still() {
+            // It must not wake anybody. One that ends the job is given by hand again.
+            return;
+        }
         for process in self.ranks.iter().filter(|r| r.child_end.is_none()) {
             effects.push(Effect::SignalGroup(process.rank, signal));
             if matches!(signal, HUP | INT | QUIT | TERM) {

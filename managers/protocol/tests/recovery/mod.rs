@@ -79,6 +79,7 @@ impl System {
                     interval: Interval::Asked,
                     limit: Limit::default(),
                 }),
+                leases: None,
             }),
             hosts: (0..hosts).map(|_| host()).collect(),
             ranks,

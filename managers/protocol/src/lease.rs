@@ -1,0 +1,363 @@
+//! Leases: how long a host that nobody can reach may go on, and when somebody else may take its place.
+//!
+//! A local manager may have its ranks run until a term after it *sent* the last renewal that was granted;
+//! central counts the term from when it *gave* the grant, and adds what clocks may differ. So the ranks of
+//! a host that is cut off stand still before anything takes their place, whoever is slow or cut off, as
+//! long as no clock is wrong by more than [`DRIFT`]. After a lapse the ranks are only stopped: they go on
+//! when central grants again, which it does as long as there is no successor (Gray and Cheriton: Leases,
+//! SOSP 1989).
+
+use crate::control::Time;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+
+/// What two hosts' clocks may differ by: one part in so many. Far more than any clock that works.
+pub const DRIFT: u64 = 100;
+
+/// Milliseconds that a local manager may need from its deadline until its ranks stand still.
+pub const STOPPING: u64 = 100;
+
+/// Renewals that were sent and not answered, at most; the oldest are forgotten.
+const MOST_OPEN: usize = 32;
+
+/// What central and local managers agree on, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Terms {
+    /// How long a lease lasts; at least ten times [`STOPPING`].
+    pub term: u64,
+    /// Without contact for so long, a host counts as lost.
+    pub patience: u64,
+    /// Without contact for so long, a local manager ends what it holds.
+    pub forsaken: u64,
+}
+
+impl Terms {
+    /// Leases of `term`, for a central manager that waits for `patience`.
+    #[must_use]
+    pub fn new(term: u64, patience: u64) -> Terms {
+        Terms {
+            term: term.max(10 * STOPPING),
+            patience: patience.max(term),
+            forsaken: patience.max(term).saturating_add(30_000),
+        }
+    }
+
+    /// Milliseconds between renewals.
+    #[must_use]
+    pub fn every(&self) -> u64 {
+        self.term / 5
+    }
+
+    /// Milliseconds after a grant when no clock gives the holder any time.
+    #[must_use]
+    pub fn fence(&self) -> u64 {
+        self.term + self.term / DRIFT + STOPPING
+    }
+}
+
+/// What the holder must do now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Duty {
+    /// Send a renewal of this number.
+    Renew(u64),
+    /// Have all ranks stand still.
+    Stop,
+    /// Nobody comes any more: end everything.
+    Forsaken,
+}
+
+/// The local manager's side.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Holder {
+    terms: Terms,
+    /// Numbers of renewals, and when they were sent.
+    open: VecDeque<(u64, Time)>,
+    next: u64,
+    renew_at: Time,
+    /// The lease; `None` before the first, and after a lapse.
+    until: Option<Time>,
+    /// When central was heard of last.
+    contact: Time,
+    over: bool,
+}
+
+impl Holder {
+    /// One that has no lease yet.
+    #[must_use]
+    pub fn new(terms: Terms, now: Time) -> Holder {
+        Holder {
+            terms,
+            open: VecDeque::new(),
+            next: 0,
+            renew_at: now,
+            until: None,
+            contact: now,
+            over: false,
+        }
+    }
+
+    /// Ranks may run.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.until.is_some()
+    }
+
+    /// When [`Holder::due`] has something.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        let forsaken = self.contact.plus_millis(self.terms.forsaken);
+        let first = self.renew_at.min(forsaken);
+        (!self.over).then(|| self.until.map_or(first, |until| until.min(first)))
+    }
+
+    /// What is to be done, one after the other until nothing is.
+    pub fn due(&mut self, now: Time) -> Option<Duty> {
+        if self.over {
+            return None;
+        }
+        if self.until.is_some_and(|until| until <= now) {
+            self.until = None;
+            return Some(Duty::Stop);
+        }
+        if self.contact.plus_millis(self.terms.forsaken) <= now {
+            self.over = true;
+            return Some(Duty::Forsaken);
+        }
+        if self.renew_at > now {
+            return None;
+        }
+        let number = self.next;
+        self.next += 1;
+        self.renew_at = now.plus_millis(self.terms.every());
+        if self.open.len() == MOST_OPEN {
+            self.open.pop_front();
+        }
+        self.open.push_back((number, now));
+        Some(Duty::Renew(number))
+    }
+
+    /// Central has granted a renewal. Returns whether ranks that stood still go on.
+    pub fn granted(&mut self, now: Time, number: u64) -> bool {
+        self.contact = now;
+        let Some(at) = self.open.iter().position(|(n, _)| *n == number) else {
+            return false;
+        };
+        let Some((_, sent)) = self.open.drain(..=at).next_back() else {
+            return false;
+        };
+        let until = sent.plus_millis(self.terms.term);
+        if until <= now || self.until.is_some_and(|old| old >= until) {
+            return false;
+        }
+        // What lapsed unseen still counts as lapsed: it was to be stopped, and goes on now.
+        self.until.replace(until).is_none()
+    }
+}
+
+/// Central's side, for one host.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Giver {
+    terms: Terms,
+    /// No lease that was given lasts longer.
+    until: Option<Time>,
+    /// When the host was heard of last.
+    heard: Option<Time>,
+    silent: bool,
+}
+
+/// How a host stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// As before.
+    Same,
+    /// Its lease has run out: its ranks stand still, and others may take their place.
+    Silent,
+    /// It has been silent for longer than the patience lasts.
+    Lost,
+}
+
+impl Giver {
+    /// One that has given nothing: until a host renews, it holds nothing.
+    #[must_use]
+    pub fn new(terms: Terms) -> Giver {
+        Giver {
+            terms,
+            until: None,
+            heard: None,
+            silent: false,
+        }
+    }
+
+    /// One of a central manager that was started again and does not know what the one before gave.
+    #[must_use]
+    pub fn resumed(terms: Terms, now: Time) -> Giver {
+        Giver {
+            until: Some(now.plus_millis(terms.fence())),
+            heard: Some(now),
+            ..Giver::new(terms)
+        }
+    }
+
+    /// A renewal has come and is granted. Returns whether the host was silent before.
+    pub fn renewed(&mut self, now: Time) -> bool {
+        self.heard = Some(now);
+        self.until = Some(now.plus_millis(self.terms.fence()));
+        std::mem::take(&mut self.silent)
+    }
+
+    /// Nothing that was given lasts any more.
+    #[must_use]
+    pub fn has_run_out(&self, now: Time) -> bool {
+        self.until.is_none_or(|until| until <= now)
+    }
+
+    /// The host is silent.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.silent
+    }
+
+    /// When [`Giver::tick`] has something.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        let lost = self.heard?.plus_millis(self.terms.patience);
+        if self.silent {
+            return Some(lost);
+        }
+        self.until.map(|until| until.min(lost))
+    }
+
+    /// Looks at the clock.
+    pub fn tick(&mut self, now: Time) -> Standing {
+        let Some(heard) = self.heard else {
+            return Standing::Same;
+        };
+        if !self.silent && self.has_run_out(now) {
+            self.silent = true;
+            return Standing::Silent;
+        }
+        let lost = self.silent && heard.plus_millis(self.terms.patience) <= now;
+        if lost { Standing::Lost } else { Standing::Same }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TERMS: Terms = Terms {
+        term: 5000,
+        patience: 30_000,
+        forsaken: 60_000,
+    };
+
+    fn at(millis: u64) -> Time {
+        Time(0).plus_millis(millis)
+    }
+
+    #[test]
+    fn the_term_counts_from_the_renewal_not_from_the_grant() {
+        let mut holder = Holder::new(TERMS, at(0));
+        assert_eq!(holder.due(at(0)), Some(Duty::Renew(0)));
+        assert!(!holder.holds());
+        assert!(holder.granted(at(900), 0));
+        assert_eq!(holder.due(at(1000)), Some(Duty::Renew(1)));
+        for (millis, number) in [(2000, 2), (3000, 3), (4000, 4)] {
+            assert_eq!(holder.due(at(millis)), Some(Duty::Renew(number)));
+        }
+        assert_eq!(holder.due(at(4999)), None);
+        assert_eq!(holder.due(at(5000)), Some(Duty::Stop));
+        // An answer that comes too late is none.
+        assert!(!holder.granted(at(6000), 1));
+        assert!(!holder.holds());
+        assert!(holder.granted(at(6500), 2));
+        assert!(holder.holds());
+        // Neither does one that was overtaken, or was never asked for.
+        assert!(!holder.granted(at(6500), 1) && !holder.granted(at(6500), 77));
+    }
+
+    #[test]
+    fn a_lease_that_lapsed_unseen_is_stopped_before_anything_else() {
+        let mut holder = Holder::new(TERMS, at(0));
+        assert_eq!(holder.due(at(0)), Some(Duty::Renew(0)));
+        holder.granted(at(1), 0);
+        // The whole host stood still.
+        assert_eq!(holder.due(at(50_000)), Some(Duty::Stop));
+        assert_eq!(holder.due(at(50_000)), Some(Duty::Renew(1)));
+        assert_eq!(holder.due(at(60_001)), Some(Duty::Forsaken));
+        assert_eq!((holder.due(at(99_000)), holder.deadline()), (None, None));
+    }
+
+    #[test]
+    fn a_silent_host_is_suspected_then_lost_unless_it_speaks() {
+        let mut giver = Giver::new(TERMS);
+        assert_eq!(
+            (giver.tick(at(0)), giver.deadline()),
+            (Standing::Same, None)
+        );
+        assert!(!giver.renewed(at(1000)));
+        assert_eq!(giver.deadline(), Some(at(6150)));
+        assert_eq!(giver.tick(at(6149)), Standing::Same);
+        assert_eq!(giver.tick(at(6150)), Standing::Silent);
+        assert_eq!(giver.tick(at(6151)), Standing::Same);
+        assert!(giver.renewed(at(7000)));
+        assert_eq!(giver.tick(at(7001)), Standing::Same);
+        assert_eq!(giver.tick(at(20_000)), Standing::Silent);
+        assert_eq!(giver.tick(at(37_000)), Standing::Lost);
+        let resumed = Giver::resumed(TERMS, at(0));
+        assert!(!resumed.has_run_out(at(5149)) && resumed.has_run_out(at(5150)));
+    }
+
+    /// A number from a seed (xorshift; Marsaglia 2003).
+    fn next(state: &mut u64) -> u64 {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        *state
+    }
+
+    /// Both sides with clocks that drift apart, over a network that delays, loses and reorders, on hosts
+    /// that stand still: never has the holder's lease time left when the giver's has run out.
+    #[test]
+    fn no_holder_outlasts_its_giver() {
+        for seed in 1..400u64 {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            // Nanoseconds of each side's clock per real millisecond, up to half the drift off.
+            let skew = |s: &mut u64| 995_000 + next(s) % 10_000;
+            let (fast, slow) = (skew(&mut state), skew(&mut state));
+            let (here, there) = (
+                |t: u64| Time(t * fast),
+                |t: u64| Time(7_000_000_000 + t * slow),
+            );
+            let (mut holder, mut giver) = (Holder::new(TERMS, here(0)), Giver::new(TERMS));
+            let (mut up, mut down) = (Vec::new(), Vec::new());
+            let (mut cut, mut granted) = (false, 0);
+            for real in 0..60_000 {
+                if next(&mut state).is_multiple_of(3000) {
+                    cut = !cut;
+                }
+                let delay = real + 1 + next(&mut state) % [5, 50, 7000][(seed % 3) as usize];
+                while let Some(duty) = holder.due(here(real)) {
+                    match duty {
+                        Duty::Renew(number) if !cut => up.push((delay, number)),
+                        _ => {}
+                    }
+                }
+                for (_, number) in up.extract_if(.., |(at, _)| *at <= real) {
+                    giver.renewed(there(real));
+                    granted += 1;
+                    if !cut {
+                        down.push((delay, number));
+                    }
+                }
+                for (_, number) in down.extract_if(.., |(at, _)| *at <= real) {
+                    holder.granted(here(real), number);
+                }
+                let runs = holder.until.is_some_and(|until| until > here(real));
+                let taken = giver.has_run_out(there(real));
+                assert!(!(runs && taken), "seed {seed}: both at {real} ms");
+            }
+            assert!(granted > 0, "seed {seed}");
+        }
+    }
+}

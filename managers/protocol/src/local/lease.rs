@@ -1,0 +1,45 @@
+//! A host that central may lose sight of: its ranks run only as long as its lease does.
+
+use super::{Effect, Local, Phase};
+use crate::control::{Time, ToCentral};
+use crate::lease::{Duty, Holder, Terms};
+
+impl Local {
+    /// This host is reached over a network: nothing runs here without a lease.
+    pub fn go_by_leases(&mut self, terms: Terms, now: Time) {
+        self.lease = Some(Holder::new(terms, now));
+    }
+
+    /// Ranks may not run now.
+    pub(super) fn stands_still(&self) -> bool {
+        self.lease.as_ref().is_some_and(|lease| !lease.holds())
+    }
+
+    /// Looks at the clock; before anything else that a step does.
+    pub(super) fn lease_tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        while let Some(duty) = self.lease.as_mut().and_then(|lease| lease.due(now)) {
+            match duty {
+                Duty::Renew(number) => self.tell(ToCentral::Renew { number }, effects),
+                Duty::Stop => effects.push(Effect::StopAll),
+                Duty::Forsaken => {
+                    self.central = false;
+                    self.kill(effects);
+                }
+            }
+        }
+    }
+
+    /// Central has granted a renewal: what waits for that goes on.
+    pub(super) fn granted(&mut self, now: Time, number: u64, effects: &mut Vec<Effect>) {
+        let lease = self.lease.as_mut();
+        if !lease.is_some_and(|lease| lease.granted(now, number)) {
+            return;
+        }
+        if matches!(self.phase, Phase::Idle | Phase::Running) {
+            effects.push(Effect::ContinueAll);
+        }
+        if let Some(order) = self.awaits_lease.take() {
+            self.order(now, order, effects);
+        }
+    }
+}
