@@ -18,7 +18,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Version of what is stored.
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 
 /// `format` and `job`.
 const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
@@ -128,17 +128,23 @@ enum Kind {
     Started,
     Ordered,
     Committed,
+    Memory,
     Other,
 }
 
 impl Kind {
     fn of(record: &Record) -> Kind {
         match record {
-            Record::Began { .. } | Record::Restoring { .. } => Kind::Life,
+            Record::Restoring { .. } => Kind::Life,
             Record::Started { .. } => Kind::Started,
             Record::Ordered { .. } => Kind::Ordered,
             Record::Committed { .. } => Kind::Committed,
-            Record::Finalized { .. } | Record::Decided(_) => Kind::Other,
+            Record::Memory(_) => Kind::Memory,
+            Record::Began { .. }
+            | Record::Finalized { .. }
+            | Record::Decided(_)
+            | Record::Settled(_)
+            | Record::Interrupted { .. } => Kind::Other,
         }
     }
 }
@@ -361,6 +367,8 @@ fn decode(bytes: &[u8]) -> Result<Record, String> {
 mod tests {
     use super::*;
     use rejoin_channel_table::{Epoch, Generation, Incarnation};
+    use rejoin_managers_protocol::checkpoint::Cost;
+    use rejoin_managers_protocol::control::Time;
     use rejoin_managers_protocol::verdict::Verdict;
     use std::io::BufRead;
     use std::os::unix::fs::MetadataExt;
@@ -393,6 +401,7 @@ mod tests {
         Record::Began {
             generation: Generation(0),
             incarnations: vec![Incarnation(0); 4],
+            at: Time(7),
         }
     }
 
@@ -405,6 +414,8 @@ mod tests {
     fn committed(epoch: u32) -> Record {
         Record::Committed {
             epoch: Epoch(epoch),
+            at: Time(9),
+            cost: Cost::default(),
         }
     }
 
@@ -523,7 +534,7 @@ mod tests {
         }
         let mut refused = 0;
         let bytes = (0..whole.len()).filter(|&at| whole[at] != 0);
-        for at in bytes.step_by(61) {
+        for at in bytes.step_by(31) {
             let mut altered = whole.clone();
             altered[at] ^= 0x10;
             match resumed(&altered) {

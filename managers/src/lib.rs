@@ -1,10 +1,12 @@
 //! The managers' daemons and the command line.
 //!
-//! `mpirun` is the job's central manager and the sink of its streams ([`launcher`]). It starts a
-//! local manager, the same program again, which starts and watches the ranks ([`local`]). Both are
-//! one thread each around one epoll; what they decide is decided in `rejoin-managers-protocol`.
+//! `mpirun` is the sink of the job's streams and relays between its managers ([`launcher`]). It starts a
+//! local manager, the same program again, which starts and watches the ranks ([`local`]), and, for a job
+//! that can go back, the central manager ([`central`]); of another job it is that itself. All are
+//! one thread each; what they decide is decided in `rejoin-managers-protocol`.
 
 pub mod ask;
+pub mod central;
 pub mod cli;
 pub mod clock;
 pub mod descendants;
@@ -32,3 +34,6 @@ pub const LOCAL_MANAGER: &str = "__local-manager";
 
 /// The same on another host: an invitation on standard input says how to call mpirun back.
 pub const REMOTE_MANAGER: &str = "__remote-manager";
+
+/// What turns it into a central manager.
+pub const CENTRAL_MANAGER: &str = "__central-manager";

@@ -136,13 +136,27 @@ impl Coordinator {
         }
     }
 
-    /// Continues a job from what was stored: the last commit, and the highest number ever ordered.
-    pub fn resume(&mut self, now: Time, committed: Option<Epoch>, ordered: Epoch) {
-        self.committed = committed;
-        self.committed_at = now;
-        self.next = Epoch(ordered.0 + 1);
+    /// Continues a job from what was stored: the last commit, when that was and what it cost, and the
+    /// highest number ever ordered, which is burnt if it is another one.
+    pub fn resume(&mut self, committed: Option<(Epoch, Time, Cost)>, ordered: Epoch) {
+        self.committed = committed.map(|(epoch, ..)| epoch);
+        self.committed_at = committed.map_or(Time(0), |(_, at, _)| at);
+        self.cost = committed.map(|(.., cost)| cost);
+        self.next = Epoch(ordered.0.saturating_add(1));
         self.order = None;
         self.due = None;
+    }
+
+    /// The highest number that was ever ordered; 0 when none was.
+    #[must_use]
+    pub fn last_number(&self) -> Epoch {
+        Epoch(self.next.0.saturating_sub(1))
+    }
+
+    /// What the images of the order under way cost the rank that they cost most.
+    #[must_use]
+    pub fn dearest(&self) -> Cost {
+        self.order.as_ref().map(|o| o.dearest).unwrap_or_default()
     }
 
     /// Orders a checkpoint now; `None` when one is under way (another then follows it). The caller
@@ -376,7 +390,8 @@ mod tests {
         assert_eq!(c.order(at(4)), Some(Epoch(4)));
         assert_eq!(c.committed(), Some(Epoch(1)));
         let mut again = two(Interval::Auto);
-        again.resume(at(0), c.committed(), Epoch(4));
+        let stored = c.committed().map(|e| (e, at(0), Cost::default()));
+        again.resume(stored, Epoch(4));
         assert_eq!(again.order(at(1)), Some(Epoch(5)));
     }
 

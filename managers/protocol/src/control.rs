@@ -8,7 +8,8 @@ use crate::rank::Limits;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use serde::{Deserialize, Serialize};
 
-/// A moment, in nanoseconds since the driver's own start. Cores only compare and add.
+/// A moment, in nanoseconds by a clock that all drivers of one machine share (CLOCK_BOOTTIME), so that a core
+/// that was started again goes on with it. Cores only compare and add.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -163,6 +164,65 @@ pub enum ToLocal {
         /// Its number.
         number: u64,
     },
+    /// Central was started again: say how everything is.
+    Report,
+    /// How this process ended is stored.
+    Noted {
+        /// Which one was said to be buried.
+        life: Life,
+    },
+}
+
+/// How things are on one host, for a central manager that was started again. What was said to the one
+/// before it need not have come.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Report {
+    /// The job's generation as this host knows it; `None` as long as no rank was to be started.
+    pub generation: Option<Generation>,
+    /// The last signal of those that ask programs to end that was passed on to the ranks.
+    pub signalled: Option<i32>,
+    /// Its ranks, in their order.
+    pub ranks: Vec<RankReport>,
+    /// Ends that were not all to be expected, and of which central may not have heard.
+    pub ends: Vec<Unheard>,
+}
+
+/// How a rank is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RankReport {
+    /// Which.
+    pub rank: Rank,
+    /// The incarnation that was last ordered.
+    pub incarnation: Incarnation,
+    /// How far it has come.
+    pub stage: Stage,
+    /// Its process id, 0 while it has none.
+    pub pid: u32,
+    /// Where it listens.
+    pub card: Option<BusinessCard>,
+    /// The sizes it goes by.
+    pub limits: Option<Limits>,
+    /// It has registered and waits for the others.
+    pub waits: bool,
+    /// It ended as it should.
+    pub ended: bool,
+    /// Its program waits for a checkpoint later than this epoch.
+    pub asked: Option<Epoch>,
+    /// What it can come back from.
+    pub images: Vec<Epoch>,
+}
+
+/// The end of a process of which central may not have heard.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Unheard {
+    /// Which process.
+    pub life: Life,
+    /// Its process id, 0 when it never had one.
+    pub pid: u32,
+    /// How it ended; `None`: it has begun to.
+    pub cause: Option<Cause>,
+    /// It was noticed before it was known how.
+    pub early: bool,
 }
 
 /// From a local manager to central.
@@ -269,4 +329,6 @@ pub enum ToCentral {
         /// Its number among the host's.
         number: u64,
     },
+    /// How everything is.
+    Report(Box<Report>),
 }

@@ -198,6 +198,12 @@ impl Giver {
         }
     }
 
+    /// What was agreed on.
+    #[must_use]
+    pub fn terms(&self) -> Terms {
+        self.terms
+    }
+
     /// A renewal has come and is granted. Returns whether the host was silent before.
     pub fn renewed(&mut self, now: Time) -> bool {
         self.heard = Some(now);

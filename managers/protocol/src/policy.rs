@@ -62,7 +62,7 @@ impl fmt::Display for Refusal {
 }
 
 /// A fault that the program itself made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Fault {
     rank: Rank,
     signal: i32,
@@ -70,7 +70,7 @@ struct Fault {
 }
 
 /// What has been masked so far.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct History {
     limit: Limit,
     recent: VecDeque<Time>,

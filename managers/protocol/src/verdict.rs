@@ -67,6 +67,11 @@ pub enum Verdict {
         /// Another rank and its value.
         other: (Rank, u64),
     },
+    /// There can be no central manager any more.
+    CentralLost {
+        /// Why.
+        why: String,
+    },
 }
 
 impl Verdict {
@@ -80,6 +85,7 @@ impl Verdict {
             Verdict::Interrupted { signal } => 128 + signal,
             Verdict::Unread => 128 + PIPE,
             Verdict::HostLost { .. }
+            | Verdict::CentralLost { .. }
             | Verdict::OutputLost { .. }
             | Verdict::NeverRegistered { .. }
             | Verdict::Differing { .. } => 1,
@@ -147,6 +153,9 @@ impl fmt::Display for Verdict {
             Verdict::Unread => write!(f, "nobody reads the ranks' output any more"),
             Verdict::HostLost { host, why } => {
                 write!(f, "host {host} is lost, and its ranks with it: {why}")
+            }
+            Verdict::CentralLost { why } => {
+                write!(f, "there is no central manager any more: {why}")
             }
             Verdict::NeverRegistered { rank, waiting } => write!(
                 f,

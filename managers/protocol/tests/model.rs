@@ -79,7 +79,8 @@ impl Stored {
             Record::Began { .. } => self.began = true,
             Record::Started { .. } => self.started = true,
             Record::Finalized { .. } => self.finalized = true,
-            Record::Decided(verdict) => self.verdict = Some(verdict),
+            Record::Decided(verdict) | Record::Settled(verdict) => self.verdict = Some(verdict),
+            Record::Memory(_) | Record::Interrupted { .. } => {}
             Record::Ordered { .. } | Record::Committed { .. } | Record::Restoring { .. } => {
                 panic!("nothing is recovered in this model")
             }
@@ -137,6 +138,7 @@ impl System {
                 }
                 central::Effect::Drop(host) => self.lose(host),
                 central::Effect::Event(event) => panic!("{event:?} where nothing is recovered"),
+                central::Effect::Resumed { .. } => panic!("nobody was started again"),
                 central::Effect::Counters(..) => panic!("nobody counts in this model"),
                 central::Effect::Decided(verdict) => {
                     self.hasty |= self.stored.verdict.as_ref() != Some(&verdict);

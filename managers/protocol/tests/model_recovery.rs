@@ -25,6 +25,8 @@ struct Jobs {
     early: bool,
     /// How processes die.
     kinds: &'static [End],
+    /// What central stores of ranks that are taken back is not there when it is started again.
+    forgets: bool,
 }
 
 const KILLED: End = End::Signaled(9);
@@ -51,6 +53,12 @@ enum Action {
     Ask,
     Signal,
     TickLocal(usize),
+    /// Central is killed; what it had said is lost, or comes late.
+    CentralDies {
+        late: bool,
+    },
+    /// Central will be killed in its next step, after so many records.
+    Doom(u8),
 }
 
 impl Jobs {
@@ -119,6 +127,12 @@ impl Jobs {
         if faults.signals < bounds.signals {
             actions.push(Action::Signal);
         }
+        if faults.centrals < bounds.centrals && state.doomed.is_none() {
+            let late = state.hosts.iter().any(|host| !host.down.is_empty());
+            actions.push(Action::CentralDies { late: false });
+            actions.extend(late.then_some(Action::CentralDies { late }));
+            actions.extend([1, 2].map(Action::Doom));
+        }
     }
 
     fn perform(state: &mut System, action: Action) {
@@ -171,6 +185,14 @@ impl Jobs {
                 state.central(central::Input::Signal(2));
             }
             Action::TickLocal(host) => state.tick(host),
+            Action::CentralDies { late } => {
+                state.faults.centrals += 1;
+                state.central_dies(late);
+            }
+            Action::Doom(records) => {
+                state.faults.centrals += 1;
+                state.doomed = Some(records);
+            }
         }
         state.settle();
     }
@@ -182,6 +204,8 @@ impl Model for Jobs {
 
     fn init_states(&self) -> Vec<System> {
         let mut system = System::new(self.hosts, self.ranks);
+        system.forgets = self.forgets;
+        system.prompt = self.bounds.centrals == 0;
         system.central(central::Input::Begin);
         vec![system]
     }
@@ -234,11 +258,18 @@ impl Model for Jobs {
             Property::always("nothing outlives the job", |_, s: &System| {
                 s.over.is_none() || s.processes.iter().all(|p| !p.acts())
             }),
-            Property::sometimes("it succeeds after a recovery", |_, s: &System| {
-                s.over == Some(Verdict::Success) && s.recovered
+            Property::sometimes("it succeeds after a recovery", |m: &Jobs, s: &System| {
+                s.over == Some(Verdict::Success) && (s.recovered || m.bounds.deaths == 0)
             }),
-            Property::sometimes("it succeeds after one came back alone", |_, s: &System| {
-                s.over == Some(Verdict::Success) && s.alone
+            Property::sometimes(
+                "it succeeds after one came back alone",
+                |m: &Jobs, s: &System| {
+                    s.over == Some(Verdict::Success) && (s.alone || m.bounds.deaths == 0)
+                },
+            ),
+            Property::sometimes("it succeeds after central died", |m: &Jobs, s: &System| {
+                let died = s.faults.centrals >= m.bounds.centrals;
+                s.over == Some(Verdict::Success) && died
             }),
         ]
     }
@@ -294,6 +325,7 @@ const NONE: Faults = Faults {
     refusals: 0,
     checkpoints: 0,
     signals: 0,
+    centrals: 0,
 };
 
 const TWO: Jobs = Jobs {
@@ -302,6 +334,7 @@ const TWO: Jobs = Jobs {
     bounds: NONE,
     early: false,
     kinds: &[KILLED],
+    forgets: false,
 };
 
 #[test]
@@ -406,4 +439,79 @@ fn a_signal_and_a_death() {
         ..TWO
     };
     check("signals", jobs);
+}
+
+#[test]
+fn central_dies_at_any_step() {
+    let bounds = Faults {
+        centrals: 1 + FULL + soak(),
+        checkpoints: soak(),
+        ..NONE
+    };
+    check("central", Jobs { bounds, ..TWO });
+}
+
+#[test]
+fn central_and_a_rank_die() {
+    let bounds = Faults {
+        deaths: 1 + soak(),
+        centrals: 1 + soak(),
+        ..NONE
+    };
+    let jobs = Jobs {
+        bounds,
+        early: true,
+        ..TWO
+    };
+    check("central and a rank", jobs);
+}
+
+#[test]
+fn central_of_two_hosts_dies() {
+    let bounds = Faults {
+        deaths: soak(),
+        centrals: 1 + FULL,
+        ..NONE
+    };
+    let jobs = Jobs {
+        hosts: 2,
+        bounds,
+        early: soak() > 0,
+        ..TWO
+    };
+    check("central of two hosts", jobs);
+}
+
+#[test]
+fn ends_while_central_is_dead() {
+    let bounds = Faults {
+        deaths: 1 + soak(),
+        centrals: 1,
+        ..NONE
+    };
+    let jobs = Jobs {
+        bounds,
+        early: true,
+        kinds: &[KILLED, EXITED],
+        ..TWO
+    };
+    check("ends and central", jobs);
+}
+
+/// The checker finds a journal that does not keep what it is given.
+#[test]
+fn a_central_that_forgets_is_found_out() {
+    let bounds = Faults {
+        deaths: 1,
+        centrals: 1,
+        ..NONE
+    };
+    let jobs = Jobs {
+        bounds,
+        forgets: true,
+        ..TWO
+    };
+    let checker = jobs.checker().threads(2).spawn_bfs().join();
+    let found = checker.discoveries();
+    assert!(found.keys().any(|name| !name.starts_with("it succeeds")));
 }

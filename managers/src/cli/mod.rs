@@ -10,12 +10,15 @@ pub mod mpirun;
 pub mod rejoin;
 pub mod segments;
 
-/// Runs as a local manager when the hidden first argument says so.
+/// Runs as a local or central manager when the hidden first argument says so.
 #[must_use]
 pub fn as_local_manager() -> Option<i32> {
     let hidden = std::env::args_os().nth(1)?;
     if hidden == crate::LOCAL_MANAGER {
         return Some(crate::local::run());
+    }
+    if hidden == crate::CENTRAL_MANAGER {
+        return Some(crate::central::run());
     }
     (hidden == crate::REMOTE_MANAGER).then(crate::local::run_invited)
 }

@@ -103,6 +103,7 @@ fn course(course: Course) -> &'static str {
         Course::Running => "running",
         Course::Finalizing => "finalizing",
         Course::Ending => "ending",
+        Course::Resuming => "resuming",
     }
 }
 

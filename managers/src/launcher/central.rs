@@ -115,6 +115,8 @@ impl Driver {
                         self.board.event(&event);
                         self.events.push(event);
                     }
+                    // Nobody was started again here.
+                    Effect::Resumed { .. } => {}
                     Effect::Decided(verdict) => {
                         tracing::info!(%verdict, "decided");
                         self.decided = Some(verdict);

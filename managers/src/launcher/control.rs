@@ -164,7 +164,7 @@ impl Control {
                 "the job runs with --recovery none, which takes no checkpoints"
             }
             What::Checkpoint => match view.course {
-                Course::Starting | Course::Restoring | Course::Running => {
+                Course::Starting | Course::Restoring | Course::Running | Course::Resuming => {
                     if let Some(guest) = self.guests.get_mut(&index) {
                         guest.state = State::Wants;
                     }

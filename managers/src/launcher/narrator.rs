@@ -86,7 +86,8 @@ impl Narrator {
             | ToCentral::Finalizing { .. }
             | ToCentral::Counters { .. }
             | ToCentral::Renew { .. }
-            | ToCentral::Done => {}
+            | ToCentral::Done
+            | ToCentral::Report(_) => {}
         }
     }
 

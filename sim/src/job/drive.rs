@@ -44,7 +44,7 @@ impl<W: Work> World<W> {
     fn obey(&mut self, effect: central::Effect) -> Result<(), String> {
         match effect {
             central::Effect::Persist(record) => {
-                if let central::Record::Committed { epoch } = record {
+                if let central::Record::Committed { epoch, .. } = record {
                     self.tally.commits += 1;
                     self.work.committed(epoch)?;
                 }

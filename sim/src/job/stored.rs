@@ -54,7 +54,7 @@ impl Stored {
                 check(epoch > self.ordered, "an epoch is used twice")?;
                 self.ordered = epoch;
             }
-            Record::Committed { epoch } => {
+            Record::Committed { epoch, .. } => {
                 let there: Vec<Image> = (0..ranks)
                     .filter_map(|rank| images.get(&(Rank(rank), epoch)).copied())
                     .collect();
@@ -85,7 +85,11 @@ impl Stored {
             }
             Record::Finalized { .. } => self.finalized = true,
             Record::Decided(_) => self.decided = true,
-            Record::Began { .. } | Record::Started { .. } => {}
+            Record::Began { .. }
+            | Record::Started { .. }
+            | Record::Settled(_)
+            | Record::Memory(_)
+            | Record::Interrupted { .. } => {}
         }
         Ok(())
     }
@@ -112,6 +116,8 @@ impl Stored {
             | ToLocal::Release { .. }
             | ToLocal::Signal { .. }
             | ToLocal::Granted { .. }
+            | ToLocal::Report
+            | ToLocal::Noted { .. }
             | ToLocal::Kill => true,
         }
     }

@@ -105,7 +105,11 @@ impl Central {
         if checkpoints.imaged(rank, epoch, cost) != Progress::Complete(epoch) {
             return;
         }
-        effects.push(Effect::Persist(Record::Committed { epoch }));
+        effects.push(Effect::Persist(Record::Committed {
+            epoch,
+            at: now,
+            cost: checkpoints.dearest(),
+        }));
         checkpoints.commit(now, epoch);
         self.keep(epoch, effects);
         effects.push(Effect::Event(Event::Committed {

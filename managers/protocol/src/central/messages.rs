@@ -1,18 +1,18 @@
 //! What goes into the central manager's core and comes out of it.
 
 use super::HostIndex;
-use crate::checkpoint::Interval;
-use crate::control::{Cause, ToCentral, ToLocal};
+use crate::checkpoint::{Cost, Interval};
+use crate::control::{Cause, Life, Time, ToCentral, ToLocal};
 use crate::lease::Terms;
-use crate::policy;
+use crate::policy::{self, History};
 use crate::verdict::Verdict;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use serde::{Deserialize, Serialize};
 
 /// What the driver tells the core.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Input {
-    /// Start the job.
+    /// Start the job, or take it up again.
     Begin,
     /// A local manager said this.
     Local(HostIndex, ToCentral),
@@ -31,7 +31,7 @@ pub enum Input {
 }
 
 /// What the core tells the driver to do, in this order.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Effect {
     /// Store this before doing anything that follows.
     Persist(Record),
@@ -41,8 +41,16 @@ pub enum Effect {
     Drop(HostIndex),
     /// A rank reported what it counted.
     Counters(Rank, Vec<(String, u64)>),
-    /// For the user and the journal of events.
+    /// For the user and the journal of events. After a resumption some are told a second time.
     Event(Event),
+    /// The job is taken up again. Whoever follows its checkpoints may have missed what became of them:
+    /// this one stands, and all others up to `burnt` came to nothing.
+    Resumed {
+        /// The checkpoint that the job goes back to.
+        committed: Option<Epoch>,
+        /// The highest number that was ever ordered.
+        burnt: Epoch,
+    },
     /// The job is decided: nothing later changes the verdict.
     Decided(Verdict),
     /// The job is over and every host has been heard of or dropped.
@@ -117,6 +125,8 @@ pub enum Record {
         generation: Generation,
         /// Incarnation of each rank.
         incarnations: Vec<Incarnation>,
+        /// When: a time limit counts from here.
+        at: Time,
     },
     /// All ranks have registered and are about to be let go.
     Started {
@@ -134,6 +144,10 @@ pub enum Record {
     Committed {
         /// Its number.
         epoch: Epoch,
+        /// When that was.
+        at: Time,
+        /// What it cost the rank that it cost most.
+        cost: Cost,
     },
     /// Ranks are about to be taken back.
     Restoring {
@@ -143,18 +157,46 @@ pub enum Record {
         epoch: Option<Epoch>,
         /// Incarnation of each rank from now on.
         incarnations: Vec<Incarnation>,
+        /// What the next failure is judged by.
+        memory: Memory,
     },
     /// All ranks are in `MPI_Finalize` and are about to be let go: none needs another any more.
     Finalized {
         /// The job's generation.
         generation: Generation,
+        /// Their last checkpoint, from which one can come back alone.
+        last: Option<Epoch>,
     },
-    /// The verdict, which nothing changes any more.
+    /// The verdict, which nothing changes any more: everything is about to be ended.
     Decided(Verdict),
+    /// The verdict; who has left `MPI_Finalize` comes to its end by itself.
+    Settled(Verdict),
+    /// What the next failure is judged by.
+    Memory(Memory),
+    /// A signal that asks programs to end is about to be passed on.
+    Interrupted {
+        /// Its number.
+        signal: i32,
+    },
+}
+
+/// What failures leave behind.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Memory {
+    /// What has been masked so far.
+    pub history: History,
+    /// The job was started anew because a rank failed before the first checkpoint.
+    pub anew: bool,
+    /// Processes that have begun to end, for which the job went back, and to where.
+    pub dying: Vec<(Life, Option<Epoch>)>,
+    /// When the first failure was heard of that the job goes back for.
+    pub since: Time,
+    /// What is to be told of it.
+    pub untold: Vec<Event>,
 }
 
 /// What central is given to start with.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Job {
     /// Generation of the job's first processes.
     pub generation: Generation,
@@ -171,7 +213,7 @@ pub struct Job {
 }
 
 /// Hosts that may fall silent.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Leases {
     /// For how long.
     pub terms: Terms,
@@ -180,7 +222,7 @@ pub struct Leases {
 }
 
 /// How failures are masked.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Recovery {
     /// When checkpoints are taken.
     pub interval: Interval,

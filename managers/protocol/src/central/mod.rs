@@ -6,15 +6,17 @@
 //!
 //! What a central manager that is started again must know is named by [`Effect::Persist`]: nothing
 //! that follows it may be done before it is stored. Drivers without a store pass over it; their job
-//! ends with its central manager.
+//! ends with its central manager. [`Central::resume`] takes a job up again.
 
 mod checkpoints;
 mod hosts;
 mod messages;
 mod recovery;
+mod resume;
 mod view;
 
-pub use messages::{Effect, Event, Input, Job, Leases, Record, Recovery};
+pub use messages::{Effect, Event, Input, Job, Leases, Memory, Record, Recovery};
+pub use resume::REPORT_BOUND;
 pub use view::{Course, RankView, View};
 
 use crate::checkpoint::Coordinator;
@@ -25,6 +27,7 @@ use crate::rank::Limits;
 use crate::verdict::Verdict;
 use recovery::Restoring;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use resume::Resuming;
 
 /// Number of a host in the order in which the driver named them.
 pub type HostIndex = usize;
@@ -56,6 +59,8 @@ struct HostState {
 enum Phase {
     /// Not begun, or some ranks have not registered.
     Starting,
+    /// Taken up again: hosts are asked how everything is.
+    Resuming(Box<Resuming>),
     /// Ranks are being taken back, and some have not registered.
     Restoring(Restoring),
     /// All ranks have registered and have each other's cards.
@@ -91,6 +96,8 @@ pub struct Central {
     ordered_at: Time,
     /// Processes that have begun to end, for which the job goes back already, and to where.
     dying: Vec<(Life, Option<Epoch>)>,
+    /// When the first failure was heard of that the job last went back for.
+    since: Time,
     /// What is told once it is known how they ended.
     untold: Vec<Event>,
     /// The checkpoint whose images were all ordered when every rank was in `MPI_Finalize`.
@@ -121,6 +128,7 @@ impl Central {
             anew: false,
             ordered_at: Time::default(),
             dying: Vec::new(),
+            since: Time::default(),
             untold: Vec::new(),
             last: None,
             absent: None,
@@ -152,6 +160,9 @@ impl Central {
         match self.phase {
             Phase::Over => None,
             Phase::Ending => self.end_at,
+            Phase::Resuming(ref resuming) => {
+                earlier(earlier(self.limit_at, resuming.due()), self.silence_due())
+            }
             Phase::Running => earlier(
                 earlier(self.limit_at, self.checkpoint_due()),
                 self.silence_due(),
@@ -166,12 +177,25 @@ impl Central {
         self.verdict.as_ref()
     }
 
+    /// The last signal that asked the ranks to end.
+    #[must_use]
+    pub fn interrupted(&self) -> Option<i32> {
+        self.interrupted
+    }
+
     /// One step.
     pub fn step(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
-        if self.phase == Phase::Over {
-            return;
+        match self.phase {
+            Phase::Over => return,
+            Phase::Resuming(_) => self.resuming(now, input, effects),
+            _ => self.take(now, input, effects),
         }
+        self.close(effects);
+    }
+
+    fn take(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
         match input {
+            Input::Begin if self.phase == Phase::Ending => self.end_again(now, effects),
             Input::Begin => self.begin(now, effects),
             Input::Local(host, message) => self.heard(now, host, message, effects),
             Input::HostLost(host) => {
@@ -187,7 +211,6 @@ impl Central {
             }
             Input::Tick => self.tick(now, effects),
         }
-        self.close(effects);
     }
 
     fn begin(&mut self, now: Time, effects: &mut Vec<Effect>) {
@@ -195,6 +218,7 @@ impl Central {
         effects.push(Effect::Persist(Record::Began {
             generation: self.generation,
             incarnations: self.ranks.iter().map(|r| r.incarnation).collect(),
+            at: now,
         }));
         for (host, ranks) in self.ranks_by_host().into_iter().enumerate() {
             if ranks.is_empty() {
@@ -273,6 +297,8 @@ impl Central {
                 }
             }
             ToCentral::Renew { number } => self.renewed(now, host, number, effects),
+            // Nobody has asked, or the answer to who died asking.
+            ToCentral::Report(_) => {}
         }
     }
 
@@ -351,6 +377,7 @@ impl Central {
         effects: &mut Vec<Effect>,
     ) {
         let before = std::mem::replace(&mut self.phase, Phase::Running);
+        self.complete = 0;
         // The first image is taken without being asked, at the end of MPI_Init.
         let image = match &before {
             Phase::Restoring(Restoring { epoch: Some(_), .. }) => None,
@@ -390,7 +417,8 @@ impl Central {
     fn finalize(&mut self, effects: &mut Vec<Effect>) {
         self.phase = Phase::Finalized;
         let generation = self.generation;
-        effects.push(Effect::Persist(Record::Finalized { generation }));
+        let last = self.last;
+        effects.push(Effect::Persist(Record::Finalized { generation, last }));
         self.send_all(|| ToLocal::AllFinalized { generation }, effects);
     }
 
@@ -403,6 +431,7 @@ impl Central {
         }
         if ends {
             self.interrupted = Some(signal);
+            effects.push(Effect::Persist(Record::Interrupted { signal }));
             if matches!(self.phase, Phase::Restoring(_)) {
                 // Who is on the way back would not hear it.
                 return self.decide(now, Verdict::Interrupted { signal }, effects);
@@ -435,22 +464,31 @@ impl Central {
 
     /// Gives the verdict, unless there is one, and ends everything.
     fn decide(&mut self, now: Time, verdict: Verdict, effects: &mut Vec<Effect>) {
-        let why = format!(
-            "the job ends: {}",
-            self.verdict.as_ref().unwrap_or(&verdict)
-        );
-        self.settle(verdict, effects);
-        if self.phase != Phase::Ending {
-            self.phase = Phase::Ending;
-            self.end_at = Some(now.plus_millis(END_BOUND));
-            self.send_all(|| ToLocal::End { why: why.clone() }, effects);
+        if self.phase == Phase::Ending {
+            return;
         }
+        let fresh = self.verdict.is_none();
+        let verdict = self.verdict.get_or_insert(verdict).clone();
+        effects.push(Effect::Persist(Record::Decided(verdict.clone())));
+        if fresh {
+            effects.push(Effect::Decided(verdict));
+        }
+        self.phase = Phase::Ending;
+        self.end_all(now, effects);
     }
 
-    /// Gives the verdict, unless there is one.
+    /// Tells every host to end.
+    fn end_all(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        self.end_at = Some(now.plus_millis(END_BOUND));
+        let verdict = self.verdict.as_ref().unwrap_or(&Verdict::Success);
+        let why = format!("the job ends: {verdict}");
+        self.send_all(|| ToLocal::End { why: why.clone() }, effects);
+    }
+
+    /// Gives the verdict, unless there is one, and lets everything go on.
     fn settle(&mut self, verdict: Verdict, effects: &mut Vec<Effect>) {
         if self.verdict.is_none() {
-            effects.push(Effect::Persist(Record::Decided(verdict.clone())));
+            effects.push(Effect::Persist(Record::Settled(verdict.clone())));
             effects.push(Effect::Decided(verdict.clone()));
             self.verdict = Some(verdict);
         }

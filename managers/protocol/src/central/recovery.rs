@@ -1,10 +1,10 @@
 //! Failures: judged, and masked by going back to the last checkpoint.
 
-use super::{Central, Effect, Event, HostIndex, Phase, Record};
+use super::{Central, Effect, Event, HostIndex, Memory, Phase, Record};
 use crate::control::{Cause, End, Life, Stage, Time, ToLocal};
 use crate::policy::Refusal;
 use crate::verdict::Verdict;
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{Epoch, Generation, Rank};
 
 /// Ranks are being taken back.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -28,21 +28,35 @@ impl Central {
     ) {
         match self.masks(now, rank, &cause) {
             Ok(epoch) => {
-                effects.push(Effect::Event(Event::Lost {
-                    rank,
-                    host: self.hosts[host].name.clone(),
-                    pid,
-                    cause,
-                    generation: self.generation.next(),
-                }));
+                self.lost(rank, host, pid, cause, self.generation.next());
                 if self.phase == Phase::Finalized {
                     self.restore_one(rank, epoch, effects);
                 } else {
                     self.restore_all(now, epoch, effects);
                 }
+                self.tell_of_recovery(effects);
             }
             Err(refusal) => self.is_end(now, rank, host, pid, cause, refusal, effects),
         }
+    }
+
+    /// What is told of a failure that is masked, before that of the recovery.
+    fn lost(
+        &mut self,
+        rank: Rank,
+        host: HostIndex,
+        pid: u32,
+        cause: Cause,
+        generation: Generation,
+    ) {
+        let lost = Event::Lost {
+            rank,
+            host: self.hosts[host].name.clone(),
+            pid,
+            cause,
+            generation,
+        };
+        self.untold.insert(0, lost);
     }
 
     /// A process has begun to end. The others must stop in any case; if the job may go back, it does so
@@ -86,29 +100,41 @@ impl Central {
             if same {
                 self.failed(now, life.rank, host, pid, cause, effects);
             }
-            return;
+            return self.note(host, life, effects);
         };
         // Another checkpoint may be committed by now.
         let (_, from) = self.dying.swap_remove(at);
         if let Err(refusal) = self.history.confirm(life.rank, &cause, from) {
             let refusal = (refusal != Refusal::Meant).then_some(refusal);
-            return self.is_end(now, life.rank, host, pid, cause, refusal, effects);
+            self.is_end(now, life.rank, host, pid, cause, refusal, effects);
+            return self.note(host, life, effects);
         }
-        self.untold.insert(
-            0,
-            Event::Lost {
-                rank: life.rank,
-                host: self.hosts[host].name.clone(),
-                pid,
-                cause,
-                generation: life.generation.next(),
-            },
-        );
+        self.lost(life.rank, host, pid, cause, life.generation.next());
+        effects.push(Effect::Persist(Record::Memory(self.memory())));
         self.tell_of_recovery(effects);
+        self.note(host, life, effects);
+    }
+
+    /// The local manager need not remember this end any longer.
+    fn note(&self, host: HostIndex, life: Life, effects: &mut Vec<Effect>) {
+        if self.phase != Phase::Ending {
+            effects.push(Effect::Send(host, ToLocal::Noted { life }));
+        }
+    }
+
+    /// What the next failure is judged by.
+    fn memory(&self) -> Memory {
+        Memory {
+            history: self.history.clone(),
+            anew: self.anew,
+            dying: self.dying.clone(),
+            since: self.since,
+            untold: self.untold.clone(),
+        }
     }
 
     /// Tells what was held back until all ends are known.
-    fn tell_of_recovery(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn tell_of_recovery(&mut self, effects: &mut Vec<Effect>) {
         if self.dying.is_empty() {
             effects.extend(self.untold.drain(..).map(Effect::Event));
         }
@@ -214,6 +240,7 @@ impl Central {
         for rank in &mut self.ranks {
             rank.back();
         }
+        self.since = since;
         self.phase = Phase::Restoring(Restoring { epoch, since });
         self.last = None;
         self.store_restoring(epoch, effects);
@@ -256,6 +283,7 @@ impl Central {
             generation: self.generation,
             epoch,
             incarnations: self.ranks.iter().map(|r| r.incarnation).collect(),
+            memory: self.memory(),
         }));
     }
 
@@ -296,6 +324,19 @@ impl Central {
             return;
         };
         checkpoints.run_again(now);
+        self.tell_recovered(now, restoring, effects);
+    }
+
+    /// Says so, once it is known how everyone ended.
+    pub(super) fn tell_recovered(
+        &mut self,
+        now: Time,
+        restoring: &Restoring,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(checkpoints) = &self.checkpoints else {
+            return;
+        };
         let from = match restoring.epoch {
             Some(_) => checkpoints.committed_at().0,
             None => 0,

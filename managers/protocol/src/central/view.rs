@@ -3,9 +3,10 @@
 use super::{Central, HostIndex, Phase};
 use crate::control::{Stage, Time};
 use rejoin_channel_table::{Epoch, Generation, Incarnation};
+use serde::{Deserialize, Serialize};
 
 /// How far the job has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Course {
     /// Ranks start, or wait in `MPI_Init` for the others.
     Starting,
@@ -17,10 +18,12 @@ pub enum Course {
     Finalizing,
     /// Everything is being ended.
     Ending,
+    /// Central was started again and asks how everything is.
+    Resuming,
 }
 
 /// The job at one moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
     /// Its generation.
     pub generation: Generation,
@@ -35,7 +38,7 @@ pub struct View {
 }
 
 /// A rank at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankView {
     /// Number of its host.
     pub host: HostIndex,
@@ -58,6 +61,7 @@ impl Central {
             generation: self.generation,
             course: match self.phase {
                 Phase::Starting => Course::Starting,
+                Phase::Resuming(_) => Course::Resuming,
                 Phase::Restoring(_) => Course::Restoring,
                 Phase::Running => Course::Running,
                 Phase::Finalizing | Phase::Finalized => Course::Finalizing,

@@ -4,14 +4,14 @@
 //! the job goes back or ends, is begun meanwhile.
 
 use super::{Effect, Local};
-use crate::control::{Cause, End, Life, Stage, ToCentral};
+use crate::control::{Cause, End, Life, Stage, ToCentral, Unheard};
 use rejoin_channel_table::{Incarnation, Rank};
 
 /// A process whose end is not known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Dying {
-    life: Life,
-    pid: u32,
+    pub life: Life,
+    pub pid: u32,
     stage: Stage,
 }
 
@@ -53,11 +53,17 @@ impl Local {
         let Some(at) = self.dying.iter().position(same) else {
             return false;
         };
-        let Dying { life, pid, stage } = self.dying.swap_remove(at);
+        let Dying { life, pid, stage } = self.dying.remove(at);
         if let Some(process) = self.find(rank, incarnation) {
             process.child_end = Some(end);
         }
         let cause = Cause::Ended { end, stage };
+        self.ends.push(Unheard {
+            life,
+            pid,
+            cause: Some(cause.clone()),
+            early: true,
+        });
         self.tell(ToCentral::Buried { life, pid, cause }, effects);
         true
     }

@@ -66,6 +66,9 @@ impl Local {
     pub(super) fn keep(&mut self, kept: Option<Epoch>, burnt: Epoch, effects: &mut Vec<Effect>) {
         self.kept = kept;
         self.burnt = self.burnt.max(burnt);
+        if !std::mem::take(&mut self.resumed) {
+            self.refused = self.refused.max(burnt);
+        }
         let burnt = self.burnt;
         for process in &mut self.ranks {
             process.images.retain(|epoch, _| {
@@ -98,7 +101,7 @@ impl Local {
 
     /// Tells the ranks that asked for a checkpoint what became of it.
     fn answer_askers(&mut self, effects: &mut Vec<Effect>) {
-        let latest = self.burnt.max(self.kept.unwrap_or_default());
+        let latest = self.refused.max(self.kept.unwrap_or_default());
         let mut to = Vec::new();
         for process in &mut self.ranks {
             if process.asked.take_if(|after| *after < latest).is_some() {
@@ -109,7 +112,7 @@ impl Local {
             let kept = FromManager::Kept {
                 generation: self.generation,
                 epoch: self.kept,
-                burnt: self.burnt,
+                burnt: self.refused,
             };
             effects.push(Effect::Ranks(to, kept));
         }

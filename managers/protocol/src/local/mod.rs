@@ -7,11 +7,12 @@
 mod dying;
 mod images;
 mod lease;
+mod report;
 mod restore;
 
 mod process;
 
-use crate::control::{Cause, End, Life, Stage, Time, ToCentral, ToLocal};
+use crate::control::{Cause, End, Life, Stage, Time, ToCentral, ToLocal, Unheard};
 use crate::lease::Holder;
 use crate::rank::{FromManager, ToManager};
 use dying::Dying;
@@ -119,6 +120,14 @@ pub struct Local {
     /// Failed ranks keep their place until central has said how to go on.
     hold: bool,
     restoring: Option<Restoring>,
+    /// The last signal of those that ask programs to end that was passed on.
+    signalled: Option<i32>,
+    /// Ends that were not all to be expected, until central has stored them.
+    ends: Vec<Unheard>,
+    /// Central was started again: what it lets go of next was not given up for a reason.
+    resumed: bool,
+    /// The highest number that was given up for a reason.
+    refused: Epoch,
     /// Processes that were said to be dying and whose end is not known.
     dying: Vec<Dying>,
     /// Processes that have retired and are still there.
@@ -150,6 +159,10 @@ impl Local {
             central: true,
             hold: false,
             restoring: None,
+            signalled: None,
+            ends: Vec::new(),
+            resumed: false,
+            refused: Epoch(0),
             dying: Vec::new(),
             retired: Vec::new(),
             kept: None,
@@ -324,11 +337,7 @@ impl Local {
             } if self.phase == Phase::Running && generation >= self.generation => {
                 self.restore(generation, epoch, ranks, effects);
             }
-            ToLocal::Release { life } => {
-                if let Some(process) = self.find(life.rank, life.incarnation) {
-                    process.failed = false;
-                }
-            }
+            ToLocal::Release { life } => self.release(life),
             ToLocal::AllFinalized { generation } if generation == self.generation => {
                 self.all_finalized(effects);
             }
@@ -337,6 +346,8 @@ impl Local {
                 self.end(now, why, effects);
             }
             ToLocal::Kill => self.kill(effects),
+            ToLocal::Report => self.report(effects),
+            ToLocal::Noted { life } => self.ends.retain(|end| !(end.early && end.life == life)),
             // Stale news of an older generation, or an order that came twice.
             ToLocal::Spawn { .. }
             | ToLocal::Start { .. }
@@ -345,6 +356,14 @@ impl Local {
             | ToLocal::Restore { .. }
             | ToLocal::AllFinalized { .. }
             | ToLocal::End { .. } => {}
+        }
+    }
+
+    /// A rank that failed does not come back.
+    fn release(&mut self, life: Life) {
+        self.ends.retain(|end| end.life != life);
+        if let Some(process) = self.find(life.rank, life.incarnation) {
+            process.failed = false;
         }
     }
 
@@ -365,10 +384,13 @@ impl Local {
     }
 
     /// Sends a signal on to the ranks' process groups.
-    fn pass_signal(&self, signal: i32, effects: &mut Vec<Effect>) {
+    fn pass_signal(&mut self, signal: i32, effects: &mut Vec<Effect>) {
         if self.stands_still() {
             // It must not wake anybody. One that ends the job is given by hand again.
             return;
+        }
+        if matches!(signal, HUP | INT | QUIT | TERM) {
+            self.signalled = Some(signal);
         }
         for process in self.ranks.iter().filter(|r| r.child_end.is_none()) {
             effects.push(Effect::SignalGroup(process.rank, signal));
@@ -489,6 +511,8 @@ impl Local {
         };
         process.stage = Stage::Registered;
         process.waits = true;
+        process.card = Some(card.clone());
+        process.limits = Some(limits);
         if process.child != Some(pid) {
             process.caller = Some(pid);
             effects.push(Effect::Watch(rank, incarnation, pid));
@@ -540,7 +564,15 @@ impl Local {
         }
         process.reported = true;
         process.failed = true;
-        let pid = process.caller.or(process.child).unwrap_or(0);
+        let pid = process.pid();
+        if self.hold {
+            self.ends.push(Unheard {
+                life,
+                pid,
+                cause: Some(cause.clone()),
+                early: false,
+            });
+        }
         self.tell(ToCentral::Failed { life, pid, cause }, effects);
     }
 
@@ -582,7 +614,9 @@ impl Local {
         // What failed holds the host until central has said how to go on.
         let held = |r: &Process| self.hold && (r.failed || r.retire != Retire::No);
         let settled = |r: &Process| r.ended() && (ending || (r.reported && !held(r)));
-        let busy = ending || (self.phase == Phase::Running && !self.ranks.is_empty());
+        // Nor may it be gone before central has stored how its ranks ended.
+        let told = !self.hold || (self.ends.is_empty() && self.dying.is_empty());
+        let busy = ending || (self.phase == Phase::Running && !self.ranks.is_empty() && told);
         if busy && self.ranks.iter().all(settled) {
             for process in &mut self.ranks {
                 process.suspect = None;

@@ -2,8 +2,8 @@
 
 use super::restore::Retire;
 use crate::control::{End, Life, Stage, Time};
-use crate::rank::{MOST_COUNTERS, VERSION};
-use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use crate::rank::{Limits, MOST_COUNTERS, VERSION};
+use rejoin_channel_table::{BusinessCard, Epoch, Incarnation, Rank};
 use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -31,6 +31,10 @@ pub(super) struct Process {
     pub waits: bool,
     /// Its program waits for a checkpoint later than this epoch.
     pub asked: Option<Epoch>,
+    /// Where it listens.
+    pub card: Option<BusinessCard>,
+    /// The sizes it goes by.
+    pub limits: Option<Limits>,
     /// It is to make room for its successor.
     pub retire: Retire,
     /// What it can come back from: the images' process ids.
@@ -54,6 +58,8 @@ impl Process {
             back: false,
             waits: false,
             asked: None,
+            card: None,
+            limits: None,
             retire: Retire::No,
             images: BTreeMap::new(),
         }
@@ -83,6 +89,11 @@ impl Process {
     pub fn is_unfinished(&self) -> bool {
         matches!(self.stage, Stage::Registered | Stage::Finalizing)
             || (self.back && self.stage == Stage::Spawned)
+    }
+
+    /// The process that counts: 0 while there is none.
+    pub fn pid(&self) -> u32 {
+        self.caller.or(self.child).unwrap_or(0)
     }
 
     pub fn ended(&self) -> bool {

@@ -4,7 +4,7 @@
 //! write must not end that write beside its successor.
 
 use super::{Effect, Local, Process};
-use crate::control::Cause;
+use crate::control::{Cause, Life};
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 
 /// How far a process has come on its way out.
@@ -31,9 +31,27 @@ impl Local {
         &mut self,
         generation: Generation,
         epoch: Option<Epoch>,
-        ranks: Vec<(Rank, Incarnation)>,
+        mut ranks: Vec<(Rank, Incarnation)>,
         effects: &mut Vec<Effect>,
     ) {
+        // One that came before, from a central manager that has died since.
+        ranks.retain(|(rank, incarnation)| self.ordered(*rank) < Some(*incarnation));
+        if ranks.is_empty() {
+            return;
+        }
+        let renewed = |life: Life| {
+            let same = |(rank, incarnation): &(Rank, Incarnation)| {
+                *rank == life.rank && *incarnation > life.incarnation
+            };
+            ranks.iter().any(same)
+        };
+        self.ends.retain(|end| end.early || !renewed(end.life));
+        // Others that come back alone, too, do so still.
+        if let Some(before) = self.restoring.take_if(|_| generation == self.generation) {
+            let anew: Vec<Rank> = ranks.iter().map(|(rank, _)| *rank).collect();
+            let rest = before.ranks.into_iter();
+            ranks.extend(rest.filter(|(rank, _)| !anew.contains(rank)));
+        }
         self.generation = generation;
         for (rank, _) in &ranks {
             let Some(process) = self.ranks.iter_mut().find(|r| r.rank == *rank) else {
@@ -47,6 +65,17 @@ impl Local {
         }
         self.restoring = Some(Restoring { epoch, ranks });
         self.take_over(effects);
+    }
+
+    /// The incarnation of a rank that was last ordered.
+    pub(super) fn ordered(&self, rank: Rank) -> Option<Incarnation> {
+        let pending = self.restoring.iter().flat_map(|r| &r.ranks);
+        let process = self.ranks.iter().find(|r| r.rank == rank)?;
+        pending
+            .filter(|(other, _)| *other == rank)
+            .map(|(_, incarnation)| *incarnation)
+            .chain([process.incarnation])
+            .max()
     }
 
     /// A process is out of the way.

@@ -1,10 +1,10 @@
 //! The drivers of the cores: what they are told to do, done at once where nobody could tell.
 
-use super::System;
 use super::{Process, Step, Wake};
+use super::{System, job};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
-use rejoin_managers_protocol::central::{self, Event};
-use rejoin_managers_protocol::control::{Cause, End, Life, Time};
+use rejoin_managers_protocol::central::{self, Central, Event, Record};
+use rejoin_managers_protocol::control::{Cause, End, Life, Time, ToCentral, ToLocal};
 use rejoin_managers_protocol::local;
 use std::collections::VecDeque;
 
@@ -12,27 +12,76 @@ use std::collections::VecDeque;
 pub const FAULT: i32 = 11;
 const CONT: i32 = 18;
 
+/// As the journal does: of most kinds, only the last counts.
+fn remember(records: &mut Vec<Record>, record: &Record) {
+    use std::mem::discriminant;
+    let all = [Record::Finalized {
+        generation: Default::default(),
+        last: None,
+    }];
+    if !all.iter().any(|r| discriminant(r) == discriminant(record)) {
+        records.retain(|old| discriminant(old) != discriminant(record));
+    }
+    records.push(record.clone());
+}
+
 impl System {
     pub fn central(&mut self, input: central::Input) {
         let mut effects = Vec::new();
         self.central.step(Time(0), input, &mut effects);
+        let doomed = self.doomed.take();
+        let mut stored = 0;
         for effect in effects {
             match effect {
                 central::Effect::Persist(record) => {
+                    // Where nobody reads them, they only tell apart what is the same.
+                    let forgotten = self.forgets && matches!(record, Record::Restoring { .. });
+                    if !self.prompt && !forgotten {
+                        remember(&mut self.records, &record);
+                    }
                     let lost = self.faults.images > 0;
-                    let stored = self.stored.store(record, self.ranks, &self.images, lost);
-                    stored.unwrap_or_else(|wrong| self.complain(wrong));
+                    let right = self.stored.store(record, self.ranks, &self.images, lost);
+                    right.unwrap_or_else(|wrong| self.complain(wrong));
+                    stored += 1;
+                    if doomed == Some(stored) {
+                        break;
+                    }
                 }
                 central::Effect::Send(host, order) => {
                     if !self.stored.covers(&order) {
                         self.complain(format!("{order:?} before it is stored"));
                     }
-                    self.hosts[host].down.push_back(order);
+                    if self.prompt && matches!(order, ToLocal::Noted { .. }) {
+                        self.local(host, local::Input::Central(order));
+                    } else {
+                        self.hosts[host].down.push_back(order);
+                    }
                 }
                 central::Effect::Event(event) => self.note(event),
-                central::Effect::Decided(_) => {}
+                central::Effect::Decided(_) | central::Effect::Resumed { .. } => {}
                 central::Effect::Over(verdict) => self.over = Some(verdict),
                 other => panic!("{other:?} in this model"),
+            }
+        }
+        if doomed.is_some() && self.over.is_none() {
+            self.central_dies(false);
+        }
+    }
+
+    /// Another takes its place, who knows what was stored. What was on its way from the hosts is lost, and
+    /// what was on its way to them, too, or it comes late.
+    pub fn central_dies(&mut self, late: bool) {
+        for host in &mut self.hosts {
+            host.up.clear();
+            if !late {
+                host.down.clear();
+            }
+        }
+        self.central = Central::resume(job(self.hosts.len(), self.ranks), self.records.clone());
+        self.central(central::Input::Begin);
+        for host in 0..self.hosts.len() {
+            if self.hosts[host].done {
+                self.central(central::Input::Local(host, ToCentral::Done));
             }
         }
     }
@@ -44,8 +93,12 @@ impl System {
                 rank,
                 cause,
                 generation,
+                pid,
                 ..
             } => {
+                if !self.prompt && !self.told.insert((rank, generation, pid)) {
+                    return;
+                }
                 let Cause::Ended { end, .. } = cause else {
                     return self.complain(format!("{cause:?} is masked"));
                 };
@@ -120,7 +173,10 @@ impl System {
             local::Effect::DropImage(rank, epoch) => {
                 self.images.remove(&(rank, epoch));
             }
-            local::Effect::Central(message) => self.hosts[host].up.push_back(message),
+            local::Effect::Central(message) => {
+                self.hosts[host].done |= message == ToCentral::Done;
+                self.hosts[host].up.push_back(message);
+            }
             local::Effect::Ranks(ranks, message) => {
                 for rank in ranks {
                     if let Some(process) = self.current(rank) {

@@ -7,14 +7,14 @@ pub use rejoin_sim::job::process::{Image, Process, Step, Wake};
 pub use rejoin_sim::job::stored::Stored;
 
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Rank};
-use rejoin_managers_protocol::central::{Central, Job, Recovery};
+use rejoin_managers_protocol::central::{Central, Job, Record, Recovery};
 use rejoin_managers_protocol::checkpoint::{Cost, Interval};
 use rejoin_managers_protocol::control::{End, Life, ToCentral, ToLocal};
 use rejoin_managers_protocol::local::{self, Local};
 use rejoin_managers_protocol::policy::Limit;
 use rejoin_managers_protocol::rank::{Limits, ToManager, VERSION};
 use rejoin_managers_protocol::verdict::Verdict;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Host {
@@ -22,6 +22,8 @@ pub struct Host {
     pub up: VecDeque<ToCentral>,
     pub down: VecDeque<ToLocal>,
     pub sweeping: bool,
+    /// Its last word.
+    pub done: bool,
 }
 
 /// What has gone wrong in the job so far, of what the bounds allow.
@@ -35,6 +37,8 @@ pub struct Faults {
     pub refusals: u8,
     pub checkpoints: u8,
     pub signals: u8,
+    /// Central managers that died.
+    pub centrals: u8,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -50,6 +54,16 @@ pub struct System {
     pub wakes: Vec<Wake>,
     pub over: Option<Verdict>,
     pub stored: Stored,
+    /// What a central manager that is started again reads.
+    pub records: Vec<Record>,
+    /// Notes of ends come at once: they change nothing before central dies.
+    pub prompt: bool,
+    /// It does not find what it knew of ranks that were taken back.
+    pub forgets: bool,
+    /// Central dies in its next step, after it has stored so many records.
+    pub doomed: Option<u8>,
+    /// Losses that were told.
+    pub told: BTreeSet<(Rank, Generation, u32)>,
     pub wrong: Option<String>,
     pub faults: Faults,
     /// The launcher got a signal before all were let go.
@@ -61,6 +75,20 @@ pub struct System {
     pub alone: bool,
 }
 
+fn job(hosts: usize, ranks: u32) -> Job {
+    Job {
+        generation: Generation(0),
+        hosts: (0..hosts).map(|n| format!("host{n}")).collect(),
+        placement: (0..ranks as usize).map(|r| r % hosts).collect(),
+        limit: None,
+        recovery: Some(Recovery {
+            interval: Interval::Asked,
+            limit: Limit::default(),
+        }),
+        leases: None,
+    }
+}
+
 impl System {
     pub fn new(hosts: usize, ranks: u32) -> System {
         let host = || Host {
@@ -68,19 +96,10 @@ impl System {
             up: VecDeque::new(),
             down: VecDeque::new(),
             sweeping: false,
+            done: false,
         };
         System {
-            central: Central::new(Job {
-                generation: Generation(0),
-                hosts: (0..hosts).map(|n| format!("host{n}")).collect(),
-                placement: (0..ranks as usize).map(|r| r % hosts).collect(),
-                limit: None,
-                recovery: Some(Recovery {
-                    interval: Interval::Asked,
-                    limit: Limit::default(),
-                }),
-                leases: None,
-            }),
+            central: Central::new(job(hosts, ranks)),
             hosts: (0..hosts).map(|_| host()).collect(),
             ranks,
             processes: Vec::new(),
@@ -89,6 +108,11 @@ impl System {
             wakes: Vec::new(),
             over: None,
             stored: Stored::default(),
+            records: Vec::new(),
+            prompt: false,
+            forgets: false,
+            doomed: None,
+            told: BTreeSet::new(),
             wrong: None,
             faults: Faults::default(),
             interrupted: false,

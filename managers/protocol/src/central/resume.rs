@@ -1,0 +1,509 @@
+//! A central manager that was started again: what it knows from its records, what it asks the hosts,
+//! and what it says again.
+//!
+//! What its predecessor said after its last record may have come to some hosts, to all, or to none; what
+//! the hosts said meanwhile is lost. So nothing is assumed: each host says how everything is there, in one
+//! report, and whatever it said before that is part of it. What is then ordered again is either new to a
+//! host or without effect there.
+
+use super::{Central, Effect, HostIndex, Input, Job, Memory, Phase, Record};
+use crate::checkpoint::Cost;
+use crate::control::{Life, RankReport, Report, Stage, Time, ToCentral, ToLocal, Unheard};
+use crate::lease::Giver;
+use crate::verdict::Verdict;
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+
+/// Milliseconds that a host has to say how everything is there.
+pub const REPORT_BOUND: u64 = 10_000;
+
+/// What the records tell of the job's course.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+struct Past {
+    began: bool,
+    /// The last generation in which all were let go from `MPI_Init`.
+    started: Option<Generation>,
+    /// Where their ranks listened.
+    cards: Vec<BusinessCard>,
+    /// The checkpoint that the job last went back to.
+    restored: Option<Option<Epoch>>,
+    ordered: Epoch,
+    committed: Option<(Epoch, Time, Cost)>,
+    finalized: bool,
+    decided: bool,
+}
+
+/// Hosts are being asked.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Resuming {
+    past: Past,
+    asked: bool,
+    due: Option<Time>,
+    reports: Vec<Option<Box<Report>>>,
+    /// What came meanwhile.
+    later: Vec<Input>,
+}
+
+impl Resuming {
+    /// When who has not answered is lost. Hosts that may fall silent have as long as their leases give.
+    pub fn due(&self) -> Option<Time> {
+        self.due
+    }
+}
+
+impl Central {
+    /// Central of a job that another central manager has begun and recorded. [`Input::Begin`] comes first,
+    /// then, for each host whose link had closed, what was last heard of it: [`ToCentral::Done`] or
+    /// [`Input::HostLost`].
+    #[must_use]
+    pub fn resume(job: Job, records: Vec<Record>) -> Self {
+        let mut central = Central::new(job);
+        let mut past = Past::default();
+        for record in records {
+            central.recall(record, &mut past);
+        }
+        if let Some(checkpoints) = &mut central.checkpoints {
+            checkpoints.resume(past.committed, past.ordered);
+        }
+        if past.decided {
+            central.phase = Phase::Ending;
+        } else if past.began {
+            central.phase = Phase::Resuming(Box::new(Resuming {
+                past,
+                asked: false,
+                due: None,
+                reports: vec![None; central.hosts.len()],
+                later: Vec::new(),
+            }));
+        }
+        central
+    }
+
+    fn recall(&mut self, record: Record, past: &mut Past) {
+        match record {
+            Record::Began {
+                generation,
+                incarnations,
+                at,
+            } => {
+                past.began = true;
+                self.recall_lives(generation, &incarnations);
+                self.limit_at = self.limit.map(|limit| at.plus_millis(limit));
+            }
+            Record::Started { generation, table } => {
+                past.started = Some(generation);
+                past.cards = table.into_iter().map(|(_, card)| card).collect();
+            }
+            Record::Ordered { epoch } => past.ordered = past.ordered.max(epoch),
+            Record::Committed { epoch, at, cost } => {
+                past.ordered = past.ordered.max(epoch);
+                past.committed = Some((epoch, at, cost));
+            }
+            Record::Restoring {
+                generation,
+                epoch,
+                incarnations,
+                memory,
+            } => {
+                past.restored = Some(epoch);
+                self.recall_lives(generation, &incarnations);
+                self.recall_memory(memory);
+            }
+            Record::Finalized { last, .. } => {
+                past.finalized = true;
+                self.last = last;
+            }
+            Record::Decided(verdict) => {
+                past.decided = true;
+                self.verdict = Some(verdict);
+            }
+            Record::Settled(verdict) => self.verdict = Some(verdict),
+            Record::Memory(memory) => self.recall_memory(memory),
+            Record::Interrupted { signal } => self.interrupted = Some(signal),
+        }
+    }
+
+    fn recall_lives(&mut self, generation: Generation, incarnations: &[Incarnation]) {
+        self.generation = generation;
+        for (rank, incarnation) in self.ranks.iter_mut().zip(incarnations) {
+            rank.incarnation = *incarnation;
+        }
+    }
+
+    fn recall_memory(&mut self, memory: Memory) {
+        self.history = memory.history;
+        self.anew = memory.anew;
+        self.dying = memory.dying;
+        self.since = memory.since;
+        self.untold = memory.untold;
+    }
+
+    /// For those who follow the checkpoints.
+    fn resumed(&self) -> Effect {
+        let checkpoints = self.checkpoints.as_ref();
+        Effect::Resumed {
+            committed: checkpoints.and_then(|c| c.committed()),
+            burnt: checkpoints.map(|c| c.last_number()).unwrap_or_default(),
+        }
+    }
+
+    /// The end of everything had been decided: all are told once more.
+    pub(super) fn end_again(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        effects.push(self.resumed());
+        self.without_ranks_done();
+        effects.extend(self.verdict.clone().map(Effect::Decided));
+        self.end_all(now, effects);
+    }
+
+    /// Nothing is known of the leases that were given: they are counted from now.
+    fn leases_again(&mut self, now: Time) {
+        for lease in self.hosts.iter_mut().filter_map(|h| h.lease.as_mut()) {
+            *lease = Giver::resumed(lease.terms(), now);
+        }
+    }
+
+    fn without_ranks_done(&mut self) {
+        let ranks = self.ranks_by_host();
+        for (host, ranks) in self.hosts.iter_mut().zip(ranks) {
+            host.done |= ranks.is_empty();
+        }
+    }
+
+    /// One step while hosts are asked.
+    pub(super) fn resuming(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
+        let Phase::Resuming(resuming) = &mut self.phase else {
+            return;
+        };
+        match input {
+            Input::Begin => {
+                resuming.asked = true;
+                resuming.due = Some(now.plus_millis(REPORT_BOUND));
+                self.leases_again(now);
+                effects.push(self.resumed());
+                effects.extend(self.verdict.clone().map(Effect::Decided));
+                self.without_ranks_done();
+                self.send_all(|| ToLocal::Report, effects);
+            }
+            Input::Local(host, ToCentral::Report(report)) => {
+                if let Some(place) = resuming.reports.get_mut(host) {
+                    place.get_or_insert(report);
+                }
+            }
+            Input::Local(host, ToCentral::Done) => {
+                if let Some(state) = self.hosts.get_mut(host) {
+                    state.done = true;
+                }
+            }
+            Input::Local(_, ToCentral::Renew { .. }) | Input::HostLost(_) | Input::HostGone(..) => {
+                return self.take(now, input, effects);
+            }
+            // What a host says before its report is part of that.
+            Input::Local(host, _) => {
+                if matches!(resuming.reports.get(host), Some(Some(_))) {
+                    resuming.later.push(input);
+                }
+            }
+            Input::Tick => return self.unanswered(now, effects),
+            input => resuming.later.push(input),
+        }
+        self.go_on_when_complete(now, effects);
+    }
+
+    /// Who does not answer in time is lost.
+    fn unanswered(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        let Phase::Resuming(resuming) = &mut self.phase else {
+            return;
+        };
+        if resuming.due.is_none_or(|at| at > now) {
+            return self.tick(now, effects);
+        }
+        resuming.due = None;
+        let mut lost = None;
+        for (host, (state, report)) in self.hosts.iter_mut().zip(&resuming.reports).enumerate() {
+            if !state.done && report.is_none() && state.lease.is_none() {
+                state.done = true;
+                effects.push(Effect::Drop(host));
+                lost.get_or_insert(state.name.clone());
+            }
+        }
+        if let Some(host) = lost {
+            let why = "its local manager does not answer".to_string();
+            self.decide(now, Verdict::HostLost { host, why }, effects);
+        }
+    }
+
+    /// Goes on once every host has answered.
+    fn go_on_when_complete(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        let Phase::Resuming(resuming) = &self.phase else {
+            return;
+        };
+        let mut known = self.hosts.iter().zip(&resuming.reports);
+        if !resuming.asked || !known.all(|(state, report)| state.done || report.is_some()) {
+            return;
+        }
+        let Phase::Resuming(resuming) = std::mem::replace(&mut self.phase, Phase::Starting) else {
+            return;
+        };
+        let Resuming {
+            past,
+            reports,
+            later,
+            ..
+        } = *resuming;
+        self.phase = self.phase_after(&past);
+        if past.finalized {
+            // Nothing is sent any more by those that come back alone: an old card does.
+            for (rank, card) in self.ranks.iter_mut().zip(&past.cards) {
+                rank.card = Some(card.clone());
+            }
+        }
+        for (host, report) in reports.iter().enumerate() {
+            self.adopt(host, report.as_deref());
+        }
+        let ended = |(_, r): &(Rank, &super::RankState)| r.ended && r.stage == Stage::Spawned;
+        let mut numbered = (0u32..).map(Rank).zip(&self.ranks);
+        self.absent = numbered.find(ended).map(|(rank, _)| rank);
+        let ranks = self.ranks_by_host();
+        for (host, (report, ranks)) in reports.iter().zip(ranks).enumerate() {
+            if let Some(report) = report {
+                self.say_again(host, ranks, report, &past, effects);
+            }
+        }
+        self.go_on(now, &past, &reports, effects);
+        for (host, report) in reports.into_iter().enumerate() {
+            if let Some(report) = report {
+                self.hear_again(now, host, *report, effects);
+            }
+        }
+        for input in later {
+            self.take(now, input, effects);
+        }
+    }
+
+    fn phase_after(&self, past: &Past) -> Phase {
+        match past.restored {
+            _ if past.finalized => Phase::Finalized,
+            _ if past.started == Some(self.generation) => Phase::Running,
+            Some(epoch) => Phase::Restoring(super::Restoring {
+                epoch,
+                since: self.since,
+            }),
+            None => Phase::Starting,
+        }
+    }
+
+    /// Takes over what a host says of its ranks; one that is through says nothing.
+    fn adopt(&mut self, host: HostIndex, report: Option<&Report>) {
+        let finalized = self.phase == Phase::Finalized;
+        let Some(report) = report else {
+            for rank in self.ranks.iter_mut().filter(|r| r.host == host) {
+                rank.ended = true;
+                // Of those that ended well before all were let go, none had called MPI_Init.
+                rank.stage = if finalized {
+                    Stage::Left
+                } else {
+                    Stage::Spawned
+                };
+            }
+            return;
+        };
+        if report.generation != Some(self.generation) {
+            return;
+        }
+        for said in &report.ranks {
+            let Some(rank) = self.ranks.get_mut(said.rank.index()) else {
+                continue;
+            };
+            if rank.host != host || rank.incarnation != said.incarnation {
+                continue;
+            }
+            rank.pid = said.pid;
+            rank.stage = said.stage;
+            rank.ended = said.ended;
+            if said.stage >= Stage::Registered {
+                rank.card = said.card.clone().or(rank.card.take());
+                rank.limits = said.limits;
+            }
+        }
+    }
+
+    /// Tells a host what it may not have heard.
+    fn say_again(
+        &mut self,
+        host: HostIndex,
+        mut ranks: Vec<(Rank, Incarnation)>,
+        report: &Report,
+        past: &Past,
+        effects: &mut Vec<Effect>,
+    ) {
+        let generation = self.generation;
+        if report.generation.is_none() {
+            let order = ToLocal::Spawn {
+                generation,
+                ranks,
+                hold: self.checkpoints.is_some(),
+            };
+            effects.push(Effect::Send(host, order));
+            return;
+        }
+        // All of them, or those that come back alone.
+        ranks.retain(|(rank, incarnation)| {
+            let said = report.ranks.binary_search_by_key(rank, |said| said.rank);
+            said.is_err() || said.is_ok_and(|at| report.ranks[at].incarnation < *incarnation)
+        });
+        if !ranks.is_empty() {
+            let order = ToLocal::Restore {
+                generation,
+                epoch: past.restored.flatten(),
+                ranks,
+            };
+            effects.push(Effect::Send(host, order));
+        }
+        if past.ordered > Epoch(0) {
+            let keep = ToLocal::Keep {
+                generation,
+                epoch: past.committed.map(|(epoch, ..)| epoch),
+                burnt: past.ordered,
+            };
+            effects.push(Effect::Send(host, keep));
+        }
+        if let Some(signal) = self.interrupted.filter(|_| report.signalled.is_none()) {
+            effects.push(Effect::Send(host, ToLocal::Signal { signal }));
+        }
+    }
+
+    /// Does what is next now that all are heard of.
+    fn go_on(
+        &mut self,
+        now: Time,
+        past: &Past,
+        reports: &[Option<Box<Report>>],
+        effects: &mut Vec<Effect>,
+    ) {
+        if let (Phase::Restoring(_), Some(signal)) = (&self.phase, self.interrupted) {
+            return self.decide(now, Verdict::Interrupted { signal }, effects);
+        }
+        let waiting: Vec<Rank> = reports
+            .iter()
+            .flatten()
+            .filter(|report| report.generation == Some(self.generation))
+            .flat_map(|report| &report.ranks)
+            .filter(|said| said.waits && self.is_current(said))
+            .map(|said| said.rank)
+            .collect();
+        match &self.phase {
+            Phase::Starting | Phase::Restoring(_) => {
+                for rank in (0u32..).map(Rank).take(self.ranks.len()) {
+                    if let Some(limits) = self.ranks[rank.index()].limits {
+                        self.compare(now, rank, limits, effects);
+                    }
+                }
+                self.start_when_complete(now, effects);
+            }
+            Phase::Running => {
+                if !waiting.is_empty() {
+                    self.start_again(effects);
+                }
+                self.checkpoint_again(now, past, effects);
+                self.retell(now, past, effects);
+                self.finalize_when_complete(now, effects);
+            }
+            Phase::Finalized => {
+                let generation = self.generation;
+                self.send_all(|| ToLocal::AllFinalized { generation }, effects);
+                for rank in waiting {
+                    self.start_alone(rank, effects);
+                }
+                self.tell_of_recovery(effects);
+            }
+            _ => {}
+        }
+    }
+
+    fn is_current(&self, said: &RankReport) -> bool {
+        let rank = self.ranks.get(said.rank.index());
+        rank.is_some_and(|rank| rank.incarnation == said.incarnation)
+    }
+
+    /// Some have not heard that all have registered.
+    fn start_again(&self, effects: &mut Vec<Effect>) {
+        let cards = self
+            .ranks
+            .iter()
+            .map(|r| Some((r.incarnation, r.card.clone()?)));
+        let table: Option<Vec<(Incarnation, BusinessCard)>> = cards.collect();
+        let generation = self.generation;
+        if let Some(table) = table {
+            self.send_all(
+                || ToLocal::Start {
+                    generation,
+                    table: table.clone(),
+                    image: None,
+                },
+                effects,
+            );
+        }
+    }
+
+    /// An order that was under way is void, another follows at once.
+    fn checkpoint_again(&mut self, now: Time, past: &Past, effects: &mut Vec<Effect>) {
+        let Some(checkpoints) = &mut self.checkpoints else {
+            return;
+        };
+        if past
+            .committed
+            .is_none_or(|(epoch, ..)| epoch < past.ordered)
+        {
+            self.checkpoint_asked(now, effects);
+        } else {
+            // Failures that come faster than checkpoints don't put them off.
+            checkpoints.schedule(checkpoints.committed_at());
+        }
+    }
+
+    /// Tells of a recovery that may not have been told.
+    fn retell(&mut self, now: Time, past: &Past, effects: &mut Vec<Effect>) {
+        let told = |event: &super::Event| matches!(event, super::Event::Recovered { .. });
+        match past.restored {
+            Some(epoch) if !self.untold.iter().any(told) => {
+                let since = self.since;
+                self.tell_recovered(now, &super::Restoring { epoch, since }, effects);
+            }
+            _ => self.tell_of_recovery(effects),
+        }
+    }
+
+    /// What a host may have said to nobody.
+    fn hear_again(
+        &mut self,
+        now: Time,
+        host: HostIndex,
+        report: Report,
+        effects: &mut Vec<Effect>,
+    ) {
+        let committed = self.checkpoints.as_ref().and_then(|c| c.committed());
+        for said in report.ranks {
+            let life = Life {
+                generation: self.generation,
+                rank: said.rank,
+                incarnation: said.incarnation,
+            };
+            if let Some(epoch) = committed.filter(|epoch| !said.images.contains(epoch)) {
+                self.heard(now, host, ToCentral::ImageLost { life, epoch }, effects);
+            }
+            if let Some(after) = said.asked {
+                self.heard(now, host, ToCentral::Checkpoint { life, after }, effects);
+            }
+        }
+        for end in report.ends {
+            let Unheard {
+                life, pid, cause, ..
+            } = end;
+            let news = match (cause, end.early) {
+                (None, _) => ToCentral::Dying { life, pid },
+                (Some(cause), true) => ToCentral::Buried { life, pid, cause },
+                (Some(cause), false) => ToCentral::Failed { life, pid, cause },
+            };
+            self.heard(now, host, news, effects);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! What a central manager that was started again is told: how everything is here.
+
+use super::{Effect, Local, Phase, Process};
+use crate::control::{RankReport, Report, Stage, ToCentral, Unheard};
+
+impl Local {
+    /// Says how everything is. Whatever was said before is part of it.
+    pub(super) fn report(&mut self, effects: &mut Vec<Effect>) {
+        if self.phase == Phase::Over {
+            return;
+        }
+        self.resumed = true;
+        let dying = self.dying.iter().map(|dying| Unheard {
+            life: dying.life,
+            pid: dying.pid,
+            cause: None,
+            early: true,
+        });
+        let report = Report {
+            generation: (!self.ranks.is_empty()).then_some(self.generation),
+            signalled: self.signalled,
+            ranks: self.ranks.iter().map(|p| self.report_of(p)).collect(),
+            ends: self.ends.iter().cloned().chain(dying).collect(),
+        };
+        self.tell(ToCentral::Report(Box::new(report)), effects);
+    }
+
+    fn report_of(&self, process: &Process) -> RankReport {
+        let ordered = self.ordered(process.rank).unwrap_or_default();
+        let mut said = RankReport {
+            rank: process.rank,
+            incarnation: ordered,
+            stage: Stage::Spawned,
+            pid: 0,
+            card: process.card.clone(),
+            limits: process.limits,
+            waits: false,
+            ended: false,
+            asked: None,
+            images: process.images.keys().copied().collect(),
+        };
+        // Of one that is to begin, nothing else can be said.
+        if ordered == process.incarnation {
+            said.stage = process.stage;
+            said.pid = process.pid();
+            said.waits = process.waits;
+            said.ended = process.reported && !process.failed;
+            said.asked = process.asked;
+        }
+        said
+    }
+}

@@ -1,0 +1,248 @@
+//! The central manager of a job that can go back: a process of its own around the core and its journal.
+//! mpirun starts it, again and again if it must, and is its only link: it passes on what the local
+//! managers say, and to them what is ordered here.
+
+pub mod wire;
+
+use crate::error::{Context, Result};
+use crate::journal::{Journal, JournalError, Keep};
+use crate::link::{Filled, Link};
+use crate::{fault, logs};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::time::{ClockId, clock_gettime};
+use rejoin_managers_protocol::central::{Central, Effect, Input, View};
+use rejoin_managers_protocol::codec::MANAGER_LIMIT;
+use rejoin_managers_protocol::control::Time;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+use wire::{Begin, Say, Told};
+
+/// How long a predecessor may take to let go of the journal.
+const IN_USE_LIMIT: Duration = Duration::from_secs(5);
+
+/// SIGHUP, SIGINT, SIGQUIT, SIGTERM.
+const ENDING: [i32; 4] = [1, 2, 3, 15];
+
+/// The time by which cores go, in all processes of a machine.
+#[must_use]
+pub fn now() -> Time {
+    let time = clock_gettime(ClockId::CLOCK_BOOTTIME).map(Duration::from);
+    Time(u64::try_from(time.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Runs a central manager whose link to mpirun is its standard input. Returns its exit code.
+#[must_use]
+pub fn run() -> i32 {
+    logs::init("rejoin-central");
+    // SAFETY: the name is a C string, the others are plain numbers. A process that is stopped sees no end of
+    // its link, but goes with its parent all the same.
+    unsafe {
+        libc::prctl(libc::PR_SET_NAME, c"rejoin-central".as_ptr(), 0, 0, 0);
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
+    }
+    match Process::new().and_then(|mut process| process.run()) {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("rejoin: central manager: {error}");
+            1
+        }
+    }
+}
+
+struct Process {
+    link: Link,
+    work: Option<Work>,
+}
+
+/// A job that has been begun or taken up.
+struct Work {
+    core: Central,
+    journal: Journal,
+    view: Option<View>,
+}
+
+impl Process {
+    fn new() -> Result<Process> {
+        let stdin = std::io::stdin();
+        let socket = stdin.as_fd().try_clone_to_owned();
+        let socket = socket.context("take the link to mpirun")?;
+        Ok(Process {
+            link: Link::new(socket, MANAGER_LIMIT, MANAGER_LIMIT),
+            work: None,
+        })
+    }
+
+    fn run(&mut self) -> Result<()> {
+        loop {
+            let waits = self.link.flush();
+            if !waits {
+                fault::sent();
+            }
+            self.wait(waits);
+            // All that has come: one write then answers it.
+            loop {
+                match self.link.fill()? {
+                    Filled::Nothing | Filled::Broken => break,
+                    Filled::Closed => return Ok(()),
+                    Filled::Some => {
+                        while let Some(said) = self.link.next::<Say>()? {
+                            if !self.hear(said)? {
+                                return Ok(());
+                            }
+                        }
+                    }
+                }
+            }
+            let due = self.work.as_ref().and_then(|work| work.core.deadline());
+            if due.is_some_and(|at| at <= now()) && !self.step(None, Input::Tick)? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn wait(&self, writes: bool) {
+        let due = self.work.as_ref().and_then(|work| work.core.deadline());
+        let timeout = due.map_or(PollTimeout::NONE, |at| {
+            let left = at.0.saturating_sub(now().0).div_ceil(1_000_000);
+            PollTimeout::try_from(left.min(60_000)).unwrap_or(PollTimeout::ZERO)
+        });
+        let mut flags = PollFlags::POLLIN;
+        flags.set(PollFlags::POLLOUT, writes);
+        // An interrupted wait is another turn.
+        let _ = poll(&mut [PollFd::new(self.link.as_fd(), flags)], timeout);
+    }
+
+    /// Does what mpirun says. Returns whether there is more to do.
+    fn hear(&mut self, said: Say) -> Result<bool> {
+        match said {
+            Say::Begin(begin) => self.begin(*begin),
+            Say::Input(number, input) => self.step(number, input),
+            Say::Look(guest) => {
+                if let Some(work) = &self.work {
+                    self.link.queue(&Told::Look {
+                        guest,
+                        view: work.core.view(),
+                        ranks: work.core.ranks().collect(),
+                        now: now(),
+                    })?;
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    fn begin(&mut self, begin: Begin) -> Result<bool> {
+        let (core, journal) = match taken_up(&begin) {
+            Ok(both) => both,
+            Err(error) => return self.unjournaled(&error),
+        };
+        let again = core.interrupted();
+        self.work = Some(Work {
+            core,
+            journal,
+            view: None,
+        });
+        if !self.step(None, Input::Begin)? {
+            return Ok(false);
+        }
+        let mut inputs = begin.inputs;
+        // It was stored, and only the word of that is missing.
+        let ends =
+            |(_, input): &(u64, Input)| matches!(input, Input::Signal(s) if again == Some(*s));
+        if again.is_some_and(|signal| ENDING.contains(&signal))
+            && let Some(at) = inputs.iter().position(ends)
+        {
+            let (number, _) = inputs.remove(at);
+            self.link.queue(&Told::Step {
+                took: Some(number),
+                view: None,
+                effects: Vec::new(),
+            })?;
+        }
+        for (number, input) in inputs {
+            if !self.step(Some(number), input)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Nothing may be done that is not stored: mpirun is told, and decides.
+    fn unjournaled(&mut self, error: &JournalError) -> Result<bool> {
+        self.link.queue(&Told::Unjournaled(error.to_string()))?;
+        let begun = Instant::now();
+        while self.link.flush() && begun.elapsed() < IN_USE_LIMIT {
+            self.wait(true);
+        }
+        Ok(false)
+    }
+
+    /// Feeds the core, and passes on what it says.
+    fn step(&mut self, number: Option<u64>, input: Input) -> Result<bool> {
+        let Some(work) = &mut self.work else {
+            return Ok(true);
+        };
+        tracing::debug!(?input, "central");
+        if let Input::Local(_, news) = &input {
+            fault::heard(news);
+        }
+        let mut effects = Vec::new();
+        work.core.step(now(), input, &mut effects);
+        let mut others = Vec::new();
+        for effect in effects {
+            let point = fault::before_central(&effect, || work.core.view().course);
+            match effect {
+                Effect::Persist(record) => {
+                    tracing::debug!(?record, "a point of no return");
+                    if let Err(error) = work.journal.append(&record) {
+                        return self.unjournaled(&error);
+                    }
+                }
+                Effect::Send(host, order) => self.link.queue(&Told::Send(host, order))?,
+                effect => others.push(effect),
+            }
+            fault::after_central(point);
+        }
+        let view = work.core.view();
+        let changed = work.view.as_ref() != Some(&view);
+        if changed || number.is_some() || !others.is_empty() {
+            work.view = Some(view.clone());
+            self.link.queue(&Told::Step {
+                took: number,
+                view: changed.then_some(view),
+                effects: others,
+            })?;
+        }
+        Ok(true)
+    }
+}
+
+/// The core of a job that begins, or of one that a predecessor began, and its journal.
+fn taken_up(begin: &Begin) -> std::result::Result<(Central, Journal), JournalError> {
+    // The checkpoints themselves, processes of this machine, do not outlive it either.
+    let keep = Keep::Process;
+    if !begin.resume {
+        // Of a predecessor that had not said a word, nothing counts.
+        let _ = std::fs::remove_file(&begin.journal);
+        let journal = Journal::create(&begin.journal, begin.id, keep)?;
+        return Ok((Central::new(begin.job.clone()), journal));
+    }
+    let begun = Instant::now();
+    loop {
+        match Journal::resume(&begin.journal, keep) {
+            Err(JournalError::InUse { .. }) if begun.elapsed() < IN_USE_LIMIT => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok((_, id, _)) if id != begin.id => {
+                return Err(JournalError::Torn {
+                    path: begin.journal.clone(),
+                    why: "it is another job's".into(),
+                });
+            }
+            resumed => {
+                let (journal, _, records) = resumed?;
+                return Ok((Central::resume(begin.job.clone(), records), journal));
+            }
+        }
+    }
+}
