@@ -2,7 +2,7 @@
 
 use super::process::{Process, Step, Wake};
 use super::work::Work;
-use super::{Event, Key, MILLI, World};
+use super::{Event, Key, MILLI, STOPPING, World};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, HostIndex};
 use rejoin_managers_protocol::control::{Life, Time, ToLocal};
@@ -13,6 +13,18 @@ use std::rc::Rc;
 const KILL: i32 = 9;
 const CONT: i32 = 18;
 
+/// What a clock shows that goes so many parts in a million too fast.
+fn clock(now: u64, drift: i64) -> u64 {
+    let wrong = i128::from(now) * i128::from(drift) / 1_000_000;
+    u64::try_from(i128::from(now) + wrong).unwrap_or(now)
+}
+
+/// When such a clock shows this.
+fn when(shown: u64, drift: i64) -> u64 {
+    let true_time = i128::from(shown) * 1_000_000 / i128::from(1_000_000 + drift);
+    u64::try_from(true_time).unwrap_or(shown)
+}
+
 impl<W: Work> World<W> {
     /// Central takes an input, and what it wants is done, unless it crashes in the middle.
     pub(super) fn central(&mut self, input: central::Input) -> Result<(), String> {
@@ -22,7 +34,7 @@ impl<W: Work> World<W> {
         let mut effects = Vec::new();
         core.step(Time(self.now), input, &mut effects);
         for effect in effects {
-            if let Some(left) = &mut self.crashes {
+            if let Some(left) = self.crashes.as_mut().filter(|_| self.over.is_none()) {
                 if *left == 0 {
                     self.crash_central();
                     return Ok(());
@@ -65,7 +77,12 @@ impl<W: Work> World<W> {
                 let at = self.now.max(self.hosts[host].held) + MILLI;
                 self.queue.at(at, Event::CentralLost(host));
             }
-            central::Effect::Event(event) => self.tally.event(&event),
+            central::Effect::Event(event) => {
+                if let central::Event::HostSilent { host, .. } = event {
+                    self.is_fenced(host)?;
+                }
+                self.tally.event(&event);
+            }
             central::Effect::Decided(verdict) => self.tally.decided(&verdict)?,
             central::Effect::Over(verdict) => {
                 self.tally.decided(&verdict)?;
@@ -74,10 +91,28 @@ impl<W: Work> World<W> {
                 }
             }
             central::Effect::Counters(..) => {}
+            central::Effect::Resumed { committed, burnt } => {
+                let stored = (self.stored.committed, self.stored.ordered);
+                if (committed, burnt) != stored {
+                    return Err(format!(
+                        "resumed with {committed:?}, {burnt}, not {stored:?}"
+                    ));
+                }
+            }
             #[allow(unreachable_patterns, reason = "cores may learn more")]
             other => return Err(format!("{other:?} in this world")),
         }
         Ok(())
+    }
+
+    /// Of a host that counts as silent, no rank acts.
+    fn is_fenced(&self, host: HostIndex) -> Result<(), String> {
+        let state = &self.hosts[host];
+        let acts = |p: &Process| p.acts() && self.host_of(p.life.rank) == host;
+        if state.still || state.local.is_none() || !self.processes.values().any(acts) {
+            return Ok(());
+        }
+        Err(format!("host {host} counts as silent, and its ranks act"))
     }
 
     fn delay(&mut self) -> u64 {
@@ -102,19 +137,21 @@ impl<W: Work> World<W> {
     /// A local manager takes an input, and what it wants is done.
     pub(super) fn local(&mut self, host: HostIndex, input: local::Input) -> Result<(), String> {
         let mut inputs = VecDeque::from([input]);
+        let drift = self.hosts[host].drift;
         while let Some(input) = inputs.pop_front() {
             let mut effects = Vec::new();
             let Some(core) = &mut self.hosts[host].local else {
                 return Ok(());
             };
-            core.step(Time(self.now), input, &mut effects);
+            core.step(Time(clock(self.now, drift)), input, &mut effects);
             for effect in effects {
                 self.perform(host, effect, &mut inputs)?;
             }
         }
         let link = &mut self.hosts[host];
         let deadline = link.local.as_ref().and_then(local::Local::deadline);
-        if let Some(at) = deadline.map(|at| at.0.max(self.now))
+        // Rounded up, its own clock may still be a little behind.
+        if let Some(at) = deadline.map(|at| (when(at.0, drift) + 1_000).max(self.now))
             && link.tick.is_none_or(|tick| at < tick)
         {
             link.tick = Some(at);
@@ -169,6 +206,14 @@ impl<W: Work> World<W> {
                     }
                 }
             }
+            effect => self.of_host(host, effect)?,
+        }
+        Ok(())
+    }
+
+    /// What a local manager does to many, or to its host.
+    fn of_host(&mut self, host: HostIndex, effect: local::Effect) -> Result<(), String> {
+        match effect {
             local::Effect::SignalGroup(_, CONT) | local::Effect::SignalAll(CONT) => {}
             local::Effect::SignalGroup(rank, signal) => {
                 if let Some(process) = self.current(rank) {
@@ -182,6 +227,19 @@ impl<W: Work> World<W> {
                 for key in keys {
                     self.signal(key, signal);
                 }
+            }
+            local::Effect::StopAll => {
+                let link = &mut self.hosts[host];
+                link.told += 1;
+                let told = link.told;
+                let delay = self.rng.below(STOPPING * MILLI * 9 / 10);
+                self.tally.stops += 1;
+                self.after(delay, Event::Still(host, told));
+            }
+            local::Effect::ContinueAll => {
+                let link = &mut self.hosts[host];
+                link.told += 1;
+                link.still = false;
             }
             local::Effect::Sweep => {
                 let delay = self.rng.between(100_000, 3 * MILLI);

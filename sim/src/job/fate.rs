@@ -2,11 +2,11 @@
 
 use super::process::Step;
 use super::work::Work;
-use super::{Event, MILLI, Shape, World};
+use super::{Event, Host, MILLI, Shape, World};
 use crate::rng::Rng;
 use rejoin_channel_table::Rank;
-use rejoin_managers_protocol::central;
-use rejoin_managers_protocol::control::End;
+use rejoin_managers_protocol::central::{self, Central};
+use rejoin_managers_protocol::control::{End, ToCentral};
 
 /// One blow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl Fate {
         strike(self.images, &|rng| Fault::Image(rank(rng)));
         strike(self.refusals, &|_| Fault::Refuse);
         strike(self.parts, &|rng| {
-            Fault::Part(host(rng), rng.between(1, 1500) * MILLI)
+            Fault::Part(host(rng), rng.between(1, 2500) * MILLI)
         });
         strike(self.locals, &|rng| Fault::Local(host(rng)));
         strike(self.centrals, &|rng| {
@@ -149,10 +149,18 @@ impl<W: Work> World<W> {
                 Ok(())
             }
             Fault::Ask => self.central(central::Input::Checkpoint),
+            // The launcher keeps it until central is there.
+            Fault::Signal if self.central.is_none() => {
+                self.after(10 * MILLI, Event::Fault(fault));
+                Ok(())
+            }
             Fault::Signal => {
-                self.tally.interrupted |= !self.stored.finalized;
+                let counts = !self.stored.finalized;
                 self.tally.signals += 1;
-                self.central(central::Input::Signal(2))
+                self.central(central::Input::Signal(2))?;
+                let there = self.central.is_some();
+                self.signalled = Some(self.boots).filter(|_| counts && there);
+                Ok(())
             }
         }
     }
@@ -215,14 +223,29 @@ impl<W: Work> World<W> {
         self.crashes = None;
         self.central = None;
         self.tick = None;
+        self.boots += 1;
+        self.last_fault = self.last_fault.max(self.now + self.outage);
         for host in &mut self.hosts {
             // What the relay has taken of each link arrives; the rest is lost.
-            host.relayed = self.now + self.rng.below(MILLI);
+            host.relayed.push(self.now + self.rng.below(MILLI));
         }
         self.after(self.outage, Event::Resume);
     }
 
+    /// Central begins again with what it stored. Who keeps the links tells it of those that have closed.
     pub(super) fn resume(&mut self) -> Result<(), String> {
-        Err("central can't be started again".into())
+        let records = self.records.clone();
+        self.central = Some(Central::resume(self.shape.job(), records));
+        self.central(central::Input::Begin)?;
+        for host in 0..self.hosts.len() {
+            let Host { local, done, .. } = &self.hosts[host];
+            if *done {
+                let done = central::Input::Local(host, ToCentral::Done);
+                self.central(done)?;
+            } else if local.is_none() {
+                self.central(central::Input::HostLost(host))?;
+            }
+        }
+        Ok(())
     }
 }

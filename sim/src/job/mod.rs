@@ -6,6 +6,7 @@
 //! checkpoint is used twice, and every rank that leaves has the right answer ([`work::Work`]).
 
 mod drive;
+pub mod engines;
 mod fate;
 pub mod process;
 pub mod queue;
@@ -22,9 +23,10 @@ use crate::rng::Rng;
 use process::{Image, Process, Wake};
 use queue::Queue;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
-use rejoin_managers_protocol::central::{self, Central, HostIndex, Job, Record, Recovery};
+use rejoin_managers_protocol::central::{self, Central, HostIndex, Job, Leases, Record, Recovery};
 use rejoin_managers_protocol::checkpoint::Interval;
-use rejoin_managers_protocol::control::{End, Life, ToCentral, ToLocal};
+use rejoin_managers_protocol::control::{End, Life, Time, ToCentral, ToLocal};
+use rejoin_managers_protocol::lease::{DRIFT, STOPPING, Terms};
 use rejoin_managers_protocol::local::{self, Local};
 use rejoin_managers_protocol::policy::Limit;
 use rejoin_managers_protocol::rank::FromManager;
@@ -37,6 +39,7 @@ use work::Work;
 
 /// Nanoseconds in a millisecond.
 pub const MILLI: u64 = 1_000_000;
+const KILL: i32 = 9;
 /// A job that has not ended so long after its last fault is stuck: longer than the longest time that
 /// a core waits for anything.
 const PATIENCE: u64 = 200_000 * MILLI;
@@ -50,6 +53,8 @@ pub struct Shape {
     pub per_host: u32,
     /// When checkpoints are ordered.
     pub interval: Interval,
+    /// Its hosts are reached over a network, and go by leases.
+    pub leases: Option<Terms>,
 }
 
 impl Shape {
@@ -66,6 +71,10 @@ impl Shape {
             hosts: (0..self.hosts).map(|n| format!("host{n}")).collect(),
             placement: (0..self.ranks()).map(place).collect(),
             limit: None,
+            leases: self.leases.map(|terms| Leases {
+                terms,
+                hosts: (0..self.hosts).collect(),
+            }),
             recovery: Some(Recovery {
                 interval: self.interval,
                 limit: Limit {
@@ -73,7 +82,6 @@ impl Shape {
                     within: 600_000,
                 },
             }),
-            leases: None,
         }
     }
 }
@@ -106,6 +114,8 @@ enum Event<E> {
     /// A process ends.
     Ends(Key, End),
     Swept(HostIndex),
+    /// The ranks of a host stand still, if this is what was last asked of it.
+    Still(HostIndex, u64),
     Fault(Fault),
     /// Central is started again.
     Resume,
@@ -121,11 +131,19 @@ struct Host {
     down: u64,
     /// The link is parted until then.
     held: u64,
-    /// Words that central's last run sent later than this are lost.
-    relayed: u64,
+    /// For each run of central that has ended: words that arrive later than this are lost.
+    relayed: Vec<u64>,
+    /// Its last word has come.
+    done: bool,
     /// Central has let go of it.
     dropped: bool,
     tick: Option<u64>,
+    /// Its clock goes so many parts in a million too fast.
+    drift: i64,
+    /// Its ranks stand still.
+    still: bool,
+    /// How often they were told to stand still or to go on.
+    told: u64,
 }
 
 /// The beginning of a text: a table of thousands of ranks is too long for a trace.
@@ -150,7 +168,7 @@ pub struct World<W: Work> {
     shape: Shape,
     /// `None`: it crashed.
     central: Option<Central>,
-    /// How often it was started.
+    /// How often it crashed.
     boots: u32,
     /// It crashes when it has done so many more things.
     crashes: Option<u64>,
@@ -168,6 +186,8 @@ pub struct World<W: Work> {
     work: W,
     last_fault: u64,
     patient: bool,
+    /// The run of central that a signal came to before all were let go.
+    signalled: Option<u32>,
     over: Option<Verdict>,
     trace: VecDeque<Line>,
     tally: Tally,
@@ -176,12 +196,30 @@ pub struct World<W: Work> {
 impl<W: Work> World<W> {
     /// A job that is about to begin.
     pub fn new(mut rng: Rng, shape: Shape, work: W, fate: &Fate) -> World<W> {
-        let host = || Host {
-            local: Some(Local::new()),
+        // Within what leases allow for.
+        let most = if shape.leases.is_some() {
+            900_000 / DRIFT
+        } else {
+            0
+        };
+        let drifts: Vec<u64> = (0..shape.hosts).map(|_| rng.below(most + 1)).collect();
+        let local = || {
+            let mut local = Local::new();
+            if let Some(terms) = shape.leases {
+                local.go_by_leases(terms, Time(0));
+            }
+            local
+        };
+        let host = |drift: u64| Host {
+            drift: drift as i64 - (most / 2) as i64,
+            still: false,
+            told: 0,
+            local: Some(local()),
             up: 0,
             down: 0,
             held: 0,
-            relayed: u64::MAX,
+            relayed: Vec::new(),
+            done: false,
             dropped: false,
             tick: None,
         };
@@ -200,7 +238,7 @@ impl<W: Work> World<W> {
             crashes: None,
             outage: 0,
             tick: None,
-            hosts: (0..shape.hosts).map(|_| host()).collect(),
+            hosts: drifts.into_iter().map(host).collect(),
             shape,
             processes: BTreeMap::new(),
             lives: BTreeMap::new(),
@@ -211,6 +249,7 @@ impl<W: Work> World<W> {
             work,
             last_fault,
             patient: fate.patient,
+            signalled: None,
             over: None,
             trace: VecDeque::new(),
             tally: Tally::default(),
@@ -242,6 +281,10 @@ impl<W: Work> World<W> {
             if self.over.is_none() && time > self.last_fault + PATIENCE {
                 return Err(self.stuck());
             }
+            if self.stands_still(&event) {
+                self.queue.at(time + 2 * MILLI, event);
+                continue;
+            }
             self.note(&event);
             self.handle(event)?;
         }
@@ -262,12 +305,29 @@ impl<W: Work> World<W> {
         self.trace.push_back(line);
     }
 
+    /// The process that it happens to does not run; it comes later, in the same order.
+    fn stands_still(&self, event: &Event<W::Event>) -> bool {
+        let rank = match event {
+            Event::Hear(key, _) | Event::Act(key) | Event::Safe(key) => Some(key.0),
+            Event::Ends(key, End::Signaled(signal)) if *signal != KILL => Some(key.0),
+            Event::Work(event) => self.work.whose(event),
+            _ => None,
+        };
+        rank.is_some_and(|rank| {
+            let host = &self.hosts[self.host_of(rank)];
+            host.still && host.local.is_some() && self.current(rank).is_some()
+        })
+    }
+
     fn handle(&mut self, event: Event<W::Event>) -> Result<(), String> {
         match event {
-            Event::Up(host, message) => self.central(central::Input::Local(host, message)),
+            Event::Up(host, message) => {
+                self.hosts[host].done |= message == ToCentral::Done;
+                self.central(central::Input::Local(host, message))
+            }
             Event::Down(host, boot, order) => {
-                let lost = boot != self.boots && self.now > self.hosts[host].relayed;
-                match lost {
+                let last = self.hosts[host].relayed.get(boot as usize);
+                match last.is_some_and(|last| self.now > *last) {
                     true => Ok(()),
                     false => self.local(host, local::Input::Central(order)),
                 }
@@ -289,6 +349,11 @@ impl<W: Work> World<W> {
             Event::Stopped(key) => self.stopped(key),
             Event::Ends(key, end) => self.ended(key, end),
             Event::Swept(host) => self.local(host, local::Input::Swept),
+            Event::Still(host, told) => {
+                let host = &mut self.hosts[host];
+                host.still |= host.told == told;
+                Ok(())
+            }
             Event::Fault(fault) => self.strike(fault),
             Event::Resume => self.resume(),
             Event::Work(event) => self.working(event),

@@ -215,6 +215,13 @@ impl Work for Ring {
         Ok(())
     }
 
+    fn whose(&self, event: &Event) -> Option<Rank> {
+        match event {
+            Event::Round(life) => Some(life.rank),
+            Event::Heard { at, .. } => Some(*at),
+        }
+    }
+
     fn enter(&mut self, rank: Rank, epoch: Epoch) {
         let state = &mut self.members[rank.index()].state;
         if epoch > state.epoch {

@@ -2,7 +2,7 @@
 
 use super::World;
 use super::work::Work;
-use rejoin_managers_protocol::central::Event;
+use rejoin_managers_protocol::central::{Event, Record};
 use rejoin_managers_protocol::control::{Cause, End};
 use rejoin_managers_protocol::policy::Refusal;
 use rejoin_managers_protocol::verdict::Verdict;
@@ -30,6 +30,10 @@ pub struct Tally {
     pub parts: u64,
     /// Dead local managers.
     pub locals: u64,
+    /// Orders to stand still.
+    pub stops: u64,
+    /// Hosts that were silent.
+    pub silent: u64,
     /// Deaths of central.
     pub centrals: u64,
     /// Signals to the launcher.
@@ -50,8 +54,10 @@ pub struct Tally {
 
 impl Tally {
     pub(super) fn event(&mut self, event: &Event) {
-        if let Event::Recovered { .. } = event {
-            self.recoveries += 1;
+        match event {
+            Event::Recovered { .. } => self.recoveries += 1,
+            Event::HostSilent { .. } => self.silent += 1,
+            _ => {}
         }
     }
 
@@ -86,7 +92,7 @@ impl Tally {
                 ) => self.signals > 0,
                 _ => false,
             },
-            Verdict::HostLost { .. } => self.locals > 0,
+            Verdict::HostLost { .. } => self.locals + self.silent > 0,
             Verdict::Interrupted { .. } => self.signals > 0,
             _ => false,
         }
@@ -99,6 +105,10 @@ impl<W: Work> World<W> {
         let Some(verdict) = self.over.clone() else {
             return Err(self.stuck());
         };
+        // A run that dies before it has stored the signal takes it along.
+        let stored = |r: &Record| matches!(r, Record::Interrupted { .. });
+        let taken = self.signalled == Some(self.boots) || self.records.iter().any(stored);
+        self.tally.interrupted = self.signalled.is_some() && taken;
         if !self.tally.allows(&verdict) {
             return Err(format!("{verdict:?} without a cause: {:?}", self.tally));
         }

@@ -43,6 +43,9 @@ pub trait Work {
         wishes: &mut Vec<Wish<Self::Event>>,
     ) -> Result<(), String>;
 
+    /// The rank that an event happens to.
+    fn whose(&self, event: &Self::Event) -> Option<Rank>;
+
     /// A rank takes its image of an epoch and enters it.
     fn enter(&mut self, rank: Rank, epoch: Epoch);
 

@@ -1,0 +1,518 @@
+//! A program whose messages go through the engines that ranks have: what each receives is checked message
+//! by message, whatever was killed, cut and rolled back on the way.
+
+use super::MILLI;
+use super::work::{Wish, Work};
+use crate::check::{self, Outcome};
+use crate::node::{Blind, ConnectionId, Node, Output};
+use crate::plan::{Plan, Step, content};
+use crate::rng::Rng;
+use rejoin_channel_table::{AddressBook, BusinessCard, Epoch, Identity, Incarnation, JobId, Rank};
+use rejoin_engine::{Envelope, Mode, ReqId, Segment};
+use rejoin_managers_protocol::control::Life;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Most bytes written at once.
+const WRITE: u64 = 9_000;
+
+/// A message or receive under way: its number in the plan, and what holds it.
+#[derive(Debug, Clone)]
+struct Pending {
+    number: usize,
+    id: ReqId,
+    segment: Segment,
+}
+
+/// A rank's program as far as it has come.
+#[derive(Debug, Clone, Default)]
+struct Program {
+    position: usize,
+    sends: Vec<Pending>,
+    receives: Vec<Pending>,
+    bound: Vec<usize>,
+    outcomes: BTreeMap<usize, Outcome>,
+    finished: bool,
+}
+
+#[derive(Debug)]
+struct Member {
+    life: Option<Life>,
+    incarnation: Incarnation,
+    started: bool,
+    /// The image that it comes from.
+    from: Option<Epoch>,
+    /// `None` until its first process has started.
+    node: Option<Node>,
+    program: Program,
+    images: BTreeMap<Epoch, Program>,
+    dialing: BTreeSet<Rank>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    lives: [Life; 2],
+    open: [bool; 2],
+    queues: [VecDeque<Option<Vec<u8>>>; 2],
+}
+
+/// Ranks with engines, and the links between them.
+#[derive(Debug)]
+pub struct Engines {
+    plan: Plan,
+    members: Vec<Member>,
+    connections: BTreeMap<ConnectionId, Connection>,
+    next: ConnectionId,
+    /// Percent of a rank's looks at its links in which one of them breaks.
+    cuts: u64,
+    /// Links that broke.
+    pub broken: u64,
+    /// Half of the rule of epochs switched off.
+    pub blind: Blind,
+}
+
+/// What happens to them.
+#[derive(Debug)]
+pub enum Event {
+    /// A rank's program takes a step.
+    Step(Life),
+    /// The next bytes, or the end, come to an end of a connection.
+    Arrive(ConnectionId, usize),
+    /// A rank dials another.
+    Dial(Life, Rank),
+    /// A rank looks at its links.
+    Look(Life),
+}
+
+type Wishes = Vec<Wish<Event>>;
+
+impl Engines {
+    /// A random program without cancelled messages.
+    #[must_use]
+    pub fn new(rng: &mut Rng, ranks: u32, messages: usize, cuts: u64) -> Engines {
+        let mut plan = Plan::random(rng, ranks, messages);
+        while plan.cancels {
+            plan = Plan::random(rng, ranks, messages);
+        }
+        for script in &mut plan.scripts {
+            script.retain(|step| !matches!(step, Step::Checkpoint(_)));
+        }
+        let member = |_| Member {
+            life: None,
+            incarnation: Incarnation(0),
+            started: false,
+            from: None,
+            node: None,
+            program: Program::default(),
+            images: BTreeMap::new(),
+            dialing: BTreeSet::new(),
+        };
+        Engines {
+            plan,
+            members: (0..ranks).map(member).collect(),
+            connections: BTreeMap::new(),
+            next: 0,
+            cuts,
+            broken: 0,
+            blind: Blind::default(),
+        }
+    }
+
+    fn begins(&mut self, life: Life, from: Option<Epoch>) {
+        let member = &mut self.members[life.rank.index()];
+        member.life = Some(life);
+        member.incarnation = life.incarnation;
+        member.started = false;
+        member.from = from;
+        member.dialing.clear();
+    }
+
+    /// The node of a process that lives and has started.
+    fn node(&mut self, life: Life) -> Option<&mut Node> {
+        let member = &mut self.members[life.rank.index()];
+        let lives = member.life == Some(life) && member.started;
+        member.node.as_mut().filter(|_| lives)
+    }
+
+    fn step(&mut self, life: Life, rng: &mut Rng, wishes: &mut Wishes) -> Result<(), String> {
+        let rank = life.rank;
+        let program = &self.members[rank.index()].program;
+        let Some(&step) = self.plan.scripts[rank.index()].get(program.position) else {
+            return Ok(());
+        };
+        let mut pause = rng.between(1_000, 800_000);
+        match step {
+            Step::Send(number) => self.send(life, number),
+            Step::Receive(number) => {
+                let receive = self.plan.receives[number];
+                let Some(node) = self.node(life) else {
+                    return Ok(());
+                };
+                let (id, segment) = node.receive(receive.pattern, receive.len)?;
+                let program = &mut self.members[rank.index()].program;
+                program.bound.push(number);
+                program.receives.push(Pending {
+                    number,
+                    id,
+                    segment,
+                });
+            }
+            Step::Await(number) if !program.outcomes.contains_key(&number) => {
+                wishes.push(Wish::After(100_000, Event::Step(life)));
+                return Ok(());
+            }
+            Step::Compute(micros) => pause += micros * 1_000,
+            _ => {}
+        }
+        self.members[rank.index()].program.position += 1;
+        wishes.push(Wish::After(pause, Event::Step(life)));
+        self.moves(life, rng, wishes)
+    }
+
+    fn send(&mut self, life: Life, number: usize) {
+        let message = self.plan.messages[number];
+        let envelope = Envelope {
+            context: message.context,
+            source: life.rank.0.cast_signed(),
+            tag: message.tag,
+        };
+        let bytes = content(number, message.len);
+        // Blocking sends would be detached by the device: here each waits for its end.
+        let mode = match message.mode {
+            Mode::Blocking => Mode::Standard,
+            mode => mode,
+        };
+        let Some(node) = self.node(life) else {
+            return;
+        };
+        if let Some((id, segment)) = node.send(Rank(message.to), envelope, &bytes, mode) {
+            let program = &mut self.members[life.rank.index()].program;
+            program.sends.push(Pending {
+                number,
+                id,
+                segment,
+            });
+        }
+    }
+
+    /// Takes what has completed, and writes what is to be written.
+    fn moves(&mut self, life: Life, rng: &mut Rng, wishes: &mut Wishes) -> Result<(), String> {
+        let rank = life.rank;
+        let script = self.plan.scripts[rank.index()].len();
+        let Member { node, program, .. } = &mut self.members[rank.index()];
+        let Some(node) = node else {
+            return Ok(());
+        };
+        for pending in std::mem::take(&mut program.receives) {
+            let Some(completion) = node.engine.poll(pending.id) else {
+                program.receives.push(pending);
+                continue;
+            };
+            let outcome = Outcome {
+                receive: pending.number,
+                completion,
+                bytes: node.bytes(pending.segment).to_vec(),
+            };
+            node.spoil(pending.segment);
+            if program.outcomes.insert(pending.number, outcome).is_some() {
+                return Err(format!("receive {} ended twice", pending.number));
+            }
+        }
+        for pending in std::mem::take(&mut program.sends) {
+            match node.engine.poll(pending.id) {
+                Some(_) => node.spoil(pending.segment),
+                None => program.sends.push(pending),
+            }
+        }
+        let idle = program.sends.is_empty() && program.receives.is_empty();
+        let done = idle && program.position == script && node.engine.quiescent();
+        if done && !program.finished {
+            program.finished = true;
+            wishes.push(Wish::Finished(rank));
+        }
+        self.pump(life, rng, wishes);
+        Ok(())
+    }
+
+    fn pump(&mut self, life: Life, rng: &mut Rng, wishes: &mut Wishes) {
+        let peers = (0..self.members.len() as u32).map(Rank);
+        let member = &mut self.members[life.rank.index()];
+        let Some(node) = &mut member.node else {
+            return;
+        };
+        let mut writes = Vec::new();
+        for peer in peers {
+            if node.wants_link(peer) && member.dialing.insert(peer) {
+                let delay = rng.between(10_000, 300_000);
+                wishes.push(Wish::After(delay, Event::Dial(life, peer)));
+            }
+        }
+        for output in node.take_output() {
+            match output {
+                Output::Bytes(_, bytes) if bytes.is_empty() => {}
+                Output::Bytes(id, bytes) => writes.push((id, Some(bytes))),
+                Output::Close(id) => writes.push((id, None)),
+            }
+        }
+        while let Some(peer) = node.engine.next_ready() {
+            while let Some((_, id)) = node.table().live(peer) {
+                let bytes = node.write(peer, rng.between(1, WRITE) as usize);
+                if bytes.is_empty() {
+                    break;
+                }
+                writes.push((id, Some(bytes)));
+            }
+        }
+        for (id, bytes) in writes {
+            self.travel(life, id, bytes, rng, wishes);
+        }
+    }
+
+    /// Puts bytes, or the end, on their way from this process to the other end.
+    fn travel(
+        &mut self,
+        from: Life,
+        id: ConnectionId,
+        bytes: Option<Vec<u8>>,
+        rng: &mut Rng,
+        wishes: &mut Wishes,
+    ) {
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return;
+        };
+        let side = usize::from(connection.lives[0] == from);
+        if connection.open[1 - side] {
+            connection.open[1 - side] = bytes.is_some();
+            connection.queues[side].push_back(bytes);
+            let delay = rng.between(5_000, 150_000);
+            wishes.push(Wish::After(delay, Event::Arrive(id, side)));
+        }
+    }
+
+    fn dial(&mut self, life: Life, peer: Rank, rng: &mut Rng, wishes: &mut Wishes) {
+        let other = &self.members[peer.index()];
+        let there = other.life.filter(|_| other.started);
+        let Some(other) = there.filter(|other| other.generation == life.generation) else {
+            // Nobody listens there yet.
+            wishes.push(Wish::After(MILLI, Event::Dial(life, peer)));
+            return;
+        };
+        self.members[life.rank.index()].dialing.remove(&peer);
+        let (id, nonces) = (self.next, [rng.nonce(), rng.nonce()]);
+        let Some(node) = self.node(life).filter(|node| node.wants_link(peer)) else {
+            return;
+        };
+        if node.dial(peer, id, nonces[0]).is_err() {
+            return;
+        }
+        self.next += 1;
+        let connection = Connection {
+            lives: [life, other],
+            open: [true; 2],
+            queues: Default::default(),
+        };
+        self.connections.insert(id, connection);
+        if let Some(node) = self.node(other) {
+            node.accept(id, nonces[1]);
+        }
+        self.pump(life, rng, wishes);
+    }
+
+    fn arrive(
+        &mut self,
+        id: ConnectionId,
+        side: usize,
+        rng: &mut Rng,
+        wishes: &mut Wishes,
+    ) -> Result<(), String> {
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return Ok(());
+        };
+        let (life, next) = (connection.lives[side], connection.queues[side].pop_front());
+        let Some(node) = self.node(life) else {
+            return Ok(());
+        };
+        let before = node.engine.epoch();
+        match next {
+            Some(Some(bytes)) => {
+                node.feed(id, &bytes)?;
+            }
+            Some(None) => {
+                node.end(id);
+            }
+            None => {}
+        }
+        let entered = before.0 + 1..=node.engine.epoch().0;
+        for epoch in entered.map(Epoch) {
+            self.photograph(life.rank, epoch);
+            if self.members[life.rank.index()].images.contains_key(&epoch) {
+                wishes.push(Wish::Entered(life.rank, epoch));
+            }
+        }
+        self.moves(life, rng, wishes)
+    }
+
+    /// The program's part of an image that the node has taken: nothing has moved since.
+    fn photograph(&mut self, rank: Rank, epoch: Epoch) {
+        let member = &mut self.members[rank.index()];
+        if member.node.as_ref().is_some_and(|n| n.has_image(epoch)) {
+            let program = member.program.clone();
+            member.images.entry(epoch).or_insert(program);
+        }
+    }
+
+    fn look(&mut self, life: Life, rng: &mut Rng, wishes: &mut Wishes) -> Result<(), String> {
+        let cut = rng.chance(self.cuts);
+        let Some(node) = self.node(life) else {
+            return Ok(());
+        };
+        node.engine.flush_all_acks();
+        node.engine.grant_if_starved(None);
+        wishes.push(Wish::After(MILLI, Event::Look(life)));
+        if cut {
+            let open = |c: &Connection| c.lives.contains(&life) && c.open == [true; 2];
+            let mut ids = self.connections.iter().filter(|(_, c)| open(c));
+            if let Some(id) = ids.next_back().map(|(id, _)| *id) {
+                self.broken += 1;
+                self.cut(id, rng, wishes);
+            }
+        }
+        self.moves(life, rng, wishes)
+    }
+
+    /// Nothing comes any more but the end.
+    fn cut(&mut self, id: ConnectionId, rng: &mut Rng, wishes: &mut Wishes) {
+        let lives = self.connections.get(&id).map(|c| c.lives);
+        for life in lives.into_iter().flatten() {
+            self.travel(life, id, None, rng, wishes);
+        }
+    }
+}
+
+impl Work for Engines {
+    type Event = Event;
+
+    fn fresh(&mut self, life: Life) {
+        self.begins(life, None);
+    }
+
+    fn back(&mut self, life: Life, from: Epoch) -> Result<(), String> {
+        let images = &self.members[life.rank.index()].images;
+        if !images.contains_key(&from) {
+            return Err(format!("no program of {life:?} in epoch {from}"));
+        }
+        self.begins(life, Some(from));
+        Ok(())
+    }
+
+    fn start(&mut self, life: Life, _rng: &mut Rng, wishes: &mut Wishes) {
+        let entry = |m: &Member| (m.incarnation, BusinessCard::default());
+        let book = AddressBook::new(self.members.iter().map(entry).collect());
+        let me = Identity {
+            job: JobId(3),
+            rank: life.rank,
+            generation: life.generation,
+            incarnation: life.incarnation,
+        };
+        let member = &mut self.members[life.rank.index()];
+        let (node, program) = match member.from {
+            None => (
+                Some(Node::new(self.plan.config, me, book)),
+                Some(Program::default()),
+            ),
+            Some(from) => {
+                let node = member.node.as_ref();
+                let node = node.and_then(|node| node.rejoin(from, me, book));
+                (node, member.images.get(&from).cloned())
+            }
+        };
+        member.started = true;
+        member.node = node;
+        if let Some(node) = &mut member.node {
+            node.blind = self.blind;
+        }
+        member.program = program.unwrap_or_default();
+        let from = member.from;
+        member.images.retain(|epoch, _| Some(*epoch) == from);
+        wishes.push(Wish::After(1_000, Event::Step(life)));
+        wishes.push(Wish::After(MILLI, Event::Look(life)));
+    }
+
+    fn event(&mut self, event: Event, rng: &mut Rng, wishes: &mut Wishes) -> Result<(), String> {
+        match event {
+            Event::Arrive(id, side) => return self.arrive(id, side, rng, wishes),
+            Event::Step(life) if self.node(life).is_some() => self.step(life, rng, wishes)?,
+            Event::Dial(life, peer) if self.node(life).is_some() => {
+                self.dial(life, peer, rng, wishes);
+            }
+            Event::Look(life) => self.look(life, rng, wishes)?,
+            Event::Step(_) | Event::Dial(..) => {}
+        }
+        Ok(())
+    }
+
+    fn whose(&self, event: &Event) -> Option<Rank> {
+        match event {
+            Event::Step(life) | Event::Dial(life, _) | Event::Look(life) => Some(life.rank),
+            Event::Arrive(id, side) => Some(self.connections.get(id)?.lives[*side].rank),
+        }
+    }
+
+    fn enter(&mut self, rank: Rank, epoch: Epoch) {
+        if let Some(node) = &mut self.members[rank.index()].node {
+            node.enter(epoch);
+        }
+        self.photograph(rank, epoch);
+    }
+
+    fn gone(&mut self, rank: Rank) {
+        let Some(life) = self.members[rank.index()].life.take() else {
+            return;
+        };
+        // Its ends close; what was on its way still comes.
+        let of_it = self
+            .connections
+            .values_mut()
+            .filter(|c| c.lives.contains(&life));
+        for connection in of_it {
+            let side = usize::from(connection.lives[0] == life);
+            if connection.open[1 - side] {
+                connection.open[1 - side] = false;
+                connection.queues[side].push_back(None);
+            }
+        }
+    }
+
+    fn forget(&mut self, rank: Rank, epoch: Epoch) {
+        let member = &mut self.members[rank.index()];
+        member.images.remove(&epoch);
+        if let Some(node) = &mut member.node {
+            node.keep_images(|kept| kept != epoch);
+        }
+    }
+
+    fn committed(&self, _epoch: Epoch) -> Result<(), String> {
+        let nodes: Vec<&Node> = self
+            .members
+            .iter()
+            .filter_map(|m| m.node.as_ref())
+            .collect();
+        for (at, node) in nodes.iter().enumerate() {
+            for other in &nodes[at + 1..] {
+                node.fits(other)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&self, rank: Rank) -> Result<(), String> {
+        let program = &self.members[rank.index()].program;
+        for context in [1, 2, 3] {
+            let of = |n: &&usize| self.plan.receives[**n].pattern.context == context;
+            let bound = program.bound.iter().filter(of);
+            let outcomes: Vec<Outcome> = bound.map(|n| program.outcomes[n].clone()).collect();
+            check::receives(&self.plan, rank.0, context, &outcomes)
+                .map_err(|e| format!("rank {rank}, context {context}: {e}"))?;
+        }
+        Ok(())
+    }
+}
