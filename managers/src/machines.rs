@@ -12,6 +12,8 @@ pub struct Machine {
     pub name: String,
     /// It is this one.
     pub here: bool,
+    /// It was lost, and is not used again.
+    pub lost: bool,
 }
 
 /// All hosts of a job.
@@ -35,7 +37,11 @@ impl Machines {
     pub fn only(name: String, ranks: usize) -> Machines {
         let here = true;
         Machines {
-            hosts: vec![Machine { name, here }],
+            hosts: vec![Machine {
+                name,
+                here,
+                lost: false,
+            }],
             placement: vec![0; ranks],
             agent: Vec::new(),
             program: OsString::new(),
@@ -47,6 +53,18 @@ impl Machines {
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         self.hosts.iter().map(|h| h.name.clone()).collect()
+    }
+
+    /// Gives the ranks of a host to another: to one that has none, or the one with the fewest. `None`: there
+    /// is no other.
+    #[must_use]
+    pub fn lose(&mut self, host: HostIndex) -> Option<HostIndex> {
+        self.hosts.get_mut(host)?.lost = true;
+        let left = (0..self.hosts.len()).filter(|&other| !self.hosts[other].lost);
+        let next = left.min_by_key(|&other| self.ranks_on(other))?;
+        let moved = self.placement.iter_mut().filter(|h| **h == host);
+        moved.for_each(|h| *h = next);
+        Some(next)
     }
 
     /// How many ranks a host has.
@@ -105,11 +123,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_lost_hosts_ranks_go_to_a_spare_then_to_the_least_loaded() {
+        let mut machines = Machines::only("a".into(), 2);
+        for name in ["b", "c"] {
+            machines.hosts.push(Machine {
+                name: name.into(),
+                here: false,
+                lost: false,
+            });
+        }
+        machines.placement = vec![0, 0, 0, 1];
+        assert_eq!(machines.lose(0), Some(2));
+        assert_eq!(machines.placement, [2, 2, 2, 1]);
+        assert_eq!(machines.lose(2), Some(1));
+        assert_eq!(machines.placement, [1, 1, 1, 1]);
+        assert_eq!(machines.lose(1), None);
+    }
+
+    #[test]
     fn the_agent_gets_host_and_program() {
         let mut machines = Machines::only("here".into(), 1);
         machines.hosts.push(Machine {
             name: "there".into(),
             here: false,
+            lost: false,
         });
         machines.placement.push(1);
         machines.agent = vec!["ssh".into(), "-x".into()];

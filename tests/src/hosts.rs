@@ -71,12 +71,17 @@ exec <&- >&-
 while :; do sleep 1000 & wait $! || :; done
 "#;
 
-/// The launch agent: like ssh, it hands the words to a shell on the host.
+/// The launch agent: like ssh, it hands the words to a shell on the host, whose child is none of ours, and ends
+/// with the same code.
 const AGENT: &str = r#"#!/bin/sh
 host=$1; shift
 pid=$(cat "@/$host.pid" 2>/dev/null) || { echo "agent: there is no host $host" >&2; exit 255; }
 group=$(cat "@/$host.group" 2>/dev/null) && echo $$ > "$group/cgroup.procs"
-exec nsenter -t "$pid" -n -u -i -m -p -- sh -c "$*"
+code=$(nsenter -t "$pid" -n -u -i -m -p -- sh -c '
+    exec 3<&0 4>&1 >/dev/null
+    (sh -c "$1" <&3 3<&- 4>&-; echo $? >&4) &
+' sh "$*")
+exit "${code:-255}"
 "#;
 
 fn run(command: &mut Command) -> Result<String, String> {

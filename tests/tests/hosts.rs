@@ -3,7 +3,7 @@
 use rejoin_tests::hosts::{Cut, Hosts};
 use rejoin_tests::processes::{all_gone, kill, wait_for};
 use rejoin_tests::{Finished, Run, finish, program};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
 
@@ -322,5 +322,110 @@ fn a_host_without_power_ends_the_job_and_is_named() {
     );
     for name in ["jacobi", "rejoin-twin", "rejoin-local"] {
         assert!(hosts.processes(1, name).is_empty(), "{name}");
+    }
+}
+
+/// `beside` for a few seconds, which keeps its state in a folder and writes down who acts in a file.
+struct Beside {
+    images: PathBuf,
+    acts: PathBuf,
+}
+
+impl Beside {
+    const STEPS: &'static str = "150";
+
+    fn new(hosts: &Hosts, name: &str) -> Beside {
+        let images = hosts.folder().join(format!("images-{name}"));
+        std::fs::create_dir_all(&images).expect("a folder");
+        let acts = hosts.folder().join(format!("acts-{name}"));
+        Beside { images, acts }
+    }
+
+    fn start(&self, hosts: &Hosts) -> Job {
+        let images = self.images.to_str().expect("UTF-8");
+        let options = ["--images", images, "--spare", "h3", "--host-lease", "1"];
+        let run = |run: Run| {
+            run.arg(program("beside"))
+                .arg(&self.acts)
+                .arg(Beside::STEPS)
+        };
+        Job::start(hosts, &options, run)
+    }
+
+    /// Waits until every rank has stored something.
+    fn stored(&self) {
+        let has =
+            |rank: usize, path: &Path| path.to_string_lossy().contains(&format!("rank-{rank:06}"));
+        wait_for(SOON, "stored state of all ranks", || {
+            let entries = std::fs::read_dir(&self.images).expect("the folder");
+            let all: Vec<_> = entries.map(|e| e.expect("an entry").path()).collect();
+            (0..4).all(|rank| all.iter().filter(|path| has(rank, path)).count() > 1)
+        });
+    }
+
+    /// When each rank acted on a host, from the first to the last time.
+    fn acts(&self, host: &str) -> Vec<Option<(u64, u64)>> {
+        let text = std::fs::read_to_string(&self.acts).unwrap_or_default();
+        let mut found = vec![None; 4];
+        for line in text.lines() {
+            let words: Vec<_> = line.split(' ').collect();
+            let [time, rank, at] = words[..] else {
+                panic!("a torn line: {line}");
+            };
+            if at == host {
+                let time: u64 = time.parse().expect("a time");
+                let rank: usize = rank.parse().expect("a rank");
+                let (first, last) = found[rank].unwrap_or((time, time));
+                found[rank] = Some((first.min(time), last.max(time)));
+            }
+        }
+        found
+    }
+}
+
+#[test]
+fn a_job_that_stored_its_state_goes_on_elsewhere_without_a_host() {
+    let mut hosts = hosts!(3);
+    let calm = Beside::new(&hosts, "calm");
+    let undisturbed = calm.start(&hosts).end();
+    good(&undisturbed);
+    let beside = Beside::new(&hosts, "power");
+    let job = beside.start(&hosts);
+    beside.stored();
+    hosts.kill(2);
+    let done = job.end();
+    good(&done);
+    assert_eq!(lines(&done), lines(&undisturbed), "{}", done.text());
+    assert!(done.stderr().contains("host h2 is lost"), "{}", done.text());
+    let there = beside.acts("h3");
+    assert!(there[0].is_none() && there[2].is_some() && there[3].is_some());
+}
+
+#[test]
+fn no_rank_of_a_cut_off_host_acts_beside_its_successor() {
+    let hosts = hosts!(3);
+    let beside = Beside::new(&hosts, "cut");
+    let job = beside.start(&hosts);
+    beside.stored();
+    hosts.cut(2, Cut::Both);
+    job.until("relaunched", 1);
+    wait_for(SOON, "successors that act", || {
+        beside.acts("h3").iter().flatten().count() == 2
+    });
+    let left = hosts.processes(2, "beside");
+    assert_eq!(left.len(), 2, "they stand still, and were not killed");
+    hosts.heal();
+    // Those who come back find that nobody wants them.
+    all_gone(&left, SOON);
+    let done = job.end();
+    good(&done);
+    let (before, after) = (beside.acts("h2"), beside.acts("h3"));
+    for rank in [2, 3] {
+        let (_, last) = before[rank].expect("acts on h2");
+        let (first, _) = after[rank].expect("acts on h3");
+        assert!(
+            last < first,
+            "rank {rank} acted on h2 until {last}, on h3 from {first}"
+        );
     }
 }

@@ -106,6 +106,7 @@ impl Finder {
                 self.hosts.push(Machine {
                     name: if here { self.own.clone() } else { name.clone() },
                     here,
+                    lost: false,
                 });
                 self.slots.push(0);
                 self.used.push(0);

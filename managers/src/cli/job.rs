@@ -5,7 +5,7 @@ use super::{cores, hosts, interfaces};
 use crate::launcher::{Launch, Show};
 use crate::machines::Machines;
 use crate::plan::{Bind, Plan, Program};
-use rejoin_channel_table::{JobId, JobKey, Rank};
+use rejoin_channel_table::{Generation, JobId, JobKey, Rank};
 use rejoin_managers_protocol::central::Recovery;
 use rejoin_managers_protocol::policy;
 use rejoin_managers_protocol::rank::{Images, RankOptions};
@@ -69,6 +69,8 @@ pub(super) fn launch(
     Ok(Launch {
         plan,
         machines,
+        generation: Generation(0),
+        launch: 0,
         limit: job.timeout,
         tag: job.tag_output,
         verbose: job.verbose,

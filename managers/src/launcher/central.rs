@@ -75,6 +75,9 @@ impl Driver {
 
     /// How long until the core must see a tick.
     pub fn wait_limit(&self) -> Option<Duration> {
+        if !self.queue.is_empty() {
+            return Some(Duration::ZERO);
+        }
         let at = self.core.deadline()?;
         Some(Duration::from_nanos(at.0.saturating_sub(self.now().0)))
     }

@@ -20,6 +20,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use rejoin_channel_table::JobKey;
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::codec::MANAGER_LIMIT;
+use rejoin_managers_protocol::lease::Terms;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -275,6 +276,15 @@ impl Hosts {
         std::mem::take(&mut self.gone)
     }
 
+    /// When the ranks of a lost host stand still for certain, by its leases.
+    pub fn fenced_at(&mut self, host: HostIndex, terms: Terms) -> Instant {
+        let local = self.locals.get_mut(host).and_then(Option::as_mut);
+        // No lease is given but to what was heard.
+        let heard = local.and_then(|l| l.link.net()).map(|link| link.heard());
+        let fence = Duration::from_millis(terms.fence() + terms.every());
+        heard.map_or_else(Instant::now, |heard| heard + fence)
+    }
+
     /// Closes a host's link.
     pub fn close(&mut self, host: HostIndex, reactor: &Reactor) {
         if let Some(local) = self.open(host) {
@@ -313,9 +323,8 @@ impl Away {
     /// Why it counts as lost, if it does.
     fn lost(&self, now: Instant) -> Option<String> {
         let until = self.until?;
-        let failed = self.agent.failed();
         if !self.called {
-            if let Some(how) = failed {
+            if let Some(how) = self.agent.failed() {
                 return Some(format!(
                     "its local manager was not started: `{}` {how}",
                     self.agent.command()
@@ -329,8 +338,8 @@ impl Away {
                 )
             });
         }
-        // The agent ends with what it has started.
-        (until <= now || failed.is_some()).then(|| "its local manager ended".to_string())
+        // How its agent fares says nothing any more: a network that is cut ends it too.
+        (until <= now).then(|| "its local manager ended".to_string())
     }
 }
 

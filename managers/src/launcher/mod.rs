@@ -9,6 +9,7 @@ mod board;
 mod central;
 mod chronicle;
 mod control;
+mod elsewhere;
 mod events;
 mod hold;
 mod hosts;
@@ -32,6 +33,7 @@ use crate::{descendants, fault};
 use board::Board;
 use chronicle::Chronicle;
 use control::{Asked, Control};
+use elsewhere::Elsewhere;
 use hosts::{Hosts, Kinds};
 use rejoin_channel_table::{Generation, JobId};
 use rejoin_managers_protocol::central::{Event, HostIndex, Input, Job, Recovery};
@@ -39,7 +41,7 @@ use rejoin_managers_protocol::verdict::Verdict;
 use sink::Lost;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 pub use streams::Show;
 use streams::Streams;
 
@@ -58,12 +60,16 @@ mod kind {
 const READER_LIMIT: Duration = Duration::from_secs(2);
 
 /// What to launch.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Launch {
     /// Everything that the local managers must know, for all ranks.
     pub plan: Plan,
     /// The hosts, and which ranks are where.
     pub machines: Machines,
+    /// Generation of its first processes.
+    pub generation: Generation,
+    /// How often it was launched before, on other hosts.
+    pub launch: u32,
     /// Time limit in milliseconds.
     pub limit: Option<u64>,
     /// Put `[rank]<stream> ` before each line.
@@ -82,22 +88,19 @@ pub struct Launch {
 
 /// Runs a job to its end. Returns the exit code.
 #[must_use]
-pub fn run(launch: Launch) -> i32 {
-    let result = Launcher::new(launch).and_then(|mut launcher| {
-        let verdict = launcher.run();
-        launcher.report();
-        launcher.central.forget();
-        if let (Ok(verdict), Some(journal)) = (&verdict, &mut launcher.events) {
-            let generation = launcher.central.view().generation;
-            journal.verdict("ended", generation.0, verdict);
+pub fn run(mut launch: Launch) -> i32 {
+    let result = loop {
+        let (result, next) = run_once(&launch);
+        // Whatever happened, nothing of the job stays behind.
+        let clean = descendants::sweep(Duration::from_secs(1));
+        if !clean {
+            eprintln!("mpirun: some processes of the job do not end");
         }
-        verdict
-    });
-    // Whatever happened, nothing of the job stays behind.
-    let clean = descendants::sweep(Duration::from_secs(1));
-    if !clean {
-        eprintln!("mpirun: some processes of the job do not end");
-    }
+        match next {
+            Some(next) => launch = next,
+            None => break result,
+        }
+    };
     match result {
         Ok(Verdict::Success) => 0,
         Ok(verdict) => {
@@ -110,6 +113,27 @@ pub fn run(launch: Launch) -> i32 {
             1
         }
     }
+}
+
+/// Runs a job to its end on these hosts. When it has lost one and can go on elsewhere, that is the next
+/// launch.
+fn run_once(launch: &Launch) -> (Result<Verdict>, Option<Launch>) {
+    let mut launcher = match Launcher::new(launch.clone()) {
+        Ok(launcher) => launcher,
+        Err(error) => return (Err(error), None),
+    };
+    let verdict = launcher.run();
+    let next = verdict.as_ref().ok();
+    let next = next.and_then(|verdict| launcher.elsewhere(launch, verdict));
+    launcher.central.forget();
+    if next.is_none() {
+        launcher.report();
+        if let (Ok(verdict), Some(journal)) = (&verdict, &mut launcher.events) {
+            let generation = launcher.central.view().generation;
+            journal.verdict("ended", generation.0, verdict);
+        }
+    }
+    (verdict, next)
 }
 
 /// The journal of a job that can go back.
@@ -132,10 +156,14 @@ struct Launcher {
     control: Control,
     events: Option<events::Journal>,
     checkpoint_signal: Option<i32>,
+    elsewhere: Elsewhere,
+    /// Somebody wants the job to end.
+    unwanted: bool,
 }
 
 impl Launcher {
     fn new(launch: Launch) -> Result<Self> {
+        let elsewhere = Elsewhere::of(&launch);
         let machines = &launch.machines;
         let own = (0..machines.hosts.len()).filter(|&host| !machines.is_away(host));
         let ranks: usize = own.map(|host| machines.ranks_on(host)).sum();
@@ -160,7 +188,7 @@ impl Launcher {
             link: kind::LINK,
             net: kind::NET,
         };
-        let hosts = Hosts::start(plan, machines, 0, kinds, &reactor)?;
+        let hosts = Hosts::start(plan, machines, launch.launch, kinds, &reactor)?;
         reactor.add(&signals, Token::single(kind::SIGNALS), Interest::READ)?;
         let reader = plan
             .stdin
@@ -177,7 +205,7 @@ impl Launcher {
         let place = control.journal().filter(|_| launch.recovery.is_some());
         let journal = place.and_then(|path| made(&path, plan.job));
         let job = Job {
-            generation: Generation(0),
+            generation: launch.generation,
             hosts: names,
             placement,
             limit: launch.limit,
@@ -195,6 +223,8 @@ impl Launcher {
             control,
             events,
             checkpoint_signal: launch.checkpoint_signal,
+            elsewhere,
+            unwanted: false,
         })
     }
 
@@ -242,10 +272,40 @@ impl Launcher {
         }
     }
 
+    /// The next launch of a job that has lost a host, when nothing of it can act there any more.
+    fn elsewhere(&mut self, launch: &Launch, verdict: &Verdict) -> Option<Launch> {
+        let host = elsewhere::lost(launch, verdict).filter(|_| !self.unwanted)?;
+        if !self.elsewhere.is_possible() {
+            return None;
+        }
+        let generation = self.central.view().generation;
+        let next = elsewhere::without(launch, host, generation)?;
+        let at = self.hosts.fenced_at(host, launch.machines.terms);
+        let mut tokens = Vec::new();
+        while let Some(left) = at.checked_duration_since(Instant::now()) {
+            self.reactor.wait(Some(left), &mut tokens).ok()?;
+            self.read_signals().ok()?;
+            if self.unwanted {
+                return None;
+            }
+        }
+        eprintln!("mpirun: {verdict}; the job goes on elsewhere from what it has stored");
+        if let Some(journal) = &mut self.events {
+            journal.verdict("relaunched", next.generation.0, verdict);
+        }
+        Some(next)
+    }
+
     /// Tells everyone what happened.
     fn tell_events(&mut self) {
         for event in self.central.events() {
             match event {
+                Event::HostSilent { host, .. } if self.elsewhere.is_possible() => {
+                    // Nobody waits for it to come back.
+                    let why = "it is silent".to_string();
+                    self.central.tell(Input::HostGone(host, why));
+                    self.hosts.close(host, &self.reactor);
+                }
                 Event::Committed { epoch, .. } => self.streams.commit(epoch),
                 Event::GivenUp { epoch, .. } => self.streams.given_up(epoch),
                 _ => {}
@@ -257,7 +317,11 @@ impl Launcher {
                 journal.event(generation.0, &event);
             }
         }
-        if let (Some(verdict), Some(journal)) = (self.central.decided(), &mut self.events) {
+        let goes_on = |verdict: &Verdict| {
+            matches!(verdict, Verdict::HostLost { .. }) && self.elsewhere.is_possible()
+        };
+        let decided = self.central.decided().filter(|verdict| !goes_on(verdict));
+        if let (Some(verdict), Some(journal)) = (decided, &mut self.events) {
             let generation = self.central.view().generation;
             journal.verdict("decided", generation.0, &verdict);
         }
@@ -365,6 +429,10 @@ impl Launcher {
 
     fn read_signals(&mut self) -> Result<()> {
         while let Some(signal) = self.signals.take() {
+            self.unwanted |= matches!(
+                signal,
+                libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT
+            ) && self.checkpoint_signal != Some(signal);
             match signal {
                 libc::SIGCHLD => {
                     // The local manager's end is seen on its link; orphans only need reaping.

@@ -1,0 +1,61 @@
+/* A program that knows its state and goes on from it, and whose ranks act all the time: each appends a line to a
+ * file that all hosts share, every ten milliseconds, wherever it is: "NANOSECONDS RANK HOST".
+ *
+ *   beside FILE STEPS */
+#include "check.h"
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct {
+    long step;
+    double sum;
+} state;
+
+static int file, rank;
+static char host[64];
+
+static void act(int signal)
+{
+    struct timespec now;
+    char line[128];
+    (void)signal;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    int length = snprintf(line, sizeof line, "%lld %d %s\n", now.tv_sec * 1000000000LL + now.tv_nsec, rank, host);
+    if (write(file, line, length) != length)
+        _exit(8);
+}
+
+int main(int argc, char **argv)
+{
+    int size;
+    long steps = argc > 2 ? atol(argv[2]) : 100;
+    if (MPIX_Register_region(1, &state, sizeof state) != MPI_SUCCESS)
+        return 9;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    CHECK(argc > 1 && gethostname(host, sizeof host) == 0);
+    file = open(argv[1], O_WRONLY | O_APPEND | O_CREAT, 0666);
+    CHECK(file >= 0);
+    struct sigaction action = {.sa_handler = act, .sa_flags = SA_RESTART};
+    struct itimerval every = {{0, 10000}, {0, 10000}};
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &every, NULL) == 0);
+    MPI_Rejoin();
+    while (state.step < steps) {
+        double mine = rank + state.step * 0.5, all = 0;
+        MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+        state.sum = state.sum * 0.75 + all;
+        state.step++;
+        CHECK(MPIX_Checkpoint() == MPI_SUCCESS);
+        struct timespec nap = {0, 5000000};
+        while (nanosleep(&nap, &nap) != 0)
+            ;
+    }
+    if (rank == 0)
+        printf("%ld steps: %.17g\n", state.step, state.sum);
+    MPI_Finalize();
+    return 0;
+}
