@@ -26,7 +26,7 @@ fn seeds(fixed: std::ops::Range<u64>) -> std::ops::Range<u64> {
 }
 
 /// A job in which only what is masked befalls it, or (one in four) other things too.
-fn run(seed: u64) -> Result<Tally, String> {
+fn run(seed: u64, forgets: bool) -> Result<Tally, String> {
     let mut rng = Rng::new(seed);
     let shape = match seed % 16 {
         15 => Shape {
@@ -46,6 +46,7 @@ fn run(seed: u64) -> Result<Tally, String> {
     // Some after the job's end, had nothing befallen it.
     let until = 20 * MILLI + rounds * round * rng.between(5, 15) / 10;
     let mut fate = Fate {
+        forgets,
         from: if rng.chance(10) { 0 } else { 10 * MILLI },
         until,
         patient: rng.chance(90),
@@ -75,7 +76,7 @@ fn jobs_of_many_ranks_end_well_whatever_dies() {
     let mut all = Tally::default();
     let (mut count, mut well) = (0, 0);
     for seed in seeds(FIXED) {
-        match run(seed) {
+        match run(seed, false) {
             Ok(tally) => {
                 count += 1;
                 well += u64::from(tally.verdict == Some(Verdict::Success));
@@ -163,6 +164,13 @@ fn without_half_of_the_rule_of_epochs_something_is_lost() {
 }
 
 #[test]
+fn a_store_that_forgets_is_found() {
+    let wrong = (0..100).find_map(|seed| run(seed, true).err());
+    let wrong = wrong.expect("a number is given twice");
+    println!("{}", wrong.lines().next().unwrap_or_default());
+}
+
+#[test]
 fn one_seed_is_one_run() {
-    assert_eq!(run(5), run(5));
+    assert_eq!(run(5, false), run(5, false));
 }

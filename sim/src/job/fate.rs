@@ -34,6 +34,8 @@ pub enum Fault {
 /// How many blows of each kind, within which time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Fate {
+    /// The store loses the last number of a checkpoint that central gave: checkers must find that.
+    pub forgets: bool,
     /// They begin at this time, in nanoseconds …
     pub from: u64,
     /// … and are over by this one.
@@ -234,7 +236,11 @@ impl<W: Work> World<W> {
 
     /// Central begins again with what it stored. Who keeps the links tells it of those that have closed.
     pub(super) fn resume(&mut self) -> Result<(), String> {
-        let records = self.records.clone();
+        let mut records = self.records.clone();
+        let ordered = |r: &central::Record| matches!(r, central::Record::Ordered { .. });
+        if let Some(last) = records.iter().rposition(ordered).filter(|_| self.forgets) {
+            records.remove(last);
+        }
         self.central = Some(Central::resume(self.shape.job(), records));
         self.central(central::Input::Begin)?;
         for host in 0..self.hosts.len() {

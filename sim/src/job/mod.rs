@@ -186,6 +186,7 @@ pub struct World<W: Work> {
     work: W,
     last_fault: u64,
     patient: bool,
+    forgets: bool,
     /// The run of central that a signal came to before all were let go.
     signalled: Option<u32>,
     over: Option<Verdict>,
@@ -249,6 +250,7 @@ impl<W: Work> World<W> {
             work,
             last_fault,
             patient: fate.patient,
+            forgets: fate.forgets,
             signalled: None,
             over: None,
             trace: VecDeque::new(),
