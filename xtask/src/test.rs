@@ -273,7 +273,7 @@ fn units(c: &Setting) -> Result<()> {
 }
 
 fn models(c: &Setting) -> Result<()> {
-    let args = "test --profile fast -p rejoin-channel-table --test model_handshake -p rejoin-sim --test model_channel --test model_epochs -p rejoin-managers-protocol --test model_recovery --test model_broadcast";
+    let args = "test --profile fast -p rejoin-channel-table --test model_handshake -p rejoin-sim --test model_channel --test model_epochs -p rejoin-managers-protocol --test model_recovery --test model_broadcast --test model_lookup";
     c.run(&mut cargo(c, &args.split(' ').collect::<Vec<_>>()))
 }
 
