@@ -122,7 +122,17 @@ fn options_that_mean_nothing_here_are_refused() {
         (&["--recovery", "sender-log", "true"], "not there yet"),
         (&["--recovery", "pigeon", "true"], "no such mode"),
         (&["--output", "commit", "true"], "takes no checkpoints"),
-        (&["--host", "elsewhere.invalid", "true"], "not there yet"),
+        (&["--host", "a:0", "true"], "'0' is no number of slots"),
+        (&["--host", "a,", "true"], "the name of a host is empty"),
+        (
+            &["--hostfile", "/nowhere/list", "true"],
+            "can't read /nowhere/list",
+        ),
+        (&["--host-lease", "0.2", "true"], "seconds from 1 to 3600"),
+        (
+            &["--prefix", "here", "--host", "a", "true"],
+            "an absolute path",
+        ),
         (&["-n", "0", "true"], "0"),
         (&["--timeout", "-1", "true"], "--timeout"),
         (&["--stdin", "2", "-n", "2", "true"], "2 ranks only"),

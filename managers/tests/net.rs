@@ -1,0 +1,207 @@
+//! Managers of different hosts: who gets in, and what a link survives. Over loopback, without processes.
+
+use rejoin_channel_table::{JobId, JobKey};
+use rejoin_managers::link::Filled;
+use rejoin_managers::net::auth::Whose;
+use rejoin_managers::net::dial::{Dialed, Dialer};
+use rejoin_managers::net::link::NetLink;
+use rejoin_managers::net::listen::Listener;
+use rejoin_managers::reactor::{Reactor, Token};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+const JOB: JobId = JobId(5);
+const KNOCK: u8 = 1;
+const DIAL: u8 = 2;
+const OURS: u8 = 3;
+const THEIRS: u8 = 4;
+
+/// Both sides in one thread.
+struct World {
+    reactor: Reactor,
+    listener: Listener,
+    dialer: Dialer,
+    /// mpirun's end, and the local manager's.
+    ours: NetLink,
+    theirs: NetLink,
+    wants: bool,
+    /// The launch that mpirun takes managers of.
+    launch: u32,
+    got: Vec<String>,
+}
+
+impl World {
+    fn new(key: u8, launch: u32) -> World {
+        let reactor = Reactor::new().unwrap();
+        let true_key = JobKey::new([1; 32]);
+        let listener = Listener::open(JOB, true_key, Some("lo"), KNOCK, &reactor).unwrap();
+        let whose = Whose {
+            job: JOB,
+            launch,
+            host: 3,
+        };
+        let addresses = listener.addresses().to_vec();
+        let dialer = Dialer::new(
+            JobKey::new([key; 32]),
+            whose,
+            addresses,
+            Token::single(DIAL),
+        );
+        World {
+            reactor,
+            listener,
+            dialer,
+            ours: NetLink::new(Token::single(OURS)),
+            theirs: NetLink::new(Token::single(THEIRS)),
+            wants: true,
+            launch: 0,
+            got: Vec::new(),
+        }
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.listener.addresses()[0]
+    }
+
+    /// Goes on until something holds; whether it did, within a bound.
+    fn until(&mut self, mut holds: impl FnMut(&mut World, Dialed) -> bool) -> bool {
+        let end = Instant::now() + Duration::from_secs(10);
+        let mut tokens = Vec::new();
+        while Instant::now() < end {
+            let mut dialed = self.dialer.poll(self.wants, &self.reactor).unwrap();
+            self.ours.flush(&self.reactor).unwrap();
+            self.theirs.flush(&self.reactor).unwrap();
+            let limit = Some(Duration::from_millis(20));
+            self.reactor.wait(limit, &mut tokens).unwrap();
+            for token in &tokens {
+                match token.kind {
+                    KNOCK => self.knock(token.index),
+                    DIAL => dialed = self.dialer.ready(&mut self.theirs, &self.reactor).unwrap(),
+                    OURS => self.read(true),
+                    _ => self.read(false),
+                }
+            }
+            if dialed == Dialed::Connected {
+                self.wants = false;
+            }
+            if holds(self, dialed) {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn knock(&mut self, index: u32) {
+        let Some(arrival) = self.listener.ready(index, &self.reactor).unwrap() else {
+            return;
+        };
+        assert_eq!(arrival.whose.host, 3);
+        let (theirs, wanted) = (arrival.theirs, arrival.whose.launch == self.launch);
+        let received = wanted.then(|| self.ours.received());
+        if let Some(socket) = self.listener.answer(arrival, received) {
+            self.ours
+                .attach(socket.into(), theirs, &self.reactor)
+                .unwrap();
+        }
+    }
+
+    fn read(&mut self, ours: bool) {
+        let link = if ours {
+            &mut self.ours
+        } else {
+            &mut self.theirs
+        };
+        if link.fill(&self.reactor) == Filled::Broken && !ours {
+            self.wants = true;
+        }
+        while let Some(message) = link.next::<String>().unwrap() {
+            self.got.push(message);
+        }
+    }
+}
+
+#[test]
+fn what_is_queued_survives_connections_that_break() {
+    let mut world = World::new(1, 0);
+    let mut sent = Vec::new();
+    for round in 0..20 {
+        for number in 0..5 {
+            let text = format!("{round} {number} {}", "x".repeat(40_000 * (round % 3)));
+            // To mpirun in even rounds, from it in odd ones.
+            let link = match round % 2 {
+                0 => &mut world.theirs,
+                _ => &mut world.ours,
+            };
+            link.queue(&text).unwrap();
+            sent.push(text);
+        }
+        let some = sent.len() - 3;
+        assert!(world.until(|w, _| w.got.len() >= some), "round {round}");
+        // In the middle of what follows.
+        match round % 4 {
+            0 | 1 => world.ours.detach(&world.reactor),
+            _ => world.theirs.detach(&world.reactor),
+        }
+        world.wants = true;
+    }
+    let all = sent.len();
+    assert!(world.until(|w, _| w.got.len() >= all));
+    // Each direction has an order of its own.
+    for odd in [0, 1] {
+        let of = |list: &[String]| -> Vec<String> {
+            let round = |text: &&String| text.split(' ').next().unwrap().parse::<u32>().unwrap();
+            let mine = list.iter().filter(|text| round(text) % 2 == odd);
+            // The rest of the text is all the same.
+            mine.map(|text| format!("{:.6} {}", text, text.len()))
+                .collect()
+        };
+        assert_eq!(of(&world.got), of(&sent));
+    }
+    world.theirs.say_bye();
+    assert!(world.until(|w, _| w.ours.heard_bye() && w.theirs.is_settled()));
+}
+
+#[test]
+fn who_does_not_have_the_key_gets_nothing() {
+    let mut world = World::new(2, 0);
+    world.theirs.queue(&"a secret").unwrap();
+    let mut attempts = 0;
+    let in_it = world.until(|w, dialed| {
+        attempts += u32::from(w.dialer.trouble().contains("the job's key"));
+        dialed != Dialed::Nothing || attempts > 20
+    });
+    assert!(in_it && attempts > 20 && world.got.is_empty() && !world.ours.is_connected());
+}
+
+#[test]
+fn a_manager_of_an_earlier_launch_is_sent_away() {
+    let mut world = World::new(1, 7);
+    assert!(world.until(|_, dialed| dialed == Dialed::Dismissed));
+    assert!(!world.ours.is_connected() && !world.theirs.is_connected());
+}
+
+#[test]
+fn strangers_are_shown_out() {
+    let mut world = World::new(1, 0);
+    world.wants = false;
+    let mut noise = TcpStream::connect(world.address()).unwrap();
+    noise.write_all(&[0xff; 4096]).unwrap();
+    noise.set_nonblocking(true).unwrap();
+    let mut silent = TcpStream::connect(world.address()).unwrap();
+    silent.set_nonblocking(true).unwrap();
+    let gone = |stream: &mut TcpStream| match stream.read(&mut [0; 64]) {
+        Ok(0) => true,
+        Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
+        Ok(_) => panic!("a stranger was told something"),
+    };
+    assert!(world.until(|_, _| gone(&mut noise)), "noise");
+    // Others are served meanwhile.
+    world.wants = true;
+    assert!(world.until(|w, _| w.ours.is_connected()));
+    let out = world.until(|w, _| {
+        w.listener.tidy(&w.reactor);
+        gone(&mut silent)
+    });
+    assert!(out, "one that says nothing");
+}
