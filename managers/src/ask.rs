@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Version of these messages: both ends must have the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Largest question, in bytes.
 pub const QUESTION_LIMIT: usize = 64;
@@ -57,13 +57,18 @@ pub struct Status {
     pub job: String,
     /// Process id of mpirun.
     pub mpirun: u32,
+    /// Process id of the central manager.
+    pub central: u32,
+    /// How often another one took over.
+    pub central_restarts: u64,
     /// The first program.
     pub program: String,
     /// Nanoseconds since the job began.
     pub running_ns: u64,
     /// `coordinated` or `none`.
     pub recovery: String,
-    /// `starting`, `restoring`, `running`, `finalizing` or `ending`.
+    /// `starting`, `restoring`, `running`, `finalizing`, `ending`, or `resuming` when the central manager was
+    /// started again and asks how everything is.
     pub course: String,
     /// How often the job has gone back.
     pub generation: u32,

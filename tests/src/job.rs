@@ -28,6 +28,14 @@ fn name_if_it_lives(pid: u32) -> Option<String> {
     lives.then(|| head.split_once('(').map(|(_, name)| name.to_owned()))?
 }
 
+/// The name of a process that has not ended, stopped or not.
+fn name_if_it_is_there(pid: u32) -> Option<String> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (head, tail) = stat.rsplit_once(')')?;
+    let there = !"ZX".contains(tail.split_whitespace().next()?);
+    there.then(|| head.split_once('(').map(|(_, name)| name.to_owned()))?
+}
+
 /// The children of a process that have this name (as the kernel keeps it, 15 bytes) and live.
 pub fn living_children(parent: u32, name: &str) -> Vec<u32> {
     let is = |pid: &u32| name_if_it_lives(*pid).is_some_and(|n| n == name);
@@ -36,6 +44,7 @@ pub fn living_children(parent: u32, name: &str) -> Vec<u32> {
 
 /// The job's local manager, its ranks that run, and their frozen images.
 pub struct Job {
+    mpirun: u32,
     local: u32,
     name: String,
 }
@@ -48,10 +57,14 @@ impl Job {
     pub fn of(mpirun: u32, name: &str) -> Job {
         let mut local = 0;
         wait_for(Duration::from_secs(20), "the local manager", || {
-            local = children(mpirun).first().copied().unwrap_or(0);
+            local = living_children(mpirun, "rejoin-local")
+                .first()
+                .copied()
+                .unwrap_or(0);
             local != 0
         });
         Job {
+            mpirun,
             local,
             // As the kernel keeps it.
             name: name.chars().take(15).collect(),
@@ -65,6 +78,13 @@ impl Job {
     /// Its ranks that run.
     pub fn ranks(&self) -> Vec<u32> {
         self.called(&self.name)
+    }
+
+    /// Its central manager, if that has a process of its own that lives.
+    pub fn central(&self) -> Option<u32> {
+        let all = children(self.mpirun);
+        let is = |pid: &u32| name_if_it_is_there(*pid).is_some_and(|n| n == "rejoin-central");
+        all.into_iter().find(is)
     }
 
     /// Its frozen images, and processes made ahead.

@@ -213,3 +213,13 @@ fn a_wrong_name_of_a_point_or_a_victim_is_refused() {
         assert!(done.stderr().contains(expected), "{}", done.text());
     }
 }
+
+#[test]
+fn central_is_killed_at_every_point() {
+    survives_at_every_point("central");
+}
+
+#[test]
+fn central_and_a_rank_are_killed_at_every_point() {
+    survives_at_every_point("central+rank-2");
+}

@@ -1,7 +1,7 @@
 //! Whoever is killed, whenever: the job ends soon, says who it was, and leaves nothing.
 
-use rejoin_tests::job::Numbers;
-use rejoin_tests::processes::{all_gone, children, descendants, kill, wait_for};
+use rejoin_tests::job::{Numbers, living_children};
+use rejoin_tests::processes::{all_gone, descendants, kill, wait_for};
 use rejoin_tests::{Finished, Run, finish, program, root};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -144,7 +144,7 @@ fn a_killed_manager_ends_the_job() {
         let folder = Folder::new(&format!("local-{phase}"));
         let (child, _) = started(&folder, phase);
         let all = descendants(child.id());
-        let local = children(child.id());
+        let local = living_children(child.id(), "rejoin-local");
         assert_eq!(local.len(), 1, "{phase}");
         kill(local[0], libc::SIGKILL);
         let done = ended(child, Instant::now(), phase);

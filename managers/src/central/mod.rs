@@ -4,15 +4,14 @@
 
 pub mod wire;
 
+use crate::clock::now;
 use crate::error::{Context, Result};
 use crate::journal::{Journal, JournalError, Keep};
 use crate::link::{Filled, Link};
 use crate::{fault, logs};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::time::{ClockId, clock_gettime};
 use rejoin_managers_protocol::central::{Central, Effect, Input, View};
 use rejoin_managers_protocol::codec::MANAGER_LIMIT;
-use rejoin_managers_protocol::control::Time;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use wire::{Begin, Say, Told};
@@ -22,13 +21,6 @@ const IN_USE_LIMIT: Duration = Duration::from_secs(5);
 
 /// SIGHUP, SIGINT, SIGQUIT, SIGTERM.
 const ENDING: [i32; 4] = [1, 2, 3, 15];
-
-/// The time by which cores go, in all processes of a machine.
-#[must_use]
-pub fn now() -> Time {
-    let time = clock_gettime(ClockId::CLOCK_BOOTTIME).map(Duration::from);
-    Time(u64::try_from(time.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX))
-}
 
 /// Runs a central manager whose link to mpirun is its standard input. Returns its exit code.
 #[must_use]

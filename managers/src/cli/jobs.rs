@@ -184,6 +184,13 @@ fn table(status: &Status) -> String {
         if let Some(last) = &status.last_failure {
             out += &format!("  last failure: {last}\n");
         }
+        if status.central_restarts > 0 {
+            let times = counted(status.central_restarts, "time", "times");
+            out += &format!(
+                "  central manager {}, started again {times}\n",
+                status.central
+            );
+        }
     }
     let width = |get: fn(&crate::ask::RankStatus) -> usize, title: &str| {
         let widest = status.ranks.iter().map(get).max();
@@ -226,6 +233,8 @@ mod tests {
         Status {
             job: "00000000000000ab".into(),
             mpirun: 77,
+            central: 78,
+            central_restarts: 2,
             program: "./app".into(),
             running_ns: 12_340_000_000,
             recovery: "coordinated".into(),
@@ -253,6 +262,7 @@ job 00000000000000ab  ./app, 2 ranks, running for 12.3 s  (mpirun 77, --recovery
   checkpoint 7 committed 2.1 s ago, 12.3 ms after its order; 7 committed, 0 given up
   1 failure, 1 recovery, generation 1
   last failure: rank 1 on host a was killed by signal 9 (SIGKILL)
+  central manager 78, started again 2 times
     rank  host       pid  state    incarnation  image
        0  a          100  running            0      -
        1  a          101  running            1      7

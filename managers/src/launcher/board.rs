@@ -1,8 +1,9 @@
 //! What is remembered of the job's course for those who ask.
 
 use crate::ask::{Checkpoint, RankStatus, Status};
+use crate::clock::now;
 use rejoin_channel_table::{Epoch, Rank};
-use rejoin_managers_protocol::central::{Central, Course, Event, RankView};
+use rejoin_managers_protocol::central::{Course, Event, RankView, View};
 use rejoin_managers_protocol::control::{Stage, Time, ToCentral};
 use rejoin_managers_protocol::verdict::Described;
 use std::collections::BTreeMap;
@@ -12,6 +13,8 @@ use std::collections::BTreeMap;
 pub(super) struct Board {
     name: String,
     program: String,
+    /// When it was made.
+    since: Time,
     /// The last image of each rank.
     images: BTreeMap<Rank, Epoch>,
     committed: u64,
@@ -28,6 +31,7 @@ impl Board {
         Board {
             name,
             program,
+            since: now(),
             ..Board::default()
         }
     }
@@ -60,14 +64,23 @@ impl Board {
     }
 
     /// The job as it is now.
-    pub fn status(&self, core: &Central, hosts: &[String], now: Time) -> Status {
-        let view = core.view();
-        let ranks = (0u32..).zip(core.ranks());
+    /// `central`: the central manager's process id, and how often it was started again.
+    pub fn status(
+        &self,
+        view: &View,
+        ranks: impl Iterator<Item = RankView>,
+        hosts: &[String],
+        now: Time,
+        central: (u32, u64),
+    ) -> Status {
+        let ranks = (0u32..).zip(ranks);
         Status {
             job: self.name.clone(),
             mpirun: std::process::id(),
             program: self.program.clone(),
-            running_ns: now.0,
+            central: central.0,
+            central_restarts: central.1,
+            running_ns: now.0.saturating_sub(self.since.0),
             recovery: if view.recovers { "coordinated" } else { "none" }.into(),
             course: course(view.course).into(),
             generation: view.generation.0,

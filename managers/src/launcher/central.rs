@@ -1,64 +1,114 @@
-//! The driver of the central manager's core: its clock, its inputs, and what its effects do to the
-//! local managers. Streams are none of its business.
+//! The central manager as mpirun has it: in this process, or, for a job that can go back, in one of its own
+//! ([`super::apart`]). Here is what both have in common: what is said to the local managers, and what is
+//! told of the job. Streams are none of its business.
 
+use super::apart::{Apart, Gone, Heard};
 use super::board::Board;
 use super::hosts::Hosts;
 use super::narrator::Narrator;
 use crate::ask::Status;
+use crate::central::wire::Told;
+use crate::clock::now;
 use crate::error::Result;
 use crate::fault;
-use crate::journal::Journal;
 use crate::plan::Down;
 use crate::reactor::Reactor;
-use rejoin_channel_table::Rank;
+use rejoin_channel_table::{Epoch, Generation, JobId, Rank};
 use rejoin_managers_protocol::central::{Central, Effect, Event, Input, Job, Record, View};
-use rejoin_managers_protocol::control::Time;
+use rejoin_managers_protocol::control::ToCentral;
 use rejoin_managers_protocol::verdict::Verdict;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Names and values.
 type Counters = Vec<(String, u64)>;
 
-/// The core and what drives it.
+/// Where the core is.
+enum Mind {
+    Here(Box<Central>),
+    Apart(Box<Apart>),
+}
+
+/// What is to be told.
+#[derive(Debug, Clone)]
+pub(super) enum News {
+    /// Something happened in the job.
+    Event(Event),
+    /// The central manager's process ended, and this other one took over after so many nanoseconds.
+    Again { how: String, pid: u32, took: u64 },
+    /// The highest number of a checkpoint that will come to nothing, after it ended.
+    Burnt(Epoch),
+}
+
+/// Drives the core, or speaks with the process that does.
 pub(super) struct Driver {
-    core: Central,
+    mind: Mind,
+    job: Job,
     narrator: Narrator,
     board: Board,
-    /// Names of the hosts.
-    hosts: Vec<String>,
     begun: Instant,
     queue: VecDeque<Input>,
     /// What ranks reported.
     counters: BTreeMap<Rank, Counters>,
     /// The verdict of a job that is over, and since when it is.
     over: Option<(Verdict, Instant)>,
-    /// What is to be told.
-    events: Vec<Event>,
+    news: Vec<News>,
+    /// Losses, and the last recovery, that were told: after a resumption they may come again.
+    lost: BTreeSet<(Generation, Rank, u32)>,
+    recovered: Option<Generation>,
+    /// The last checkpoint that was ordered, and when; the last that was committed.
+    ordered: Option<(Epoch, Instant)>,
+    committed: Option<Epoch>,
+    verdict: Option<Verdict>,
     /// The verdict, until it is told.
     decided: Option<Verdict>,
-    /// What would outlive us; of jobs that can go back.
-    journal: Option<Journal>,
+    looked: Vec<(u32, Status)>,
 }
 
 impl Driver {
-    /// A driver whose first step begins the job, and which says what happens if that is wanted.
-    pub fn new(job: Job, board: Board, journal: Option<Journal>, verbose: bool) -> Driver {
+    /// A driver whose first step begins the job, and which says what happens if that is wanted. With a place
+    /// for a journal, the core is in a process of its own, whose events are of this kind.
+    pub fn new(
+        job: Job,
+        (board, verbose): (Board, bool),
+        apart: Option<(JobId, PathBuf)>,
+        kind: u8,
+        reactor: &Reactor,
+    ) -> Result<Driver> {
         let narrator = Narrator::new(verbose);
         narrator.job(job.placement.len(), &job.hosts);
-        Driver {
+        let core = Central::new(job.clone());
+        let mut queue = VecDeque::new();
+        let mind = match apart {
+            Some((id, journal)) => {
+                let view = core.view();
+                let apart = Apart::start(job.clone(), id, journal, view, kind, reactor)?;
+                Mind::Apart(Box::new(apart))
+            }
+            None => {
+                queue.push_back(Input::Begin);
+                Mind::Here(Box::new(core))
+            }
+        };
+        Ok(Driver {
+            mind,
+            job,
             narrator,
             board,
-            hosts: job.hosts.clone(),
-            core: Central::new(job),
             begun: Instant::now(),
-            queue: VecDeque::from([Input::Begin]),
+            queue,
             counters: BTreeMap::new(),
             over: None,
-            events: Vec::new(),
+            news: Vec::new(),
+            lost: BTreeSet::new(),
+            recovered: None,
+            ordered: None,
+            committed: None,
+            verdict: None,
             decided: None,
-            journal,
-        }
+            looked: Vec::new(),
+        })
     }
 
     /// Queues an input for [`Driver::steps`].
@@ -68,7 +118,9 @@ impl Driver {
 
     /// Queues a tick if it is time.
     pub fn tick_if_due(&mut self) {
-        if self.core.deadline().is_some_and(|at| at <= self.now()) {
+        if let Mind::Here(core) = &self.mind
+            && core.deadline().is_some_and(|at| at <= now())
+        {
             self.tell(Input::Tick);
         }
     }
@@ -78,85 +130,221 @@ impl Driver {
         if !self.queue.is_empty() {
             return Some(Duration::ZERO);
         }
-        let at = self.core.deadline()?;
-        Some(Duration::from_nanos(at.0.saturating_sub(self.now().0)))
-    }
-
-    fn now(&self) -> Time {
-        Time(u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        let Mind::Here(core) = &self.mind else {
+            return None;
+        };
+        let at = core.deadline()?;
+        Some(Duration::from_nanos(at.0.saturating_sub(now().0)))
     }
 
     /// Feeds the core all there is, and does what it says.
     pub fn steps(&mut self, hosts: &mut Hosts, reactor: &Reactor) -> Result<()> {
         while let Some(input) = self.queue.pop_front() {
+            self.heard(&input);
+            let core = match &mut self.mind {
+                Mind::Here(core) => core,
+                Mind::Apart(apart) => {
+                    apart.say(input)?;
+                    continue;
+                }
+            };
             tracing::debug!(?input, "central");
-            if let Input::Local(host, news) = &input
-                && let Some(name) = self.hosts.get(*host)
-            {
+            if let Input::Local(_, news) = &input {
                 fault::heard(news);
-                self.narrator.heard(name, news);
-                self.board.heard(news);
             }
             let mut effects = Vec::new();
-            self.core.step(self.now(), input, &mut effects);
+            core.step(now(), input, &mut effects);
+            let course = core.view().course;
             for effect in effects {
-                let point = fault::before_central(&effect, || self.core.view().course);
-                match effect {
-                    Effect::Persist(record) => self.store(&record),
-                    Effect::Send(host, order) => {
-                        self.narrator.ordered(&order);
-                        hosts.queue(host, &Down::Control(order))?;
-                    }
-                    Effect::Drop(host) => {
-                        tracing::warn!(host, "the local manager does not end: it is killed");
-                        hosts.kill(host, reactor);
-                    }
-                    Effect::Counters(rank, counters) => {
-                        self.counters.insert(rank, counters);
-                    }
-                    Effect::Event(event) => {
-                        self.board.event(&event);
-                        self.events.push(event);
-                    }
-                    // Nobody was started again here.
-                    Effect::Resumed { .. } => {}
-                    Effect::Decided(verdict) => {
-                        tracing::info!(%verdict, "decided");
-                        self.decided = Some(verdict);
-                    }
-                    Effect::Over(verdict) => {
-                        self.narrator.over(&verdict);
-                        self.over = Some((verdict, Instant::now()));
-                    }
-                }
+                let point = fault::before_central(&effect, || course);
+                self.perform(effect, hosts, reactor)?;
                 fault::after_central(point);
+            }
+        }
+        if let Mind::Apart(apart) = &mut self.mind {
+            apart.flush(reactor)?;
+        }
+        Ok(())
+    }
+
+    fn heard(&mut self, input: &Input) {
+        let Input::Local(host, news) = input else {
+            return;
+        };
+        if let Some(name) = self.job.hosts.get(*host) {
+            self.narrator.heard(name, news);
+            self.board.heard(news);
+        }
+        if let ToCentral::Counters { life, counters } = news {
+            self.counters.insert(life.rank, counters.clone());
+        }
+    }
+
+    /// Something came from the central manager's process.
+    pub fn read(&mut self, hosts: &mut Hosts, reactor: &Reactor) -> Result<()> {
+        let over = self.over.is_some();
+        let Mind::Apart(apart) = &mut self.mind else {
+            return Ok(());
+        };
+        match apart.read(over, reactor)? {
+            Heard::Told(told) => {
+                for told in told {
+                    self.take(told, hosts, reactor)?;
+                }
+            }
+            Heard::Ended(None) => {}
+            Heard::Ended(Some(why)) => self.without(why, true),
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, told: Told, hosts: &mut Hosts, reactor: &Reactor) -> Result<()> {
+        match told {
+            Told::Send(host, order) => self.perform(Effect::Send(host, order), hosts, reactor)?,
+            Told::Step { effects, .. } => {
+                for effect in effects {
+                    self.perform(effect, hosts, reactor)?;
+                }
+            }
+            Told::Look {
+                guest,
+                view,
+                ranks,
+                now,
+            } => {
+                let central = self.central();
+                let hosts = &self.job.hosts;
+                let ranks = ranks.into_iter();
+                let status = self.board.status(&view, ranks, hosts, now, central);
+                self.looked.push((guest, status));
+            }
+            Told::Unjournaled(why) => {
+                // What has begun could not be taken up again; what has not does without, as one without a
+                // place for its journal.
+                let began = matches!(&self.mind, Mind::Apart(apart) if apart.began());
+                tracing::warn!(why, began, "no journal");
+                self.without(why, began);
             }
         }
         Ok(())
     }
 
-    /// Stores what may not be forgotten. A job whose journal fails goes on without: nobody takes it up
-    /// when we die, which is so anyway as yet.
-    fn store(&mut self, record: &Record) {
-        tracing::debug!(?record, "a point of no return");
-        if let Some(journal) = &mut self.journal
-            && let Err(error) = journal.append(record)
-        {
-            tracing::warn!(%error, "the job goes on without a journal");
-            self.forget();
+    /// There is no process for the core: it goes on here, which, once the job has begun, is its end.
+    fn without(&mut self, why: String, began: bool) {
+        let Mind::Apart(apart) = &self.mind else {
+            return;
+        };
+        let said: Vec<Input> = apart.last_words().collect();
+        apart.kill();
+        self.remove_journal();
+        let mut records = Vec::new();
+        if began {
+            let lost = Verdict::CentralLost { why };
+            records.push(Record::Decided(self.verdict.clone().unwrap_or(lost)));
+        }
+        self.mind = Mind::Here(Box::new(Central::resume(self.job.clone(), records)));
+        self.queue.push_front(Input::Begin);
+        self.queue.extend(said);
+    }
+
+    fn perform(&mut self, effect: Effect, hosts: &mut Hosts, reactor: &Reactor) -> Result<()> {
+        match effect {
+            // What ends with this process needs no journal.
+            Effect::Persist(_) | Effect::Counters(..) => {}
+            Effect::Send(host, order) => {
+                self.narrator.ordered(&order);
+                hosts.queue(host, &Down::Control(order))?;
+            }
+            Effect::Drop(host) => {
+                tracing::warn!(host, "the local manager does not end: it is killed");
+                hosts.kill(host, reactor);
+            }
+            Effect::Event(event) => self.event(event),
+            Effect::Resumed { committed, burnt } => self.resumed(committed, burnt),
+            Effect::Decided(verdict) => {
+                if self.verdict.is_none() {
+                    tracing::info!(%verdict, "decided");
+                    self.verdict = Some(verdict.clone());
+                    self.decided = Some(verdict);
+                }
+            }
+            Effect::Over(verdict) => {
+                self.narrator.over(&verdict);
+                self.over = Some((verdict, Instant::now()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Something happened, or is told again.
+    fn event(&mut self, event: Event) {
+        let fresh = match &event {
+            Event::Ordered(epoch) => {
+                self.ordered = Some((*epoch, Instant::now()));
+                true
+            }
+            Event::Committed { epoch, .. } => {
+                self.committed = Some(*epoch);
+                true
+            }
+            Event::GivenUp { .. } | Event::HostSilent { .. } | Event::HostHeard { .. } => true,
+            Event::Lost {
+                rank,
+                generation,
+                pid,
+                ..
+            } => self.lost.insert((*generation, *rank, *pid)),
+            Event::Recovered { generation, .. } => {
+                self.recovered.replace(*generation) < Some(*generation)
+            }
+        };
+        if fresh {
+            self.board.event(&event);
+            self.news.push(News::Event(event));
         }
     }
 
-    /// The job needs no journal any more.
+    /// Another central manager goes on: what became of checkpoints may not have been told.
+    fn resumed(&mut self, committed: Option<Epoch>, burnt: Epoch) {
+        if let Mind::Apart(apart) = &mut self.mind
+            && let Some(Gone { how, since }) = apart.gone.take()
+        {
+            self.news.push(News::Again {
+                how,
+                pid: apart.pid(),
+                took: nanos(since.elapsed()),
+            });
+        }
+        if let Some(epoch) = committed.filter(|_| committed > self.committed) {
+            let took = match self.ordered {
+                Some((ordered, at)) if ordered == epoch => nanos(at.elapsed()),
+                _ => 0,
+            };
+            self.event(Event::Committed { epoch, took });
+        }
+        if Some(burnt) > committed.max(Some(Epoch(0))) {
+            self.news.push(News::Burnt(burnt));
+        }
+    }
+
+    /// The job needs its journal and its central manager no more.
     pub fn forget(&mut self) {
-        if let Some(journal) = self.journal.take() {
-            journal.remove();
+        if let Mind::Apart(apart) = &self.mind {
+            apart.kill();
+        }
+        self.remove_journal();
+    }
+
+    fn remove_journal(&self) {
+        if let Mind::Apart(apart) = &self.mind {
+            // Who removed it before us did what we want.
+            let _ = std::fs::remove_file(apart.journal());
         }
     }
 
     /// What happened since the last call.
-    pub fn events(&mut self) -> Vec<Event> {
-        std::mem::take(&mut self.events)
+    pub fn news(&mut self) -> Vec<News> {
+        std::mem::take(&mut self.news)
     }
 
     /// The verdict, once.
@@ -164,14 +352,59 @@ impl Driver {
         self.decided.take()
     }
 
-    /// The job as it is now, for the launcher.
+    /// The job as it is now, or was when it was last heard of.
     pub fn view(&self) -> View {
-        self.core.view()
+        match &self.mind {
+            Mind::Here(core) => core.view(),
+            Mind::Apart(apart) => apart.view.clone(),
+        }
     }
 
-    /// The job as it is now, for people.
-    pub fn status(&self) -> Status {
-        self.board.status(&self.core, &self.hosts, self.now())
+    /// Process id of the central manager, and how often it was started again.
+    fn central(&self) -> (u32, u64) {
+        match &self.mind {
+            Mind::Here(_) => (std::process::id(), 0),
+            Mind::Apart(apart) => (apart.pid(), apart.restarts()),
+        }
+    }
+
+    /// A guest wants to know how the job is: [`Driver::looked`] will say.
+    pub fn look(&mut self, guest: u32) -> Result<()> {
+        match &mut self.mind {
+            Mind::Apart(apart) => apart.look(guest),
+            Mind::Here(core) => {
+                let central = (std::process::id(), 0);
+                let (view, hosts) = (core.view(), &self.job.hosts);
+                let status = self
+                    .board
+                    .status(&view, core.ranks(), hosts, now(), central);
+                self.looked.push((guest, status));
+                Ok(())
+            }
+        }
+    }
+
+    /// The job as it is, for guests who wanted to know.
+    pub fn looked(&mut self) -> Vec<(u32, Status)> {
+        std::mem::take(&mut self.looked)
+    }
+
+    /// A child was reaped.
+    pub fn reaped(&mut self, pid: u32, status: Option<i32>) {
+        if let Mind::Apart(apart) = &mut self.mind {
+            apart.reaped(pid, status);
+        }
+    }
+
+    /// Waits until what was told is done, within a second.
+    pub fn await_taken(&mut self, hosts: &mut Hosts, reactor: &Reactor) -> Result<()> {
+        let until = Instant::now() + Duration::from_secs(1);
+        while let Mind::Apart(apart) = &self.mind
+            && apart.wait(until.saturating_duration_since(Instant::now()))
+        {
+            self.read(hosts, reactor)?;
+        }
+        Ok(())
     }
 
     /// The verdict and since when the job is over.
@@ -201,4 +434,8 @@ impl Driver {
         }
         text
     }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -102,6 +102,14 @@ impl Chronicle {
         }
     }
 
+    /// The central manager ended, and another one took over after so many nanoseconds.
+    pub fn again(&self, how: &str, took: u64) {
+        let took = millis(took);
+        say(&format!(
+            "the central manager {how}, started again after {took} ms"
+        ));
+    }
+
     /// What an image of a rank can't bring back.
     pub fn caveats(&mut self, rank: Rank, lines: Vec<String>) {
         for line in lines {

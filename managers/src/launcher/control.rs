@@ -229,6 +229,19 @@ impl Control {
         }
     }
 
+    /// The checkpoint under way came to nothing because the central manager ended. Returns whether somebody
+    /// waits for one, who is to have another.
+    pub fn burnt(&mut self) -> bool {
+        let mut any = false;
+        for guest in self.guests.values_mut() {
+            if matches!(guest.state, State::Wants | State::Waits(_)) {
+                guest.state = State::Wants;
+                any = true;
+            }
+        }
+        any
+    }
+
     /// Answers those whose checkpoint can't come any more.
     pub fn settle(&mut self, view: &View) {
         let waits = |guest: &Guest| matches!(guest.state, State::Wants | State::Waits(_));

@@ -121,6 +121,16 @@ impl Journal {
         self.append(text);
     }
 
+    /// The central manager ended like this, and another one took over after so many nanoseconds.
+    pub fn again(&mut self, generation: u32, how: &str, pid: u32, took: u64) {
+        let mut line = self.line("central-again", generation);
+        line.cause = Some(how.to_owned());
+        line.pid = Some(pid);
+        line.took_ns = Some(took);
+        let text = written(&line);
+        self.append(text);
+    }
+
     /// The job is decided (`decided`), or over (`ended`).
     pub fn verdict(&mut self, event: &'static str, generation: u32, verdict: &Verdict) {
         let mut line = self.line(event, generation);

@@ -5,6 +5,7 @@
 //! them.
 
 mod agent;
+mod apart;
 mod board;
 mod central;
 mod chronicle;
@@ -21,7 +22,6 @@ mod streams;
 
 use crate::ask::Answer;
 use crate::error::{Error, Result, plain};
-use crate::journal::{Journal, Keep};
 use crate::limits::Limits;
 use crate::link::Filled;
 use crate::machines::Machines;
@@ -31,16 +31,17 @@ use crate::rundir;
 use crate::signals::{FORWARDED, Signals};
 use crate::{descendants, fault};
 use board::Board;
+use central::News;
 use chronicle::Chronicle;
 use control::{Asked, Control};
 use elsewhere::Elsewhere;
 use hosts::{Hosts, Kinds};
-use rejoin_channel_table::{Generation, JobId};
+use rejoin_channel_table::Generation;
 use rejoin_managers_protocol::central::{Event, HostIndex, Input, Job, Recovery};
 use rejoin_managers_protocol::verdict::Verdict;
 use sink::Lost;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 pub use streams::Show;
 use streams::Streams;
@@ -53,6 +54,7 @@ mod kind {
     pub const STDIN: u8 = 3;
     pub const CONTROL: u8 = 4;
     pub const NET: u8 = 5;
+    pub const CENTRAL: u8 = 6;
 }
 
 /// After the job has ended by time limit or signal, a reader of our output that takes nothing more
@@ -136,14 +138,6 @@ fn run_once(launch: &Launch) -> (Result<Verdict>, Option<Launch>) {
     (verdict, next)
 }
 
-/// The journal of a job that can go back.
-fn made(path: &Path, job: JobId) -> Option<Journal> {
-    // The checkpoints themselves, processes of this machine, do not outlive it either.
-    let made = Journal::create(path, job, Keep::Process);
-    made.inspect_err(|error| tracing::warn!(%error, "the job goes on without a journal"))
-        .ok()
-}
-
 struct Launcher {
     central: central::Driver,
     hosts: Hosts,
@@ -203,7 +197,7 @@ impl Launcher {
         let board = Board::new(name, program);
         let control = Control::new(plan.job, kind::CONTROL, &reactor);
         let place = control.journal().filter(|_| launch.recovery.is_some());
-        let journal = place.and_then(|path| made(&path, plan.job));
+        let apart = place.map(|path| (plan.job, path));
         let job = Job {
             generation: launch.generation,
             hosts: names,
@@ -212,9 +206,11 @@ impl Launcher {
             recovery: launch.recovery,
             leases: machines.leases(),
         };
+        let board = (board, launch.verbose);
+        let central = central::Driver::new(job, board, apart, kind::CENTRAL, &reactor)?;
         Ok(Launcher {
             counted: plan.options.stats.then_some(plan.size),
-            central: central::Driver::new(job, board, journal, launch.verbose),
+            central,
             hosts,
             streams,
             reactor,
@@ -252,7 +248,8 @@ impl Launcher {
                     kind::LINK => self.read_link(token.index as HostIndex)?,
                     kind::SIGNALS => self.read_signals()?,
                     kind::STDIN => self.streams.read(&mut self.hosts)?,
-                    kind::CONTROL => self.asked(token.index),
+                    kind::CONTROL => self.asked(token.index)?,
+                    kind::CENTRAL => self.central.read(&mut self.hosts, &self.reactor)?,
                     kind::NET => self.hosts.called(token.index, &self.reactor)?,
                     // Sinks are flushed each time round.
                     _ => {}
@@ -298,7 +295,29 @@ impl Launcher {
 
     /// Tells everyone what happened.
     fn tell_events(&mut self) {
-        for event in self.central.events() {
+        for (guest, status) in self.central.looked() {
+            self.control
+                .answer(guest, &Answer::Status(Box::new(status)));
+        }
+        for news in self.central.news() {
+            let event = match news {
+                News::Event(event) => event,
+                News::Again { how, pid, took } => {
+                    self.chronicle.again(&how, took);
+                    let generation = self.central.view().generation;
+                    if let Some(journal) = &mut self.events {
+                        journal.again(generation.0, &how, pid, took);
+                    }
+                    continue;
+                }
+                News::Burnt(epoch) => {
+                    self.streams.given_up(epoch);
+                    if self.control.burnt() {
+                        self.central.tell(Input::Checkpoint);
+                    }
+                    continue;
+                }
+            };
             match event {
                 Event::HostSilent { host, .. } if self.elsewhere.is_possible() => {
                     // Nobody waits for it to come back.
@@ -329,16 +348,14 @@ impl Launcher {
     }
 
     /// Somebody has a question, or comes to ask one.
-    fn asked(&mut self, guest: u32) {
+    fn asked(&mut self, guest: u32) -> Result<()> {
         let view = self.central.view();
         match self.control.ready(guest, &view, &self.reactor) {
             None => {}
             Some(Asked::Checkpoint) => self.central.tell(Input::Checkpoint),
-            Some(Asked::Status(guest)) => {
-                let status = Box::new(self.central.status());
-                self.control.answer(guest, &Answer::Status(status));
-            }
+            Some(Asked::Status(guest)) => self.central.look(guest)?,
         }
+        Ok(())
     }
 
     fn wait_limit(&self) -> Option<Duration> {
@@ -439,11 +456,13 @@ impl Launcher {
                     while let Some(pid) = descendants::ended_child() {
                         let status = descendants::reap(pid);
                         self.hosts.child_ended(pid, status);
+                        self.central.reaped(pid, status);
                     }
                 }
                 libc::SIGTSTP => {
                     self.central.tell(Input::Signal(signal));
                     self.central.steps(&mut self.hosts, &self.reactor)?;
+                    self.central.await_taken(&mut self.hosts, &self.reactor)?;
                     self.hosts.flush(&self.reactor)?;
                     // SAFETY: plain number; stops this process until SIGCONT comes.
                     unsafe {

@@ -1,0 +1,320 @@
+//! The central manager as a process of its own: started, spoken with, and started again when it ends
+//! before its work does.
+//!
+//! It may have taken what it was told last, or not; what only we can say again is kept until it says that
+//! it was taken. What local managers say is not: they are asked.
+
+use crate::central::wire::{Begin, Say, Told};
+use crate::error::{Context, Result};
+use crate::link::{Filled, Link};
+use crate::reactor::{Interest, Reactor, Token};
+use crate::{CENTRAL_MANAGER, descendants};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use rejoin_channel_table::JobId;
+use rejoin_managers_protocol::central::{HostIndex, Input, Job, View};
+use rejoin_managers_protocol::codec::MANAGER_LIMIT;
+use rejoin_managers_protocol::control::ToCentral;
+use rejoin_managers_protocol::policy::{History, Limit};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How often a central manager may end before its work does.
+const LIMIT: Limit = Limit {
+    restarts: 20,
+    within: 600_000,
+};
+
+/// Signals that ask programs to end: SIGHUP, SIGINT, SIGQUIT, SIGTERM.
+const ENDING: [i32; 4] = [1, 2, 3, 15];
+
+/// How a central manager ended, and when that was noticed.
+#[derive(Debug, Clone)]
+pub(super) struct Gone {
+    pub how: String,
+    pub since: Instant,
+}
+
+/// What came of reading from it.
+pub(super) enum Heard {
+    /// This, in its order.
+    Told(Vec<Told>),
+    /// It has ended; there is another, or, for this reason, none any more.
+    Ended(Option<String>),
+}
+
+/// The process and what it must be told again.
+pub(super) struct Apart {
+    job: Job,
+    id: JobId,
+    journal: PathBuf,
+    link: Link,
+    pid: u32,
+    status: Option<i32>,
+    token: Token,
+    /// One of them has said something, so it has stored that the job began.
+    began: bool,
+    /// What was not taken yet, with its numbers.
+    pending: VecDeque<(u64, Input)>,
+    next: u64,
+    /// The last words of hosts.
+    last: BTreeMap<HostIndex, Input>,
+    /// Guests that wait to hear how everything is.
+    looks: BTreeSet<u32>,
+    history: History,
+    /// The one before, until its successor speaks.
+    pub gone: Option<Gone>,
+    /// The job as it was last heard to be.
+    pub view: View,
+}
+
+impl Apart {
+    /// Starts the first one.
+    pub fn start(
+        job: Job,
+        id: JobId,
+        journal: PathBuf,
+        view: View,
+        kind: u8,
+        reactor: &Reactor,
+    ) -> Result<Apart> {
+        let token = Token::single(kind);
+        let (socket, pid) = spawned()?;
+        let mut apart = Apart {
+            job,
+            id,
+            journal,
+            link: Link::new(socket, MANAGER_LIMIT, MANAGER_LIMIT),
+            pid,
+            status: None,
+            token,
+            began: false,
+            pending: VecDeque::new(),
+            next: 0,
+            last: BTreeMap::new(),
+            looks: BTreeSet::new(),
+            history: History::new(LIMIT),
+            gone: None,
+            view,
+        };
+        reactor.add(&apart.link, token, Interest::READ)?;
+        apart.begin()?;
+        Ok(apart)
+    }
+
+    /// Tells it all that it must know.
+    fn begin(&mut self) -> Result<()> {
+        self.link.queue(&Say::Begin(Box::new(Begin {
+            job: self.job.clone(),
+            id: self.id,
+            journal: self.journal.clone(),
+            resume: self.began,
+            inputs: self.pending.iter().cloned().collect(),
+        })))?;
+        for input in self.last.values() {
+            self.link.queue(&Say::Input(None, input.clone()))?;
+        }
+        for guest in &self.looks {
+            self.link.queue(&Say::Look(*guest))?;
+        }
+        Ok(())
+    }
+
+    /// The job has begun.
+    pub fn began(&self) -> bool {
+        self.began
+    }
+
+    /// Ends it.
+    pub fn kill(&self) {
+        descendants::send(self.pid, libc::SIGKILL);
+    }
+
+    /// Waits for its next word, if it has not taken everything. Returns whether there may be one.
+    pub fn wait(&self, limit: Duration) -> bool {
+        if self.pending.is_empty() {
+            return false;
+        }
+        let mut fds = [PollFd::new(self.link.as_fd(), PollFlags::POLLIN)];
+        let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::ZERO);
+        poll(&mut fds, limit).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// How often another one took over.
+    pub fn restarts(&self) -> u64 {
+        self.history.total()
+    }
+
+    /// Where its journal is.
+    pub fn journal(&self) -> &PathBuf {
+        &self.journal
+    }
+
+    /// The last words of hosts.
+    pub fn last_words(&self) -> impl Iterator<Item = Input> {
+        self.last.values().cloned()
+    }
+
+    /// Passes on an input.
+    pub fn say(&mut self, input: Input) -> Result<()> {
+        match &input {
+            // There would be one too many of them.
+            Input::Begin | Input::Tick => return Ok(()),
+            Input::Local(host, ToCentral::Done) => {
+                self.last.insert(*host, input.clone());
+            }
+            Input::HostLost(host) | Input::HostGone(host, _) => {
+                self.last.entry(*host).or_insert(input.clone());
+            }
+            Input::Local(..) => {}
+            Input::Signal(_) | Input::Checkpoint | Input::OutputLost(_) => {
+                let ends = |input: &Input| matches!(input, Input::Signal(s) if ENDING.contains(s));
+                if ends(&input) && self.pending.iter().any(|(_, input)| ends(input)) {
+                    // It does not even take the first one.
+                    descendants::send(self.pid, libc::SIGKILL);
+                }
+                let number = self.next;
+                self.next += 1;
+                self.pending.push_back((number, input.clone()));
+                return Ok(self.link.queue(&Say::Input(Some(number), input))?);
+            }
+        }
+        Ok(self.link.queue(&Say::Input(None, input))?)
+    }
+
+    /// Asks how everything is, for a guest.
+    pub fn look(&mut self, guest: u32) -> Result<()> {
+        self.looks.insert(guest);
+        Ok(self.link.queue(&Say::Look(guest))?)
+    }
+
+    /// Writes what the link takes.
+    pub fn flush(&mut self, reactor: &Reactor) -> Result<()> {
+        let write = self.link.flush();
+        let interest = Interest { read: true, write };
+        reactor.change(&self.link, self.token, interest)
+    }
+
+    /// A child was reaped.
+    pub fn reaped(&mut self, pid: u32, status: Option<i32>) {
+        if pid == self.pid {
+            self.status = status;
+        }
+    }
+
+    /// Reads once. `over`: nobody is needed any more.
+    pub fn read(&mut self, over: bool, reactor: &Reactor) -> Result<Heard> {
+        let filled = self.link.fill()?;
+        let mut told = Vec::new();
+        loop {
+            match self.link.next::<Told>() {
+                Ok(None) => break,
+                Ok(Some(one)) => {
+                    self.note(&one);
+                    told.push(one);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the central manager can't be understood");
+                    return self.ended(over, reactor);
+                }
+            }
+        }
+        match filled {
+            Filled::Closed => self.ended(over, reactor),
+            _ => Ok(Heard::Told(told)),
+        }
+    }
+
+    fn note(&mut self, told: &Told) {
+        match told {
+            Told::Send(..) => self.began = true,
+            Told::Step { took, view, .. } => {
+                self.began = true;
+                if let Some(number) = took {
+                    self.pending.retain(|(other, _)| other != number);
+                }
+                if let Some(view) = view {
+                    self.view.clone_from(view);
+                }
+            }
+            Told::Look { guest, .. } => {
+                self.looks.remove(guest);
+            }
+            Told::Unjournaled(_) => {}
+        }
+    }
+
+    /// It is gone: its end is waited for, and another one takes over.
+    fn ended(&mut self, over: bool, reactor: &Reactor) -> Result<Heard> {
+        let since = Instant::now();
+        reactor.remove(&self.link);
+        // Whatever it does without its link, it does no more.
+        descendants::send(self.pid, libc::SIGKILL);
+        let how = self.how();
+        if over {
+            return Ok(Heard::Ended(None));
+        }
+        tracing::warn!(pid = self.pid, how, "the central manager ended");
+        if let Err(refusal) = self.history.admit(crate::clock::now()) {
+            tracing::warn!(%refusal, "no other takes over");
+            let why = format!(
+                "it ended more than {} times in {} s, the last one {how}",
+                LIMIT.restarts,
+                LIMIT.within / 1000
+            );
+            return Ok(Heard::Ended(Some(why)));
+        }
+        // Told from the first one on, if they fall one after the other.
+        self.gone.get_or_insert(Gone { how, since });
+        let (socket, pid) = spawned()?;
+        self.link = Link::new(socket, MANAGER_LIMIT, MANAGER_LIMIT);
+        (self.pid, self.status) = (pid, None);
+        reactor.add(&self.link, self.token, Interest::READ)?;
+        self.begin()?;
+        Ok(Heard::Ended(None))
+    }
+
+    /// How it ended, which it has, or is about to.
+    fn how(&mut self) -> String {
+        let begun = Instant::now();
+        while self.status.is_none() && begun.elapsed() < Duration::from_secs(2) {
+            self.status = descendants::reap(self.pid);
+            if self.status.is_none() {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+        match self.status {
+            Some(status) if libc::WIFSIGNALED(status) => {
+                format!("was killed by signal {}", libc::WTERMSIG(status))
+            }
+            Some(status) => format!("exited with code {}", libc::WEXITSTATUS(status)),
+            None => "ended".into(),
+        }
+    }
+}
+
+/// Starts a process: this program again, with its link as standard input, out of reach of the terminal's
+/// signals.
+fn spawned() -> Result<(OwnedFd, u32)> {
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::Stream, None, flags)
+        .context("make the link to the central manager")?;
+    let child = Command::new("/proc/self/exe")
+        .arg0("rejoin-central")
+        .arg(CENTRAL_MANAGER)
+        .stdin(Stdio::from(theirs))
+        .stdout(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .context("start the central manager")?;
+    Ok((ours, child.id()))
+}

@@ -1,0 +1,188 @@
+//! The central manager's process is killed, or stopped, at any moment, together with ranks: the job neither
+//! notices nor says anything else than an undisturbed one.
+
+use rejoin_tests::job::{Job, Numbers, by_rank, times_back};
+use rejoin_tests::processes::{all_gone, descendants, is_alive, kill, wait_for};
+use rejoin_tests::{Finished, Run, finish, prefix, program};
+use std::process::{Child, Command};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_secs(20);
+
+fn back(options: &[&str]) -> Run {
+    let all = ["--tag-output", "-n", "3"];
+    let run = Run::raw(all.iter().chain(options)).arg(program("back"));
+    run.arg("work")
+}
+
+fn masked(options: &[&str]) -> Run {
+    let mut all = vec!["--checkpoint-interval", "0.05", "--max-restarts", "1000"];
+    all.extend(options);
+    back(&all)
+}
+
+fn undisturbed() -> &'static [String] {
+    static LINES: OnceLock<Vec<String>> = OnceLock::new();
+    LINES.get_or_init(|| by_rank(&back(&["--recovery", "none"]).ok().stdout(), true))
+}
+
+fn same(done: &Finished) {
+    assert!(done.output.status.success(), "{}", done.text());
+    assert!(
+        by_rank(&done.stdout(), true) == undisturbed(),
+        "other lines:\n{}",
+        done.text()
+    );
+}
+
+fn times_again(done: &Finished) -> usize {
+    let again = "mpirun: the central manager was killed by signal 9, started again after ";
+    done.stderr().matches(again).count()
+}
+
+fn begun(child: &Child) -> Job {
+    Job::of(child.id(), "back")
+}
+
+/// Waits for a central manager other than this one.
+fn another(job: &Job, than: u32) -> u32 {
+    let mut now = 0;
+    wait_for(SOON, "another central manager", || {
+        now = job.central().unwrap_or(than);
+        now != than
+    });
+    now
+}
+
+#[test]
+fn killed_ten_times_at_any_moment() {
+    for seed in [1, 2, 3] {
+        println!("seed {seed}");
+        let mut numbers = Numbers(seed);
+        let child = masked(&[]).start();
+        let job = begun(&child);
+        let mut last = 0;
+        for _ in 0..10 {
+            std::thread::sleep(Duration::from_micros(numbers.below(60_000)));
+            if !is_alive(child.id()) {
+                break;
+            }
+            if let Some(pid) = job.central().filter(|pid| *pid != last) {
+                kill(pid, libc::SIGKILL);
+                last = pid;
+            }
+        }
+        let done = finish(child, LIMIT, "a job whose central manager is killed");
+        same(&done);
+        assert!(times_again(&done) >= 3, "{}", done.text());
+    }
+}
+
+#[test]
+fn killed_with_ranks_before_during_and_after_their_recovery() {
+    for seed in [4, 5] {
+        println!("seed {seed}");
+        let mut numbers = Numbers(seed);
+        let child = masked(&[]).start();
+        let job = begun(&child);
+        wait_for(SOON, "the first images", || job.images().len() >= 3);
+        for _ in 0..8 {
+            let (central, ranks) = (job.central(), job.ranks());
+            let rank = ranks.get(numbers.below(3) as usize).copied();
+            let mut pair = [central, rank];
+            pair.rotate_left(numbers.below(2) as usize);
+            for pid in pair.into_iter().flatten() {
+                kill(pid, libc::SIGKILL);
+                std::thread::sleep(Duration::from_micros(numbers.below(3000)));
+            }
+            std::thread::sleep(Duration::from_millis(20 + numbers.below(40)));
+        }
+        let done = finish(child, LIMIT, "a job with kills");
+        same(&done);
+        assert!(times_again(&done) >= 3, "{}", done.text());
+        assert!(times_back(&done.stderr()) >= 3, "{}", done.text());
+    }
+}
+
+#[test]
+fn a_rank_is_killed_while_central_is_stopped() {
+    for ends in [libc::SIGCONT, libc::SIGKILL] {
+        let child = masked(&[]).start();
+        let job = begun(&child);
+        wait_for(SOON, "the first images", || job.images().len() >= 3);
+        let central = job.central().expect("a central manager");
+        kill(central, libc::SIGSTOP);
+        let ranks = job.ranks();
+        kill(ranks[0], libc::SIGKILL);
+        wait_for(SOON, "a dead rank", || !job.ranks().contains(&ranks[0]));
+        kill(central, ends);
+        let done = finish(child, LIMIT, "a job whose central manager was stopped");
+        same(&done);
+        assert_eq!(times_back(&done.stderr()), 1, "{}", done.text());
+        assert_eq!(
+            times_again(&done),
+            usize::from(ends == libc::SIGKILL),
+            "{}",
+            done.text()
+        );
+    }
+}
+
+#[test]
+fn one_that_ends_again_and_again_is_the_end() {
+    let child = masked(&[]).start();
+    let job = begun(&child);
+    let all = descendants(child.id());
+    let mut last = 0;
+    for _ in 0..21 {
+        last = another(&job, last);
+        kill(last, libc::SIGKILL);
+    }
+    let done = finish(child, LIMIT, "a job without a central manager");
+    assert_eq!(done.output.status.code(), Some(1), "{}", done.text());
+    let line = done.last_line();
+    let why = "there is no central manager any more: it ended more than 20 times in 600 s";
+    assert!(line.contains(why), "{line}");
+    all_gone(&all, SOON);
+}
+
+#[test]
+fn a_stopped_one_goes_with_mpirun() {
+    let child = masked(&[]).start();
+    let job = begun(&child);
+    wait_for(SOON, "the first images", || job.images().len() >= 3);
+    let central = job.central().expect("a central manager");
+    let all = descendants(child.id());
+    assert!(all.contains(&central));
+    kill(central, libc::SIGSTOP);
+    kill(child.id(), libc::SIGKILL);
+    all_gone(&all, SOON);
+    finish(child, LIMIT, "mpirun that was killed");
+}
+
+#[test]
+fn questions_are_answered_by_the_next_one() {
+    let child = back(&[]).start();
+    let job = begun(&child);
+    wait_for(SOON, "the first images", || job.images().len() >= 3);
+    let central = job.central().expect("a central manager");
+    kill(central, libc::SIGSTOP);
+    let name = child.id().to_string();
+    let ask = |words: &[&str]| {
+        let mut command = Command::new(prefix().join("bin/rejoin"));
+        command.args(words);
+        Run::of(command).start()
+    };
+    let status = ask(&["status", "--json", &name]);
+    kill(central, libc::SIGKILL);
+    let status = finish(status, LIMIT, "rejoin status").stdout();
+    let next = another(&job, central);
+    let has = |field: &str| assert!(status.contains(field), "{status}");
+    has(&format!("\"central\": {next}"));
+    has("\"central_restarts\": 1");
+    let asked = finish(ask(&["checkpoint", &name]), LIMIT, "rejoin checkpoint");
+    assert!(asked.stdout().contains("is committed"), "{}", asked.text());
+    same(&finish(child, LIMIT, "a job that is asked"));
+}
