@@ -80,6 +80,8 @@ impl Notes {
         let line = |line: &str| {
             let mut words = line.split(' ');
             let fault = words.next().expect("a fault").to_owned();
+            // When that was comes in between.
+            let words = words.skip(1);
             (fault, words.map(|w| w.parse().expect("a pid")).collect())
         };
         text.lines().map(line).collect()

@@ -1,10 +1,10 @@
 //! Named moments at which a manager kills somebody, for tests of recovery and for nothing else.
 //!
 //! `REJOIN_FAULT=POINT[:NTH]=VICTIM[+VICTIM…][,…]`: when a manager comes to this point for the NTH time
-//! (the first, if it is not said), it sends SIGKILL to these processes of the job: `rank-N`, `twin-N` (the
+//! (the first, if it is not said; each time, if it is `*`), it sends SIGKILL to these processes of the job: `rank-N`, `twin-N` (the
 //! images of rank N), `local` (a local manager), `central`; `nobody` only notes that the point was reached.
 //! `REJOIN_FAULT_FILE` names a file to which a line is appended for each such moment, before anyone is
-//! killed. What stands there is not done again, so a manager that was started again does not fall over
+//! killed: what was asked for, the nanoseconds of the monotonic clock, the pids. What stands there is not done again, so a manager that was started again does not fall over
 //! the same point.
 
 mod hooks;
@@ -107,7 +107,8 @@ struct Fault {
     /// As it was given.
     text: String,
     point: Point,
-    nth: u32,
+    /// `None`: each time.
+    nth: Option<u32>,
     passed: AtomicU32,
     victims: Vec<Victim>,
 }
@@ -165,7 +166,10 @@ fn parse_one(text: &str) -> Result<Fault, String> {
             known.join(", ")
         )));
     };
-    let nth = nth.parse().ok().filter(|n| *n > 0);
+    let nth = match nth {
+        "*" => Some(None),
+        nth => nth.parse().ok().filter(|n| *n > 0).map(Some),
+    };
     let victims = victims.split('+').map(|name| {
         let known = "no such victim; there are rank-N, twin-N, local, central, nobody";
         Victim::of(name).ok_or_else(|| wrong(known))
@@ -173,7 +177,7 @@ fn parse_one(text: &str) -> Result<Fault, String> {
     Ok(Fault {
         text: text.to_owned(),
         point: *point,
-        nth: nth.ok_or_else(|| wrong("NTH is a whole number from 1"))?,
+        nth: nth.ok_or_else(|| wrong("NTH is a whole number from 1, or *"))?,
         passed: AtomicU32::new(0),
         victims: victims.collect::<Result<_, _>>()?,
     })
@@ -208,7 +212,11 @@ impl Plan {
     fn at(&self, point: Point) {
         for fault in self.faults.iter().filter(|f| f.point == point) {
             let passed = fault.passed.fetch_add(1, Ordering::Relaxed) + 1;
-            if passed == fault.nth && !self.is_done(fault) {
+            let is_it = match fault.nth {
+                Some(nth) => passed == nth && !self.is_done(fault),
+                None => true,
+            };
+            if is_it {
                 self.strike(fault);
             }
         }
@@ -225,7 +233,9 @@ impl Plan {
         let pids = victims::find(&fault.victims);
         tracing::warn!(fault = fault.text, ?pids, "a fault that was asked for");
         if let Some(path) = &self.file {
-            let mut line = fault.text.clone();
+            let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
+            let now = now.map_or(0, |t| t.tv_sec() * 1_000_000_000 + t.tv_nsec());
+            let mut line = format!("{} {now}", fault.text);
             for pid in &pids {
                 line += &format!(" {pid}");
             }
@@ -247,10 +257,15 @@ mod tests {
     fn a_plan_names_points_numbers_and_victims() {
         let faults = parse("retired:3=rank-0+twin-2,after-commit=central").expect("a plan");
         assert_eq!(faults.len(), 2);
-        assert_eq!((faults[0].point, faults[0].nth), (Point::Retired, 3));
+        assert_eq!((faults[0].point, faults[0].nth), (Point::Retired, Some(3)));
         assert_eq!(faults[0].victims, [Victim::Rank(0), Victim::Twin(2)]);
-        assert_eq!((faults[1].point, faults[1].nth), (Point::AfterCommit, 1));
+        assert_eq!(
+            (faults[1].point, faults[1].nth),
+            (Point::AfterCommit, Some(1))
+        );
         assert_eq!(faults[1].victims, [Victim::Central]);
+        let faults = parse("woken:*=nobody").expect("a plan");
+        assert_eq!(faults[0].nth, None);
         assert!(parse("").expect("nothing").is_empty());
     }
 

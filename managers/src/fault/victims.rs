@@ -74,6 +74,9 @@ fn rank_of(pid: u32) -> Option<u32> {
 
 /// The pids of those that are there.
 pub(super) fn find(victims: &[Victim]) -> Vec<u32> {
+    if victims.iter().all(|victim| *victim == Victim::Nobody) {
+        return Vec::new();
+    }
     let root = root();
     let mut all = descendants::below(root);
     all.push(root);

@@ -1,10 +1,12 @@
-//! `cargo xtask bench`: Rejoin beside other MPIs and raw sockets, interleaved in one run.
+//! `cargo xtask bench`: Rejoin beside other MPIs and raw sockets, interleaved in one run; or, with names of
+//! cases, what survival costs ([`survive`]).
 
 mod cases;
 mod contestants;
 mod plot;
 mod report;
 mod run;
+mod survive;
 
 use anyhow::{Context, Result};
 use std::path::PathBuf;
@@ -12,6 +14,8 @@ use std::path::PathBuf;
 /// Options of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub struct Args {
+    /// Instead of the comparison with others: recovery, checkpoint, overhead, modes, or survive for all four.
+    names: Vec<String>,
     /// Interleaved rounds of each case; medians are quoted.
     #[arg(long, default_value_t = 7)]
     rounds: usize,
@@ -34,6 +38,9 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<()> {
+    if !args.names.is_empty() {
+        return survive::run(&args.names, &args);
+    }
     let work = crate::root().join("target/bench");
     std::fs::create_dir_all(&work).with_context(|| format!("creating {}", work.display()))?;
     let field = contestants::Field::prepare(&work, args.prefix.as_deref())?;

@@ -1,0 +1,123 @@
+//! Jobs that are measured.
+
+use crate::bench::Args;
+use anyhow::{Context, Result, ensure};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+/// Where things are, and how thoroughly they are measured.
+pub struct Setting {
+    /// The installation.
+    pub prefix: PathBuf,
+    programs: PathBuf,
+    /// Rounds of each pair.
+    pub rounds: usize,
+    /// A look, not a figure.
+    pub quick: bool,
+}
+
+/// What a run gave.
+pub struct Ran {
+    /// Standard output.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
+    /// Seconds.
+    pub wall: f64,
+    /// Processor seconds of all processes of the job.
+    pub cpu: f64,
+}
+
+fn cpu_of_children() -> Result<f64> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let total = usage.user_time() + usage.system_time();
+    Ok(total.num_microseconds() as f64 / 1e6)
+}
+
+impl Setting {
+    /// Installs Rejoin, unless an installation was named, and compiles the programs.
+    pub fn prepare(args: &Args) -> Result<Setting> {
+        let work = crate::root().join("target/bench");
+        let prefix = match &args.prefix {
+            Some(prefix) => std::path::absolute(prefix)?,
+            None => {
+                let prefix = work.join("rejoin");
+                let mut install = Command::new("cargo");
+                install.current_dir(crate::root());
+                let status = install
+                    .args(["xtask", "install", "--prefix"])
+                    .arg(&prefix)
+                    .status()?;
+                ensure!(status.success(), "the installation failed");
+                prefix
+            }
+        };
+        let programs = work.join("programs/survive");
+        std::fs::create_dir_all(&programs)?;
+        for name in ["state", "mpibench"] {
+            let source = crate::root()
+                .join("benches/c")
+                .join(name)
+                .with_extension("c");
+            let mut mpicc = Command::new(prefix.join("bin/mpicc"));
+            let status = mpicc
+                .args(["-O2", "-o"])
+                .arg(programs.join(name))
+                .arg(source)
+                .status()?;
+            ensure!(status.success(), "{name} does not compile");
+        }
+        Ok(Setting {
+            prefix,
+            programs,
+            rounds: args.rounds,
+            quick: args.quick,
+        })
+    }
+
+    /// A program by its name.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.programs.join(name)
+    }
+
+    /// Runs a program on so many ranks, with options of mpirun.
+    pub fn mpirun(&self, options: &[&str], ranks: u32, words: &[&str]) -> Result<Ran> {
+        let mut command = Command::new(self.prefix.join("bin/mpirun"));
+        command.args(options).args(["-n", &ranks.to_string()]);
+        let (program, arguments) = words.split_first().context("no program")?;
+        self.ran(command.arg(self.program(program)).args(arguments))
+    }
+
+    /// Runs a command to its good end.
+    pub fn ran(&self, command: &mut Command) -> Result<Ran> {
+        let (cpu, begun) = (cpu_of_children()?, Instant::now());
+        let done = command
+            .output()
+            .with_context(|| format!("starting {command:?}"))?;
+        let ran = Ran {
+            out: String::from_utf8_lossy(&done.stdout).into_owned(),
+            err: String::from_utf8_lossy(&done.stderr).into_owned(),
+            wall: begun.elapsed().as_secs_f64(),
+            cpu: cpu_of_children()? - cpu,
+        };
+        ensure!(
+            done.status.success(),
+            "{command:?}: {}\n{}",
+            done.status,
+            ran.err
+        );
+        Ok(ran)
+    }
+}
+
+/// The numbers of each line that begins with this word and a tab.
+pub fn numbers(text: &str, word: &str) -> Vec<f64> {
+    let lines = text
+        .lines()
+        .filter_map(|line| line.strip_prefix(word)?.strip_prefix('\t'));
+    let cells = lines.flat_map(|line| line.split('\t'));
+    cells.filter_map(|cell| cell.parse().ok()).collect()
+}

@@ -1,0 +1,50 @@
+//! What survival costs and how fast it is: recovery, checkpoints, overhead, both recovery modes side by side.
+
+mod checkpoint;
+mod figures;
+mod job;
+mod modes;
+mod overhead;
+mod recovery;
+
+use super::Args;
+use anyhow::{Context, Result, bail};
+use figures::Figure;
+use job::Setting;
+
+/// A case.
+type Case = fn(&Setting) -> Result<Vec<Figure>>;
+
+/// The cases in the order of the table.
+const CASES: [(&str, Case); 4] = [
+    ("recovery", recovery::run),
+    ("checkpoint", checkpoint::run),
+    ("overhead", overhead::run),
+    ("modes", modes::run),
+];
+
+/// Measures the named cases; `survive` names all. What was measured of others before stays in the table.
+pub fn run(names: &[String], args: &Args) -> Result<()> {
+    for name in names {
+        if name != "survive" && !CASES.iter().any(|(known, _)| known == name) {
+            let known = CASES.map(|(name, _)| name).join(", ");
+            bail!("there is no case {name:?}; there are {known}, and survive for all of them");
+        }
+    }
+    let setting = Setting::prepare(args)?;
+    let out = crate::root().join(&args.out);
+    std::fs::create_dir_all(&out)?;
+    for (name, case) in CASES {
+        if !names.iter().any(|n| n == name || n == "survive") {
+            continue;
+        }
+        println!("--- {name}");
+        let measured = case(&setting).with_context(|| format!("the case {name}"))?;
+        for figure in &measured {
+            println!("{}", figure.line());
+        }
+        figures::store(&out, name, &measured)?;
+    }
+    println!("written to {}", out.join("recovery.md").display());
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! From `kill -9` of one of 4 ranks of 256 MB to a message that every rank has completed.
+
+use super::figures::{Figure, median, part};
+use super::job::{Setting, numbers};
+use anyhow::Result;
+use std::process::Command;
+
+const PHASES: [(&str, &str); 5] = [
+    ("noticed", "kill to the manager's first notice, median"),
+    ("stopped", "kill to all old ranks stopped, median"),
+    ("running", "kill to all new ranks running, median"),
+    ("registered", "kill to all ranks registered, median"),
+    ("started", "kill to all ranks told to go on, median"),
+];
+
+/// Runs the case.
+pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
+    let kills = if setting.quick { 10 } else { 201 };
+    let example = |words: &[&str]| {
+        let mut command = Command::new("cargo");
+        command
+            .current_dir(crate::root())
+            .env("REJOIN_PREFIX", &setting.prefix);
+        let example = "run -q --profile fast -p rejoin-tests --example recover --";
+        setting.ran(command.args(example.split(' ')).args(words))
+    };
+    let progress = numbers(&example(&[&kills.to_string(), "256"])?.out, "progress");
+    let of = |what: &str| format!("kill to a message completed by every rank, {what}");
+    let figure = |what: &str, value| Figure::new(of(what), "ms", value, &progress);
+    let mut figures = vec![
+        figure("median", median(&progress)).at_most(40.0),
+        figure("90 %", part(&progress, 0.9)),
+        figure("99 %", part(&progress, 0.99)).at_most(120.0),
+    ];
+    // What lies between is noted in runs of its own, since noting costs time.
+    let noted = example(&[&(kills / 2).to_string(), "256", "phases"])?.out;
+    for (phase, what) in PHASES {
+        let times = numbers(&noted, phase);
+        let figure = Figure::new(what, "ms", median(&times), &times);
+        figures.push(if phase == "noticed" {
+            figure.at_most(1.0)
+        } else {
+            figure
+        });
+    }
+    // The least that anything could do which makes four processes of four others.
+    let mut floor = Command::new(setting.program("state"));
+    let floor = setting.ran(floor.args(["floor", "256", &kills.to_string()]))?;
+    let floor = numbers(&floor.out, "floor");
+    let what = "floor: four bare forks of 256 MB at once, median";
+    figures.push(Figure::new(what, "ms", median(&floor), &floor));
+    let calm = undisturbed(setting)?;
+    let what = "undisturbed: an allreduce of 8 bytes by 4 ranks, median";
+    figures.push(Figure::new(what, "ms", median(&calm), &calm));
+    Ok(figures)
+}
+
+fn undisturbed(setting: &Setting) -> Result<Vec<f64>> {
+    let rounds = 0..setting.rounds;
+    let one = |_| {
+        let ran = setting.mpirun(&[], 4, &["mpibench", "allreduce", "8", "4000"])?;
+        let cell = ran.out.lines().find_map(|line| line.split('\t').nth(2));
+        Ok(cell
+            .and_then(|cell| cell.parse::<f64>().ok())
+            .unwrap_or(f64::NAN)
+            / 1e3)
+    };
+    rounds.map(one).collect()
+}
