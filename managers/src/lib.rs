@@ -27,6 +27,7 @@ pub mod reactor;
 pub mod rundir;
 pub mod signals;
 pub mod spawn;
+pub mod tree;
 
 /// First argument of the hidden subcommand that turns this program into a local manager, whose
 /// link to central is its standard input.

@@ -4,13 +4,16 @@
 //! Streams have windows, so that neither side ever keeps more than a window of what the other can't
 //! take: a reader that stops stops the writers, and memory stays bounded.
 
+use crate::tree::{Place, Word};
 use rejoin_channel_table::{Epoch, JobId, JobKey, Rank};
+use rejoin_managers_protocol::broadcast::Message;
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::control::{ToCentral, ToLocal};
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::rank::RankOptions;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
+use std::net::SocketAddr;
 
 /// Bytes of output that a local manager sends ahead of mpirun's acknowledgement.
 pub const OUTPUT_WINDOW: usize = 1 << 20;
@@ -40,6 +43,8 @@ pub enum Down {
     OutputCredit(u32),
     /// Nobody reads this stream any more.
     SinkClosed(Stream),
+    /// Of what goes down the tree.
+    Tree(Message<Word>),
 }
 
 /// From a local manager to mpirun.
@@ -84,6 +89,10 @@ pub enum Up {
     InputCredit(u32),
     /// Nobody reads standard input any more.
     InputClosed,
+    /// Where other local managers reach this one.
+    Listens(Vec<SocketAddr>),
+    /// Of what goes down the tree.
+    Tree(Message<Word>),
 }
 
 /// One program of the job.
@@ -131,6 +140,8 @@ pub struct Plan {
     pub interactive: bool,
     /// By what this host goes when it is reached over a network.
     pub lease: Option<Terms>,
+    /// Where this host stands in the tree, if there is one.
+    pub tree: Option<Place>,
 }
 
 impl Plan {
@@ -168,6 +179,7 @@ mod tests {
             stdin: Some(Rank(1)),
             interactive: false,
             lease: None,
+            tree: None,
         };
         let placement = [0, 1, 0];
         let first = plan.part(&placement, 0);

@@ -136,6 +136,12 @@ impl System {
                     self.hasty |= !self.stored.covers(&order);
                     self.hosts[host].down.push_back(order);
                 }
+                central::Effect::SendAll(hosts, order) => {
+                    self.hasty |= !self.stored.covers(&order);
+                    for host in hosts {
+                        self.hosts[host].down.push_back(order.clone());
+                    }
+                }
                 central::Effect::Drop(host) => self.lose(host),
                 central::Effect::Event(event) => panic!("{event:?} where nothing is recovered"),
                 central::Effect::Resumed { .. } => panic!("nobody was started again"),

@@ -191,6 +191,9 @@ impl Process {
                     }
                 }
                 Effect::Send(host, order) => self.link.queue(&Told::Send(host, order))?,
+                Effect::SendAll(hosts, order) => {
+                    self.link.queue(&Told::SendAll(hosts, order))?;
+                }
                 effect => others.push(effect),
             }
             fault::after_central(point);

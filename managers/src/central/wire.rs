@@ -37,6 +37,8 @@ pub enum Say {
 pub enum Told {
     /// For a local manager.
     Send(HostIndex, ToLocal),
+    /// For several.
+    SendAll(Vec<HostIndex>, ToLocal),
     /// What else came of an input.
     Step {
         /// The input's number, if it had one.

@@ -65,6 +65,7 @@ pub(super) fn launch(
         stdin,
         interactive,
         lease: None,
+        tree: None,
     };
     Ok(Launch {
         plan,

@@ -33,7 +33,7 @@ pub fn before_central(effect: &FromCentral, course: impl FnOnce() -> Course) -> 
             before.into_iter().for_each(at);
             after
         }
-        FromCentral::Send(_, order) => match order {
+        FromCentral::Send(_, order) | FromCentral::SendAll(_, order) => match order {
             ToLocal::Checkpoint { .. } if course() == Course::Finalizing => {
                 Some(Point::LastCheckpoint)
             }

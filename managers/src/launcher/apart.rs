@@ -236,7 +236,7 @@ impl Apart {
 
     fn note(&mut self, told: &Told) {
         match told {
-            Told::Send(..) => self.began = true,
+            Told::Send(..) | Told::SendAll(..) => self.began = true,
             Told::Step { took, view, .. } => {
                 self.began = true;
                 if let Some(number) = took {

@@ -201,6 +201,9 @@ impl Driver {
     fn take(&mut self, told: Told, hosts: &mut Hosts, reactor: &Reactor) -> Result<()> {
         match told {
             Told::Send(host, order) => self.perform(Effect::Send(host, order), hosts, reactor)?,
+            Told::SendAll(all, order) => {
+                self.perform(Effect::SendAll(all, order), hosts, reactor)?;
+            }
             Told::Step { effects, .. } => {
                 for effect in effects {
                     self.perform(effect, hosts, reactor)?;
@@ -254,6 +257,10 @@ impl Driver {
             Effect::Send(host, order) => {
                 self.narrator.ordered(&order);
                 hosts.queue(host, &Down::Control(order))?;
+            }
+            Effect::SendAll(all, order) => {
+                self.narrator.ordered(&order);
+                hosts.spread(&all, order)?;
             }
             Effect::Drop(host) => {
                 tracing::warn!(host, "the local manager does not end: it is killed");

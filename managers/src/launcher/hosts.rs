@@ -5,6 +5,7 @@
 //! connections tell it, and by central as far as silence does.
 
 use super::agent::Agent;
+use super::tree::{Outgoing, Top};
 use crate::error::{Context, Result};
 use crate::link::{Filled, Link};
 use crate::machines::Machines;
@@ -15,12 +16,16 @@ use crate::net::link::NetLink;
 use crate::net::listen::{Arrival, Listener};
 use crate::plan::{Down, Plan, Up};
 use crate::reactor::{Interest, Reactor, Token};
-use crate::{LOCAL_MANAGER, descendants};
+use crate::tree::{Place, Word};
+use crate::{LOCAL_MANAGER, clock, descendants};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use rejoin_channel_table::JobKey;
+use rejoin_managers_protocol::broadcast::Message;
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::codec::MANAGER_LIMIT;
+use rejoin_managers_protocol::control::ToLocal;
 use rejoin_managers_protocol::lease::Terms;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -60,6 +65,8 @@ pub(super) struct Hosts {
     launch: u32,
     /// Lost ones that were not told of yet, and why they are.
     gone: Vec<(HostIndex, String)>,
+    /// Of a job on many hosts.
+    top: Option<Top>,
 }
 
 /// Kinds of events: of links, and of who calls.
@@ -84,14 +91,20 @@ impl Hosts {
             .is_networked()
             .then(|| Listener::open(plan.job, plan.key.clone(), choice, kinds.net, reactor))
             .transpose()?;
+        let used: Vec<HostIndex> = (0..machines.hosts.len())
+            .filter(|&host| machines.ranks_on(host) > 0)
+            .collect();
+        let first = Place::first(used.len(), plan.size, launch)?;
         let mut hosts = Hosts {
+            top: first.map(|place| Top::new(place, used.clone())),
             locals: Vec::with_capacity(machines.hosts.len()),
             listener,
             launch,
             gone: Vec::new(),
         };
         for host in 0..machines.hosts.len() {
-            let part = plan.part(&machines.placement, host);
+            let mut part = plan.part(&machines.placement, host);
+            part.tree = first.zip(used.binary_search(&host).ok()).map(place_at);
             let token = Token {
                 kind: kinds.link,
                 incarnation: 0,
@@ -145,6 +158,11 @@ impl Hosts {
 
     /// Queues a message to a host; nothing is said to one whose link is closed.
     pub fn queue(&mut self, host: HostIndex, message: &Down) -> Result<()> {
+        if let (Down::Control(order), Some(top)) = (message, &mut self.top)
+            && top.hold(host, order)
+        {
+            return Ok(());
+        }
         if let Some(local) = self.open(host) {
             local.link.queue(message)?;
         }
@@ -155,6 +173,47 @@ impl Hosts {
     pub fn queue_all(&mut self, message: &Down) -> Result<()> {
         for host in 0..self.locals.len() {
             self.queue(host, message)?;
+        }
+        Ok(())
+    }
+
+    /// Queues an order to several hosts. The table of ranks goes down the tree, if there is one.
+    pub fn spread(&mut self, hosts: &[HostIndex], order: ToLocal) -> Result<()> {
+        if let (ToLocal::Start { generation, .. }, Some(top)) = (&order, &mut self.top)
+            && let Some(outgoing) = top.cast(clock::now(), *generation, &order)?
+        {
+            return self.go_down(outgoing);
+        }
+        let message = Down::Control(order);
+        for host in hosts {
+            self.queue(*host, &message)?;
+        }
+        Ok(())
+    }
+
+    /// A local manager says where others reach it.
+    pub fn listens(&mut self, host: HostIndex, addresses: Vec<SocketAddr>) {
+        if let Some(top) = &mut self.top {
+            top.listens(host, addresses);
+        }
+    }
+
+    /// A local manager says this of what goes down the tree.
+    pub fn heard(&mut self, host: HostIndex, message: Message<Word>) -> Result<()> {
+        let Some(top) = &mut self.top else {
+            return Ok(());
+        };
+        let outgoing = top.heard(clock::now(), host, message);
+        self.go_down(outgoing)
+    }
+
+    fn go_down(&mut self, outgoing: Outgoing) -> Result<()> {
+        for (host, message) in outgoing {
+            self.queue(host, &Down::Tree(message))?;
+        }
+        let released = self.top.as_mut().map(Top::released);
+        for (host, order) in released.unwrap_or_default() {
+            self.queue(host, &Down::Control(order))?;
         }
         Ok(())
     }
@@ -244,7 +303,10 @@ impl Hosts {
     }
 
     /// Looks who is late, and moves on what waits.
-    pub fn tend(&mut self, reactor: &Reactor) {
+    ///
+    /// # Errors
+    /// What waits is no message.
+    pub fn tend(&mut self, reactor: &Reactor) -> Result<()> {
         if let Some(listener) = &mut self.listener {
             listener.tidy(reactor);
         }
@@ -260,6 +322,8 @@ impl Hosts {
                 self.gone.push((host, why));
             }
         }
+        let outgoing = self.top.as_mut().map(|top| top.tick(clock::now()));
+        self.go_down(outgoing.unwrap_or_default())
     }
 
     /// When [`Hosts::tend`] is due.
@@ -268,7 +332,9 @@ impl Hosts {
         let first = open.filter_map(|l| l.away.as_ref()?.until).min();
         let first = first.map(|at| at.saturating_duration_since(Instant::now()));
         let strangers = self.listener.as_ref().and_then(Listener::wait_limit);
-        first.into_iter().chain(strangers).min()
+        let tree = self.top.as_ref().and_then(Top::deadline);
+        let tree = tree.map(|at| Duration::from_nanos(at.0.saturating_sub(clock::now().0)));
+        first.into_iter().chain(strangers).chain(tree).min()
     }
 
     /// The managers that were lost since the last call, and why.
@@ -290,6 +356,10 @@ impl Hosts {
         if let Some(local) = self.open(host) {
             local.open = false;
             local.link.close(reactor);
+            let outgoing = self.top.as_mut().map(|top| top.lost(clock::now(), host));
+            if let Err(error) = self.go_down(outgoing.unwrap_or_default()) {
+                tracing::warn!(%error, "the table does not go on");
+            }
         }
     }
 
@@ -317,6 +387,12 @@ impl Hosts {
     fn open(&mut self, host: HostIndex) -> Option<&mut Local> {
         self.locals.get_mut(host)?.as_mut().filter(|l| l.open)
     }
+}
+
+/// The place at a position of the same tree.
+fn place_at((first, position): (Place, usize)) -> Place {
+    let position = u32::try_from(position).unwrap_or(u32::MAX);
+    Place { position, ..first }
 }
 
 impl Away {

@@ -19,6 +19,7 @@ mod repeat;
 pub mod sink;
 pub mod source;
 mod streams;
+mod tree;
 
 use crate::ask::Answer;
 use crate::error::{Error, Result, plain};
@@ -255,18 +256,19 @@ impl Launcher {
                     _ => {}
                 }
             }
-            self.tend_hosts();
+            self.tend_hosts()?;
             self.central.tick_if_due();
         }
     }
 
     /// Local managers on other hosts may be lost.
-    fn tend_hosts(&mut self) {
-        self.hosts.tend(&self.reactor);
+    fn tend_hosts(&mut self) -> Result<()> {
+        self.hosts.tend(&self.reactor)?;
         for (host, why) in self.hosts.gone() {
             self.hosts.close(host, &self.reactor);
             self.central.tell(Input::HostGone(host, why));
         }
+        Ok(())
     }
 
     /// The next launch of a job that has lost a host, when nothing of it can act there any more.
@@ -436,6 +438,8 @@ impl Launcher {
                         Up::Rewound { rank, epoch } => self.streams.rewind(rank, epoch),
                         Up::Caveats { rank, lines } => self.chronicle.caveats(rank, lines),
                         Up::InputCredit(count) => self.streams.input_credit(count),
+                        Up::Listens(addresses) => self.hosts.listens(host, addresses),
+                        Up::Tree(message) => self.hosts.heard(host, message)?,
                         Up::InputClosed => self.streams.input_closed(),
                     }
                 }

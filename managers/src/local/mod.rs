@@ -4,6 +4,7 @@ mod contact;
 mod images;
 mod input;
 mod output;
+mod peers;
 mod prepare;
 mod rank;
 mod retire;
@@ -46,6 +47,10 @@ mod kind {
     pub const IMAGE: u8 = 9;
     pub const WATCH: u8 = 10;
     pub const DIAL: u8 = 11;
+    pub const PEERS: u8 = 12;
+    pub const PEER_DIAL: u8 = 13;
+    pub const PEER_OUT: u8 = 14;
+    pub const PEER_IN: u8 = 15;
 }
 
 /// Runs a local manager whose link to central is its standard input. Returns its exit code.
@@ -82,6 +87,8 @@ struct Driver {
     link_open: bool,
     /// Of a local manager on another host than mpirun's.
     calls: Option<Calls>,
+    /// Of a job on many hosts.
+    peers: Option<Box<peers::Peers>>,
     reactor: Reactor,
     signals: Signals,
     plan: Option<Box<Plan>>,
@@ -133,6 +140,7 @@ impl Driver {
             link,
             link_open: true,
             calls,
+            peers: None,
             reactor,
             signals,
             plan: None,
@@ -164,6 +172,7 @@ impl Driver {
                 }
             }
             self.start_some();
+            self.tend_peers()?;
             self.flush_link()?;
             let limit = self.call_limit().into_iter().chain(self.wait_limit()).min();
             self.reactor.wait(limit, &mut tokens)?;
@@ -207,6 +216,7 @@ impl Driver {
             queued,
             waking,
             self.prepare_limit(),
+            self.peers_limit(),
         ]
         .into_iter()
         .flatten()
@@ -340,6 +350,9 @@ impl Driver {
             kind::IMAGE => self.image_event(token)?,
             kind::WATCH => self.ends_noticed(),
             kind::DIAL => self.answered()?,
+            kind::PEERS | kind::PEER_DIAL | kind::PEER_OUT | kind::PEER_IN => {
+                self.peer_event(token)?;
+            }
             _ if self.ranks.get(slot).is_none_or(|r| r.is_stale(token)) => {}
             kind::SOCKET => self.read_socket(slot),
             kind::OUT => self.read_output(slot, Stream::Out),
@@ -372,6 +385,7 @@ impl Driver {
                 self.window += count as isize;
                 self.resume_outputs()?;
             }
+            Down::Tree(message) => self.tree_said(message)?,
             Down::SinkClosed(stream) => {
                 self.closed_sinks[stream as usize] = true;
                 for rank in &mut self.ranks {

@@ -55,6 +55,9 @@ impl Driver {
         if let Some(terms) = plan.lease {
             self.go_by_leases(terms);
         }
+        if let Some(place) = plan.tree {
+            self.join_tree(&plan, place)?;
+        }
         let null = std::fs::File::open("/dev/null").context("open /dev/null")?;
         let host = nix::unistd::gethostname().context("ask for the host's name")?;
         let here = |rank| plan.ranks.iter().any(|&(r, _)| r == rank);

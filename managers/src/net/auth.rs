@@ -14,7 +14,7 @@ use rejoin_channel_table::{JobId, JobKey};
 
 const MAGIC: [u8; 4] = *b"RjMg";
 /// Version of the handshake, of the records and of the managers' messages.
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 /// Length of the dialer's first message.
 pub const HELLO: usize = 54;
@@ -52,6 +52,17 @@ pub enum AuthError {
     /// It does not have the job's key.
     #[error("it does not have the job's key")]
     Unproven,
+}
+
+/// The key by which local managers of a job prove themselves to the one at a position of the tree, and it to
+/// them: whoever is reached by mistake, also another of the job, can't.
+#[must_use]
+pub fn peer_key(key: &JobKey, launch: u32, position: u32) -> JobKey {
+    let mut hasher = blake3::Hasher::new_derive_key("Rejoin 2026 link between local managers");
+    hasher.update(key.expose());
+    hasher.update(&launch.to_le_bytes());
+    hasher.update(&position.to_le_bytes());
+    JobKey::new(*hasher.finalize().as_bytes())
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -225,6 +236,18 @@ mod tests {
         for count in [Some(44), None] {
             let welcome = welcome(&key, &hello, &nonce, count);
             assert_eq!(read_welcome(&key, &hello, &nonce, &welcome), Ok(count));
+        }
+    }
+
+    #[test]
+    fn each_position_of_each_launch_has_its_own_key() {
+        let key = JobKey::new([5; 32]);
+        let hello = hello(WHOSE, &[1; 32]);
+        let there = challenge(&peer_key(&key, 1, 2), &hello, &[2; 32]);
+        assert!(proof(&peer_key(&key, 1, 2), &hello, &there, 0).is_ok());
+        for other in [peer_key(&key, 1, 3), peer_key(&key, 2, 2), key] {
+            let refused = proof(&other, &hello, &there, 0);
+            assert_eq!(refused, Err(AuthError::Unproven));
         }
     }
 

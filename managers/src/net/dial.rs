@@ -166,6 +166,13 @@ impl Dialer {
         self.not_before = Instant::now() + pause;
     }
 
+    /// Makes no connection any more.
+    pub fn cancel(&mut self, reactor: &Reactor) {
+        if let Some(attempt) = self.attempt.take() {
+            reactor.remove(&attempt.socket);
+        }
+    }
+
     /// The attempt's socket is ready. Before we say what we have received, the link's old connection is
     /// let go, so that this stays true.
     ///

@@ -71,6 +71,14 @@ impl<W: Work> World<W> {
                 }
                 self.send_down(host, order);
             }
+            central::Effect::SendAll(hosts, order) => {
+                if !self.stored.covers(&order) {
+                    return Err(format!("{order:?} before it is stored"));
+                }
+                for host in hosts {
+                    self.send_down(host, order.clone());
+                }
+            }
             central::Effect::Drop(host) => {
                 self.hosts[host].dropped = true;
                 self.tally.dropped += 1;

@@ -37,6 +37,8 @@ pub enum Effect {
     Persist(Record),
     /// Tell a local manager.
     Send(HostIndex, ToLocal),
+    /// Tell these local managers the same.
+    SendAll(Vec<HostIndex>, ToLocal),
     /// Let go of a local manager that does not answer: close its link, kill what is reachable.
     Drop(HostIndex),
     /// A rank reported what it counted.

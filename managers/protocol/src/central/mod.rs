@@ -388,10 +388,10 @@ impl Central {
             generation,
             table: table.clone(),
         }));
-        self.send_all(
-            || ToLocal::Start {
+        self.spread(
+            ToLocal::Start {
                 generation,
-                table: table.clone(),
+                table,
                 image,
             },
             effects,
@@ -521,6 +521,13 @@ impl Central {
                 effects.push(Effect::Send(host, message()));
             }
         }
+    }
+
+    /// What is too long to be said to each host.
+    fn spread(&self, message: ToLocal, effects: &mut Vec<Effect>) {
+        let hosts = self.hosts.iter().enumerate().filter(|(_, h)| !h.done);
+        let hosts = hosts.map(|(host, _)| host).collect();
+        effects.push(Effect::SendAll(hosts, message));
     }
 
     /// The rank of this life, unless the news is of an older life or from the wrong host.

@@ -433,10 +433,10 @@ impl Central {
         let table: Option<Vec<(Incarnation, BusinessCard)>> = cards.collect();
         let generation = self.generation;
         if let Some(table) = table {
-            self.send_all(
-                || ToLocal::Start {
+            self.spread(
+                ToLocal::Start {
                     generation,
-                    table: table.clone(),
+                    table,
                     image: None,
                 },
                 effects,

@@ -312,7 +312,7 @@ impl Local {
                 generation,
                 table,
                 image,
-            } if generation == self.generation => {
+            } if generation == self.generation && self.phase == Phase::Running => {
                 let start = FromManager::Start {
                     generation,
                     table,

@@ -57,6 +57,14 @@ impl System {
                         self.hosts[host].down.push_back(order);
                     }
                 }
+                central::Effect::SendAll(hosts, order) => {
+                    if !self.stored.covers(&order) {
+                        self.complain(format!("{order:?} before it is stored"));
+                    }
+                    for host in hosts {
+                        self.hosts[host].down.push_back(order.clone());
+                    }
+                }
                 central::Effect::Event(event) => self.note(event),
                 central::Effect::Decided(_) | central::Effect::Resumed { .. } => {}
                 central::Effect::Over(verdict) => self.over = Some(verdict),

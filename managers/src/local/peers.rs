@@ -1,0 +1,393 @@
+//! Links to local managers of other hosts, made when there is something to say, and what goes over them:
+//! the table, which each passes on to its few.
+//!
+//! A link that breaks is not mended: the core has asked for an answer, and without one it goes another way.
+
+use super::{Driver, kind};
+use crate::clock;
+use crate::error::Result;
+use crate::link::Filled;
+use crate::net::auth::{Whose, peer_key};
+use crate::net::dial::{Dialed, Dialer};
+use crate::net::link::NetLink;
+use crate::net::listen::{Arrival, Listener};
+use crate::plan::{Plan, Up};
+use crate::reactor::{Reactor, Token};
+use crate::tree::{Place, Word};
+use rejoin_channel_table::{JobId, JobKey};
+use rejoin_managers_protocol::broadcast::{Effect, Member, Message};
+use rejoin_managers_protocol::control::ToLocal;
+use rejoin_managers_protocol::local::Input;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// A host that can't be reached in this time is done without: attempts at a few addresses.
+const DIAL_LIMIT: Duration = Duration::from_secs(3);
+
+/// A link over which nothing has come for so long is closed; the next word makes a new one.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// A link that was dialed here, or is being dialed.
+struct Dialing {
+    link: NetLink,
+    dialer: Dialer,
+    number: u32,
+    connected: bool,
+    until: Instant,
+}
+
+/// A link that was dialed elsewhere.
+struct Caller {
+    link: NetLink,
+    number: u32,
+}
+
+/// What a local manager has beside its link to mpirun.
+pub(super) struct Peers {
+    member: Member<Word>,
+    place: Place,
+    job: JobId,
+    key: JobKey,
+    /// `None`: nobody can reach this host.
+    listener: Option<Listener>,
+    /// The last word that was given: it says who is where.
+    word: Option<Word>,
+    dialing: BTreeMap<u32, Dialing>,
+    callers: BTreeMap<u32, Caller>,
+    /// Of links, to tell an old one's events.
+    number: u32,
+    /// For mpirun.
+    up: Vec<Message<Word>>,
+    /// For our own core.
+    orders: Vec<ToLocal>,
+}
+
+impl Peers {
+    pub fn new(plan: &Plan, place: Place, reactor: &Reactor) -> Peers {
+        let key = peer_key(&plan.key, place.launch, place.position);
+        let choice = plan.options.interface.as_deref();
+        let listener = Listener::open(plan.job, key, choice, kind::PEERS, reactor);
+        Peers {
+            member: Member::new(Some(place.position as usize), place.tree()),
+            place,
+            job: plan.job,
+            key: plan.key.clone(),
+            listener: listener
+                .inspect_err(|error| tracing::warn!(%error, "other hosts can't call"))
+                .ok(),
+            word: None,
+            dialing: BTreeMap::new(),
+            callers: BTreeMap::new(),
+            number: 0,
+            up: Vec::new(),
+            orders: Vec::new(),
+        }
+    }
+
+    fn addresses(&self) -> Vec<SocketAddr> {
+        let listener = self.listener.as_ref();
+        listener.map_or_else(Vec::new, |l| l.addresses().to_vec())
+    }
+
+    fn token(&mut self, kind: u8, index: u32) -> Token {
+        self.number = self.number.wrapping_add(1) & 0x00ff_ffff;
+        Token {
+            kind,
+            incarnation: self.number,
+            index,
+        }
+    }
+
+    /// A manager says this: mpirun (`None`) or the one at a position.
+    fn hear(&mut self, from: Option<u32>, message: Message<Word>, reactor: &Reactor) -> Result<()> {
+        if let Message::Give { word, .. } = &message {
+            self.word = Some(word.clone());
+        }
+        let mut effects = Vec::new();
+        let from = from.map(|position| position as usize);
+        self.member.hear(clock::now(), from, message, &mut effects);
+        self.perform(effects, reactor)
+    }
+
+    /// The host at a position can't be reached.
+    fn lost(&mut self, position: u32, reactor: &Reactor) -> Result<()> {
+        let mut effects = Vec::new();
+        self.member
+            .lost(clock::now(), position as usize, &mut effects);
+        self.perform(effects, reactor)
+    }
+
+    fn perform(&mut self, mut effects: Vec<Effect<Word>>, reactor: &Reactor) -> Result<()> {
+        while !effects.is_empty() {
+            let mut more = Vec::new();
+            for effect in effects {
+                match effect {
+                    Effect::Send(None, message) => self.up.push(message),
+                    Effect::Send(Some(position), message) => {
+                        let narrow = u32::try_from(position).unwrap_or(u32::MAX);
+                        if !self.send(narrow, &message, reactor)? {
+                            self.member.lost(clock::now(), position, &mut more);
+                        }
+                    }
+                    Effect::Deliver(word) => match word.order() {
+                        // Nothing else goes this way.
+                        Ok(order @ ToLocal::Start { .. }) => self.orders.push(order),
+                        Ok(_) => tracing::warn!("an order that came by the wrong way"),
+                        Err(error) => tracing::warn!(%error, "a word that is none"),
+                    },
+                    Effect::Complete(_) => {}
+                }
+            }
+            effects = more;
+        }
+        Ok(())
+    }
+
+    /// Queues a message. Returns whether there is a way.
+    fn send(&mut self, to: u32, message: &Message<Word>, reactor: &Reactor) -> Result<bool> {
+        let caller = self.callers.get_mut(&to);
+        if let Some(caller) = caller.filter(|caller| caller.link.is_connected()) {
+            caller.link.queue(message)?;
+            return Ok(true);
+        }
+        if !self.dialing.contains_key(&to) && !self.dial(to, reactor)? {
+            return Ok(false);
+        }
+        if let Some(dialing) = self.dialing.get_mut(&to) {
+            dialing.link.queue(message)?;
+        }
+        Ok(true)
+    }
+
+    fn dial(&mut self, to: u32, reactor: &Reactor) -> Result<bool> {
+        let word = self.word.as_ref();
+        let addresses = word.map_or(&[][..], |word| word.addresses(to as usize));
+        if addresses.is_empty() || to == self.place.position || to >= self.place.hosts {
+            return Ok(false);
+        }
+        let addresses = addresses.to_vec();
+        let key = peer_key(&self.key, self.place.launch, to);
+        let whose = Whose {
+            job: self.job,
+            launch: self.place.launch,
+            host: self.place.position,
+        };
+        let token = self.token(kind::PEER_DIAL, to);
+        let number = token.incarnation;
+        let link = Token {
+            kind: kind::PEER_OUT,
+            ..token
+        };
+        let mut dialer = Dialer::new(key, whose, addresses, token);
+        dialer.poll(true, reactor)?;
+        tracing::debug!(position = to, "a link to another local manager");
+        let dialing = Dialing {
+            link: NetLink::new(link),
+            dialer,
+            number,
+            connected: false,
+            until: Instant::now() + DIAL_LIMIT,
+        };
+        self.dialing.insert(to, dialing);
+        Ok(true)
+    }
+
+    /// A dial goes on.
+    fn dialed(&mut self, token: Token, reactor: &Reactor) -> Result<()> {
+        let dialing = self.dialing.get_mut(&token.index);
+        let Some(dialing) = dialing.filter(|d| d.number == token.incarnation) else {
+            return Ok(());
+        };
+        match dialing.dialer.ready(&mut dialing.link, reactor)? {
+            Dialed::Nothing => Ok(()),
+            Dialed::Connected => {
+                dialing.connected = true;
+                Ok(())
+            }
+            Dialed::Dismissed => self.hang_up(token.index, reactor),
+        }
+    }
+
+    /// Lets go of a link that was dialed here.
+    fn hang_up(&mut self, position: u32, reactor: &Reactor) -> Result<()> {
+        if let Some(mut dialing) = self.dialing.remove(&position) {
+            dialing.dialer.cancel(reactor);
+            dialing.link.detach(reactor);
+        }
+        self.lost(position, reactor)
+    }
+
+    /// Somebody calls, or goes on proving who it is.
+    fn called(&mut self, index: u32, reactor: &Reactor) -> Result<()> {
+        let Some(listener) = &mut self.listener else {
+            return Ok(());
+        };
+        let Some(arrival) = listener.ready(index, reactor)? else {
+            return Ok(());
+        };
+        let Arrival { whose, theirs, .. } = arrival;
+        let from = whose.host;
+        let right = whose.launch == self.place.launch
+            && from < self.place.hosts
+            && from != self.place.position;
+        let Some(socket) = listener.answer(arrival, right.then_some(0)) else {
+            return Ok(());
+        };
+        if let Some(mut old) = self.callers.remove(&from) {
+            old.link.detach(reactor);
+        }
+        let token = self.token(kind::PEER_IN, from);
+        let mut link = NetLink::new(token);
+        link.attach(socket.into(), theirs, reactor)?;
+        let number = token.incarnation;
+        self.callers.insert(from, Caller { link, number });
+        Ok(())
+    }
+
+    fn read(&mut self, token: Token, reactor: &Reactor) -> Result<()> {
+        let position = token.index;
+        let outward = token.kind == kind::PEER_OUT;
+        let dialing = self.dialing.get_mut(&position).filter(|_| outward);
+        let dialing = dialing.filter(|d| d.number == token.incarnation);
+        let caller = self.callers.get_mut(&position).filter(|_| !outward);
+        let caller = caller.filter(|c| c.number == token.incarnation);
+        let link = dialing.map(|d| &mut d.link).or(caller.map(|c| &mut c.link));
+        let Some(link) = link else {
+            return Ok(());
+        };
+        let mut messages = Vec::new();
+        let mut over = !matches!(link.fill(reactor), Filled::Some | Filled::Nothing);
+        loop {
+            match link.next() {
+                Ok(Some(message)) => messages.push(message),
+                Ok(None) => break,
+                Err(error) => {
+                    // One that proved itself, but of no use.
+                    tracing::warn!(%error, position, "a local manager's link is dropped");
+                    over = true;
+                    break;
+                }
+            }
+        }
+        over |= link.heard_bye();
+        for message in messages {
+            self.hear(Some(position), message, reactor)?;
+        }
+        if over && outward {
+            self.hang_up(position, reactor)?;
+        } else if over {
+            if let Some(mut caller) = self.callers.remove(&position) {
+                caller.link.detach(reactor);
+            }
+            self.lost(position, reactor)?;
+        }
+        Ok(())
+    }
+
+    /// Does what is due.
+    fn tend(&mut self, reactor: &Reactor) -> Result<()> {
+        if let Some(listener) = &mut self.listener {
+            listener.tidy(reactor);
+        }
+        let mut effects = Vec::new();
+        let now = clock::now();
+        if self.member.deadline().is_some_and(|at| at <= now) {
+            self.member.tick(now, &mut effects);
+        }
+        self.perform(effects, reactor)?;
+        let mut over = Vec::new();
+        for (position, dialing) in &mut self.dialing {
+            if dialing.connected {
+                if dialing.link.heard().elapsed() > IDLE {
+                    dialing.link.say_bye();
+                    dialing.link.flush(reactor)?;
+                    over.push(*position);
+                }
+            } else if dialing.until <= Instant::now() {
+                tracing::info!(position, why = dialing.dialer.trouble(), "out of reach");
+                over.push(*position);
+            } else {
+                dialing.dialer.poll(true, reactor)?;
+            }
+        }
+        over.into_iter()
+            .try_for_each(|position| self.hang_up(position, reactor))?;
+        for dialing in self.dialing.values_mut() {
+            dialing.link.flush(reactor)?;
+        }
+        for caller in self.callers.values_mut() {
+            caller.link.flush(reactor)?;
+        }
+        Ok(())
+    }
+
+    fn wait_limit(&self) -> Option<Duration> {
+        let strangers = self.listener.as_ref().and_then(Listener::wait_limit);
+        let due = self.member.deadline();
+        let due = due.map(|at| Duration::from_nanos(at.0.saturating_sub(clock::now().0)));
+        let links = self.dialing.values().map(|dialing| {
+            let at = match dialing.connected {
+                true => dialing.link.heard() + IDLE + Duration::from_millis(1),
+                false => dialing.until,
+            };
+            let left = at.saturating_duration_since(Instant::now());
+            let dial = dialing.dialer.wait_limit(!dialing.connected);
+            dial.map_or(left, |dial| dial.min(left))
+        });
+        strangers.into_iter().chain(due).chain(links).min()
+    }
+}
+
+impl Driver {
+    /// This host has a place in the tree.
+    pub(super) fn join_tree(&mut self, plan: &Plan, place: Place) -> Result<()> {
+        let peers = Peers::new(plan, place, &self.reactor);
+        self.link.queue(&Up::Listens(peers.addresses()))?;
+        self.peers = Some(Box::new(peers));
+        Ok(())
+    }
+
+    /// mpirun says this of what goes down the tree.
+    pub(super) fn tree_said(&mut self, message: Message<Word>) -> Result<()> {
+        if let Some(peers) = &mut self.peers {
+            peers.hear(None, message, &self.reactor)?;
+        }
+        self.take_words()
+    }
+
+    pub(super) fn peer_event(&mut self, token: Token) -> Result<()> {
+        if let Some(peers) = &mut self.peers {
+            match token.kind {
+                kind::PEERS => peers.called(token.index, &self.reactor)?,
+                kind::PEER_DIAL => peers.dialed(token, &self.reactor)?,
+                _ => peers.read(token, &self.reactor)?,
+            }
+        }
+        self.take_words()
+    }
+
+    /// Does what is due to other hosts' managers, and writes what their links take.
+    pub(super) fn tend_peers(&mut self) -> Result<()> {
+        if let Some(peers) = &mut self.peers {
+            peers.tend(&self.reactor)?;
+        }
+        self.take_words()
+    }
+
+    pub(super) fn peers_limit(&self) -> Option<Duration> {
+        self.peers.as_ref()?.wait_limit()
+    }
+
+    fn take_words(&mut self) -> Result<()> {
+        let Some(peers) = &mut self.peers else {
+            return Ok(());
+        };
+        for message in peers.up.drain(..) {
+            self.link.queue(&Up::Tree(message))?;
+        }
+        let orders = peers.orders.drain(..);
+        self.queue.extend(orders.map(Input::Central));
+        Ok(())
+    }
+}
