@@ -12,6 +12,7 @@ int main(int argc, char **argv)
     if (flag)
         snprintf(app, sizeof app, "%d", *num);
     printf("%d of %d appnum %s %s\n", rank, size, app, argc > 1 ? argv[1] : "");
+    fflush(stdout);
     MPI_Finalize();
     return 0;
 }

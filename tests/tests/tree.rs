@@ -1,0 +1,158 @@
+//! The table of ranks goes down a tree of local managers; root is needed (hosts in namespaces).
+
+use rejoin_tests::hosts::Hosts;
+use rejoin_tests::processes::{kill, wait_for};
+use rejoin_tests::{Finished, finish, program};
+use std::io::{BufRead, BufReader};
+use std::process::Child;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// What is only waited for, never for how long.
+const SOON: Duration = Duration::from_secs(30);
+
+/// A job whose children in the tree are so many, with a rank on each host.
+fn start(hosts: &Hosts, count: usize, fanout: &str, options: &[&str], words: &[&str]) -> Child {
+    let names: Vec<_> = (1..=count).map(|n| format!("h{n}:1")).collect();
+    let (names, ranks) = (names.join(","), count.to_string());
+    let mut all = vec!["--verbose", "--spin", "0", "--host", &names, "-n", &ranks];
+    all.extend(options);
+    let run = hosts.mpirun(all).env("REJOIN_TREE_FANOUT", fanout);
+    words.iter().fold(run, |run, word| run.arg(word)).start()
+}
+
+/// Waits until a host's local manager has a connection with those of these hosts.
+fn connected(hosts: &Hosts, host: usize, others: &[usize]) {
+    let manager = hosts.processes(host, "rejoin-local");
+    assert_eq!(manager.len(), 1, "h{host}");
+    wait_for(SOON, &format!("links of h{host} with {others:?}"), || {
+        let all = hosts.exec(host, &["ss", "-Htnp", "state", "established"]);
+        let own = || all.lines().filter(|line| line.contains("\"rejoin-local\""));
+        let there = |other: &usize| {
+            let address = format!(" 10.77.0.{other}:");
+            own().any(|line| line.contains(&address))
+        };
+        others.iter().all(there)
+    });
+}
+
+/// Lines of a stream, as they come.
+fn lines_of(stream: impl std::io::Read + Send + 'static) -> Receiver<String> {
+    let (to, lines) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            if to.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    lines
+}
+
+/// Waits until so many lines hold this text. Returns all that came until then.
+fn until(lines: &Receiver<String>, text: &str, mut count: usize) -> Vec<String> {
+    let end = Instant::now() + SOON;
+    let mut all = Vec::new();
+    while count > 0 {
+        let left = end.saturating_duration_since(Instant::now());
+        let Ok(line) = lines.recv_timeout(left) else {
+            panic!("no `{text}` {count} times more in {all:#?}");
+        };
+        count -= usize::from(line.contains(text));
+        all.push(line);
+    }
+    all
+}
+
+fn end(child: Child) -> Finished {
+    let done = finish(child, Duration::from_secs(60), "a job down a tree");
+    assert!(done.output.status.success(), "{}", done.text());
+    done
+}
+
+#[test]
+fn a_rank_of_a_leaf_is_killed_and_all_get_the_table_again() {
+    let Some(hosts) = Hosts::up(5) else { return };
+    let events = hosts.folder().join("events");
+    let file = events.to_str().expect("a path in UTF-8");
+    let jacobi = program("jacobi");
+    let words = [jacobi.to_str().expect("UTF-8"), "512", "2000"];
+    let options = [
+        "--tag-output",
+        "--checkpoint-interval",
+        "0.1",
+        "--events",
+        file,
+    ];
+    let happened = |kind: &str| {
+        let wanted = format!("\"event\":\"{kind}\"");
+        wait_for(SOON, kind, || {
+            let text = std::fs::read_to_string(&events).unwrap_or_default();
+            text.replace(": ", ":").contains(&wanted)
+        });
+    };
+    let undisturbed = end(start(&hosts, 5, "2", &options, &words));
+    std::fs::remove_file(&events).expect("its events");
+    let job = start(&hosts, 5, "2", &options, &words);
+    happened("committed");
+    // Central has h1 and h2, h1 has h3 and h4, h2 has h5.
+    connected(&hosts, 1, &[3, 4]);
+    connected(&hosts, 2, &[5]);
+    kill(hosts.processes(5, "jacobi")[0], libc::SIGKILL);
+    happened("recovered");
+    let done = end(job);
+    let sorted = |done: &Finished| {
+        let mut lines: Vec<_> = done.stdout().lines().map(str::to_owned).collect();
+        lines.sort_by_key(|line| line.split('>').next().unwrap_or("").to_owned());
+        lines
+    };
+    assert_eq!(sorted(&done), sorted(&undisturbed), "{}", done.text());
+}
+
+#[test]
+fn hosts_below_a_manager_that_stands_still_get_the_table_from_above_it() {
+    let Some(hosts) = Hosts::up(4) else { return };
+    let go = hosts.folder().join("go");
+    // The last rank comes when it is let.
+    let script = format!(
+        "[ $REJOIN_RANK != 3 ] || until [ -e {} ]; do sleep 0.01; done; exec {}",
+        go.display(),
+        program("world").display()
+    );
+    let options = ["--recovery", "none", "--host-patience", "60"];
+    // A chain: h1 gives to h2, that to h3, that to h4.
+    let mut child = start(&hosts, 4, "1", &options, &["sh", "-c", &script]);
+    let said = lines_of(child.stderr.take().expect("its errors"));
+    let shown = lines_of(child.stdout.take().expect("its output"));
+    until(&said, "in MPI_Init", 3);
+    let manager = hosts.processes(2, "rejoin-local")[0];
+    kill(manager, libc::SIGSTOP);
+    std::fs::write(&go, "").expect("letting it go");
+    let started = until(&shown, " of 4 ", 3);
+    let from = |rank: usize| {
+        started
+            .iter()
+            .any(|l| l.starts_with(&format!("{rank} of 4")))
+    };
+    assert!(from(0) && from(2) && from(3), "{started:?}");
+    // h3 was adopted by h1, not by central alone.
+    connected(&hosts, 1, &[3]);
+    connected(&hosts, 3, &[1, 4]);
+    kill(manager, libc::SIGCONT);
+    until(&shown, "1 of 4", 1);
+    end(child);
+}
+
+#[test]
+fn a_number_of_children_that_can_not_be_is_refused() {
+    for wrong in ["0", "many"] {
+        let run = rejoin_tests::Run::new(1, "true").env("REJOIN_TREE_FANOUT", wrong);
+        let done = run.output();
+        assert_eq!(done.output.status.code(), Some(1), "{}", done.text());
+        assert!(
+            done.last_line().contains("REJOIN_TREE_FANOUT"),
+            "{}",
+            done.text()
+        );
+    }
+}
