@@ -24,8 +24,7 @@ pub struct Summary {
     pub writable: Vec<(u64, u64)>,
     /// Standard input, when it is a pipe.
     pub input: Option<Input>,
-    /// The process holds `fcntl` locks. They belong to a process: the old one must be dead, not only stopped,
-    /// before a runner can take them again.
+    /// The process holds locks of files: it must be dead, not only stopped, before a runner can take them again.
     pub has_locks: bool,
     /// What will not be as it was.
     pub caveats: Vec<Caveat>,
@@ -109,9 +108,14 @@ impl Manifest {
             written: self.files.written(),
             writable: self.files.writable(),
             input: Input::capture(),
-            has_locks: self.files.has_process_locks(),
+            has_locks: self.files.has_locks(),
             caveats: self.files.caveats.clone(),
         }
+    }
+
+    /// In the twin: shares nothing with the rank that the rank could miss.
+    pub fn detach(&self) {
+        self.files.detach();
     }
 
     /// Sets everything again, in a runner with its signals blocked. Alarms come last, that none is late by what

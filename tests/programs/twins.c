@@ -12,6 +12,7 @@
 #include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/epoll.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
@@ -262,6 +263,33 @@ static long status_of(const char *field)
     return value;
 }
 
+/* Locks of files: what a rank holds at its image it has when it comes back, what it takes later its predecessor does not
+ * keep from it, and no image keeps what it lets go. */
+static void locks(long round)
+{
+    static int whole, range;
+    struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 10, .l_len = 20 };
+    if (round == 0) {
+        whole = open(own("whole", rank), O_CREAT | O_RDWR, 0600);
+        range = open(own("range", rank), O_CREAT | O_RDWR, 0600);
+        CHECK(whole >= 0 && range >= 0);
+        CHECK(flock(whole, LOCK_EX) == 0 && fcntl(range, F_SETLKW, &lock) == 0);
+    }
+    int brief = open(own("brief", rank), O_CREAT | O_RDWR, 0600);
+    CHECK(brief >= 0 && flock(brief, LOCK_EX | LOCK_NB) == 0);
+    sleep_ms(3);
+    close(brief);
+    MPI_Barrier(MPI_COMM_WORLD);
+    int next = (rank + 1) % size;
+    int other = open(own("whole", next), O_RDWR), there = open(own("range", next), O_RDWR);
+    CHECK(other >= 0 && flock(other, LOCK_EX | LOCK_NB) == -1 && errno == EWOULDBLOCK);
+    CHECK(there >= 0 && fcntl(there, F_GETLK, &lock) == 0 && lock.l_type == F_WRLCK);
+    CHECK(lock.l_start == 10 && lock.l_len == 20);
+    close(other);
+    close(there);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
 /* Locked memory is locked again. */
 static void locked_memory(long round)
 {
@@ -396,6 +424,7 @@ static const struct {
 } cases[] = {
     { "interruptions", interruptions }, { "children", children }, { "timers", timers },
     { "alarms", alarms }, { "pending", pending }, { "handlers", handlers }, { "files", files },
+    { "locks", locks },
     { "locked_memory", locked_memory }, { "library", library },
     { "output", output }, { "looks", looks }, { "affinity", affinity }, { "child", child },
     { "threads", threads }, { "shared", shared }, { "holes", holes },

@@ -188,6 +188,11 @@ fn files_are_where_they_were() {
 }
 
 #[test]
+fn locks_of_files_go_over_and_go() {
+    survives("locks");
+}
+
+#[test]
 fn locked_memory_is_locked_again() {
     survives("locked_memory");
 }

@@ -174,12 +174,17 @@ impl Files {
         all
     }
 
-    /// Locks that end with the process are held.
-    pub fn has_process_locks(&self) -> bool {
-        self.files
-            .iter()
-            .flat_map(|f| &f.locks)
-            .any(|l| l.kind == LockKind::Process)
+    /// Locks are held, which another process gets once this one is dead.
+    pub fn has_locks(&self) -> bool {
+        self.files.iter().any(|f| !f.locks.is_empty())
+    }
+
+    /// Has this process, a clone, share no description with the rank: a lock of one (`flock`) would outlast the rank's own
+    /// last `close`, and keep everyone else from the file.
+    pub fn detach(&self) {
+        for file in self.files.iter().filter(|f| f.same_as.is_none()) {
+            let _ = self.open_anew(file);
+        }
     }
 
     /// Opens all of them again. Locks come last: closing any descriptor of a file drops the process's locks on it.
@@ -203,36 +208,27 @@ impl Files {
     }
 
     fn reopen(&self, file: &OpenFile, caveats: &mut Vec<Caveat>) {
-        // A lock of the description itself cannot be had by another: then it stays shared with the image, which
-        // never moves it.
-        let is_kept = file.locks.iter().any(|l| l.kind != LockKind::Process);
-        let opened = if is_kept {
-            Ok(file.fd)
-        } else {
-            file.open_again()
-        };
-        match opened {
-            Ok(new) => {
-                seek(new, file.offset);
-                if new != file.fd {
-                    for number in self
-                        .files
-                        .iter()
-                        .filter(|f| f.fd == file.fd || f.same_as == Some(file.fd))
-                    {
-                        let _ = sys::duplicate(new, number.fd, number.is_cloexec);
-                    }
-                    sys::close(new);
-                }
-            }
-            Err(errno) => {
-                seek(file.fd, file.offset);
-                caveats.push(Caveat::NotReopened {
-                    path: file.path.clone(),
-                    errno,
-                });
-            }
+        if let Err(errno) = self.open_anew(file) {
+            seek(file.fd, file.offset);
+            caveats.push(Caveat::NotReopened {
+                path: file.path.clone(),
+                errno,
+            });
         }
+    }
+
+    /// A description of this process's own in place of one that it shares, under all its numbers.
+    fn open_anew(&self, file: &OpenFile) -> sys::Sys<()> {
+        let new = file.open_again()?;
+        seek(new, file.offset);
+        let same = |f: &&OpenFile| f.fd == file.fd || f.same_as == Some(file.fd);
+        for number in self.files.iter().filter(same) {
+            let _ = sys::duplicate(new, number.fd, number.is_cloexec);
+        }
+        if new != file.fd {
+            sys::close(new);
+        }
+        Ok(())
     }
 }
 

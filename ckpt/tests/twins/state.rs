@@ -24,7 +24,7 @@ pub const TESTS: &[Test] = &[
     ("files_written_in_place_are_named", in_place),
     ("files_that_shrank_are_named", shrunk),
     ("files_process_locks_are_taken_again", process_locks),
-    ("files_whole_locks_stay", whole_locks),
+    ("files_whole_locks_are_taken_again", whole_locks),
     ("directory_and_mask_stay", directory_and_mask),
     ("close_on_exec_stays", close_on_exec),
     ("timers_interval_timer_goes_on", interval_timer),
@@ -90,6 +90,11 @@ fn clerk(fd: i32) -> impl FnOnce(&mut Rank) {
             None if word == "caveats" => {
                 let all: Vec<_> = rank.caveats.iter().map(ToString::to_string).collect();
                 rank.say(&format!("[{}]", all.join("; ")));
+            }
+            None if word == "close" => {
+                // SAFETY: a number of this process, which nothing else uses.
+                unsafe { libc::close(fd) };
+                rank.say("closed");
             }
             None => rank.say(&get(fd, word.parse().expect("a number"))),
         });
@@ -312,14 +317,20 @@ fn whole_locks() {
         clerk(fd)(rank);
     });
     let other = open(&path, libc::O_RDONLY);
-    // SAFETY: a number of this process.
-    let is_taken = || unsafe { libc::flock(other, libc::LOCK_EX | libc::LOCK_NB) } != 0;
+    let is_taken = || {
+        // SAFETY: a number of this process.
+        let got = unsafe { libc::flock(other, libc::LOCK_EX | libc::LOCK_NB) } == 0;
+        // SAFETY: as above.
+        unsafe { libc::flock(other, libc::LOCK_UN) };
+        !got
+    };
     assert_eq!(job.ask("2"), "01");
     job.image();
+    assert!(job.twin.as_ref().expect("an image").has_locks);
     job.ask("2");
     assert!(is_taken());
     job.kill();
-    assert!(is_taken(), "the image keeps it");
+    assert!(!is_taken(), "it ended with the rank");
     job.wake();
     job.expect("restored 1");
     assert_eq!(
@@ -327,6 +338,10 @@ fn whole_locks() {
         ("[]".to_owned(), "23".to_owned())
     );
     assert!(is_taken());
+    job.image();
+    assert!(is_taken());
+    assert_eq!(job.ask("close"), "closed");
+    assert!(!is_taken(), "no image keeps what the rank lets go");
     job.finish();
 }
 

@@ -46,6 +46,8 @@ pub(super) struct RankIo {
     pub exited: bool,
     /// The present process is to retire.
     pub retiring: bool,
+    /// Before that counts as done it must have ended: it has file locks.
+    pub must_end: bool,
     /// Those that have, until they are reaped.
     pub retired: Vec<(Incarnation, u32, OwnedFd)>,
     /// The process group of its first process.
@@ -77,6 +79,7 @@ impl RankIo {
             dying: false,
             exited: false,
             retiring: false,
+            must_end: false,
             retired: Vec::new(),
             group: None,
         }

@@ -12,9 +12,26 @@ const MOST_STRAYS: usize = 256;
 
 impl RankIo {
     /// An image of it has file locks, which a successor gets only once this process is dead.
-    fn has_locks(&self) -> bool {
+    fn images_have_locks(&self) -> bool {
         self.images.iter().any(|i| i.holds.locks)
     }
+
+    /// It has taken some since.
+    fn has_locks(&self) -> bool {
+        let mut present = self.child.iter().chain(&self.caller);
+        present.any(|(pid, _)| locks(*pid))
+    }
+}
+
+/// Whether a process has locks of files (proc_pid_fdinfo(5)); those of one that is not ours to look at go unseen.
+fn locks(pid: u32) -> bool {
+    let Ok(all) = std::fs::read_dir(format!("/proc/{pid}/fdinfo")) else {
+        return false;
+    };
+    all.flatten().any(|one| {
+        let text = std::fs::read(one.path()).unwrap_or_default();
+        text.windows(6).any(|window| window == b"\nlock:")
+    })
 }
 
 impl Driver {
@@ -31,9 +48,10 @@ impl Driver {
             return;
         }
         io.retiring = true;
+        io.must_end = io.images_have_locks();
         // Nothing can catch these signals or put them off. A stopped process keeps its memory, which takes
         // long to take down, and its file locks.
-        let signal = if io.has_locks() {
+        let signal = if io.must_end {
             libc::SIGKILL
         } else {
             libc::SIGSTOP
@@ -60,7 +78,7 @@ impl Driver {
         if !io.retiring {
             return;
         }
-        let still = |pid| match io.has_locks() {
+        let still = |pid| match io.must_end {
             true => descendants::has_ended(pid),
             false => io.dying || descendants::is_still(pid),
         };
@@ -70,6 +88,14 @@ impl Driver {
             .chain(&io.caller)
             .all(|(pid, _)| still(*pid))
         {
+            return;
+        }
+        // Even one that is dying keeps its locks until its memory is gone.
+        if !io.must_end && io.has_locks() {
+            io.must_end = true;
+            for (pid, _) in io.child.iter().chain(&io.caller) {
+                descendants::send(*pid, libc::SIGKILL);
+            }
             return;
         }
         io.retiring = false;
