@@ -109,6 +109,10 @@ impl Process {
         match said {
             Say::Begin(begin) => self.begin(*begin),
             Say::Input(number, input) => self.step(number, input),
+            Say::Ping => {
+                self.link.queue(&Told::Here)?;
+                Ok(true)
+            }
             Say::Look(guest) => {
                 if let Some(work) = &self.work {
                     self.link.queue(&Told::Look {

@@ -30,6 +30,8 @@ pub enum Say {
     Input(Option<u64>, Input),
     /// How is everything? Asked for this guest.
     Look(u32),
+    /// Is it there? It answers [`Told::Here`].
+    Ping,
 }
 
 /// To mpirun.
@@ -59,6 +61,8 @@ pub enum Told {
         /// When that was.
         now: Time,
     },
+    /// The answer to [`Say::Ping`].
+    Here,
     /// The journal can't be made, read or written, for this reason: nothing more is done.
     Unjournaled(String),
 }

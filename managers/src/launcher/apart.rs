@@ -4,6 +4,7 @@
 //! It may have taken what it was told last, or not; what only we can say again is kept until it says that
 //! it was taken. What local managers say is not: they are asked.
 
+use super::watchdog::{Duty, Watchdog};
 use crate::central::wire::{Begin, Say, Told};
 use crate::error::{Context, Result};
 use crate::link::{Filled, Link};
@@ -66,6 +67,7 @@ pub(super) struct Apart {
     /// Guests that wait to hear how everything is.
     looks: BTreeSet<u32>,
     history: History,
+    watchdog: Watchdog,
     /// The one before, until its successor speaks.
     pub gone: Option<Gone>,
     /// The job as it was last heard to be.
@@ -98,6 +100,7 @@ impl Apart {
             last: BTreeMap::new(),
             looks: BTreeSet::new(),
             history: History::new(LIMIT),
+            watchdog: Watchdog::new(Instant::now()),
             gone: None,
             view,
         };
@@ -197,6 +200,30 @@ impl Apart {
         Ok(self.link.queue(&Say::Look(guest))?)
     }
 
+    /// Makes sure that it answers; one that does not for long is killed, and another takes over.
+    pub fn watch(&mut self) -> Result<()> {
+        if self.status.is_some() {
+            return Ok(());
+        }
+        match self.watchdog.look(Instant::now()) {
+            Duty::Nothing => Ok(()),
+            Duty::Ask => Ok(self.link.queue(&Say::Ping)?),
+            Duty::End => {
+                tracing::warn!(
+                    pid = self.pid,
+                    "the central manager does not answer: it is killed"
+                );
+                self.kill();
+                Ok(())
+            }
+        }
+    }
+
+    /// How long until [`Apart::watch`].
+    pub fn wait_limit(&self) -> Duration {
+        self.watchdog.wait_limit(Instant::now())
+    }
+
     /// Writes what the link takes.
     pub fn flush(&mut self, reactor: &Reactor) -> Result<()> {
         let write = self.link.flush();
@@ -235,6 +262,7 @@ impl Apart {
     }
 
     fn note(&mut self, told: &Told) {
+        self.watchdog.heard(Instant::now());
         match told {
             Told::Send(..) | Told::SendAll(..) => self.began = true,
             Told::Step { took, view, .. } => {
@@ -249,7 +277,7 @@ impl Apart {
             Told::Look { guest, .. } => {
                 self.looks.remove(guest);
             }
-            Told::Unjournaled(_) => {}
+            Told::Here | Told::Unjournaled(_) => {}
         }
     }
 
@@ -278,6 +306,7 @@ impl Apart {
         let (socket, pid) = spawned()?;
         self.link = Link::new(socket, MANAGER_LIMIT, MANAGER_LIMIT);
         (self.pid, self.status) = (pid, None);
+        self.watchdog = Watchdog::new(Instant::now());
         reactor.add(&self.link, self.token, Interest::READ)?;
         self.begin()?;
         Ok(Heard::Ended(None))

@@ -116,13 +116,16 @@ impl Driver {
         self.queue.push_back(input);
     }
 
-    /// Queues a tick if it is time.
-    pub fn tick_if_due(&mut self) {
-        if let Mind::Here(core) = &self.mind
-            && core.deadline().is_some_and(|at| at <= now())
-        {
-            self.tell(Input::Tick);
+    /// Queues a tick if it is time, or sees to it that whose clock it is answers.
+    pub fn tick_if_due(&mut self) -> Result<()> {
+        match &mut self.mind {
+            Mind::Here(core) if core.deadline().is_some_and(|at| at <= now()) => {
+                self.tell(Input::Tick);
+            }
+            Mind::Here(_) => {}
+            Mind::Apart(apart) => apart.watch()?,
         }
+        Ok(())
     }
 
     /// How long until the core must see a tick.
@@ -130,8 +133,9 @@ impl Driver {
         if !self.queue.is_empty() {
             return Some(Duration::ZERO);
         }
-        let Mind::Here(core) = &self.mind else {
-            return None;
+        let core = match &self.mind {
+            Mind::Here(core) => core,
+            Mind::Apart(apart) => return Some(apart.wait_limit()),
         };
         let at = core.deadline()?;
         Some(Duration::from_nanos(at.0.saturating_sub(now().0)))
@@ -221,6 +225,7 @@ impl Driver {
                 let status = self.board.status(&view, ranks, hosts, now, central);
                 self.looked.push((guest, status));
             }
+            Told::Here => {}
             Told::Unjournaled(why) => {
                 // What has begun could not be taken up again; what has not does without, as one without a
                 // place for its journal.

@@ -52,6 +52,7 @@ impl Chronicle {
             }
             Event::HostHeard { name } => say(&format!("host {name} is there again")),
             Event::Committed { epoch, .. } => self.stands = Some(*epoch),
+            Event::GivenUp { again: true, .. } => {}
             Event::GivenUp { rank, why, .. } => {
                 if self.refused.insert(why.clone()) {
                     say(&refusal(*rank, why, self.stands));

@@ -215,7 +215,9 @@ impl Control {
                 };
                 self.answer_all(|state| state == State::Waits(epoch.0), &answer);
             }
-            Event::GivenUp { epoch, rank, why } => {
+            Event::GivenUp {
+                epoch, rank, why, ..
+            } => {
                 let answer = Answer::GivenUp {
                     epoch: epoch.0,
                     why: format!("rank {}: {why}", rank.0),

@@ -86,7 +86,9 @@ impl Journal {
                 line.epoch = Some(epoch.0);
                 line.took_ns = Some(*took);
             }
-            Event::GivenUp { epoch, rank, why } => {
+            Event::GivenUp {
+                epoch, rank, why, ..
+            } => {
                 line.epoch = Some(epoch.0);
                 line.rank = Some(rank.0);
                 line.cause = Some(why.clone());
@@ -219,6 +221,7 @@ mod tests {
                 epoch: Epoch(2),
                 rank: Rank(3),
                 why: "a \"reason\"".into(),
+                again: false,
             },
             Event::Lost {
                 rank: Rank(2),

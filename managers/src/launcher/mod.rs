@@ -20,6 +20,7 @@ pub mod sink;
 pub mod source;
 mod streams;
 mod tree;
+mod watchdog;
 
 use crate::ask::Answer;
 use crate::error::{Error, Result, plain};
@@ -257,7 +258,7 @@ impl Launcher {
                 }
             }
             self.tend_hosts()?;
-            self.central.tick_if_due();
+            self.central.tick_if_due()?;
         }
     }
 

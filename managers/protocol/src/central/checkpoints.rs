@@ -176,7 +176,13 @@ impl Central {
         effects: &mut Vec<Effect>,
     ) {
         self.keep(epoch, effects);
-        effects.push(Effect::Event(Event::GivenUp { epoch, rank, why }));
+        let due = self.checkpoint_due();
+        effects.push(Effect::Event(Event::GivenUp {
+            epoch,
+            rank,
+            why,
+            again: due.is_some_and(|at| at <= now),
+        }));
         if self.phase == Phase::Finalizing {
             // No image, no return: better an end without the last net than none at all.
             if self.last == Some(epoch) {

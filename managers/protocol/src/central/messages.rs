@@ -79,6 +79,8 @@ pub enum Event {
         rank: Rank,
         /// Its reason.
         why: String,
+        /// It is none that lasts: another is ordered at once.
+        again: bool,
     },
     /// A rank failed, and the job goes back.
     Lost {

@@ -1,0 +1,106 @@
+//! Whether the central manager still answers: one that is frozen does not end, so nothing else tells.
+
+use std::time::{Duration, Instant};
+
+/// One that has said nothing for so long is asked for a word.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// And has so long to say one.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Duty {
+    Nothing,
+    /// Ask it for a word.
+    Ask,
+    /// It does not answer: end it.
+    End,
+}
+
+/// When it was heard of, and asked.
+#[derive(Debug)]
+pub(super) struct Watchdog {
+    heard: Instant,
+    asked: Option<Instant>,
+    /// When this was last looked at: who was stopped for a while can't blame another.
+    looked: Instant,
+}
+
+impl Watchdog {
+    /// One that has just begun.
+    pub fn new(now: Instant) -> Watchdog {
+        Watchdog {
+            heard: now,
+            asked: None,
+            looked: now,
+        }
+    }
+
+    /// It has said something.
+    pub fn heard(&mut self, now: Instant) {
+        self.heard = now;
+        self.asked = None;
+    }
+
+    /// Looks at the clock.
+    pub fn look(&mut self, now: Instant) -> Duty {
+        let slept = now.duration_since(self.looked) > 3 * EVERY;
+        self.looked = now;
+        match &mut self.asked {
+            Some(asked) if slept => *asked = now,
+            Some(asked) if now.duration_since(*asked) >= PATIENCE => return Duty::End,
+            Some(_) => {}
+            None if now.duration_since(self.heard) >= EVERY => {
+                self.asked = Some(now);
+                return Duty::Ask;
+            }
+            None => {}
+        }
+        Duty::Nothing
+    }
+
+    /// How long until the clock is to be looked at.
+    pub fn wait_limit(&self, now: Instant) -> Duration {
+        let next = self.asked.map_or(self.heard, |_| self.looked) + EVERY;
+        next.saturating_duration_since(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_answers_lives_and_who_does_not_is_ended() {
+        let begun = Instant::now();
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let mut dog = Watchdog::new(begun);
+        assert_eq!(dog.look(begun), Duty::Nothing);
+        assert_eq!(dog.wait_limit(begun), EVERY);
+        assert_eq!(dog.look(at(1)), Duty::Ask);
+        for second in 2..=10 {
+            assert_eq!(dog.look(at(second)), Duty::Nothing);
+            assert_eq!(dog.wait_limit(at(second)), EVERY);
+        }
+        dog.heard(at(10));
+        assert_eq!(dog.look(at(11)), Duty::Ask);
+        for second in 12..=20 {
+            assert_eq!(dog.look(at(second)), Duty::Nothing);
+        }
+        assert_eq!(dog.look(at(21)), Duty::End);
+    }
+
+    #[test]
+    fn who_slept_asks_again() {
+        let begun = Instant::now();
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let mut dog = Watchdog::new(begun);
+        assert_eq!(dog.look(at(1)), Duty::Ask);
+        assert_eq!(dog.look(at(100)), Duty::Nothing);
+        for second in 101..110 {
+            assert_eq!(dog.look(at(second)), Duty::Nothing);
+        }
+        assert_eq!(dog.look(at(110)), Duty::End);
+    }
+}
