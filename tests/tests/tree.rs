@@ -13,11 +13,29 @@ const SOON: Duration = Duration::from_secs(30);
 
 /// A job whose children in the tree are so many, with a rank on each host.
 fn start(hosts: &Hosts, count: usize, fanout: &str, options: &[&str], words: &[&str]) -> Child {
+    start_with(hosts, count, fanout, options, words, None)
+}
+
+/// The same, where somebody is killed at some moment.
+fn start_with(
+    hosts: &Hosts,
+    count: usize,
+    fanout: &str,
+    options: &[&str],
+    words: &[&str],
+    fault: Option<&str>,
+) -> Child {
     let names: Vec<_> = (1..=count).map(|n| format!("h{n}:1")).collect();
     let (names, ranks) = (names.join(","), count.to_string());
     let mut all = vec!["--verbose", "--spin", "0", "--host", &names, "-n", &ranks];
     all.extend(options);
     let run = hosts.mpirun(all).env("REJOIN_TREE_FANOUT", fanout);
+    let noted = hosts.folder().join("faults");
+    let noted = noted.to_str().expect("UTF-8");
+    let run = fault.into_iter().fold(run, |run, fault| {
+        run.env("REJOIN_FAULT", fault)
+            .env("REJOIN_FAULT_FILE", noted)
+    });
     words.iter().fold(run, |run, word| run.arg(word)).start()
 }
 
@@ -106,6 +124,15 @@ fn a_rank_of_a_leaf_is_killed_and_all_get_the_table_again() {
         lines.sort_by_key(|line| line.split('>').next().unwrap_or("").to_owned());
         lines
     };
+    assert_eq!(sorted(&done), sorted(&undisturbed), "{}", done.text());
+    // Central ends when it has given the table away for the first time; its successor may give it again.
+    std::fs::remove_file(&events).expect("its events");
+    let job = start_with(&hosts, 5, "2", &options, &words, Some("start-sent=central"));
+    happened("committed");
+    let done = end(job);
+    let fell = std::fs::read_to_string(hosts.folder().join("faults"));
+    assert!(fell.is_ok_and(|f| f.contains("start-sent")));
+    assert!(done.stderr().contains("central manager"), "{}", done.text());
     assert_eq!(sorted(&done), sorted(&undisturbed), "{}", done.text());
 }
 

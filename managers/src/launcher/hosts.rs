@@ -191,8 +191,11 @@ impl Hosts {
         Ok(())
     }
 
-    /// A local manager says where others reach it.
-    pub fn listens(&mut self, host: HostIndex, addresses: Vec<SocketAddr>) {
+    /// A local manager says where others reach it. Where it called from comes first: of its other addresses
+    /// some may mean nothing elsewhere, or another machine.
+    pub fn listens(&mut self, host: HostIndex, mut addresses: Vec<SocketAddr>) {
+        let seen = self.open(host).and_then(|local| local.link.net()?.peer());
+        addresses.sort_by_key(|address| Some(address.ip()) != seen);
         if let Some(top) = &mut self.top {
             top.listens(host, addresses);
         }

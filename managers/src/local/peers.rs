@@ -391,3 +391,6 @@ impl Driver {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

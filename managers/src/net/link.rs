@@ -9,6 +9,7 @@ use nix::sys::socket::{MsgFlags, recv, send};
 use rejoin_managers_protocol::codec::{CodecError, FrameReader, MANAGER_LIMIT, encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Instant;
 
@@ -80,6 +81,14 @@ impl NetLink {
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.socket.is_some()
+    }
+
+    /// The other end's address, while there is a connection.
+    #[must_use]
+    pub fn peer(&self) -> Option<IpAddr> {
+        let socket = socket2::SockRef::from(self.socket.as_ref()?);
+        let address = socket.peer_addr().ok()?.as_socket()?;
+        Some(address.ip())
     }
 
     /// When something came last.

@@ -1,0 +1,210 @@
+//! Several local managers' peers in one process, over loopback.
+
+use super::*;
+use crate::net::auth::{self, CHALLENGE, HELLO};
+use crate::plan::Bind;
+use rejoin_channel_table::Generation;
+use rejoin_managers_protocol::broadcast::Stamp;
+use rejoin_managers_protocol::rank::RankOptions;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+/// What is only waited for, never for how long.
+const SOON: Duration = Duration::from_secs(20);
+
+const JOB: JobId = JobId(7);
+
+fn key() -> JobKey {
+    JobKey::new([3; 32])
+}
+
+struct Node {
+    peers: Peers,
+    reactor: Reactor,
+}
+
+impl Node {
+    /// One of a chain of three.
+    fn new(position: u32) -> Node {
+        let options = RankOptions {
+            interface: Some("127.0.0.0/8".into()),
+            ..RankOptions::default()
+        };
+        let plan = Plan {
+            job: JOB,
+            key: key(),
+            size: 3,
+            programs: Vec::new(),
+            ranks: Vec::new(),
+            options,
+            bind: Bind::None,
+            stdin: None,
+            interactive: false,
+            lease: None,
+            tree: None,
+        };
+        let place = Place {
+            position,
+            hosts: 3,
+            fanout: 1,
+            // What is tried here is not patience.
+            patience: 600_000,
+            launch: 2,
+        };
+        let reactor = Reactor::new().expect("an epoll");
+        let peers = Peers::new(&plan, place, &reactor);
+        assert_eq!(peers.addresses().len(), 1);
+        Node { peers, reactor }
+    }
+
+    /// One round of the driver's loop.
+    fn turn(&mut self) {
+        let mut tokens = Vec::new();
+        let soon = Duration::from_millis(1);
+        self.reactor.wait(Some(soon), &mut tokens).expect("waiting");
+        for token in tokens {
+            let reactor = &self.reactor;
+            match token.kind {
+                kind::PEERS => self.peers.called(token.index, reactor),
+                kind::PEER_DIAL => self.peers.dialed(token, reactor),
+                _ => self.peers.read(token, reactor),
+            }
+            .expect("an event");
+        }
+        self.peers.tend(&self.reactor).expect("tending");
+    }
+
+    fn given(&mut self, word: &Word) {
+        let give = Message::Give {
+            stamp: STAMP,
+            whole: true,
+            word: word.clone(),
+        };
+        self.peers.hear(None, give, &self.reactor).expect("a word");
+    }
+
+    fn port(&self) -> SocketAddr {
+        self.peers.addresses()[0]
+    }
+}
+
+const STAMP: Stamp = Stamp {
+    generation: Generation(1),
+    run: 2,
+    number: 1,
+};
+
+fn start() -> ToLocal {
+    ToLocal::Start {
+        generation: Generation(1),
+        table: Vec::new(),
+        image: None,
+    }
+}
+
+fn turns(nodes: &mut [Node], what: &str, mut done: impl FnMut(&[Node]) -> bool) {
+    let end = Instant::now() + SOON;
+    while !done(nodes) {
+        assert!(Instant::now() < end, "{what}");
+        nodes.iter_mut().for_each(Node::turn);
+    }
+}
+
+fn got(missing: &[usize]) -> Vec<Message<Word>> {
+    vec![Message::Got {
+        stamp: STAMP,
+        whole: true,
+        missing: missing.to_vec(),
+    }]
+}
+
+#[test]
+fn a_word_goes_down_the_chain_and_the_answer_back() {
+    let mut nodes = [0, 1, 2].map(Node::new);
+    let addresses = nodes.iter().map(|n| vec![n.port()]).collect();
+    let word = Word::new(addresses, &start()).expect("a word");
+    nodes[0].given(&word);
+    turns(&mut nodes, "an answer", |n| !n[0].peers.up.is_empty());
+    assert_eq!(nodes[0].peers.up, got(&[]));
+    for node in &nodes {
+        assert_eq!(node.peers.orders, [start()]);
+    }
+    // Who answers uses the link that it was asked over.
+    let links = |n: &Node| (n.peers.dialing.len(), n.peers.callers.len());
+    assert_eq!(nodes.each_ref().map(links), [(1, 0), (1, 1), (0, 1)]);
+}
+
+#[test]
+fn who_can_not_be_reached_is_named_and_gone_around() {
+    let mut nodes = [0, 2].map(Node::new);
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let silent = nobody.local_addr().expect("its number");
+    // It listens, and says nothing.
+    let addresses = vec![vec![nodes[0].port()], vec![silent], vec![nodes[1].port()]];
+    let word = Word::new(addresses, &start()).expect("a word");
+    nodes[0].given(&word);
+    turns(&mut nodes, "an answer", |n| !n[0].peers.up.is_empty());
+    assert_eq!(nodes[0].peers.up, got(&[1]));
+    assert_eq!(nodes[1].peers.orders, [start()]);
+    // One that has no address is not even tried.
+    let mut alone = Node::new(1);
+    let word = Word::new(Vec::new(), &start()).expect("a word");
+    alone.given(&word);
+    assert_eq!(alone.peers.up, got(&[2]));
+    assert!(alone.peers.dialing.is_empty());
+}
+
+#[test]
+fn other_orders_do_not_come_this_way() {
+    let mut node = Node::new(2);
+    let word = Word::new(Vec::new(), &ToLocal::Kill).expect("a word");
+    node.given(&word);
+    assert!(node.peers.orders.is_empty());
+}
+
+/// Calls a manager as one at a position, with this key. Returns whether it was taken in.
+fn call(node: &mut Node, host: u32, launch: u32, key: &JobKey) -> bool {
+    let address = node.port();
+    let whose = Whose {
+        job: JOB,
+        launch,
+        host,
+    };
+    let key = key.clone();
+    let caller = std::thread::spawn(move || {
+        let mut stream = TcpStream::connect(address).expect("a connection");
+        let hello: [u8; HELLO] = auth::hello(whose, &[9; 32]);
+        let mut challenge = [0; CHALLENGE];
+        stream.write_all(&hello).ok()?;
+        stream.read_exact(&mut challenge).ok()?;
+        let (proof, nonce) = auth::proof(&key, &hello, &challenge, 0).ok()?;
+        stream.write_all(&proof).ok()?;
+        let mut welcome = [0; auth::WELCOME];
+        stream.read_exact(&mut welcome).ok()?;
+        auth::read_welcome(&key, &hello, &nonce, &welcome).ok()?
+    });
+    let end = Instant::now() + SOON;
+    while !caller.is_finished() {
+        assert!(Instant::now() < end, "an answer");
+        node.turn();
+    }
+    caller.join().expect("the caller").is_some()
+}
+
+#[test]
+fn only_members_of_the_tree_are_taken_in() {
+    let mut node = Node::new(1);
+    let right = peer_key(&key(), 2, 1);
+    assert!(call(&mut node, 0, 2, &right));
+    for (host, launch, key) in [
+        (0, 2, key()),
+        (0, 2, peer_key(&key(), 2, 0)),
+        (0, 1, right.clone()),
+        (1, 2, right.clone()),
+        (3, 2, right.clone()),
+    ] {
+        assert!(!call(&mut node, host, launch, &key), "{host} {launch}");
+    }
+    assert!(call(&mut node, 0, 2, &right), "again");
+    assert_eq!(node.peers.callers.len(), 1);
+}
