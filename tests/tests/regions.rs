@@ -1,38 +1,22 @@
 //! Registered memory as the state that a job, started again, goes on from: whole, of all ranks, or not at all.
 
+use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, Numbers, times_back};
 use rejoin_tests::processes::{is_alive, kill};
-use rejoin_tests::{Finished, Run, finish, program, root};
+use rejoin_tests::{Finished, Run, finish, program};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// A folder of the test's own, which goes with it.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = root().join(format!("target/regions-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-
-    /// The files of a rank, oldest first.
-    fn files(&self, rank: u32) -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(&self.0).expect("the folder");
-        let all = entries.map(|entry| entry.expect("an entry").path());
-        let mut all: Vec<_> = all
-            .filter(|path| path.to_string_lossy().contains(&format!("rank-{rank:06}")))
-            .collect();
-        all.sort();
-        all
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// The files of a rank, oldest first.
+fn files(folder: &Path, rank: u32) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("the folder");
+    let all = entries.map(|entry| entry.expect("an entry").path());
+    let mut all: Vec<_> = all
+        .filter(|path| path.to_string_lossy().contains(&format!("rank-{rank:06}")))
+        .collect();
+    all.sort();
+    all
 }
 
 fn run(ranks: u32, options: &[&str], folder: &Path, args: &[&str]) -> Run {
@@ -49,15 +33,15 @@ fn run(ranks: u32, options: &[&str], folder: &Path, args: &[&str]) -> Run {
 }
 
 /// A job of three ranks that ends at once after its fifth step, in the folder.
-fn lost(folder: &Folder) {
+fn lost(folder: &Path) {
     let options = ["--recovery", "none"];
-    let done = run(3, &options, &folder.0, &["8", "5"]).output();
+    let done = run(3, &options, folder, &["8", "5"]).output();
     assert_eq!(done.output.status.code(), Some(5), "{}", done.text());
 }
 
-fn restarted(folder: &Folder) -> Finished {
+fn restarted(folder: &Path) -> Finished {
     let options = ["--recovery", "none", "--restart"];
-    run(3, &options, &folder.0, &["8"]).ok()
+    run(3, &options, folder, &["8"]).ok()
 }
 
 /// What a job says that nothing happened to, after its first line.
@@ -68,7 +52,7 @@ fn undisturbed() -> &'static str {
 
 fn run_undisturbed() -> String {
     let folder = Folder::new("plain");
-    let done = run(3, &["--recovery", "none"], &folder.0, &["8"]).ok();
+    let done = run(3, &["--recovery", "none"], &folder, &["8"]).ok();
     let text = done.stdout();
     let end = text.strip_prefix("from step 0\n").expect(&text);
     assert!(end.starts_with("8 steps: "), "{text}");
@@ -80,7 +64,7 @@ fn a_job_started_again_goes_on_from_its_last_checkpoint() {
     let folder = Folder::new("again");
     lost(&folder);
     for rank in 0..3 {
-        assert_eq!(folder.files(rank).len(), 2, "two checkpoints are kept");
+        assert_eq!(files(&folder, rank).len(), 2, "two checkpoints are kept");
     }
     let done = restarted(&folder);
     assert_eq!(done.stdout(), format!("from step 5\n{}", undisturbed()));
@@ -91,7 +75,7 @@ fn a_job_started_again_goes_on_from_its_last_checkpoint() {
 fn a_torn_file_sends_all_ranks_to_the_one_before() {
     let folder = Folder::new("torn");
     lost(&folder);
-    let newest = folder.files(1).pop().expect("a file");
+    let newest = files(&folder, 1).pop().expect("a file");
     let bytes = std::fs::read(&newest).expect("the file");
     std::fs::write(&newest, &bytes[..bytes.len() - 1000]).expect("the file");
     let done = restarted(&folder);
@@ -105,7 +89,7 @@ fn a_torn_file_sends_all_ranks_to_the_one_before() {
 fn altered_files_are_refused_and_different_losses_meet_at_none() {
     let folder = Folder::new("altered");
     lost(&folder);
-    let [newest, older] = [(0, 1), (2, 0)].map(|(rank, which)| folder.files(rank).remove(which));
+    let [newest, older] = [(0, 1), (2, 0)].map(|(rank, which)| files(&folder, rank).remove(which));
     for path in [newest, older] {
         let mut bytes = std::fs::read(&path).expect("the file");
         let middle = bytes.len() / 2;
@@ -125,8 +109,8 @@ fn altered_files_are_refused_and_different_losses_meet_at_none() {
 fn files_of_another_rank_or_number_of_ranks_are_refused() {
     let folder = Folder::new("foreign");
     lost(&folder);
-    let theirs = folder.files(2).pop().expect("a file");
-    let ours = folder.files(0).pop().expect("a file");
+    let theirs = files(&folder, 2).pop().expect("a file");
+    let ours = files(&folder, 0).pop().expect("a file");
     std::fs::copy(theirs, ours).expect("the file");
     let done = restarted(&folder);
     assert!(
@@ -141,7 +125,7 @@ fn files_of_another_rank_or_number_of_ranks_are_refused() {
     );
 
     let options = ["--recovery", "none", "--restart"];
-    let done = run(2, &options, &folder.0, &["1"]).ok();
+    let done = run(2, &options, &folder, &["1"]).ok();
     assert!(
         done.stdout().starts_with("from step 0\n"),
         "{}",
@@ -157,7 +141,7 @@ fn files_of_another_rank_or_number_of_ranks_are_refused() {
 #[test]
 fn a_folder_that_cannot_be_written_is_an_error_of_the_call() {
     let folder = Folder::new("unwritable");
-    let file = folder.0.join("file");
+    let file = folder.join("file");
     std::fs::write(&file, "").expect("a file");
     let done = run(2, &["--recovery", "none"], &file, &["3"]).output();
     assert_eq!(done.output.status.code(), Some(4), "{}", done.text());
@@ -168,13 +152,13 @@ fn a_folder_that_cannot_be_written_is_an_error_of_the_call() {
 fn checkpoints_that_a_program_asks_for_are_those_of_its_images_too() {
     let folder = Folder::new("images");
     let options = ["--checkpoint-interval", "asked", "--verbose"];
-    let done = run(3, &options, &folder.0, &["8"]).ok();
+    let done = run(3, &options, &folder, &["8"]).ok();
     assert_eq!(done.stdout(), format!("from step 0\n{}", undisturbed()));
     // One at the beginning, one for each step (or two for one that was under way), one at the end.
     let errors = done.stderr();
     let taken = errors.matches("rank 2: image of checkpoint ").count();
     assert!((10..=18).contains(&taken), "{taken}\n{errors}");
-    assert_eq!(folder.files(2).len(), 2);
+    assert_eq!(files(&folder, 2).len(), 2);
 }
 
 #[test]
@@ -202,13 +186,8 @@ fn a_program_alone_keeps_nothing() {
 }
 
 /// Lets a job run and kills a rank of it at some moment. Returns whether it ended well all the same.
-fn struck(
-    folder: &Folder,
-    options: &[&str],
-    numbers: &mut Numbers,
-    what: &str,
-) -> Option<Finished> {
-    let child = run(3, options, &folder.0, &["8"]).start();
+fn struck(folder: &Path, options: &[&str], numbers: &mut Numbers, what: &str) -> Option<Finished> {
+    let child = run(3, options, folder, &["8"]).start();
     let mpirun = child.id();
     let job = Job::of(mpirun, "regions");
     // The moment is what is looked for, so time is the way to it.
@@ -258,7 +237,7 @@ fn ranks_are_killed_in_calls_that_store_and_fetch() {
         let folder = Folder::new(&format!("calls-{seed}"));
         let what = format!("seed {seed}");
         let options = ["--checkpoint-interval", "asked", "--max-restarts", "1000"];
-        let child = run(3, &options, &folder.0, &["8"]).start();
+        let child = run(3, &options, &folder, &["8"]).start();
         let mpirun = child.id();
         let job = Job::of(mpirun, "regions");
         let mut numbers = Numbers(seed);
@@ -307,7 +286,7 @@ fn a_rank_is_killed_while_all_fetch_what_they_stored() {
         let folder = Folder::new(&format!("fetch-{seed}"));
         lost(&folder);
         let options = ["--checkpoint-interval", "asked", "--restart"];
-        let run = run(3, &options, &folder.0, &["8"]);
+        let run = run(3, &options, &folder, &["8"]);
         let done = run.env("REJOIN_FAULT", fault).ok();
         let want = format!("from step 5\n{}", undisturbed());
         assert_eq!(done.stdout(), want, "{fault}: {}", done.stderr());

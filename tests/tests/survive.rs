@@ -4,9 +4,10 @@
 //! `REJOIN_SURVIVE_ROUNDS` runs each program so many times with other seeds (1 by default), from
 //! `REJOIN_SURVIVE_SEED` on.
 
+use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, Numbers, by_rank, times_back};
 use rejoin_tests::processes::{all_gone, descendants, is_alive, kill};
-use rejoin_tests::{Finished, Run, finish, program, root};
+use rejoin_tests::{Finished, Run, finish, program};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -70,15 +71,8 @@ fn torment(job: &Job, mpirun: u32, numbers: &mut Numbers) {
 }
 
 fn survives(case: &Case, seed: u64, files: bool) -> u32 {
-    let folder = root().join(format!(
-        "target/survive-{}-{}-{seed}",
-        std::process::id(),
-        case.name
-    ));
+    let folder = Folder::new(&format!("{}-{seed}", case.name));
     let path = |name: &str| files.then(|| folder.join(name));
-    if files {
-        std::fs::create_dir_all(&folder).expect("a folder");
-    }
     let plain = run(case, &["--recovery", "none"], path("plain").as_ref()).ok();
     let options = ["--checkpoint-interval", "0.1", "--max-restarts", "100000"];
     let child = run(case, &options, path("killed").as_ref()).start();
@@ -122,7 +116,6 @@ fn survives(case: &Case, seed: u64, files: bool) -> u32 {
                 "{what}: file of rank {rank}"
             );
         }
-        std::fs::remove_dir_all(&folder).expect("the folder goes");
     }
     all_gone(&all, Duration::from_secs(2));
     killed

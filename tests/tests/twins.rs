@@ -2,37 +2,20 @@
 //! each pitfall. A program does one thing again and again (`tests/programs/twins.c`), is imaged every 20 ms
 //! wherever it is, and loses a rank several times; it must not notice.
 
+use rejoin_tests::folder::Folder;
 use rejoin_tests::job::living_children;
 use rejoin_tests::processes::{children, kill, wait_for};
-use rejoin_tests::{Finished, Run, finish, program, root};
+use rejoin_tests::{Finished, Run, finish, program};
 use std::io::{BufRead, BufReader, Read};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const RANKS: usize = 2;
 /// Each of these is long after anything that works has happened.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A folder of the test's own, which goes with it.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(case: &str) -> Folder {
-        let path = root().join(format!("target/twins-{}-{case}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-
-    /// From here on the program may end.
-    fn stop(&self) {
-        std::fs::write(self.0.join("stop"), "").expect("the file that stops the program");
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// From here on the program may end.
+fn stop(folder: &Folder) {
+    std::fs::write(folder.join("stop"), "").expect("the file that stops the program");
 }
 
 fn start(case: &str, folder: &Folder) -> Run {
@@ -42,8 +25,8 @@ fn start(case: &str, folder: &Folder) -> Run {
         .arg(RANKS.to_string())
         .arg(program("twins"))
         .arg(case)
-        .arg(folder.0.join("stop"))
-        .arg(&folder.0)
+        .arg(folder.join("stop"))
+        .arg(folder)
 }
 
 /// The processes below a job's local manager that have this name and run.
@@ -95,7 +78,7 @@ fn survives_with(case: &str, before: impl Fn(&[u32]) + Send) -> Finished {
     let done = std::thread::scope(|scope| {
         let killer = scope.spawn(|| {
             torment(mpirun, 4, before);
-            folder.stop();
+            stop(&folder);
         });
         let done = finish(child, LIMIT, case);
         assert!(killer.join().is_ok(), "{case}: {}", done.stderr());
@@ -143,7 +126,7 @@ fn until_told(case: &str, needle: &str) -> String {
             .ok()
     })
     .any(|line| line.contains(needle));
-    folder.stop();
+    stop(&folder);
     let done = finish(child, LIMIT, case);
     let text = reader.join().expect("the reader");
     assert!(heard, "{case}: nobody said {needle:?}\n{text}");
