@@ -10,7 +10,7 @@ use crate::journal::{Journal, JournalError, Keep};
 use crate::link::{Filled, Link};
 use crate::{fault, logs};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use rejoin_managers_protocol::central::{Central, Effect, Input, View};
+use rejoin_managers_protocol::central::{Central, Course, Effect, Input, View};
 use rejoin_managers_protocol::codec::MANAGER_LIMIT;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -51,6 +51,8 @@ struct Work {
     core: Central,
     journal: Journal,
     view: Option<View>,
+    /// Numbers of inputs that wait until the hosts have reported: the next one must be told them again.
+    waiting: Vec<u64>,
 }
 
 impl Process {
@@ -137,6 +139,7 @@ impl Process {
             core,
             journal,
             view: None,
+            waiting: Vec::new(),
         });
         if !self.step(None, Input::Begin)? {
             return Ok(false);
@@ -150,7 +153,7 @@ impl Process {
         {
             let (number, _) = inputs.remove(at);
             self.link.queue(&Told::Step {
-                took: Some(number),
+                took: vec![number],
                 view: None,
                 effects: Vec::new(),
             })?;
@@ -203,11 +206,16 @@ impl Process {
             fault::after_central(point);
         }
         let view = work.core.view();
+        work.waiting.extend(number);
+        let taken = match view.course {
+            Course::Resuming => Vec::new(),
+            _ => std::mem::take(&mut work.waiting),
+        };
         let changed = work.view.as_ref() != Some(&view);
-        if changed || number.is_some() || !others.is_empty() {
+        if changed || !taken.is_empty() || !others.is_empty() {
             work.view = Some(view.clone());
             self.link.queue(&Told::Step {
-                took: number,
+                took: taken,
                 view: changed.then_some(view),
                 effects: others,
             })?;

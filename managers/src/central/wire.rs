@@ -43,8 +43,8 @@ pub enum Told {
     SendAll(Vec<HostIndex>, ToLocal),
     /// What else came of an input.
     Step {
-        /// The input's number, if it had one.
-        took: Option<u64>,
+        /// Numbers of inputs that were taken with it.
+        took: Vec<u64>,
         /// The job as it is now, when that has changed.
         view: Option<View>,
         /// In their order; none that store or send.

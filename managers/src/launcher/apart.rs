@@ -56,6 +56,8 @@ pub(super) struct Apart {
     link: Link,
     pid: u32,
     status: Option<i32>,
+    /// The last one has ended, and none takes over.
+    over: bool,
     token: Token,
     /// One of them has said something, so it has stored that the job began.
     began: bool,
@@ -93,6 +95,7 @@ impl Apart {
             link: Link::new(socket, MANAGER_LIMIT, MANAGER_LIMIT),
             pid,
             status: None,
+            over: false,
             token,
             began: false,
             pending: VecDeque::new(),
@@ -132,9 +135,11 @@ impl Apart {
         self.began
     }
 
-    /// Ends it.
+    /// Ends it. The number of one that was reaped may be somebody else's by now.
     pub fn kill(&self) {
-        descendants::send(self.pid, libc::SIGKILL);
+        if self.status.is_none() {
+            descendants::send(self.pid, libc::SIGKILL);
+        }
     }
 
     /// Waits for its next word, if it has not taken everything. Returns whether there may be one.
@@ -167,6 +172,11 @@ impl Apart {
         self.last.values().cloned()
     }
 
+    /// What it has not said that it took.
+    pub fn untaken(&self) -> impl Iterator<Item = Input> {
+        self.pending.iter().map(|(_, input)| input.clone())
+    }
+
     /// Passes on an input.
     pub fn say(&mut self, input: Input) -> Result<()> {
         match &input {
@@ -183,7 +193,7 @@ impl Apart {
                 let ends = |input: &Input| matches!(input, Input::Signal(s) if ENDING.contains(s));
                 if ends(&input) && self.pending.iter().any(|(_, input)| ends(input)) {
                     // It does not even take the first one.
-                    descendants::send(self.pid, libc::SIGKILL);
+                    self.kill();
                 }
                 let number = self.next;
                 self.next += 1;
@@ -226,6 +236,9 @@ impl Apart {
 
     /// Writes what the link takes.
     pub fn flush(&mut self, reactor: &Reactor) -> Result<()> {
+        if self.over {
+            return Ok(());
+        }
         let write = self.link.flush();
         let interest = Interest { read: true, write };
         reactor.change(&self.link, self.token, interest)
@@ -267,9 +280,7 @@ impl Apart {
             Told::Send(..) | Told::SendAll(..) => self.began = true,
             Told::Step { took, view, .. } => {
                 self.began = true;
-                if let Some(number) = took {
-                    self.pending.retain(|(other, _)| other != number);
-                }
+                self.pending.retain(|(other, _)| !took.contains(other));
                 if let Some(view) = view {
                     self.view.clone_from(view);
                 }
@@ -286,9 +297,10 @@ impl Apart {
         let since = Instant::now();
         reactor.remove(&self.link);
         // Whatever it does without its link, it does no more.
-        descendants::send(self.pid, libc::SIGKILL);
+        self.kill();
         let how = self.how();
         if over {
+            self.over = true;
             return Ok(Heard::Ended(None));
         }
         tracing::warn!(pid = self.pid, how, "the central manager ended");

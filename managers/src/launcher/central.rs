@@ -242,7 +242,7 @@ impl Driver {
         let Mind::Apart(apart) = &self.mind else {
             return;
         };
-        let said: Vec<Input> = apart.last_words().collect();
+        let said: Vec<Input> = apart.last_words().chain(apart.untaken()).collect();
         apart.kill();
         self.remove_journal();
         let mut records = Vec::new();
