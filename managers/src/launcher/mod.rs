@@ -40,6 +40,7 @@ use elsewhere::Elsewhere;
 use hosts::{Hosts, Kinds};
 use rejoin_channel_table::Generation;
 use rejoin_managers_protocol::central::{Event, HostIndex, Input, Job, Recovery};
+use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::verdict::Verdict;
 use sink::Lost;
 use std::io::Write;
@@ -153,6 +154,7 @@ struct Launcher {
     events: Option<events::Journal>,
     checkpoint_signal: Option<i32>,
     elsewhere: Elsewhere,
+    terms: Terms,
     /// Somebody wants the job to end.
     unwanted: bool,
 }
@@ -222,6 +224,7 @@ impl Launcher {
             events,
             checkpoint_signal: launch.checkpoint_signal,
             elsewhere,
+            terms: machines.terms,
             unwanted: false,
         })
     }
@@ -280,13 +283,21 @@ impl Launcher {
         }
         let generation = self.central.view().generation;
         let next = elsewhere::without(launch, host, generation)?;
-        let at = self.hosts.fenced_at(host, launch.machines.terms);
+        let at = self.hosts.fenced_at(launch.machines.terms);
         let mut tokens = Vec::new();
         while let Some(left) = at.checked_duration_since(Instant::now()) {
             self.reactor.wait(Some(left), &mut tokens).ok()?;
             self.read_signals().ok()?;
             if self.unwanted {
                 return None;
+            }
+            for token in tokens.iter().filter(|t| t.kind == kind::NET) {
+                // One that comes back is told that it is not wanted.
+                self.hosts.called(token.index, &self.reactor).ok()?;
+            }
+            if tokens.iter().any(|t| t.kind != kind::NET) {
+                // Nobody looks after the others now, so they stay ready.
+                std::thread::sleep(left.min(Duration::from_millis(10)));
             }
         }
         eprintln!("mpirun: {verdict}; the job goes on elsewhere from what it has stored");
@@ -322,7 +333,10 @@ impl Launcher {
                 }
             };
             match event {
-                Event::HostSilent { host, .. } if self.elsewhere.is_possible() => {
+                // It is not where we were stopped ourselves, and central did not hear of it.
+                Event::HostSilent { host, .. }
+                    if self.hosts.is_silent(host, self.terms) && self.elsewhere.is_possible() =>
+                {
                     // Nobody waits for it to come back.
                     let why = "it is silent".to_string();
                     self.central.tell(Input::HostGone(host, why));
