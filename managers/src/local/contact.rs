@@ -33,6 +33,8 @@ pub(super) struct Calls {
     begun: Instant,
     /// The connection that says nothing for so long may be dead.
     pub silence: Duration,
+    /// mpirun that says nothing for so long has gone with its host.
+    forsaken: Option<Duration>,
     /// The ranks' working directory, where it is not there.
     pub missing: Option<ByteBuf>,
     over: Option<Instant>,
@@ -66,6 +68,7 @@ pub(super) fn invited() -> Result<(Channel, Calls)> {
         answered: false,
         begun: Instant::now(),
         silence: Duration::from_secs(2),
+        forsaken: None,
         missing,
         over: None,
     };
@@ -108,7 +111,8 @@ impl Driver {
         if !self.link_open {
             return Ok(true);
         }
-        if !self.outputs_done() {
+        // Output waits for mpirun, but not for one that never comes back.
+        if !self.outputs_done() && !self.is_forsaken() {
             return Ok(false);
         }
         let left = self.link.flush(&self.reactor)?;
@@ -121,6 +125,12 @@ impl Driver {
             return Ok(true);
         }
         Ok(false)
+    }
+
+    fn is_forsaken(&mut self) -> bool {
+        let limit = self.calls.as_ref().and_then(|calls| calls.forsaken);
+        let heard = self.link.net().map(|link| link.heard().elapsed());
+        limit.zip(heard).is_some_and(|(limit, heard)| heard > limit)
     }
 
     /// The connection is gone, or may be.
@@ -192,6 +202,7 @@ impl Driver {
         if let Some(calls) = &mut self.calls {
             // Every renewal is answered at once: two without an answer, and a new connection is tried.
             calls.silence = Duration::from_millis(2 * terms.every());
+            calls.forsaken = Some(Duration::from_millis(terms.forsaken));
         }
         // The first renewal is due.
         self.queue.push_back(Input::Tick);
