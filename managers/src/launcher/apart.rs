@@ -212,7 +212,7 @@ impl Apart {
 
     /// Makes sure that it answers; one that does not for long is killed, and another takes over.
     pub fn watch(&mut self) -> Result<()> {
-        if self.status.is_some() {
+        if self.over || self.status.is_some() {
             return Ok(());
         }
         match self.watchdog.look(Instant::now()) {
@@ -229,9 +229,9 @@ impl Apart {
         }
     }
 
-    /// How long until [`Apart::watch`].
-    pub fn wait_limit(&self) -> Duration {
-        self.watchdog.wait_limit(Instant::now())
+    /// How long until [`Apart::watch`], if there is one to watch.
+    pub fn wait_limit(&self) -> Option<Duration> {
+        (!self.over).then(|| self.watchdog.wait_limit(Instant::now()))
     }
 
     /// Writes what the link takes.

@@ -135,7 +135,7 @@ impl Driver {
         }
         let core = match &self.mind {
             Mind::Here(core) => core,
-            Mind::Apart(apart) => return Some(apart.wait_limit()),
+            Mind::Apart(apart) => return apart.wait_limit(),
         };
         let at = core.deadline()?;
         Some(Duration::from_nanos(at.0.saturating_sub(now().0)))
