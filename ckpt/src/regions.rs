@@ -136,7 +136,7 @@ impl Regions {
         self.list.is_empty()
     }
 
-    /// The newest epoch up to `limit` whose file [`Regions::load`] would take, and the newer ones that it would
+    /// Whose is the newest file up to epoch `limit` that [`Regions::load`] would take, and the newer ones that it would
     /// not. The program's memory stays as it is.
     #[must_use]
     pub fn newest(
@@ -144,12 +144,12 @@ impl Regions {
         folder: &Path,
         wanted: &Wanted,
         limit: u32,
-    ) -> (Option<u32>, Vec<Refusal>) {
+    ) -> (Option<Tag>, Vec<Refusal>) {
         let mut refused = Vec::new();
         let all = stored(folder, wanted.rank).into_iter().rev();
         for (epoch, path) in all.filter(|(epoch, _)| *epoch <= limit) {
             match load::check(&path, epoch, wanted, &self.table()) {
-                Ok(_) => return (Some(epoch), refused),
+                Ok(checked) => return (Some(checked.tag), refused),
                 Err(why) => refused.push(Refusal { path, why }),
             }
         }

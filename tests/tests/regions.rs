@@ -2,11 +2,13 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, Numbers, times_back};
-use rejoin_tests::processes::{is_alive, kill};
+use rejoin_tests::processes::{is_alive, kill, wait_for};
 use rejoin_tests::{Finished, Run, finish, program};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(20);
 
 /// The files of a rank, oldest first.
 fn files(folder: &Path, rank: u32) -> Vec<PathBuf> {
@@ -159,6 +161,37 @@ fn checkpoints_that_a_program_asks_for_are_those_of_its_images_too() {
     let taken = errors.matches("rank 2: image of checkpoint ").count();
     assert!((10..=18).contains(&taken), "{taken}\n{errors}");
     assert_eq!(files(&folder, 2).len(), 2);
+}
+
+#[test]
+fn two_jobs_do_not_share_a_folder() {
+    let folder = Folder::new("claimed");
+    let child = run(1, &[], &folder, &["100000"]).start();
+    let mpirun = child.id();
+    wait_for(LIMIT, "a stored state", || !files(&folder, 0).is_empty());
+    let done = run(1, &[], &folder, &["1"]).output();
+    assert_eq!(done.output.status.code(), Some(2), "{}", done.text());
+    let line = done.last_line();
+    assert!(
+        line.contains("another job stores its state there"),
+        "{line}"
+    );
+    kill(mpirun, libc::SIGKILL);
+    finish(child, LIMIT, "a job whose mpirun was killed");
+}
+
+#[test]
+fn files_of_two_jobs_are_not_mixed() {
+    let (one, other) = (Folder::new("one"), Folder::new("other"));
+    lost(&one);
+    lost(&other);
+    // As many files of as many ranks, each of them whole.
+    for path in files(&other, 2) {
+        let name = path.file_name().expect("a name").to_owned();
+        std::fs::copy(&path, one.join(name)).expect("a copy");
+    }
+    let done = restarted(&one);
+    assert_eq!(done.stdout(), format!("from step 0\n{}", undisturbed()));
 }
 
 #[test]

@@ -123,6 +123,14 @@ fn store(mpi: &Mpi, core: &Core, folder: PathBuf) -> Result<()> {
     }
 }
 
+/// The smallest and the largest of all ranks' numbers.
+fn extremes(mpi: &Mpi, mine: u64) -> Result<(u64, u64)> {
+    let most = maximum(mpi, mine)?;
+    // The smallest, as the largest of what is left above.
+    let least = u64::MAX - maximum(mpi, u64::MAX - mine)?;
+    Ok((least, most))
+}
+
 /// `MPI_Rejoin`: the registered memory gets what the newest checkpoint that all ranks can use has of it. Collective over
 /// `MPI_COMM_WORLD`.
 ///
@@ -150,10 +158,8 @@ pub fn rejoin(mpi: &Mpi) -> Result<()> {
             .regions
             .with(|regions| regions.newest(&folder, &wanted, limit));
         refused.iter().for_each(|refusal| tell(core, refusal));
-        let mine = u64::from(mine.unwrap_or(0));
-        let most = maximum(mpi, mine)?;
-        // The smallest, as the largest of what is left above.
-        let least = u64::MAX - maximum(mpi, u64::MAX - mine)?;
+        let mine = mine.unwrap_or_default();
+        let (least, most) = extremes(mpi, u64::from(mine.epoch))?;
         if least == 0 {
             let text = format!(
                 "{} holds no checkpoint that all ranks can use",
@@ -162,9 +168,15 @@ pub fn rejoin(mpi: &Mpi) -> Result<()> {
             return Err(nothing(text));
         }
         limit = least as u32;
-        if least == most {
+        if least < most {
+            continue;
+        }
+        // Another job in the same folder may have stored as many.
+        let (one, other) = extremes(mpi, mine.job)?;
+        if one == other {
             break limit;
         }
+        limit -= 1;
     };
     let wanted = Wanted {
         epoch: Some(agreed),

@@ -25,11 +25,20 @@ impl Agent {
         let (first, rest) = command.split_first().ok_or_else(|| {
             Error::Usage("there is no command that starts programs on other hosts".into())
         })?;
-        let mut child = Command::new(first)
+        let mut command = Command::new(first);
+        command
             .args(rest)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            .process_group(0)
+            .process_group(0);
+        // SAFETY: one system call with plain numbers between fork and exec. One that hangs must not outlive us.
+        unsafe {
+            command.pre_exec(|| {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
+                Ok(())
+            });
+        }
+        let mut child = command
             .spawn()
             .map_err(|e| Error::Usage(format!("can't run `{shown}`: {}", plain(&e))))?;
         // Less than a pipe holds; closed behind it.

@@ -142,6 +142,14 @@ impl Apart {
         }
     }
 
+    /// Has it stand still, and go on.
+    pub fn pause(&self, pause: bool) {
+        if self.status.is_none() {
+            let signal = if pause { libc::SIGSTOP } else { libc::SIGCONT };
+            descendants::send(self.pid, signal);
+        }
+    }
+
     /// Waits for its next word, if it has not taken everything. Returns whether there may be one.
     pub fn wait(&self, limit: Duration) -> bool {
         if self.pending.is_empty() {
@@ -188,7 +196,7 @@ impl Apart {
             Input::HostLost(host) | Input::HostGone(host, _) => {
                 self.last.entry(*host).or_insert(input.clone());
             }
-            Input::Local(..) => {}
+            Input::Local(..) | Input::Slept => {}
             Input::Signal(_) | Input::Checkpoint | Input::OutputLost(_) => {
                 let ends = |input: &Input| matches!(input, Input::Signal(s) if ENDING.contains(s));
                 if ends(&input) && self.pending.iter().any(|(_, input)| ends(input)) {

@@ -116,6 +116,13 @@ impl Driver {
         self.queue.push_back(input);
     }
 
+    /// Has it stand still with us, and go on: what it hears of hosts comes through us.
+    pub fn pause(&self, pause: bool) {
+        if let Mind::Apart(apart) = &self.mind {
+            apart.pause(pause);
+        }
+    }
+
     /// Queues a tick if it is time, or sees to it that whose clock it is answers.
     pub fn tick_if_due(&mut self) -> Result<()> {
         match &mut self.mind {

@@ -5,10 +5,12 @@
 //! A manager that comes back from the lost host finds that nobody wants it.
 
 use super::Launch;
+use crate::error::{Error, Result};
 use rejoin_channel_table::Generation;
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::verdict::Verdict;
 use std::collections::BTreeSet;
+use std::fs::{File, TryLockError};
 use std::path::PathBuf;
 
 /// Where a job's registered memory is, if that is all that is needed to go on.
@@ -48,6 +50,29 @@ impl Elsewhere {
             common.retain(|epoch| own.contains(epoch));
         }
         !common.is_empty()
+    }
+}
+
+/// Claims the folder of a job's registered memory for as long as the value lives: another job would take this one's
+/// files for its own. A file system that has no locks claims nothing.
+///
+/// # Errors
+/// Another job has it.
+pub(super) fn claim(launch: &Launch) -> Result<Option<File>> {
+    let Some(folder) = launch.plan.options.folder.as_ref() else {
+        return Ok(None);
+    };
+    // The ranks make it, too, and say why they can't.
+    let _ = std::fs::create_dir_all(folder);
+    let Ok(opened) = File::open(folder) else {
+        return Ok(None);
+    };
+    match opened.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            let why = format!("--images {folder}: another job stores its state there");
+            Err(Error::Usage(why))
+        }
+        _ => Ok(Some(opened)),
     }
 }
 

@@ -64,6 +64,9 @@ mod kind {
 /// is waited for this long; after other ends as long as it likes.
 const READER_LIMIT: Duration = Duration::from_secs(2);
 
+/// The same signal within so short a time is no second wish.
+const ECHO: Duration = Duration::from_millis(20);
+
 /// What to launch.
 #[derive(Debug, Clone)]
 pub struct Launch {
@@ -94,6 +97,13 @@ pub struct Launch {
 /// Runs a job to its end. Returns the exit code.
 #[must_use]
 pub fn run(mut launch: Launch) -> i32 {
+    let _claim = match elsewhere::claim(&launch) {
+        Ok(claim) => claim,
+        Err(error) => {
+            eprintln!("mpirun: {error}");
+            return 2;
+        }
+    };
     let result = loop {
         let (result, next) = run_once(&launch);
         // Whatever happened, nothing of the job stays behind.
@@ -157,6 +167,8 @@ struct Launcher {
     terms: Terms,
     /// Somebody wants the job to end.
     unwanted: bool,
+    /// The last signal that wanted it, and when that was.
+    ending: Option<(i32, Instant)>,
 }
 
 impl Launcher {
@@ -226,6 +238,7 @@ impl Launcher {
             elsewhere,
             terms: machines.terms,
             unwanted: false,
+            ending: None,
         })
     }
 
@@ -463,12 +476,22 @@ impl Launcher {
         Ok(())
     }
 
+    /// Some programs (timeout(1)) signal a process and then its group: that is one wish, not two.
+    fn is_echo(&mut self, signal: i32) -> bool {
+        let last = self.ending.replace((signal, Instant::now()));
+        last.is_some_and(|(other, at)| other == signal && at.elapsed() < ECHO)
+    }
+
     fn read_signals(&mut self) -> Result<()> {
         while let Some(signal) = self.signals.take() {
-            self.unwanted |= matches!(
+            let ends = matches!(
                 signal,
                 libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT
             ) && self.checkpoint_signal != Some(signal);
+            self.unwanted |= ends;
+            if ends && self.is_echo(signal) {
+                continue;
+            }
             match signal {
                 libc::SIGCHLD => {
                     // The local manager's end is seen on its link; orphans only need reaping.
@@ -483,10 +506,14 @@ impl Launcher {
                     self.central.steps(&mut self.hosts, &self.reactor)?;
                     self.central.await_taken(&mut self.hosts, &self.reactor)?;
                     self.hosts.flush(&self.reactor)?;
+                    self.central.pause(true);
                     // SAFETY: plain number; stops this process until SIGCONT comes.
                     unsafe {
                         libc::raise(libc::SIGSTOP);
                     }
+                    self.central.tell(Input::Slept);
+                    self.central.steps(&mut self.hosts, &self.reactor)?;
+                    self.central.pause(false);
                 }
                 _ if self.checkpoint_signal == Some(signal) => {
                     self.central.tell(Input::Checkpoint);

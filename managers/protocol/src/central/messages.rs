@@ -28,6 +28,8 @@ pub enum Input {
     OutputLost(Option<String>),
     /// The deadline may have come.
     Tick,
+    /// Nothing has been passed on for a while, for no fault of the hosts: the launcher stood still.
+    Slept,
 }
 
 /// What the core tells the driver to do, in this order.

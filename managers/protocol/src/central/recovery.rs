@@ -28,11 +28,7 @@ impl Central {
     ) {
         match self.masks(now, rank, &cause) {
             Ok(epoch) => {
-                // Who comes back alone begins none.
-                let alone = self.phase == Phase::Finalized;
-                let begun = self.generation;
-                let generation = if alone { begun } else { begun.next() };
-                self.lost(rank, host, pid, cause, generation);
+                self.lost(rank, host, pid, cause, self.generation.next());
                 if self.phase == Phase::Finalized {
                     self.restore_one(rank, epoch, effects);
                 } else {
@@ -113,13 +109,7 @@ impl Central {
             self.is_end(now, life.rank, host, pid, cause, refusal, effects);
             return self.note(host, life, effects);
         }
-        self.lost(
-            life.rank,
-            host,
-            pid,
-            cause,
-            self.generation.min(life.generation.next()),
-        );
+        self.lost(life.rank, host, pid, cause, life.generation.next());
         effects.push(Effect::Persist(Record::Memory(self.memory())));
         self.tell_of_recovery(effects);
         self.note(host, life, effects);

@@ -155,7 +155,7 @@ impl Central {
     }
 
     /// Nothing is known of the leases that were given: they are counted from now.
-    fn leases_again(&mut self, now: Time) {
+    pub(super) fn leases_again(&mut self, now: Time) {
         for lease in self.hosts.iter_mut().filter_map(|h| h.lease.as_mut()) {
             *lease = Giver::resumed(lease.terms(), now);
         }
