@@ -70,6 +70,8 @@ pub(super) struct Apart {
     looks: BTreeSet<u32>,
     history: History,
     watchdog: Watchdog,
+    /// When it was told of the first signal to end that it has not taken.
+    asked_to_end: Option<Instant>,
     /// The one before, until its successor speaks.
     pub gone: Option<Gone>,
     /// The job as it was last heard to be.
@@ -104,6 +106,7 @@ impl Apart {
             looks: BTreeSet::new(),
             history: History::new(LIMIT),
             watchdog: Watchdog::new(Instant::now()),
+            asked_to_end: None,
             gone: None,
             view,
         };
@@ -199,9 +202,14 @@ impl Apart {
             Input::Local(..) | Input::Slept => {}
             Input::Signal(_) | Input::Checkpoint | Input::OutputLost(_) => {
                 let ends = |input: &Input| matches!(input, Input::Signal(s) if ENDING.contains(s));
-                if ends(&input) && self.pending.iter().any(|(_, input)| ends(input)) {
-                    // It does not even take the first one.
-                    self.kill();
+                if ends(&input) {
+                    let waits = self.pending.iter().any(|(_, input)| ends(input));
+                    let first = self.asked_to_end.filter(|_| waits);
+                    // It does not even take the first one. Two at once (timeout(1) sends them) prove nothing.
+                    if first.is_some_and(|at| at.elapsed() > Duration::from_millis(500)) {
+                        self.kill();
+                    }
+                    self.asked_to_end = first.or(Some(Instant::now()));
                 }
                 let number = self.next;
                 self.next += 1;

@@ -64,9 +64,6 @@ mod kind {
 /// is waited for this long; after other ends as long as it likes.
 const READER_LIMIT: Duration = Duration::from_secs(2);
 
-/// The same signal within so short a time is no second wish.
-const ECHO: Duration = Duration::from_millis(20);
-
 /// What to launch.
 #[derive(Debug, Clone)]
 pub struct Launch {
@@ -167,8 +164,6 @@ struct Launcher {
     terms: Terms,
     /// Somebody wants the job to end.
     unwanted: bool,
-    /// The last signal that wanted it, and when that was.
-    ending: Option<(i32, Instant)>,
 }
 
 impl Launcher {
@@ -238,7 +233,6 @@ impl Launcher {
             elsewhere,
             terms: machines.terms,
             unwanted: false,
-            ending: None,
         })
     }
 
@@ -476,22 +470,12 @@ impl Launcher {
         Ok(())
     }
 
-    /// Some programs (timeout(1)) signal a process and then its group: that is one wish, not two.
-    fn is_echo(&mut self, signal: i32) -> bool {
-        let last = self.ending.replace((signal, Instant::now()));
-        last.is_some_and(|(other, at)| other == signal && at.elapsed() < ECHO)
-    }
-
     fn read_signals(&mut self) -> Result<()> {
         while let Some(signal) = self.signals.take() {
-            let ends = matches!(
+            self.unwanted |= matches!(
                 signal,
                 libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT
             ) && self.checkpoint_signal != Some(signal);
-            self.unwanted |= ends;
-            if ends && self.is_echo(signal) {
-                continue;
-            }
             match signal {
                 libc::SIGCHLD => {
                     // The local manager's end is seen on its link; orphans only need reaping.

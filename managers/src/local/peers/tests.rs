@@ -162,8 +162,9 @@ fn other_orders_do_not_come_this_way() {
     assert!(node.peers.orders.is_empty());
 }
 
-/// Calls a manager as one at a position, with this key. Returns whether it was taken in.
-fn call(node: &mut Node, host: u32, launch: u32, key: &JobKey) -> bool {
+/// Calls a manager as one at a position, with this key. Returns the connection if it was taken in: without that it is
+/// soon forgotten.
+fn call(node: &mut Node, host: u32, launch: u32, key: &JobKey) -> Option<TcpStream> {
     let address = node.port();
     let whose = Whose {
         job: JOB,
@@ -181,21 +182,23 @@ fn call(node: &mut Node, host: u32, launch: u32, key: &JobKey) -> bool {
         stream.write_all(&proof).ok()?;
         let mut welcome = [0; auth::WELCOME];
         stream.read_exact(&mut welcome).ok()?;
-        auth::read_welcome(&key, &hello, &nonce, &welcome).ok()?
+        auth::read_welcome(&key, &hello, &nonce, &welcome).ok()??;
+        Some(stream)
     });
     let end = Instant::now() + SOON;
     while !caller.is_finished() {
         assert!(Instant::now() < end, "an answer");
         node.turn();
     }
-    caller.join().expect("the caller").is_some()
+    caller.join().expect("the caller")
 }
 
 #[test]
 fn only_members_of_the_tree_are_taken_in() {
     let mut node = Node::new(1);
     let right = peer_key(&key(), 2, 1);
-    assert!(call(&mut node, 0, 2, &right));
+    let first = call(&mut node, 0, 2, &right);
+    assert!(first.is_some());
     for (host, launch, key) in [
         (0, 2, key()),
         (0, 2, peer_key(&key(), 2, 0)),
@@ -203,8 +206,10 @@ fn only_members_of_the_tree_are_taken_in() {
         (1, 2, right.clone()),
         (3, 2, right.clone()),
     ] {
-        assert!(!call(&mut node, host, launch, &key), "{host} {launch}");
+        let taken = call(&mut node, host, launch, &key);
+        assert!(taken.is_none(), "{host} {launch}");
     }
-    assert!(call(&mut node, 0, 2, &right), "again");
+    let again = call(&mut node, 0, 2, &right);
+    assert!(again.is_some(), "again");
     assert_eq!(node.peers.callers.len(), 1);
 }
