@@ -212,6 +212,8 @@ fn an_exit_and_an_abort_are_ends() {
 fn the_limit_of_restarts_is_an_end() {
     let child = back(&["--max-restarts", "2"], &["work"]).start();
     let job = with_images(&child);
+    // One made ahead comes when the checkpoint is committed; before that, a second loss is the end.
+    wait_for(SOON, "a process made ahead", || job.images().len() > 3);
     let mut ranks = job.ranks();
     let mut seen = ranks.clone();
     for _ in 0..2 {
