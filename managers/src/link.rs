@@ -2,11 +2,13 @@
 
 use crate::error::{Context, Result};
 use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, recv, send};
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
 use rejoin_managers_protocol::codec::{CodecError, FrameReader, encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 
 /// One end of a link.
 #[derive(Debug)]
@@ -115,6 +117,26 @@ impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// Starts a manager: this program again under another name, with its link as standard input, in a process group of its
+/// own so that the terminal's signals reach mpirun alone. Returns our end and its process id.
+///
+/// # Errors
+/// The system refuses; `what` is named.
+pub fn start_self(name: &str, argument: &str, what: &str) -> Result<(OwnedFd, u32)> {
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::Stream, None, flags)
+        .context(&format!("make the link to {what}"))?;
+    let child = Command::new("/proc/self/exe")
+        .arg0(name)
+        .arg(argument)
+        .stdin(Stdio::from(theirs))
+        .stdout(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .context(&format!("start {what}"))?;
+    Ok((ours, child.id()))
 }
 
 /// What a read brought.

@@ -19,9 +19,6 @@ use wire::{Begin, Say, Told};
 /// How long a predecessor may take to let go of the journal.
 const IN_USE_LIMIT: Duration = Duration::from_secs(5);
 
-/// SIGHUP, SIGINT, SIGQUIT, SIGTERM.
-const ENDING: [i32; 4] = [1, 2, 3, 15];
-
 /// Runs a central manager whose link to mpirun is its standard input. Returns its exit code.
 #[must_use]
 pub fn run() -> i32 {
@@ -148,7 +145,7 @@ impl Process {
         // It was stored, and only the word of that is missing.
         let ends =
             |(_, input): &(u64, Input)| matches!(input, Input::Signal(s) if again == Some(*s));
-        if again.is_some_and(|signal| ENDING.contains(&signal))
+        if again.is_some_and(|signal| crate::signals::ENDING.contains(&signal))
             && let Some(at) = inputs.iter().position(ends)
         {
             let (number, _) = inputs.remove(at);

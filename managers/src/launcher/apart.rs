@@ -6,22 +6,19 @@
 
 use super::watchdog::{Duty, Watchdog};
 use crate::central::wire::{Begin, Say, Told};
-use crate::error::{Context, Result};
-use crate::link::{Filled, Link};
+use crate::error::Result;
+use crate::link::{Filled, Link, start_self};
 use crate::reactor::{Interest, Reactor, Token};
 use crate::{CENTRAL_MANAGER, descendants};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use rejoin_channel_table::JobId;
 use rejoin_managers_protocol::central::{HostIndex, Input, Job, View};
 use rejoin_managers_protocol::codec::MANAGER_LIMIT;
 use rejoin_managers_protocol::control::ToCentral;
 use rejoin_managers_protocol::policy::{History, Limit};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::CommandExt;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How often a central manager may end before its work does.
@@ -29,9 +26,6 @@ const LIMIT: Limit = Limit {
     restarts: 20,
     within: 600_000,
 };
-
-/// Signals that ask programs to end: SIGHUP, SIGINT, SIGQUIT, SIGTERM.
-const ENDING: [i32; 4] = [1, 2, 3, 15];
 
 /// How a central manager ended, and when that was noticed.
 #[derive(Debug, Clone)]
@@ -89,7 +83,7 @@ impl Apart {
         reactor: &Reactor,
     ) -> Result<Apart> {
         let token = Token::single(kind);
-        let (socket, pid) = spawned()?;
+        let (socket, pid) = start_self("rejoin-central", CENTRAL_MANAGER, "the central manager")?;
         let mut apart = Apart {
             job,
             id,
@@ -201,7 +195,7 @@ impl Apart {
             }
             Input::Local(..) | Input::Slept => {}
             Input::Signal(_) | Input::Checkpoint | Input::OutputLost(_) => {
-                let ends = |input: &Input| matches!(input, Input::Signal(s) if ENDING.contains(s));
+                let ends = |input: &Input| matches!(input, Input::Signal(s) if crate::signals::ENDING.contains(s));
                 if ends(&input) {
                     let waits = self.pending.iter().any(|(_, input)| ends(input));
                     let first = self.asked_to_end.filter(|_| waits);
@@ -331,7 +325,7 @@ impl Apart {
         }
         // Told from the first one on, if they fall one after the other.
         self.gone.get_or_insert(Gone { how, since });
-        let (socket, pid) = spawned()?;
+        let (socket, pid) = start_self("rejoin-central", CENTRAL_MANAGER, "the central manager")?;
         self.link = Link::new(socket, MANAGER_LIMIT, MANAGER_LIMIT);
         (self.pid, self.status) = (pid, None);
         self.watchdog = Watchdog::new(Instant::now());
@@ -357,21 +351,4 @@ impl Apart {
             None => "ended".into(),
         }
     }
-}
-
-/// Starts a process: this program again, with its link as standard input, out of reach of the terminal's
-/// signals.
-fn spawned() -> Result<(OwnedFd, u32)> {
-    let flags = SockFlag::SOCK_CLOEXEC;
-    let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::Stream, None, flags)
-        .context("make the link to the central manager")?;
-    let child = Command::new("/proc/self/exe")
-        .arg0("rejoin-central")
-        .arg(CENTRAL_MANAGER)
-        .stdin(Stdio::from(theirs))
-        .stdout(Stdio::null())
-        .process_group(0)
-        .spawn()
-        .context("start the central manager")?;
-    Ok((ours, child.id()))
 }

@@ -6,8 +6,8 @@
 
 use super::agent::Agent;
 use super::tree::{Outgoing, Top};
-use crate::error::{Context, Result};
-use crate::link::{Filled, Link};
+use crate::error::Result;
+use crate::link::{Filled, Link, start_self};
 use crate::machines::Machines;
 use crate::net::auth::Whose;
 use crate::net::channel::Channel;
@@ -18,7 +18,6 @@ use crate::plan::{Down, Plan, Up};
 use crate::reactor::{Interest, Reactor, Token};
 use crate::tree::{Place, Word};
 use crate::{LOCAL_MANAGER, clock, descendants};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use rejoin_channel_table::JobKey;
 use rejoin_managers_protocol::broadcast::Message;
 use rejoin_managers_protocol::central::HostIndex;
@@ -26,9 +25,6 @@ use rejoin_managers_protocol::codec::MANAGER_LIMIT;
 use rejoin_managers_protocol::control::ToLocal;
 use rejoin_managers_protocol::lease::Terms;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A manager on another host that does not call in this time does not come.
@@ -436,7 +432,7 @@ impl Away {
 /// Starts this host's local manager: this program again, with its link as standard input, in a process
 /// group of its own so that the terminal's signals reach mpirun alone.
 fn start_here(part: Plan, token: Token, reactor: &Reactor) -> Result<Local> {
-    let (socket, pid) = start_local()?;
+    let (socket, pid) = start_self("rejoin-local", LOCAL_MANAGER, "the local manager")?;
     let mut link = Link::new(socket, MANAGER_LIMIT, MANAGER_LIMIT);
     reactor.add(&link, token, Interest::READ)?;
     link.queue(&Down::Launch(Box::new(part)))?;
@@ -446,19 +442,4 @@ fn start_here(part: Plan, token: Token, reactor: &Reactor) -> Result<Local> {
         pid: Some(pid),
         away: None,
     })
-}
-
-fn start_local() -> Result<(OwnedFd, u32)> {
-    let flags = SockFlag::SOCK_CLOEXEC;
-    let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::Stream, None, flags)
-        .context("make the link to the local manager")?;
-    let child = Command::new("/proc/self/exe")
-        .arg0("rejoin-local")
-        .arg(LOCAL_MANAGER)
-        .stdin(Stdio::from(theirs))
-        .stdout(Stdio::null())
-        .process_group(0)
-        .spawn()
-        .context("start the local manager")?;
-    Ok((ours, child.id()))
 }
