@@ -126,6 +126,11 @@ fn early(point: &str) -> bool {
     POINTS[..first].iter().any(|(name, _)| *name == point)
 }
 
+/// What has left central at this point lets processes go: some may be gone when central looks for them.
+fn may_be_gone(point: &str) -> bool {
+    point == "finalized-sent"
+}
+
 /// Nobody can mask the loss of a process before it has called `MPI_Init`, nor that of a rank together with
 /// the image that it would come back from: the job ends and says so.
 fn ends(point: &str, victims: &str, done: &Finished) -> bool {
@@ -166,7 +171,8 @@ fn wrong(point: &str, trigger: &str, victims: &str) -> Option<String> {
     let mine = all.iter().find(|(fault, _)| *fault == mine);
     let what = if mine.is_none() {
         "not reached".to_owned()
-    } else if mine.is_some_and(|(_, pids)| pids.is_empty() && !early(point)) {
+    } else if mine.is_some_and(|(_, pids)| pids.is_empty() && !early(point) && !may_be_gone(point))
+    {
         "nobody was there".to_owned()
     } else if ends(point, victims, &done) {
         return None;

@@ -351,7 +351,7 @@ fn fuzz(c: &Setting) -> Result<()> {
             "run",
             target,
             "--",
-            "-max_total_time=15",
+            "-max_total_time=6",
             "-rss_limit_mb=2048",
             "-verbosity=0",
         ];

@@ -7,69 +7,66 @@ use anyhow::{Context, Result};
 
 const GIGABYTES: f64 = 0.25;
 
+/// What a job that takes checkpoints all the time has told.
+struct Told {
+    /// Milliseconds from order to commit.
+    took: Vec<f64>,
+    /// Milliseconds that a rank stood still, per gigabyte.
+    stalls: Vec<f64>,
+    /// Pages copied after one.
+    copied: Vec<f64>,
+    /// Microseconds for a write to a page that is to be copied.
+    copy: Vec<f64>,
+}
+
 /// Runs the case.
 pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
-    let seconds = if setting.quick { "15" } else { "120" };
+    // A core for each rank: what is measured is the checkpoint, not the turns that ranks take.
+    let alone = told(setting, 2)?;
+    let shared = told(setting, 4)?;
+    let stall = |ranks: &str, what: &str, value, told: &Told| {
+        let what = format!("stall per GB resident, {ranks} on 2 cores, {what}");
+        Figure::new(what, "ms", value, &told.stalls)
+    };
+    let commit = |what: &str, value| {
+        let what = format!("order to commit of 4 × 256 MB, {what}");
+        Figure::new(what, "ms", value, &shared.took)
+    };
+    let pages = "pages that a rank copied after one, median";
+    let copy = "a write to a page that is to be copied";
+    Ok(vec![
+        stall("2 ranks", "median", median(&alone.stalls), &alone).at_most(30.0),
+        stall("2 ranks", "99 %", part(&alone.stalls, 0.99), &alone),
+        stall("4 ranks", "median", median(&shared.stalls), &shared),
+        stall("4 ranks", "99 %", part(&shared.stalls, 0.99), &shared),
+        commit("median", median(&shared.took)).at_most(25.0),
+        commit("99 %", part(&shared.took, 0.99)),
+        Figure::new(pages, "pages", median(&shared.copied), &shared.copied),
+        Figure::new(copy, "us", median(&shared.copy), &shared.copy),
+    ])
+}
+
+fn told(setting: &Setting, ranks: u32) -> Result<Told> {
+    let seconds = if setting.quick { "10" } else { "60" };
     let journal = crate::root().join(format!("target/bench/events-{}", std::process::id()));
     let name = journal.to_str().context("a path that is no text")?;
     let options = ["--checkpoint-interval", "2", "--verbose", "--events", name];
-    let ran = setting.mpirun(&options, 4, &["state", "faults", "256", seconds])?;
+    let ran = setting.mpirun(&options, ranks, &["state", "faults", "256", seconds])?;
     let events = std::fs::read_to_string(&journal).context("reading the events")?;
     std::fs::remove_file(&journal)?;
     // The first is taken before there is any memory, and the last with the ranks at rest.
+    let first = ranks as usize;
     let commits = events.lines().filter(|line| line.contains("\"committed\""));
-    let mut took: Vec<f64> = commits
-        .filter_map(|line| after(line, "\"took_ns\":"))
-        .collect();
-    took = took.iter().skip(1).map(|took| took / 1e6).collect();
-    let stalls = ran
-        .err
-        .lines()
-        .filter_map(|line| after(line, "stood still for "));
-    let stalls: Vec<f64> = stalls.skip(4).map(|us| us / 1e3 / GIGABYTES).collect();
-    let copied = ran.err.lines().filter_map(|line| after(line, " us, "));
-    let copied: Vec<f64> = copied.skip(4).collect();
-    let copy = numbers(&ran.out, "copy");
-    Ok(vec![
-        Figure::new(
-            "stall per GB resident, median",
-            "ms",
-            median(&stalls),
-            &stalls,
-        )
-        .at_most(30.0),
-        Figure::new(
-            "stall per GB resident, 99 %",
-            "ms",
-            part(&stalls, 0.99),
-            &stalls,
-        ),
-        Figure::new(
-            "order to commit of 4 × 256 MB, median",
-            "ms",
-            median(&took),
-            &took,
-        )
-        .at_most(25.0),
-        Figure::new(
-            "order to commit of 4 × 256 MB, 99 %",
-            "ms",
-            part(&took, 0.99),
-            &took,
-        ),
-        Figure::new(
-            "pages that a rank copied after one, median",
-            "pages",
-            median(&copied),
-            &copied,
-        ),
-        Figure::new(
-            "a write to a page that is to be copied",
-            "us",
-            median(&copy),
-            &copy,
-        ),
-    ])
+    let took = commits.filter_map(|line| after(line, "\"took_ns\":"));
+    let lines = || ran.err.lines();
+    let stalls = lines().filter_map(|line| after(line, "stood still for "));
+    let copied = lines().filter_map(|line| after(line, " us, "));
+    Ok(Told {
+        took: took.skip(1).map(|took| took / 1e6).collect(),
+        stalls: stalls.skip(first).map(|us| us / 1e3 / GIGABYTES).collect(),
+        copied: copied.skip(first).collect(),
+        copy: numbers(&ran.out, "copy"),
+    })
 }
 
 /// The number behind some words.

@@ -29,12 +29,16 @@ pub struct Ran {
     pub wall: f64,
     /// Processor seconds of all processes of the job.
     pub cpu: f64,
+    /// Those of them that the system took.
+    pub system: f64,
 }
 
-fn cpu_of_children() -> Result<f64> {
+/// Processor seconds of all children that ended: all, and the system's.
+fn cpu_of_children() -> Result<(f64, f64)> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-    let total = usage.user_time() + usage.system_time();
-    Ok(total.num_microseconds() as f64 / 1e6)
+    let seconds = |time: nix::sys::time::TimeVal| time.num_microseconds() as f64 / 1e6;
+    let system = seconds(usage.system_time());
+    Ok((seconds(usage.user_time()) + system, system))
 }
 
 impl Setting {
@@ -93,15 +97,18 @@ impl Setting {
 
     /// Runs a command to its good end.
     pub fn ran(&self, command: &mut Command) -> Result<Ran> {
-        let (cpu, begun) = (cpu_of_children()?, Instant::now());
+        let ((cpu, system), begun) = (cpu_of_children()?, Instant::now());
         let done = command
             .output()
             .with_context(|| format!("starting {command:?}"))?;
+        let wall = begun.elapsed().as_secs_f64();
+        let (cpu_then, system_then) = cpu_of_children()?;
         let ran = Ran {
             out: String::from_utf8_lossy(&done.stdout).into_owned(),
             err: String::from_utf8_lossy(&done.stderr).into_owned(),
-            wall: begun.elapsed().as_secs_f64(),
-            cpu: cpu_of_children()? - cpu,
+            wall,
+            cpu: cpu_then - cpu,
+            system: system_then - system,
         };
         ensure!(
             done.status.success(),

@@ -43,11 +43,11 @@ pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
             figure
         });
     }
-    // The least that anything could do which makes four processes of four others.
+    // Beside it, not below it: images are forked while the job runs, and wake without another fork of memory.
     let mut floor = Command::new(setting.program("state"));
     let floor = setting.ran(floor.args(["floor", "256", &kills.to_string()]))?;
     let floor = numbers(&floor.out, "floor");
-    let what = "floor: four bare forks of 256 MB at once, median";
+    let what = "for comparison: four bare forks of 256 MB at once, median";
     figures.push(Figure::new(what, "ms", median(&floor), &floor));
     let calm = undisturbed(setting)?;
     let what = "undisturbed: an allreduce of 8 bytes by 4 ranks, median";
