@@ -206,16 +206,17 @@ impl Device {
             rejoin_engine::Mode::Standard
         };
         // SAFETY: the caller's promise.
+        if copied && unsafe { self.send_alone(to, &env, buf, len)? } {
+            self.after_send()?;
+            return Ok(None);
+        }
+        // SAFETY: the caller's promise.
         let (sent, _) = unsafe { self.hand_over(to, env, buf, len, mode, "send")? };
         if to == self.identity.rank {
             self.copy_matched();
         } else {
             self.flush_link(to)?;
-            self.passes = self.passes.wrapping_add(1);
-            if self.passes.is_multiple_of(64) {
-                // A program that only sends accepts and reads here.
-                self.look(Some(Duration::ZERO))?;
-            }
+            self.after_send()?;
         }
         let Sent::Pending(request) = sent else {
             return Ok(None);
@@ -230,6 +231,16 @@ impl Device {
         }
         self.detaching.push(request);
         Ok(Some(request))
+    }
+
+    /// A program that only sends accepts and reads here.
+    #[inline]
+    fn after_send(&mut self) -> Result<()> {
+        self.passes = self.passes.wrapping_add(1);
+        if self.passes.is_multiple_of(64) {
+            self.look(Some(Duration::ZERO))?;
+        }
+        Ok(())
     }
 
     /// Gives a message to the engine; says whether it was small.

@@ -402,7 +402,7 @@ impl Device {
     }
 
     #[cold]
-    fn write_failed(&mut self, rank: Rank, token: Token, fault: Fault) -> Result<bool> {
+    pub(crate) fn write_failed(&mut self, rank: Rank, token: Token, fault: Fault) -> Result<bool> {
         match fault {
             Fault::Memory(error) => Err(self.bad_buffer(rank, "send", error)),
             Fault::Link(lost) => self.drop_link(token, Broken::Lost(lost)).map(|()| true),

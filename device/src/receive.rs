@@ -11,7 +11,7 @@
 use std::io;
 
 use rejoin_channel_table::Epoch;
-use rejoin_engine::{Engine, HEADER_LEN, Header, ProtocolError, RxBody, Segment};
+use rejoin_engine::{Engine, HEADER_LEN, Header, Met, ProtocolError, RxBody, Segment};
 
 use crate::live::{Body, Live, Meter};
 use crate::memory;
@@ -160,6 +160,10 @@ impl Intake<'_> {
                 at += self.stow(live, at, end)?;
                 continue;
             }
+            if let Some(met) = self.engine.rx_met(live.rank, &self.staging[at..end]) {
+                at += self.met(live, met, at + HEADER_LEN);
+                continue;
+            }
             let Some(head) = self.staging[at..end].first_chunk::<HEADER_LEN>() else {
                 live.have = end - at;
                 live.head[..live.have].copy_from_slice(&self.staging[at..end]);
@@ -172,6 +176,17 @@ impl Intake<'_> {
             at += HEADER_LEN;
         }
         Ok(())
+    }
+
+    /// Copies the body of a message that met its receive; returns the length of its frame.
+    #[inline]
+    fn met(&mut self, live: &mut Live, met: Met, at: usize) -> usize {
+        // SAFETY: the segment is a posted receive's, which is complete with this copy.
+        unsafe { memory::fill(met.into, &self.staging[at..at + met.into.len]) };
+        live.large = met.len >= LARGE;
+        self.meter.stats.frames_in += 1;
+        self.meter.stats.bytes_staged += met.len as u64;
+        HEADER_LEN + met.len
     }
 
     /// Keeps a frame of a later epoch, and what was read behind it, for after the safe point.

@@ -1,7 +1,10 @@
 //! Writing what the engine has for a link, in as few system calls as there can be.
 
-use rejoin_engine::{Engine, GATHER_PIECES};
+use rejoin_channel_table::ids::Rank;
+use rejoin_engine::{Engine, Envelope, GATHER_PIECES};
 
+use crate::device::Device;
+use crate::error::Result;
 use crate::live::{Live, Meter};
 use crate::memory;
 use crate::transport::{Fault, Piece};
@@ -14,7 +17,7 @@ pub(crate) fn flush(
     engine: &mut Engine,
     live: &mut Live,
     meter: &mut Meter,
-) -> Result<bool, Box<Fault>> {
+) -> std::result::Result<bool, Box<Fault>> {
     live.burst = 0;
     live.put_off = 0;
     if live.write_blocked {
@@ -56,9 +59,64 @@ pub(crate) fn flush(
     Ok(moved)
 }
 
+impl Device {
+    /// A small blocking send on a link that has nothing else to write: kept and written in one go. False: nothing
+    /// was done, and it goes the long way.
+    ///
+    /// # Safety
+    /// `buf` is readable for `len` bytes.
+    ///
+    /// # Errors
+    /// A peer that cannot be reached.
+    #[inline]
+    pub(crate) unsafe fn send_alone(
+        &mut self,
+        to: Rank,
+        env: &Envelope,
+        buf: *const u8,
+        len: usize,
+    ) -> Result<bool> {
+        let Some((_, token)) = self.table.live(to) else {
+            return Ok(false);
+        };
+        let Some(live) = self.io.slots.live(token) else {
+            return Ok(false);
+        };
+        if live.write_blocked || !live.ahead.is_empty() || !self.engine.copies(len) {
+            return Ok(false);
+        }
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { memory::bytes(memory::segment(buf, len)) };
+        let Some(alone) = self.engine.send_alone(to, env, bytes) else {
+            return Ok(false);
+        };
+        let count = 1 + usize::from(!alone.pieces[1].is_empty());
+        let pieces = alone
+            .pieces
+            .map(|part| memory::incoming(part.as_ptr().cast_mut(), part.len()));
+        live.burst = 0;
+        live.put_off = 0;
+        // SAFETY: the engine's bytes stay until it is called again.
+        let written = unsafe { live.write(&mut self.meter, &pieces[..count]) };
+        let place = alone.place;
+        match written {
+            Ok(taken) if taken as u64 == place.end - place.start => {}
+            Ok(taken) => {
+                live.write_blocked = true;
+                self.engine.send_rest(to, &place, taken);
+            }
+            Err(fault) => {
+                self.engine.send_rest(to, &place, 0);
+                self.write_failed(to, token, *fault)?;
+            }
+        }
+        Ok(true)
+    }
+}
+
 /// The end of the handshake goes ahead of all frames.
 #[cold]
-fn flush_ahead(live: &mut Live, meter: &mut Meter) -> Result<bool, Box<Fault>> {
+fn flush_ahead(live: &mut Live, meter: &mut Meter) -> std::result::Result<bool, Box<Fault>> {
     let rest = &live.ahead[live.ahead_sent..];
     let asked = rest.len();
     let pieces = [memory::incoming(rest.as_ptr().cast_mut(), asked)];

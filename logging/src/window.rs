@@ -103,13 +103,20 @@ impl ReceiveWindow {
         }
     }
 
+    /// Whether a message of this cost is within the window.
+    #[inline]
+    #[must_use]
+    pub fn fits(&self, cost: u64) -> bool {
+        self.taken - self.returned + cost <= self.size
+    }
+
     /// Notes `cost` bytes received.
     ///
     /// # Errors
     /// [`WindowError::Exceeded`] when the sender should have waited.
     #[inline]
     pub fn take(&mut self, cost: u64) -> Result<(), WindowError> {
-        if self.taken - self.returned + cost > self.size {
+        if !self.fits(cost) {
             return Err(WindowError::Exceeded);
         }
         self.taken += cost;

@@ -41,6 +41,9 @@ impl Context<'_> {
     /// Nothing that is still to be written can have been received.
     fn can_be_acknowledged(&self, ack: Ssn) -> bool {
         let tx = &self.channel.tx;
+        if tx.plan.is_empty() && tx.bulk.is_empty() {
+            return ack <= tx.kept.next();
+        }
         let Some(last) = ack
             .0
             .checked_sub(1)

@@ -221,6 +221,36 @@ impl World {
         }
     }
 
+    /// Bytes that were written without `write`.
+    pub(crate) fn put(&mut self, from: usize, to: usize, bytes: &[u8]) {
+        self.pipes[from][to].bytes.extend(bytes);
+    }
+
+    /// What has come and lies at the beginning of a frame; empty in the middle of one.
+    pub(crate) fn whole(&self, from: usize, to: usize) -> Vec<u8> {
+        let pipe = &self.pipes[from][to];
+        if pipe.header.is_empty() && pipe.body.is_none() {
+            pipe.bytes.iter().copied().collect()
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Bytes that were read without `read`.
+    pub(crate) fn skip(&mut self, from: usize, to: usize, count: usize) {
+        self.pipes[from][to].bytes.drain(..count);
+        self.frames.push((to, Kind::Eager));
+    }
+
+    /// What is missing of the header or the body that is being read.
+    pub(crate) fn next_part(&self, from: usize, to: usize) -> usize {
+        let pipe = &self.pipes[from][to];
+        match &pipe.body {
+            Some(body) => body.len - body.at,
+            None => HEADER_LEN - pipe.header.len(),
+        }
+    }
+
     pub(crate) fn cut(&mut self, a: usize, b: usize) {
         for (from, to) in [(a, b), (b, a)] {
             self.pipes[from][to] = Pipe::default();

@@ -87,6 +87,7 @@ mod link;
 mod local;
 mod matching;
 mod pool;
+mod quick;
 mod requests;
 mod rx;
 mod tx;
@@ -96,6 +97,7 @@ mod waiting;
 pub use engine::Engine;
 pub use error::{Error, ProtocolError};
 pub use frame::{FRAME_MAGIC, Flags, HEADER_LEN, Header, HeaderError, Kind};
+pub use quick::{Alone, Met};
 pub use types::{
     Completion, Config, Copy, Detach, Envelope, GATHER_PIECES, Gather, Mode, MsgId, Pattern, Piece,
     Probe, ReqId, RxBody, Segment, Sent, Source,

@@ -284,7 +284,7 @@ impl Context<'_> {
 
     /// The whole body of an eager message is in memory.
     #[inline]
-    fn eager_done(&mut self, target: Target, len: usize, granted: bool, want_ack: bool) {
+    pub(crate) fn eager_done(&mut self, target: Target, len: usize, granted: bool, want_ack: bool) {
         let cost = ENVELOPE_COST + len as u64;
         match target {
             Target::Nowhere => return,

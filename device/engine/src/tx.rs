@@ -3,6 +3,8 @@
 //! Envelopes enter the plan when they are made, control frames too; of large bodies one data frame
 //! at a time, or short ones of that length together, so that a small message never waits for more.
 
+use std::ops::Range;
+
 use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 
 use crate::channel::{Bulk, Channel, Plan, SentBody};
@@ -29,27 +31,35 @@ const UNHURRIED: usize = 128 << 10;
 const MOST_CHUNKS: usize = GATHER_PIECES / 2;
 
 impl Context<'_> {
-    /// The fast path: header and body into the ring. False if the message must wait.
+    /// Header and body into the ring, and into the plan. False if the message must wait.
     #[inline]
     pub(crate) fn send_copied(&mut self, env: &Envelope, bytes: &[u8]) -> bool {
+        let Some(range) = self.keep_copied(env, bytes) else {
+            return false;
+        };
+        if self.channel.up {
+            self.channel.tx.plan_frames(range);
+        }
+        self.channel.mark_ready(self.core);
+        true
+    }
+
+    /// Header and body into the ring; where they lie. `None` if the message must wait.
+    #[inline]
+    pub(crate) fn keep_copied(&mut self, env: &Envelope, bytes: &[u8]) -> Option<Range<u64>> {
         let channel = &mut *self.channel;
         let cost = ENVELOPE_COST + bytes.len() as u64;
         if !channel.tx.blocked.is_empty()
             || channel.tx.full(self.config)
             || !channel.tx.window.charge(cost)
         {
-            return false;
+            return None;
         }
         let ssn = channel.tx.kept.next();
         let mut header = channel.header(self.epoch, Kind::Eager, ssn);
         header.envelope = *env;
         header.length = bytes.len() as u64;
-        let range = channel.tx.kept.push(&header.encode(), bytes, None);
-        if channel.up {
-            channel.tx.plan_frames(range);
-        }
-        channel.mark_ready(self.core);
-        true
+        Some(channel.tx.kept.push(&header.encode(), bytes, None))
     }
 
     /// Gives a send its sequence number and envelope, if the window allows. `bytes` are copied
@@ -157,7 +167,7 @@ impl crate::channel::Tx {
 
     /// Plans frames of the ring, as one piece with those before them if they are neighbours.
     #[inline]
-    pub(crate) fn plan_frames(&mut self, range: std::ops::Range<u64>) {
+    pub(crate) fn plan_frames(&mut self, range: Range<u64>) {
         match self.plan.back_mut() {
             Some(Plan::Ring(last)) if last.end == range.start => last.end = range.end,
             _ => self.plan.push_back(Plan::Ring(range)),
@@ -175,7 +185,7 @@ impl crate::channel::Tx {
     }
 
     /// Words, in two parts where they wrap around, without the first `at` bytes.
-    fn words(&self, range: std::ops::Range<usize>, at: usize) -> [&[u8]; 2] {
+    fn words(&self, range: Range<usize>, at: usize) -> [&[u8]; 2] {
         let (a, b) = self.words.as_slices();
         let (start, end) = (range.start.min(a.len()), range.end.min(a.len()));
         let first = a[start..end].as_flattened();
@@ -276,18 +286,13 @@ impl Channel {
         }
     }
 
-    fn gather_ring<'a>(&'a self, range: std::ops::Range<u64>, out: &mut Gather<'a>) -> bool {
+    fn gather_ring<'a>(&'a self, range: Range<u64>, out: &mut Gather<'a>) -> bool {
         let (a, b) = self.tx.kept.slices(range);
         out.push(Piece::Bytes(a)) && out.push(Piece::Bytes(b))
     }
 
     /// A part of an eager body, wherever it is kept.
-    fn gather_kept<'a>(
-        &'a self,
-        ssn: Ssn,
-        range: std::ops::Range<usize>,
-        out: &mut Gather<'a>,
-    ) -> bool {
+    fn gather_kept<'a>(&'a self, ssn: Ssn, range: Range<usize>, out: &mut Gather<'a>) -> bool {
         match self.tx.kept.body(ssn) {
             Some(SentBody::User(seg, _)) => {
                 out.push(Piece::Memory(seg.part(range.start, range.len())))
@@ -308,7 +313,7 @@ impl Channel {
         &'a self,
         core: &'a Core,
         ssn: Ssn,
-        range: std::ops::Range<usize>,
+        range: Range<usize>,
         out: &mut Gather<'a>,
     ) -> bool {
         let open = self.open_at(ssn).map(|at| self.tx.open[at].1);

@@ -1,0 +1,220 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::harness::World;
+use crate::{Config, Mode, Sent};
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Bytes, tag, whether it is synchronous, how much of its frame is written at once.
+    Send(usize, usize, i32, bool, usize),
+    /// By whom, from whom, tag, room.
+    Recv(usize, bool, Option<i32>, usize),
+    Write(usize, usize),
+    Read(usize),
+    Acks(usize),
+    Epoch(usize),
+    Cut,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let who = 0usize..2;
+    let tag = 0i32..2;
+    prop_oneof![
+        6 => (who.clone(), 0usize..200, tag.clone(), prop::bool::weighted(0.1), 0usize..400)
+            .prop_map(|(who, len, tag, sync, part)| Step::Send(who, len, tag, sync, part)),
+        6 => (who.clone(), any::<bool>(), prop::option::of(tag), 0usize..200)
+            .prop_map(|(who, named, tag, room)| Step::Recv(who, named, tag, room)),
+        2 => (who.clone(), 1usize..500).prop_map(|(who, limit)| Step::Write(who, limit)),
+        6 => who.clone().prop_map(Step::Read),
+        1 => who.clone().prop_map(Step::Acks),
+        1 => who.prop_map(Step::Epoch),
+        1 => Just(Step::Cut),
+    ]
+}
+
+/// Two ranks whose small messages go the short way where they can, beside two that never do.
+struct Pair {
+    short: World,
+    long: World,
+    quick: [usize; 2],
+}
+
+impl Pair {
+    fn new(config: Config) -> Pair {
+        let world = || {
+            let mut world = World::linked(config, 2);
+            world.settle();
+            world
+        };
+        Pair {
+            short: world(),
+            long: world(),
+            quick: [0; 2],
+        }
+    }
+
+    fn send(&mut self, from: usize, len: usize, tag: i32, sync: bool, part: usize) {
+        let content: Vec<u8> = (0..len).map(|i| (i * 7 + len) as u8).collect();
+        let mode = if sync {
+            Mode::Synchronous
+        } else {
+            Mode::Standard
+        };
+        let to = 1 - from;
+        let env = Envelope {
+            context: 1,
+            source: from as i32,
+            tag,
+        };
+        let engine = &mut self.short.nodes[from].engine;
+        let alone = if sync {
+            None
+        } else {
+            engine.send_alone(Rank(to as u32), &env, &content)
+        };
+        let Some(alone) = alone else {
+            self.short.send(from, to, tag, &content, mode);
+            self.long.send(from, to, tag, &content, mode);
+            return;
+        };
+        self.quick[0] += 1;
+        let mut frame = alone.pieces.concat();
+        let place = alone.place;
+        frame.truncate(part);
+        if part < HEADER_LEN + len {
+            engine.send_rest(Rank(to as u32), &place, part);
+        }
+        self.short.segment(from, &vec![0xee; len]);
+        self.short.put(from, to, &frame);
+        let sent = self.long.send(from, to, tag, &content, mode);
+        assert!(sent.is_none(), "{:?}", Sent::Done);
+        self.long.write(from, to, part);
+    }
+
+    fn read(&mut self, to: usize) {
+        let from = 1 - to;
+        self.long.read(to, from, usize::MAX);
+        loop {
+            let frame = self.short.whole(from, to);
+            let node = &mut self.short.nodes[to];
+            if let Some(met) = node.engine.rx_met(Rank(from as u32), &frame) {
+                let body = &frame[HEADER_LEN..HEADER_LEN + met.len];
+                let into = met.into.addr..met.into.addr + met.into.len;
+                node.memory[into].copy_from_slice(&body[..met.into.len]);
+                self.short.skip(from, to, HEADER_LEN + met.len);
+                self.quick[1] += 1;
+            } else if self.short.read(to, from, self.short.next_part(from, to)) == 0 {
+                break;
+            }
+        }
+    }
+
+    fn take(&mut self, step: &Step) {
+        match *step {
+            Step::Send(from, len, tag, sync, part) => self.send(from, len, tag, sync, part),
+            Step::Recv(at, named, tag, room) => {
+                let pattern = World::pattern(named.then_some(1 - at), tag);
+                self.both(|world| {
+                    world.recv(at, pattern, room);
+                });
+            }
+            Step::Write(from, limit) => self.both(|world| {
+                world.write(from, 1 - from, limit);
+            }),
+            Step::Read(to) => self.read(to),
+            Step::Acks(at) => self.both(|world| world.nodes[at].engine.flush_all_acks()),
+            Step::Epoch(at) => self.both(|world| {
+                // Both enter before anything of the later epoch is read.
+                let later = Epoch(world.nodes[at].engine.epoch().0 + 1);
+                world
+                    .nodes
+                    .iter_mut()
+                    .for_each(|node| node.engine.set_epoch(later));
+            }),
+            Step::Cut => self.both(|world| {
+                world.cut(0, 1);
+                world.connect_all();
+            }),
+        }
+    }
+
+    fn both(&mut self, mut act: impl FnMut(&mut World)) {
+        act(&mut self.short);
+        act(&mut self.long);
+    }
+
+    fn check(&mut self) {
+        for at in 0..2 {
+            let [a, b] = [&mut self.short, &mut self.long].map(|world| &mut world.nodes[at]);
+            // The short way leaves the list of ready peers out.
+            while a.engine.next_ready().is_some() {}
+            while b.engine.next_ready().is_some() {}
+            assert!(a.memory == b.memory, "the memory of rank {at} differs");
+            assert_eq!(a.engine, b.engine);
+        }
+    }
+}
+
+fn config() -> Config {
+    Config {
+        eager_copy: 128,
+        eager_max: 150,
+        window: 4000,
+        ..Config::default()
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_short_way_leads_where_the_long_one_does(steps in prop::collection::vec(step(), 1..80)) {
+        let mut pair = Pair::new(config());
+        for step in &steps {
+            pair.take(step);
+            pair.check();
+        }
+    }
+}
+
+#[test]
+fn a_ping_pong_goes_the_short_way_only() {
+    let mut pair = Pair::new(config());
+    for round in 0..1000 {
+        for to in 0..2 {
+            pair.take(&Step::Recv(to, true, Some(1), 8));
+            pair.take(&Step::Send(1 - to, 8, 1, false, usize::MAX));
+            pair.take(&Step::Read(to));
+            pair.check();
+        }
+        assert_eq!(pair.quick, [2 * round + 2; 2]);
+    }
+}
+
+#[test]
+fn forged_frames_are_left_to_the_long_way() {
+    let mut pair = Pair::new(config());
+    pair.take(&Step::Recv(1, true, Some(1), 8));
+    let env = Envelope {
+        context: 1,
+        source: 0,
+        tag: 1,
+    };
+    let engine = &mut pair.short.nodes[0].engine;
+    let good = engine
+        .send_alone(Rank(1), &env, b"12345678")
+        .expect("idle")
+        .pieces
+        .concat();
+    let engine = &mut pair.short.nodes[1].engine;
+    let before = engine.clone();
+    for at in [0, 1, 2, 3, 4, 22, 24, 31, 32, 40, 48] {
+        let mut bad = good.clone();
+        bad[at] ^= 0x40;
+        assert_eq!(engine.rx_met(Rank(0), &bad), None, "byte {at}");
+        assert_eq!(*engine, before, "byte {at}");
+    }
+    assert_eq!(engine.rx_met(Rank(0), &good[..71]), None);
+    assert_eq!(engine.rx_met(Rank(7), &good), None);
+    assert!(engine.rx_met(Rank(0), &good).is_some());
+    assert_eq!(engine.rx_met(Rank(0), &good), None);
+}
