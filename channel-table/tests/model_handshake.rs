@@ -12,7 +12,9 @@ mod model;
 
 use model::{End, World};
 use rejoin_channel_table::{Generation, Incarnation, LinkState, Rank};
+use rejoin_tests::models::tell;
 use stateright::{Checker, Model, Property};
+use std::time::Instant;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
@@ -272,21 +274,11 @@ fn lacks(world: &World, rank: Rank) -> bool {
 }
 
 fn check(name: &str, setup: Setup) {
-    let start = std::time::Instant::now();
+    let begun = Instant::now();
     let checker = setup.checker().spawn_dfs().join();
-    println!(
-        "{name}: {} states, {} unique, depth {}, {:.1} s",
-        checker.state_count(),
-        checker.unique_state_count(),
-        checker.max_depth(),
-        start.elapsed().as_secs_f64()
-    );
-    for (property, path) in checker.discoveries() {
-        if property != "all is delivered" && property != "a link replaces another" {
-            println!("{property}: {:?}", path.last_state().world.wrong);
-            println!("{:?}", path.clone().into_actions());
-        }
-    }
+    tell(name, begun, &checker, |state| {
+        format!("{:?}", state.world.wrong)
+    });
     checker.assert_properties();
 }
 

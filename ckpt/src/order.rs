@@ -6,11 +6,13 @@
 //! they do for any signal).
 //!
 //! What cannot be hidden: a long write to a pipe or socket returns the part that it has written, and a relative
-//! time-out of which the system does not tell the rest starts anew, once.
+//! time-out of which the system does not tell the rest starts anew, once (that of a socket's own: at each order, until its
+//! time is over).
 
 use std::ffi::c_void;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
 use crate::{proc, sys};
@@ -89,6 +91,27 @@ pub fn keep(epoch: u32) {
     WANTED.fetch_max(u64::from(epoch) + 1, Ordering::AcqRel);
 }
 
+/// Takes an order that came just when the program began to block signals, and leaves it for the next safe point: the
+/// program must not find it, nor must an image hold it. Safe in a signal handler.
+pub fn drain() {
+    let set = sys::bit(usual_signal());
+    if sys::pending() & set == 0 {
+        return;
+    }
+    let errno = sys::errno();
+    // SAFETY: both structures are plain data for which all zeros is a value.
+    let (mut info, now): (libc::siginfo_t, libc::timespec) = unsafe { std::mem::zeroed() };
+    let (set, info_at, now) = (&raw const set, &raw mut info, &raw const now);
+    // SAFETY: the pointers are to a set of the size given, to details to fill in, and to a timespec.
+    while unsafe { libc::syscall(libc::SYS_rt_sigtimedwait, set, info_at, now, 8) } > 0 {
+        if info.si_code == libc::SI_QUEUE {
+            // SAFETY: the kernel has filled in the value of a queued signal.
+            keep(unsafe { info.si_value() }.sival_ptr as u64 as u32);
+        }
+    }
+    sys::set_errno(errno);
+}
+
 /// The process is another one now.
 pub(crate) fn rebind() {
     PROCESS.store(sys::pid(), Ordering::Release);
@@ -133,33 +156,66 @@ fn obey(epoch: u32) {
         )
     };
     if is_inside() {
-        keep(epoch);
-    } else {
+        return keep(epoch);
+    }
+    hook(epoch);
+    // One that came meanwhile was drained.
+    while let Some(epoch) = wanted() {
         hook(epoch);
     }
 }
 
-/// Sends an order to the rank that `pidfd` and `pid` name, if it still handles the signal: a program that changed
-/// that, or runs another program by now, would die of it. `false` when it does not; the order by socket stands.
+/// Sends an order to the rank that `pidfd` and `pid` name, if it takes the signal at once. A program that changed what
+/// the signal does, or runs another program by now, would die of it; one that blocks it, or waits for all signals
+/// (`sigwait`), would find one that is none of its own. `false` then: the order by socket stands, and the caller may
+/// try again.
 ///
 /// # Errors
 /// When the process is gone, or the system refuses.
 pub fn send(pidfd: BorrowedFd<'_>, pid: i32, signal: i32, epoch: u32) -> io::Result<bool> {
     let mut text = Vec::with_capacity(4096);
-    let status = sys::Path::new(format_args!("/proc/{pid}/status"));
-    sys::read_file(status.as_c_str(), &mut text).map_err(io::Error::from_raw_os_error)?;
-    let caught = proc::field(&text, "SigCgt:")
-        .and_then(proc::hex)
-        .unwrap_or(0);
-    if caught & sys::bit(signal) == 0 {
+    if !is_open(pid, signal, &mut text)? {
         return Ok(false);
     }
     let call = sys::Path::new(format_args!("/proc/{pid}/syscall"));
     let hint = match sys::read_file(call.as_c_str(), &mut text) {
+        Ok(()) if waits_for(pid, signal, &text) => return Ok(false),
         Ok(()) => Hint::read(&text),
         Err(_) => Hint::none(),
     };
+    // While a process waits for signals the system shows them as not blocked, and it may have done so a moment ago.
+    if !is_open(pid, signal, &mut text)? {
+        return Ok(false);
+    }
     queue(pidfd, signal, hint.with(epoch)).map(|()| true)
+}
+
+/// Whether a process handles a signal and does not put it off.
+fn is_open(pid: i32, signal: i32, text: &mut Vec<u8>) -> io::Result<bool> {
+    let status = sys::Path::new(format_args!("/proc/{pid}/status"));
+    sys::read_file(status.as_c_str(), text).map_err(io::Error::from_raw_os_error)?;
+    let has = |name| {
+        let set = proc::field(text, name).and_then(proc::hex).unwrap_or(0);
+        set & sys::bit(signal) != 0
+    };
+    Ok(has("SigCgt:") && !has("SigBlk:"))
+}
+
+/// Whether a process is in a call that takes this signal as its result, by the text of `/proc/PID/syscall`.
+fn waits_for(pid: i32, signal: i32, call: &[u8]) -> bool {
+    let mut words = proc::words(call.trim_ascii());
+    let number = words.next().and_then(proc::number);
+    if number.and_then(|n| i64::try_from(n).ok()) != Some(libc::SYS_rt_sigtimedwait) {
+        return false;
+    }
+    let Some(set) = words.next().and_then(proc::hex) else {
+        return true;
+    };
+    let mut bytes = [0u8; 8];
+    let memory = std::fs::File::open(format!("/proc/{pid}/mem"));
+    let read = memory.and_then(|memory| memory.read_exact_at(&mut bytes, set));
+    // Who can't tell must not meddle.
+    read.is_err() || u64::from_ne_bytes(bytes) & sys::bit(signal) != 0
 }
 
 /// The head of a `siginfo_t` as the kernel reads it for a queued signal.

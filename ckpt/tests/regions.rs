@@ -4,22 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rejoin_ckpt::regions::{Error, Regions, Tag, Wanted, Why, prune, stored};
-
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("rejoin-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("a folder");
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+use rejoin_tests::folder::Folder;
 
 fn tag(epoch: u32) -> Tag {
     Tag {
@@ -92,15 +77,15 @@ impl State {
 fn what_was_stored_is_loaded() {
     let folder = Folder::new("loaded");
     let mut state = State::new((2 << 20) + 17);
-    state.store(&folder.0, 5);
-    let path = state.store(&folder.0, 6);
+    state.store(&folder, 5);
+    let path = state.store(&folder, 6);
     let expected = state.copy();
     assert_eq!(fs::metadata(&path).expect("a file").len(), {
-        let again = state.regions.store(&folder.0, &tag(6)).expect("stored");
+        let again = state.regions.store(&folder, &tag(6)).expect("stored");
         again.bytes
     });
     let mut other = State::new((2 << 20) + 17);
-    let loaded = other.regions.load(&folder.0, &wanted()).expect("loaded");
+    let loaded = other.regions.load(&folder, &wanted()).expect("loaded");
     assert_eq!((loaded.tag, loaded.refused.len()), (tag(6), 0));
     assert!(other.copy() == expected);
     // The one before, when all go back to that.
@@ -109,7 +94,7 @@ fn what_was_stored_is_loaded() {
         ..wanted()
     };
     assert_eq!(
-        other.regions.load(&folder.0, &older).expect("loaded").tag,
+        other.regions.load(&folder, &older).expect("loaded").tag,
         tag(5)
     );
     state.fill(5);
@@ -120,9 +105,9 @@ fn what_was_stored_is_loaded() {
 fn every_torn_or_altered_file_is_refused_and_the_older_one_used() {
     let folder = Folder::new("torn");
     let mut state = State::new(300);
-    state.store(&folder.0, 1);
+    state.store(&folder, 1);
     let old = state.copy();
-    let path = state.store(&folder.0, 2);
+    let path = state.store(&folder, 2);
     let good = fs::read(&path).expect("a file");
     let mut other = State::new(300);
     let mut refuse = |bytes: &[u8], what: &str| {
@@ -130,7 +115,7 @@ fn every_torn_or_altered_file_is_refused_and_the_older_one_used() {
         other.fill(99);
         let loaded = other
             .regions
-            .load(&folder.0, &wanted())
+            .load(&folder, &wanted())
             .expect("the older one");
         assert_eq!((loaded.tag.epoch, loaded.refused.len()), (1, 1), "{what}");
         assert!(other.copy() == old, "{what}");
@@ -141,7 +126,7 @@ fn every_torn_or_altered_file_is_refused_and_the_older_one_used() {
             epoch: Some(2),
             ..wanted()
         };
-        let Err(Error::Nothing { refused, .. }) = other.regions.load(&folder.0, &only) else {
+        let Err(Error::Nothing { refused, .. }) = other.regions.load(&folder, &only) else {
             panic!("{what}: loaded");
         };
         assert!(other.copy() == before, "{what}");
@@ -166,8 +151,8 @@ fn every_torn_or_altered_file_is_refused_and_the_older_one_used() {
 fn foreign_files_are_refused() {
     let folder = Folder::new("foreign");
     let mut state = State::new(10);
-    let path = state.store(&folder.0, 1);
-    let mut why = |wanted: &Wanted| match state.regions.load(&folder.0, wanted) {
+    let path = state.store(&folder, 1);
+    let mut why = |wanted: &Wanted| match state.regions.load(&folder, wanted) {
         Err(Error::Nothing { refused, .. }) => refused[0].to_string(),
         other => panic!("{other:?}"),
     };
@@ -185,7 +170,7 @@ fn foreign_files_are_refused() {
         "{text}"
     );
     // A file under another's name.
-    let renamed = folder.0.join("rank-000001-epoch-0000000009.rejoin");
+    let renamed = folder.join("rank-000001-epoch-0000000009.rejoin");
     fs::copy(&path, &renamed).expect("copied");
     let text = why(&Wanted {
         epoch: Some(9),
@@ -208,7 +193,7 @@ fn foreign_files_are_refused() {
     assert_eq!(
         state
             .regions
-            .load(&folder.0, &any_job)
+            .load(&folder, &any_job)
             .expect("loaded")
             .tag
             .job,
@@ -219,12 +204,12 @@ fn foreign_files_are_refused() {
 #[test]
 fn other_regions_are_refused_with_the_difference() {
     let folder = Folder::new("regions");
-    State::new(10).store(&folder.0, 1);
+    State::new(10).store(&folder, 1);
     let mut state = State::new(11);
     let why = |state: &mut State| {
         state
             .regions
-            .load(&folder.0, &wanted())
+            .load(&folder, &wanted())
             .expect_err("another table")
             .to_string()
     };
@@ -256,26 +241,26 @@ fn two_are_kept_and_drafts_go() {
     let folder = Folder::new("pruned");
     let mut state = State::new(10);
     for epoch in [1, 3, 4, 7, 8] {
-        state.store(&folder.0, epoch);
+        state.store(&folder, epoch);
     }
     let other = Tag { rank: 10, ..tag(1) };
-    state.regions.store(&folder.0, &other).expect("stored");
-    let draft = folder.0.join("rank-000001-epoch-0000000009.77.draft");
+    state.regions.store(&folder, &other).expect("stored");
+    let draft = folder.join("rank-000001-epoch-0000000009.77.draft");
     fs::write(&draft, b"half").expect("written");
-    prune(&folder.0, 1, 7).expect("pruned");
-    let left: Vec<_> = stored(&folder.0, 1).into_iter().map(|s| s.0).collect();
+    prune(&folder, 1, 7).expect("pruned");
+    let left: Vec<_> = stored(&folder, 1).into_iter().map(|s| s.0).collect();
     assert_eq!(left, [4, 7, 8]);
     assert!(!draft.exists());
-    assert_eq!(stored(&folder.0, 10).len(), 1);
-    prune(&folder.0, 1, 7).expect("again");
-    assert_eq!(stored(&folder.0, 1).len(), 3);
+    assert_eq!(stored(&folder, 10).len(), 1);
+    prune(&folder, 1, 7).expect("again");
+    assert_eq!(stored(&folder, 1).len(), 3);
 }
 
 #[test]
 fn a_failed_store_leaves_nothing_and_says_what_failed() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = Folder::new("failed");
-    let file = folder.0.join("file");
+    let file = folder.join("file");
     fs::write(&file, b"").expect("written");
     let mut state = State::new(10);
     let error = state
@@ -286,18 +271,18 @@ fn a_failed_store_leaves_nothing_and_says_what_failed() {
     assert!(error.contains("make the folder"), "{error}");
     // A device without room takes the place of the file that is written.
     let draft = format!("rank-000001-epoch-0000000002.{}.draft", std::process::id());
-    std::os::unix::fs::symlink("/dev/full", folder.0.join(&draft)).expect("a link");
+    std::os::unix::fs::symlink("/dev/full", folder.join(&draft)).expect("a link");
     let error = state
         .regions
-        .store(&folder.0, &tag(2))
+        .store(&folder, &tag(2))
         .expect_err("no room")
         .to_string();
     assert!(
         error.contains("write") && error.contains("No space left"),
         "{error}"
     );
-    assert!(stored(&folder.0, 1).is_empty() && !folder.0.join(draft).exists());
-    let path = state.store(&folder.0, 3);
+    assert!(stored(&folder, 1).is_empty() && !folder.join(draft).exists());
+    let path = state.store(&folder, 3);
     assert_eq!(
         fs::metadata(path).expect("a file").permissions().mode() & 0o777,
         0o600

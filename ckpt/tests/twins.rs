@@ -12,6 +12,8 @@ mod state;
 mod storms;
 #[path = "support/mod.rs"]
 mod support;
+#[path = "twins/waits.rs"]
+mod waits;
 
 /// As in the library that ranks load: memory apart from the C library's heap, which a handler must not touch.
 #[global_allocator]
@@ -21,6 +23,7 @@ fn main() {
     let groups = [
         basics::TESTS,
         calls::TESTS,
+        waits::TESTS,
         edges::TESTS,
         state::TESTS,
         storms::TESTS,

@@ -128,6 +128,7 @@ impl Device {
                 why: WRAPPED.to_owned(),
             });
         }
+        order::drain();
         match twin::take(imager) {
             Ok(Taken::Continued(image)) => self.report_image(epoch, &image),
             Ok(Taken::Restored(woken)) => self.come_back(woken),

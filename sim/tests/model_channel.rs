@@ -9,6 +9,7 @@
 //! handshake or a back-off, acks and grants before a rank blocks) fire when nothing else happens.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
 
 use rejoin_channel_table::{
     AddressBook, BusinessCard, Epoch, Generation, Identity, Incarnation, JobId, Rank,
@@ -17,6 +18,7 @@ use rejoin_engine::{Completion, Config, Envelope, Mode, ReqId, Segment};
 use rejoin_sim::check::{self, Outcome};
 use rejoin_sim::node::{Node, Output};
 use rejoin_sim::plan::{Message, Plan, Receive, Step, content, pattern};
+use rejoin_tests::models::tell;
 use stateright::{Checker, Model, Property};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -484,26 +486,11 @@ fn receive(at: u32, tag: Option<i32>, len: usize) -> Receive {
 }
 
 fn check(name: &str, setup: Setup) {
-    let start = std::time::Instant::now();
+    let begun = Instant::now();
     let checker = setup.checker().spawn_dfs().join();
-    println!(
-        "{name}: {} states, {} unique, depth {}, {:.1} s",
-        checker.state_count(),
-        checker.unique_state_count(),
-        checker.max_depth(),
-        start.elapsed().as_secs_f64()
-    );
-    for (property, path) in checker.discoveries() {
-        if property != "all is done" {
-            let last = path.last_state().clone();
-            println!(
-                "{property}: {:?} {:?}",
-                last.wrong,
-                last.verdict(checker.model())
-            );
-            panic!("{:?}", path.into_actions());
-        }
-    }
+    tell(name, begun, &checker, |state| {
+        format!("{:?} {:?}", state.wrong, state.verdict(checker.model()))
+    });
     checker.assert_properties();
 }
 

@@ -9,6 +9,7 @@
 //! larger ones, builds with debug assertions smaller ones.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
 
 use rejoin_channel_table::{
     AddressBook, BusinessCard, Epoch, Generation, Identity, Incarnation, JobId, Rank,
@@ -17,6 +18,7 @@ use rejoin_engine::{Completion, Config, Envelope, Mode, ReqId, Segment};
 use rejoin_sim::check::{self, Outcome};
 use rejoin_sim::node::{Blind, Node, Output};
 use rejoin_sim::plan::{Message, Plan, Receive, Step, content, pattern};
+use rejoin_tests::models::{FULL, soak, tell};
 use stateright::{Checker, Model, Property};
 
 /// What a rank's program knows: part of its image.
@@ -519,31 +521,16 @@ fn plan(messages: &[(u32, usize, Mode)]) -> Plan {
 }
 
 fn check(name: &str, setup: Setup) {
-    let start = std::time::Instant::now();
+    let begun = Instant::now();
     let checker = setup.checker().spawn_dfs().join();
-    println!(
-        "{name}: {} states, depth {}, {:.1} s",
-        checker.unique_state_count(),
-        checker.max_depth(),
-        start.elapsed().as_secs_f64()
-    );
-    for (property, path) in checker.discoveries() {
-        if property != "all is done" {
-            let last = path.last_state().clone();
-            let verdict = last.verdict(&checker.model().plan);
-            println!("{property}: {:?} {verdict:?}", last.wrong);
-            panic!("{:?}", path.into_actions());
-        }
-    }
+    tell(name, begun, &checker, |state| {
+        format!(
+            "{:?} {:?}",
+            state.wrong,
+            state.verdict(&checker.model().plan)
+        )
+    });
     checker.assert_properties();
-}
-
-/// More in builds without debug assertions.
-const FULL: u8 = !cfg!(debug_assertions) as u8;
-
-/// What only `REJOIN_MODELS=soak` adds.
-fn soak() -> u8 {
-    u8::from(std::env::var("REJOIN_MODELS").is_ok_and(|models| models == "soak"))
 }
 
 const BUDGET: Budget = Budget {

@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 #include <sys/select.h>
 #include <sys/sem.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -418,6 +419,71 @@ static void holes(long round)
     sleep_ms(10);
 }
 
+/* Calls that only their socket's own time-out ends. */
+static void timeouts(long round)
+{
+    static int full[2];
+    static char block[65536];
+    struct timeval tv = { 0, 30000 };
+    if (round == 0) {
+        CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, full) == 0);
+        CHECK(setsockopt(full[0], SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof tv) == 0);
+        CHECK(setsockopt(full[0], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof tv) == 0);
+        while (send(full[0], block, sizeof block, MSG_DONTWAIT) > 0)
+            ;
+        while (send(full[0], block, 1, MSG_DONTWAIT) > 0)
+            ;
+    }
+    double begun = now();
+    if (round % 2)
+        CHECK(send(full[0], block, 1, 0) == -1 && errno == EAGAIN);
+    else
+        CHECK(read(full[0], block, 1) == -1 && errno == EAGAIN);
+    CHECK(now() - begun >= 0.0299);
+}
+
+/* A file that two ranks write is left as it is, one that is a rank's own is cut back: both have one checkpoint, taken
+ * here. What else is written to them comes from the test. */
+static void shared_file(long round)
+{
+    static int both, mine;
+    if (round == 0) {
+        both = open(own("both", 0), O_CREAT | O_RDWR | O_APPEND, 0600);
+        mine = open(own("mine", rank), O_CREAT | O_RDWR | O_APPEND, 0600);
+        CHECK(both >= 0 && mine >= 0);
+        MPI_Barrier(MPI_COMM_WORLD);
+        CHECK(MPIX_Checkpoint() == MPI_SUCCESS);
+    }
+    CHECK(write(both, "x\n", 2) == 2 && write(mine, "x\n", 2) == 2);
+    sleep_ms(4);
+}
+
+/* All signals are blocked, and now and then waited for: no order may be found among them. */
+static void blocked(long round)
+{
+    sigset_t every, found;
+    struct timespec ms5 = { 0, 5000000 };
+    siginfo_t info;
+    sigfillset(&every);
+    if (round == 0)
+        CHECK(sigprocmask(SIG_BLOCK, &every, NULL) == 0);
+    double begun = now();
+    if (round % 3 == 0)
+        while (now() - begun < 0.005)
+            ;
+    else if (round % 3 == 1)
+        CHECK(sigtimedwait(&every, &info, &ms5) == -1 && errno == EAGAIN);
+    else {
+        int fd = signalfd(-1, &every, SFD_CLOEXEC);
+        struct pollfd wait = { fd, POLLIN, 0 };
+        CHECK(fd >= 0 && poll(&wait, 1, 5) == 0);
+        close(fd);
+    }
+    CHECK(sigpending(&found) == 0);
+    for (int signal = 1; signal <= SIGRTMAX; signal++)
+        CHECK(sigismember(&found, signal) != 1);
+}
+
 static const struct {
     const char *name;
     void (*run)(long round);
@@ -427,7 +493,8 @@ static const struct {
     { "locks", locks },
     { "locked_memory", locked_memory }, { "library", library },
     { "output", output }, { "looks", looks }, { "affinity", affinity }, { "child", child },
-    { "threads", threads }, { "shared", shared }, { "holes", holes },
+    { "threads", threads }, { "shared", shared }, { "holes", holes }, { "timeouts", timeouts },
+    { "shared_file", shared_file }, { "blocked", blocked },
 };
 
 int main(int argc, char **argv)

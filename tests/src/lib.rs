@@ -6,6 +6,8 @@
 pub mod folder;
 pub mod hosts;
 pub mod job;
+#[cfg(feature = "models")]
+pub mod models;
 pub mod processes;
 
 use std::collections::BTreeSet;

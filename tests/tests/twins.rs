@@ -1,12 +1,12 @@
-//! What a program may do while images are taken of it and it comes back from them (`evidence/twins.md`): one test for
-//! each pitfall. A program does one thing again and again (`tests/programs/twins.c`), is imaged every 20 ms
+//! What a program may do while images are taken of it and it comes back from them: one test for each pitfall
+//! (`docs/pitfalls.md`). A program does one thing again and again (`tests/programs/twins.c`), is imaged every 20 ms
 //! wherever it is, and loses a rank several times; it must not notice.
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::living_children;
 use rejoin_tests::processes::{children, kill, wait_for};
-use rejoin_tests::{Finished, Run, finish, program};
-use std::io::{BufRead, BufReader, Read};
+use rejoin_tests::{Finished, Run, finish, program, root};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::time::{Duration, Instant};
 
 const RANKS: usize = 2;
@@ -19,9 +19,13 @@ fn stop(folder: &Folder) {
 }
 
 fn start(case: &str, folder: &Folder) -> Run {
-    let options = ["--checkpoint-interval", "0.02", "--max-restarts", "1000"];
-    Run::raw(options)
-        .arg("-n")
+    start_with(case, folder, &["--checkpoint-interval", "0.02"])
+}
+
+fn start_with(case: &str, folder: &Folder, options: &[&str]) -> Run {
+    let run = Run::raw(["--max-restarts", "1000"]);
+    let run = options.iter().fold(run, |run, option| run.arg(option));
+    run.arg("-n")
         .arg(RANKS.to_string())
         .arg(program("twins"))
         .arg(case)
@@ -73,12 +77,16 @@ fn torment(mpirun: u32, kills: usize, before: impl Fn(&[u32])) {
 
 fn survives_with(case: &str, before: impl Fn(&[u32]) + Send) -> Finished {
     let folder = Folder::new(case);
-    let child = start(case, &folder).start();
+    survives_in(case, &folder, start(case, &folder), before)
+}
+
+fn survives_in(case: &str, folder: &Folder, run: Run, before: impl Fn(&[u32]) + Send) -> Finished {
+    let child = run.start();
     let mpirun = child.id();
     let done = std::thread::scope(|scope| {
         let killer = scope.spawn(|| {
             torment(mpirun, 4, before);
-            stop(&folder);
+            stop(folder);
         });
         let done = finish(child, LIMIT, case);
         assert!(killer.join().is_ok(), "{case}: {}", done.stderr());
@@ -196,6 +204,105 @@ fn a_restored_process_binds_itself_to_cores() {
 }
 
 #[test]
+fn socket_calls_with_time_outs_of_their_own_are_not_interrupted() {
+    survives("timeouts");
+}
+
+#[test]
+fn a_program_that_waits_for_all_signals_finds_no_order() {
+    survives("blocked");
+}
+
+/// Compiles what stands before the C library's heap.
+fn heap_check() -> std::path::PathBuf {
+    let source = root().join("tests/programs/heap_check.c");
+    let library = program("twins").with_file_name("heap_check.so");
+    // No calls of the heap may be left out, as compilers do with some that come in pairs.
+    let flags = [
+        "-shared",
+        "-fPIC",
+        "-O1",
+        "-fno-builtin",
+        "-Wall",
+        "-Werror",
+        "-o",
+    ];
+    let mut compiler = std::process::Command::new("cc");
+    let status = compiler.args(flags).arg(&library).arg(source).status();
+    assert!(status.expect("starting cc").success());
+    library
+}
+
+#[test]
+fn the_handler_of_orders_uses_no_heap() {
+    let library = heap_check();
+    let preload = format!("LD_PRELOAD={}", library.display());
+    let options = ["--checkpoint-interval", "0.02", "-x", &preload];
+    let folder = Folder::new("heap");
+    let run = start_with("library", &folder, &options);
+    let done = survives_in("library", &folder, run, |_| {});
+    let told = done.stderr();
+    let orders = |line: &str| {
+        let rest = line.strip_prefix("heap: ")?.split(' ').next()?;
+        rest.parse::<u32>().ok()
+    };
+    let struck: u32 = told.lines().filter_map(orders).sum();
+    assert!(struck > 0, "no order came in the middle of it: {told}");
+
+    // One that does is found.
+    let folder = Folder::new("trap");
+    let mut options = options.to_vec();
+    options.extend(["-x", "HEAP_CHECK_TRAP=1"]);
+    let done = start_with("library", &folder, &options).output();
+    assert_eq!(done.output.status.code(), Some(99), "{}", done.text());
+}
+
+#[test]
+fn files_that_others_write_too_are_left_as_they_are() {
+    let folder = Folder::new("shared-file");
+    let options = ["--checkpoint-interval", "asked"];
+    let child = start_with("shared_file", &folder, &options).start();
+    let mpirun = child.id();
+    let files = ["both.0", "mine.1"].map(|name| folder.join(name));
+    let text = |file: &std::path::PathBuf| std::fs::read_to_string(file).unwrap_or_default();
+    let grows = |than: [usize; 2]| {
+        // Nobody writes before the checkpoint.
+        wait_for(LIMIT, "what both ranks write", || {
+            (0..2).all(|which| text(&files[which]).len() > than[which])
+        });
+    };
+    grows([0, 0]);
+    let mut ranks = called(mpirun, "twins");
+    let mut seen = ranks.clone();
+    for number in 0..2 {
+        let mark = format!("mark {number}\n");
+        for file in &files {
+            let mut file = std::fs::File::options()
+                .append(true)
+                .open(file)
+                .expect("it");
+            file.write_all(mark.as_bytes()).expect("a line");
+        }
+        kill(ranks[number], libc::SIGKILL);
+        wait_for(LIMIT, "the ranks to come back", || {
+            ranks = called(mpirun, "twins");
+            ranks.retain(|pid| !seen.contains(pid));
+            ranks.len() == RANKS
+        });
+        seen.extend(&ranks);
+        // What came after the checkpoint is gone from a file that one rank writes.
+        wait_for(LIMIT, "the file to be cut back", || {
+            !text(&files[1]).contains(&mark)
+        });
+        grows([text(&files[0]).len(), 0]);
+        assert!(text(&files[0]).contains(&mark), "{}", text(&files[0]));
+    }
+    stop(&folder);
+    let done = finish(child, LIMIT, "a file that two ranks write");
+    assert!(done.output.status.success(), "{}", done.text());
+}
+
+#[test]
 fn an_interrupt_to_a_frozen_image_does_not_strike_later() {
     let done = survives_with("looks", |images| {
         images.iter().for_each(|&pid| kill(pid, libc::SIGINT));
@@ -246,4 +353,42 @@ fn shared_memory_is_refused_once() {
 #[test]
 fn memory_that_clones_do_not_get_is_refused_once() {
     until_told("holes", "marked to stay out of clones");
+}
+
+/// Rust files below a folder, as one text.
+fn sources(folder: &std::path::Path, into: &mut String) {
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            sources(&path, into);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            *into += &std::fs::read_to_string(&path).expect("a file");
+        }
+    }
+}
+
+#[test]
+fn every_test_that_the_table_of_pitfalls_names_is_there() {
+    let table = std::fs::read_to_string(root().join("docs/pitfalls.md")).expect("the table");
+    let mut text = String::new();
+    for folder in ["ckpt/tests", "tests/tests"] {
+        sources(&root().join(folder), &mut text);
+    }
+    let rows = table.lines().filter(|line| line.starts_with("| "));
+    let mut count = 0;
+    for row in rows.filter(|row| !row.starts_with("| pitfall")) {
+        let tests = row.rsplit('|').nth(1).expect("a last column");
+        let names: Vec<_> = tests.split('`').skip(1).step_by(2).collect();
+        assert!(!names.is_empty(), "no test: {row}");
+        for name in names {
+            let there = [
+                format!("fn {name}()"),
+                format!("(\"{name}\""),
+                format!("\"{name}\",\n"),
+            ];
+            assert!(there.iter().any(|is| text.contains(is)), "no test {name}");
+            count += 1;
+        }
+    }
+    assert!(count > 50, "{count} names");
 }

@@ -9,6 +9,8 @@ use libc::{greg_t, timespec};
 use super::hint::{Hint, Place};
 use crate::sys;
 
+mod sockets;
+
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 const EINTR: greg_t = -(libc::EINTR as greg_t);
 const PAGE: usize = 4096;
@@ -214,6 +216,7 @@ fn restart(registers: &mut Registers, number: i64, begin: Begin) {
         libc::SYS_rt_sigtimedwait => rest_of_time(registers, RDX, begin),
         libc::SYS_epoll_pwait2 | libc::SYS_semtimedop => rest_of_time(registers, R10, begin),
         libc::SYS_futex if is_relative_wait(registers[RSI]) => rest_of_time(registers, R10, begin),
+        number if sockets::is_over(registers, number, begin) => return,
         _ => {}
     }
     // SAFETY: see `Restarts`.

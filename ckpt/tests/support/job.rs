@@ -121,10 +121,19 @@ impl Job {
         self.imaged();
     }
 
-    /// Orders an image by signal.
-    pub fn order(&self, epoch: u32) {
+    /// Tries to order an image by signal.
+    pub fn try_order(&self, epoch: u32) -> bool {
         let sent = rejoin_ckpt::order::send(self.pidfd.as_fd(), self.pid, super::signal(), epoch);
-        assert!(sent.expect("sent"), "the signal is not handled");
+        sent.expect("the rank is there")
+    }
+
+    /// Orders an image by signal, as soon as the rank takes it: not while it obeys another order.
+    pub fn order(&self, epoch: u32) {
+        let start = Instant::now();
+        while !self.try_order(epoch) {
+            assert!(start.elapsed() < LIMIT, "the signal is not handled");
+            std::thread::yield_now();
+        }
     }
 
     /// Waits until the rank sleeps in the call of this number.

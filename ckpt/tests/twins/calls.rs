@@ -90,7 +90,7 @@ pub const TESTS: &[Test] = &[
 ];
 
 /// Long enough for an order to come in the middle.
-const TIME: Duration = Duration::from_millis(120);
+pub const TIME: Duration = Duration::from_millis(120);
 
 fn time() -> timespec {
     timespec {
@@ -99,13 +99,13 @@ fn time() -> timespec {
     }
 }
 
-fn errno() -> c_int {
+pub fn errno() -> c_int {
     // SAFETY: each thread has a place for it.
     unsafe { *libc::__errno_location() }
 }
 
 /// A result, or the negative number of the error.
-fn outcome(result: impl Into<i64>) -> i64 {
+pub fn outcome(result: impl Into<i64>) -> i64 {
     let result = result.into();
     if result < 0 {
         -i64::from(errno())
@@ -115,10 +115,10 @@ fn outcome(result: impl Into<i64>) -> i64 {
 }
 
 /// A call that ends by its time-out: what it must return, and what to call.
-type Call = (i64, fn() -> i64);
+pub type Call = (i64, fn() -> i64);
 
 /// An image in the middle of the call; the rank's call and the runner's call both end as if nothing had happened.
-fn timed(number: i64, call: fn() -> Call) {
+pub fn timed(number: i64, call: fn() -> Call) {
     let (expected, call) = call();
     let mut job = Job::start(move |rank| {
         rank.obey_orders();
@@ -285,7 +285,7 @@ fn epoll_pwait2() -> Call {
     })
 }
 
-fn receive_timeout() -> Call {
+pub fn receive_timeout() -> Call {
     // SAFETY: the pointers are to a timeval and to a byte.
     (-i64::from(libc::EAGAIN), || unsafe {
         let mut ends = [0; 2];
@@ -568,7 +568,7 @@ fn meanwhile(number: i64, call: fn() -> i64, expected: i64) {
 }
 
 /// Orders come all the time, for much longer than the time-out.
-fn many_orders(number: i64, call: fn() -> Call) {
+pub fn many_orders(number: i64, call: fn() -> Call) {
     let (expected, call) = call();
     let job = Job::start(move |rank| {
         rank.obey_orders();
@@ -613,12 +613,8 @@ fn changed_disposition() {
             rank.say("done");
         });
     });
-    use std::os::fd::AsFd as _;
-    let send = |job: &Job| {
-        rejoin_ckpt::order::send(job.pidfd.as_fd(), job.pid, support::signal(), 1).expect("alive")
-    };
     assert_eq!(job.ask("change"), "done");
-    assert!(!send(&job), "it would die of the signal");
+    assert!(!job.try_order(1), "it would die of the signal");
     job.image();
     job.restore(1);
     job.finish();

@@ -5,9 +5,10 @@ use std::fs;
 use std::mem::zeroed;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+use rejoin_tests::folder::Folder;
 
 use crate::support::{self, Job, LIMIT, Rank, Test};
 
@@ -41,27 +42,6 @@ pub const TESTS: &[Test] = &[
     ("signal_mask_stack_and_nice_stay", mask_and_stack),
     ("memory_locks_are_set_again", memory_locks),
 ];
-
-/// A folder that is removed at the end of the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("rejoin-ckpt-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("a folder");
-        Self(path)
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 fn open(path: &std::path::Path, flags: i32) -> i32 {
     let path = CString::new(path.to_str().expect("text")).expect("a path");
@@ -102,9 +82,9 @@ fn clerk(fd: i32) -> impl FnOnce(&mut Rank) {
 }
 
 fn positions() {
-    let folder = Folder::new();
-    fs::write(folder.file("data"), "0123456789").expect("written");
-    let mut job = Job::start(clerk(open(&folder.file("data"), libc::O_RDONLY)));
+    let folder = Folder::new("state");
+    fs::write(folder.join("data"), "0123456789").expect("written");
+    let mut job = Job::start(clerk(open(&folder.join("data"), libc::O_RDONLY)));
     assert_eq!(job.ask("3"), "012");
     job.image();
     assert_eq!(job.ask("4"), "3456");
@@ -122,8 +102,8 @@ fn positions() {
 
 fn appended() {
     for flags in [libc::O_APPEND, 0] {
-        let folder = Folder::new();
-        let path = folder.file("log");
+        let folder = Folder::new("state");
+        let path = folder.join("log");
         let flags = flags | libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
         let fd = open(&path, flags);
         let mut job = Job::start(clerk(fd));
@@ -144,8 +124,8 @@ fn appended() {
 }
 
 fn spared() {
-    let folder = Folder::new();
-    let path = folder.file("log");
+    let folder = Folder::new("state");
+    let path = folder.join("log");
     let mut job = Job::start(clerk(open(
         &path,
         libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND,
@@ -168,8 +148,8 @@ fn spared() {
 }
 
 fn unlinked() {
-    let folder = Folder::new();
-    let path = folder.file("scratch");
+    let folder = Folder::new("state");
+    let path = folder.join("scratch");
     let fd = open(&path, libc::O_RDWR | libc::O_CREAT);
     fs::remove_file(&path).expect("removed");
     let mut job = Job::start(clerk(fd));
@@ -194,13 +174,13 @@ fn duplicates_in_a_container() {
 }
 
 fn share(begin: fn()) {
-    let folder = Folder::new();
-    fs::write(folder.file("data"), "0123456789").expect("written");
-    let fd = open(&folder.file("data"), libc::O_RDONLY);
+    let folder = Folder::new("state");
+    fs::write(folder.join("data"), "0123456789").expect("written");
+    let fd = open(&folder.join("data"), libc::O_RDONLY);
     // SAFETY: numbers of this process.
     let (second, apart) = (
         unsafe { libc::dup(fd) },
-        open(&folder.file("data"), libc::O_RDONLY),
+        open(&folder.join("data"), libc::O_RDONLY),
     );
     let mut job = Job::start(|rank| {
         begin();
@@ -225,9 +205,9 @@ fn share(begin: fn()) {
 }
 
 fn in_place() {
-    let folder = Folder::new();
-    fs::write(folder.file("base"), "0123456789").expect("written");
-    let mut job = Job::start(clerk(open(&folder.file("base"), libc::O_RDWR)));
+    let folder = Folder::new("state");
+    fs::write(folder.join("base"), "0123456789").expect("written");
+    let mut job = Job::start(clerk(open(&folder.join("base"), libc::O_RDWR)));
     job.ask("2");
     job.image();
     let twin = job.twin.as_ref().expect("an image");
@@ -243,8 +223,8 @@ fn in_place() {
 }
 
 fn shrunk() {
-    let folder = Folder::new();
-    let path = folder.file("log");
+    let folder = Folder::new("state");
+    let path = folder.join("log");
     let mut job = Job::start(clerk(open(&path, libc::O_WRONLY | libc::O_CREAT)));
     job.ask("+12345");
     job.image();
@@ -268,8 +248,8 @@ fn lock(fd: i32, command: i32, start: i64) -> i32 {
 }
 
 fn process_locks() {
-    let folder = Folder::new();
-    let path = folder.file("base");
+    let folder = Folder::new("state");
+    let path = folder.join("base");
     fs::write(&path, "0123456789").expect("written");
     let fd = open(&path, libc::O_RDWR);
     let mut job = Job::start(|rank| {
@@ -306,8 +286,8 @@ fn process_locks() {
 }
 
 fn whole_locks() {
-    let folder = Folder::new();
-    let path = folder.file("base");
+    let folder = Folder::new("state");
+    let path = folder.join("base");
     fs::write(&path, "0123456789").expect("written");
     let inner = path.clone();
     let mut job = Job::start(move |rank| {
@@ -346,8 +326,8 @@ fn whole_locks() {
 }
 
 fn directory_and_mask() {
-    let folder = Folder::new();
-    let path = folder.0.clone();
+    let folder = Folder::new("state");
+    let path = folder.to_path_buf();
     let mut job = Job::start(move |rank| {
         std::env::set_current_dir(path).expect("a folder");
         // SAFETY: touches no memory.
@@ -361,16 +341,16 @@ fn directory_and_mask() {
     });
     job.image();
     job.restore(1);
-    assert_eq!(job.ask("where"), format!("27 {}", folder.0.display()));
+    assert_eq!(job.ask("where"), format!("27 {}", folder.display()));
     job.finish();
 }
 
 fn close_on_exec() {
-    let folder = Folder::new();
-    fs::write(folder.file("data"), "0").expect("written");
+    let folder = Folder::new("state");
+    fs::write(folder.join("data"), "0").expect("written");
     let (kept, closed) = (
-        open(&folder.file("data"), libc::O_RDONLY),
-        open(&folder.file("data"), libc::O_RDONLY | libc::O_CLOEXEC),
+        open(&folder.join("data"), libc::O_RDONLY),
+        open(&folder.join("data"), libc::O_RDONLY | libc::O_CLOEXEC),
     );
     let mut job = Job::start(|rank| {
         rank.serve(|rank, _| {

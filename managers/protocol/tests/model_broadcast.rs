@@ -6,8 +6,10 @@
 use rejoin_channel_table::Generation;
 use rejoin_managers_protocol::broadcast::{Effect, Member, Message, Peer, Stamp, Tree};
 use rejoin_managers_protocol::control::Time;
+use rejoin_tests::models::{FULL, soak, tell};
 use stateright::{Checker, Model, Property};
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Budget {
@@ -298,19 +300,9 @@ impl Model for Job {
 }
 
 fn check(name: &str, job: Job) {
-    let start = std::time::Instant::now();
+    let begun = Instant::now();
     let checker = job.checker().threads(2).spawn_bfs().join();
-    println!(
-        "{name}: {} states, depth {}, {:.1} s",
-        checker.unique_state_count(),
-        checker.max_depth(),
-        start.elapsed().as_secs_f64()
-    );
-    for (property, path) in checker.discoveries() {
-        if !property.starts_with("central adopts") {
-            println!("{property}: {:#?}", path.into_actions());
-        }
-    }
+    tell(name, begun, &checker, |_| String::new());
     if job.budget.crashes > 0 {
         checker.assert_properties();
     } else {
@@ -321,14 +313,6 @@ fn check(name: &str, job: Job) {
         }
     }
 }
-
-/// What only `REJOIN_MODELS=soak` adds.
-fn soak() -> u8 {
-    u8::from(std::env::var("REJOIN_MODELS").is_ok_and(|models| models == "soak"))
-}
-
-/// What builds with debug assertions leave out.
-const FULL: u8 = !cfg!(debug_assertions) as u8;
 
 const BUDGET: Budget = Budget {
     words: 1,

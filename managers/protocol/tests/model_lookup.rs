@@ -5,9 +5,11 @@ use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::broadcast::Peer;
 use rejoin_managers_protocol::control::Time;
 use rejoin_managers_protocol::lookup::{Directory, Effect, Message};
+use rejoin_tests::models::{soak, tell};
 use stateright::{Checker, Model, Property};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 const GENERATION: Generation = Generation(1);
 /// Whose rank asks, and whose is asked for.
@@ -173,15 +175,12 @@ impl Model for Job {
 
 #[test]
 fn who_asks_learns_where_a_rank_is_now() {
-    let soak = u8::from(std::env::var("REJOIN_MODELS").is_ok_and(|models| models == "soak"));
     let job = Job {
-        losses: 1 + soak,
-        early: 1 + soak,
+        losses: 1 + soak(),
+        early: 1 + soak(),
     };
+    let begun = Instant::now();
     let checker = job.checker().threads(2).spawn_bfs().join();
-    println!("{} states", checker.unique_state_count());
-    for (property, path) in checker.discoveries() {
-        println!("{property}: {:#?}", path.into_actions());
-    }
+    tell("look-up", begun, &checker, |_| String::new());
     checker.assert_properties();
 }

@@ -110,6 +110,8 @@ struct Driver {
     kept: Option<Epoch>,
     /// When to make processes ahead of the next recovery.
     prepare_at: Option<Instant>,
+    /// When to try orders again.
+    orders: Option<rank::Again>,
     /// Ends of processes that were reaped before they were known.
     strays: VecDeque<(u32, i32)>,
     open_files: Option<libc::rlimit>,
@@ -156,6 +158,7 @@ impl Driver {
             over: false,
             kept: None,
             prepare_at: None,
+            orders: None,
             strays: VecDeque::new(),
             open_files: limits::raise_open_files(),
         })
@@ -216,6 +219,7 @@ impl Driver {
             queued,
             waking,
             self.prepare_limit(),
+            self.order_limit(),
             self.peers_limit(),
         ]
         .into_iter()
@@ -227,6 +231,7 @@ impl Driver {
         self.check_all_retiring();
         self.check_waking();
         self.prepare_images();
+        self.order_again();
         if self.core.deadline().is_some_and(|at| at <= self.now()) {
             self.queue.push_back(Input::Tick);
         }
@@ -280,6 +285,7 @@ impl Driver {
                         }
                     }
                 }
+                self.ordered();
             }
             Effect::Watch(rank, incarnation, pid) => {
                 let Some(slot) = self.slot(rank) else {

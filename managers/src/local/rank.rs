@@ -19,6 +19,7 @@ use rejoin_managers_protocol::rank::ToManager;
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
 
 /// What the driver holds for one rank.
 pub(super) struct RankIo {
@@ -52,7 +53,20 @@ pub(super) struct RankIo {
     pub retired: Vec<(Incarnation, u32, OwnedFd)>,
     /// The process group of its first process.
     pub group: Option<u32>,
+    /// An order that the present process does not take by signal now.
+    unsent: Option<(Epoch, Incarnation)>,
 }
+
+/// Orders that could not be sent by signal are tried again.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Again {
+    at: Instant,
+    pause: Duration,
+}
+
+/// From the first try to the second, and the longest time between two: a program blocks signals for a moment, or
+/// for good.
+const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(64)];
 
 pub(super) fn token(kind: u8, incarnation: Incarnation, slot: usize) -> Token {
     Token {
@@ -82,6 +96,7 @@ impl RankIo {
             must_end: false,
             retired: Vec::new(),
             group: None,
+            unsent: None,
         }
     }
 
@@ -114,15 +129,30 @@ impl RankIo {
     }
 
     /// Orders an image by signal too: a rank that computes hears nothing else.
-    pub fn order(&self, epoch: Epoch) {
+    pub fn order(&mut self, epoch: Epoch) {
+        self.unsent = None;
         // Behind a wrapper it takes none, and a debugger would stop it at the signal.
         if self.caller.is_none()
             && let Some((pid, pidfd)) = &self.child
         {
             let signal = order::usual_signal();
-            if let Err(error) = order::send(pidfd.as_fd(), *pid as i32, signal, epoch.0) {
-                tracing::debug!(rank = self.rank.0, %error, "no order by signal");
+            match order::send(pidfd.as_fd(), *pid as i32, signal, epoch.0) {
+                Ok(true) => {}
+                Ok(false) => self.unsent = Some((epoch, self.incarnation)),
+                Err(error) => tracing::debug!(rank = self.rank.0, %error, "no order by signal"),
             }
+        }
+    }
+
+    /// The same for an order that could not be sent, if it still counts.
+    fn order_again(&mut self, kept: Option<Epoch>) {
+        if let Some((epoch, of)) = self.unsent.take()
+            && of == self.incarnation
+            && !self.retiring
+            && kept < Some(epoch)
+            && self.images.iter().all(|image| image.epoch < epoch)
+        {
+            self.order(epoch);
         }
     }
 
@@ -134,6 +164,41 @@ impl RankIo {
 }
 
 impl Driver {
+    /// Until orders are tried again.
+    pub(super) fn order_limit(&self) -> Option<Duration> {
+        let again = self.orders?;
+        Some(again.at.saturating_duration_since(Instant::now()))
+    }
+
+    /// Orders were given, of which some may have to be tried again.
+    pub(super) fn ordered(&mut self) {
+        if self.ranks.iter().any(|rank| rank.unsent.is_some()) {
+            self.orders = Some(Again {
+                at: Instant::now() + PAUSES[0],
+                pause: PAUSES[0],
+            });
+        }
+    }
+
+    /// Tries orders again that could not be sent by signal.
+    pub(super) fn order_again(&mut self) {
+        let now = Instant::now();
+        let Some(Again { pause, .. }) = self.orders.take_if(|again| again.at <= now) else {
+            return;
+        };
+        let kept = self.kept;
+        for rank in &mut self.ranks {
+            rank.order_again(kept);
+        }
+        if self.ranks.iter().any(|rank| rank.unsent.is_some()) {
+            let pause = (pause * 2).min(PAUSES[1]);
+            self.orders = Some(Again {
+                at: now + pause,
+                pause,
+            });
+        }
+    }
+
     /// Reads what a rank said, to the end of what is there.
     pub(super) fn read_socket(&mut self, slot: usize) {
         let rank = &mut self.ranks[slot];
@@ -198,6 +263,11 @@ impl Driver {
             self.reactor.remove(&pidfd);
         }
         let end = end_of(status);
+        let rank = &mut self.ranks[slot];
+        if rank.retiring && !rank.must_end && !std::mem::replace(&mut rank.dying, true) {
+            // Killed together with the one for which the job goes back.
+            self.told(slot, Input::Dying);
+        }
         if matches!(end, End::Exited(_)) {
             self.ranks[slot].exited = true;
             self.finish_ended(slot);

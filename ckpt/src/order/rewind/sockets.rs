@@ -1,0 +1,82 @@
+//! Calls that wait for as long as their socket's own time-out says (`SO_RCVTIMEO`, `SO_SNDTIMEO`).
+//!
+//! No argument tells of that time, so what is left of it can't be given to the call. It starts with all of it
+//! again, and when its time was over already it ends as the system would end it; else orders that come faster than
+//! that would keep it for ever.
+
+use std::mem::size_of;
+
+use libc::{c_void, greg_t, timeval};
+
+use super::{Begin, RAX, RDI, RESTARTS, RIP, RSP, Registers};
+use crate::sys;
+
+/// What a call that was started again has in the upper half of its descriptor's register, which the kernel does not look
+/// at: so it is told from the next call that the program makes at that place.
+const MARK: greg_t = 0x0052_6a6e << 32;
+const LOWER: greg_t = 0xffff_ffff;
+
+/// The option that limits a call, if one can.
+fn option(number: i64) -> Option<libc::c_int> {
+    match number {
+        libc::SYS_read
+        | libc::SYS_readv
+        | libc::SYS_recvfrom
+        | libc::SYS_recvmsg
+        | libc::SYS_accept
+        | libc::SYS_accept4 => Some(libc::SO_RCVTIMEO),
+        libc::SYS_write
+        | libc::SYS_writev
+        | libc::SYS_sendto
+        | libc::SYS_sendmsg
+        | libc::SYS_connect => Some(libc::SO_SNDTIMEO),
+        _ => None,
+    }
+}
+
+/// Counts the time of such a call. Returns whether it is over; then the registers say so, and the call is not to be
+/// started again.
+pub(super) fn is_over(registers: &mut Registers, number: i64, begin: Begin) -> bool {
+    let Some(length) = option(number).and_then(|option| time_of(registers[RDI] as i32, option))
+    else {
+        return false;
+    };
+    // SAFETY: see `Restarts`.
+    let call = unsafe { &mut *RESTARTS.call.get() };
+    let marked = registers[RDI] & LOWER | MARK;
+    let place = (registers[RSP], registers[RIP], registers[RDI]);
+    let now = sys::now();
+    if registers[RDI] != marked || (call.stack, call.code, call.argument) != place {
+        registers[RDI] = marked;
+        *call = super::Call {
+            stack: registers[RSP],
+            code: registers[RIP],
+            argument: marked,
+            deadline: now.saturating_add(length),
+        };
+        return false;
+    }
+    let left = call.deadline.saturating_sub(begin.counted());
+    call.deadline = now.saturating_add(left);
+    if left == 0 {
+        registers[RAX] = match number {
+            libc::SYS_connect => -greg_t::from(libc::EINPROGRESS),
+            _ => -greg_t::from(libc::EAGAIN),
+        };
+    }
+    left == 0
+}
+
+/// A socket's time-out in nanoseconds; `None` without one, and for what is no socket.
+fn time_of(fd: i32, option: libc::c_int) -> Option<u64> {
+    let mut time = timeval {
+        tv_sec: 0,
+        tv_usec: 0,
+    };
+    let mut size = size_of::<timeval>() as libc::socklen_t;
+    let place = (&raw mut time).cast::<c_void>();
+    // SAFETY: pointer and size describe `time`.
+    let result = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, option, place, &mut size) };
+    let length = time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
+    (result == 0 && length > 0).then_some(length)
+}
