@@ -279,6 +279,8 @@ pub fn code(error: &Error) -> c_int {
 #[inline(never)]
 pub fn raise(mpi: &Mpi, call: &Call, owner: Owner, error: Error) -> c_int {
     let code = code(&error);
+    let detail = format!("{}: {}", call.name, error.message);
+    locked(|| mpi.errors.last.replace(Some((code, detail))));
     if owner == Owner::Tool {
         return code;
     }
@@ -287,8 +289,6 @@ pub fn raise(mpi: &Mpi, call: &Call, owner: Owner, error: Error) -> c_int {
         true => owner,
         false => mpi.errors.blamed.take().unwrap_or(owner),
     };
-    let detail = format!("{}: {}", call.name, error.message);
-    locked(|| mpi.errors.last.replace(Some((code, detail))));
     invoke(mpi, owner, code)
 }
 

@@ -1,6 +1,7 @@
 /* What a rank may be doing when it is killed:  back WAY [ARGUMENT]
  *   input          rank 0 reads lines and tells them to all
  *   after          MPI_Finalize, then work and output
+ *   left FILE      MPI_Finalize, then a wait for FILE
  *   fault FILE     rank 1 has a fault, but not while FILE is there; it makes FILE first unless FILE is "-"
  *   threads|shared|child   something that an image can't hold, then work
  *   work           work alone */
@@ -122,6 +123,8 @@ int main(int argc, char **argv)
         work(1000);
     else if (!strcmp(way, "after"))
         work(100);
+    else if (!strcmp(way, "left"))
+        work(10);
     else
         refused(way);
     MPI_Finalize();
@@ -130,5 +133,11 @@ int main(int argc, char **argv)
             pause_ms(10);
             line("after", i, i);
         }
+    if (!strcmp(way, "left")) {
+        line("left", 0, rank);
+        while (access(argv[2], F_OK) != 0)
+            pause_ms(5);
+        line("end", 0, rank);
+    }
     return 0;
 }

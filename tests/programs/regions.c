@@ -58,6 +58,7 @@ int main(int argc, char **argv)
             int length;
             MPI_Error_string(stored, text, &length);
             fprintf(stderr, "rank %d: no checkpoint: %s\n", rank, text);
+            MPI_Barrier(MPI_COMM_WORLD);
             MPI_Abort(MPI_COMM_WORLD, 4);
         }
         if (state.step == last) {

@@ -71,6 +71,11 @@ impl Job {
         }
     }
 
+    /// Its local manager.
+    pub fn local(&self) -> u32 {
+        self.local
+    }
+
     fn called(&self, name: &str) -> Vec<u32> {
         living_children(self.local, name)
     }
@@ -100,7 +105,13 @@ pub fn times_back(stderr: &str) -> u32 {
         let (ranks, _) = rest
             .split_once(" is back after ")
             .or_else(|| rest.split_once(" are back after "))?;
-        u32::try_from(ranks.split(',').count()).ok()
+        u32::try_from(
+            ranks
+                .split(',')
+                .flat_map(|part| part.split(" and "))
+                .count(),
+        )
+        .ok()
     };
     stderr.lines().filter_map(back).sum()
 }

@@ -1,48 +1,29 @@
 //! What people see of a job that survives: status, checkpoints on demand, the journal of events, and output that
 //! is shown only when it stays.
 
-use rejoin_tests::processes::{kill, wait_for};
+use rejoin_tests::folder::Folder;
+use rejoin_tests::processes::{all_gone, descendants, is_alive, kill, wait_for};
 use rejoin_tests::{Run, finish, prefix, program};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A folder of one test, which goes away with the value.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("rejoin-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-
-    fn name(&self) -> &str {
-        self.0.to_str().expect("a name in UTF-8")
-    }
-
-    fn rejoin(&self, arguments: &[&str]) -> Output {
-        Command::new(prefix().join("bin/rejoin"))
-            .args(arguments)
-            .env("XDG_RUNTIME_DIR", &self.0)
-            .output()
-            .expect("starting rejoin")
-    }
-
-    fn status(&self, mpirun: u32) -> Option<Value> {
-        let out = self.rejoin(&["status", "--json", &mpirun.to_string()]);
-        let all: Value = serde_json::from_slice(&out.stdout).expect("JSON");
-        all.as_array().expect("a list").first().cloned()
-    }
+fn rejoin(folder: &Folder, arguments: &[&str]) -> Output {
+    Command::new(prefix().join("bin/rejoin"))
+        .args(arguments)
+        .env("XDG_RUNTIME_DIR", folder)
+        .output()
+        .expect("starting rejoin")
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn status(folder: &Folder, mpirun: u32) -> Option<Value> {
+    let out = rejoin(folder, &["status", "--json", &mpirun.to_string()]);
+    let all: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    all.as_array().expect("a list").first().cloned()
 }
 
 fn events(path: &Path) -> Vec<Value> {
@@ -60,7 +41,7 @@ fn count(path: &Path, event: &str) -> usize {
 #[test]
 fn checkpoints_come_when_asked_for_and_are_told_of() {
     let folder = Folder::new("asked");
-    let journal = folder.0.join("events");
+    let journal = folder.join("events");
     let arguments = [
         "--checkpoint-interval",
         "asked",
@@ -72,13 +53,13 @@ fn checkpoints_come_when_asked_for_and_are_told_of() {
         "2",
     ];
     let run = Run::raw(arguments).arg(program("divergent")).arg("3000");
-    let child = run.env("XDG_RUNTIME_DIR", folder.name()).start();
+    let child = run.env("XDG_RUNTIME_DIR", &folder.name("")).start();
     let mpirun = child.id();
     // The first one is taken at the end of MPI_Init, unasked.
     wait_for(LIMIT, "the first checkpoint", || {
         count(&journal, "committed") == 1
     });
-    let out = folder.rejoin(&["checkpoint"]);
+    let out = rejoin(&folder, &["checkpoint"]);
     let said = String::from_utf8_lossy(&out.stdout);
     assert!(said.contains("checkpoint 2 is committed"), "{out:?}");
     kill(mpirun, libc::SIGUSR1);
@@ -86,14 +67,14 @@ fn checkpoints_come_when_asked_for_and_are_told_of() {
         count(&journal, "committed") == 3
     });
 
-    let seen = folder.status(mpirun).expect("the job");
+    let seen = status(&folder, mpirun).expect("the job");
     assert_eq!(seen["checkpoint"]["epoch"], 3, "{seen}");
     assert_eq!(seen["committed"], 3);
     assert_eq!(seen["failures"], 0);
     let victim = seen["ranks"][1]["pid"].as_u64().expect("a pid") as u32;
     kill(victim, libc::SIGKILL);
     wait_for(LIMIT, "the recovery", || count(&journal, "recovered") == 1);
-    let seen = folder.status(mpirun).expect("the job");
+    let seen = status(&folder, mpirun).expect("the job");
     assert_eq!(
         (&seen["generation"], &seen["failures"]),
         (&1.into(), &1.into())
@@ -143,7 +124,7 @@ fn sums(text: &str, rank: &str) -> (u32, Option<u32>, usize) {
 #[test]
 fn with_output_commit_only_what_stays_is_shown() {
     let folder = Folder::new("commit");
-    let journal = folder.0.join("events");
+    let journal = folder.join("events");
     let arguments = [
         "--output",
         "commit",
@@ -155,12 +136,12 @@ fn with_output_commit_only_what_stays_is_shown() {
         "3",
     ];
     let run = Run::raw(arguments).arg(program("divergent")).arg("1000");
-    let child = run.env("XDG_RUNTIME_DIR", folder.name()).start();
+    let child = run.env("XDG_RUNTIME_DIR", &folder.name("")).start();
     let mpirun = child.id();
     for killed in 1..=4 {
         let before = count(&journal, "committed");
         wait_for(LIMIT, "a commit", || count(&journal, "committed") > before);
-        let Some(seen) = folder.status(mpirun) else {
+        let Some(seen) = status(&folder, mpirun) else {
             panic!("the job has ended after {} kills", killed - 1);
         };
         let pid = seen["ranks"][killed % 3]["pid"].as_u64().expect("a pid");
@@ -198,4 +179,64 @@ fn without_checkpoints_nothing_of_them_can_be_asked_for() {
                 .contains("--recovery none takes no checkpoints")
         );
     }
+}
+
+/// `mpirun` in a mount namespace of its own, in which the folder is a file system of two mebibytes. `None`, and said on
+/// standard error: this can't be done here.
+fn in_little_room(folder: &Folder, arguments: &[&str]) -> Option<Run> {
+    const SCRIPT: &str = r#"mount -t tmpfs -o size=2m none "$0" || exit 77; exec "$@""#;
+    let inside = |words: &[&std::ffi::OsStr]| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "sh", "-c", SCRIPT]);
+        command.arg(folder).args(words);
+        command
+    };
+    if !inside(&["true".as_ref()])
+        .status()
+        .is_ok_and(|status| status.success())
+    {
+        eprintln!("SKIPPED: a file system of one's own needs root (a mount namespace)");
+        return None;
+    }
+    let mut command = inside(&[prefix().join("bin/mpirun").as_os_str()]);
+    command.args(arguments).env("TMPDIR", folder);
+    Some(Run::of(command))
+}
+
+#[test]
+fn held_output_for_which_there_is_no_room_ends_the_job() {
+    let folder = Folder::new("room");
+    // After the first checkpoint there is none, and what the ranks write would fill the room ten times.
+    let options = [
+        "--output",
+        "commit",
+        "--checkpoint-interval",
+        "asked",
+        "-n",
+        "2",
+    ];
+    let Some(run) = in_little_room(&folder, &options) else {
+        return;
+    };
+    let run = run.arg(program("twins")).arg("output").arg("-");
+    let child = run.start();
+    let mpirun = child.id();
+    let (done, all) = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut all = BTreeSet::new();
+            while is_alive(mpirun) {
+                all.extend(descendants(mpirun));
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            all
+        });
+        let done = finish(child, LIMIT, "output without room");
+        (done, watcher.join().expect("the watcher"))
+    });
+    assert_eq!(done.output.status.code(), Some(1), "{}", done.text());
+    let last = done.last_line();
+    assert!(last.contains("output can't be written: "), "{last}");
+    assert!(last.contains("No space left on device"), "{last}");
+    let all: Vec<u32> = all.into_iter().collect();
+    all_gone(&all, Duration::from_secs(2));
 }

@@ -1,10 +1,10 @@
 //! Every named point of a manager's work (`managers/src/fault`): somebody is killed there, and the program ends
 //! as if nothing had happened. A point that is not reached fails its test.
 
+use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{by_rank, times_back};
 use rejoin_tests::processes::all_gone;
-use rejoin_tests::{Finished, Run, program, root};
-use std::path::PathBuf;
+use rejoin_tests::{Finished, Run, program};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -63,20 +63,21 @@ const POINTS: &[(&str, &str)] = &[
     ("during-finalized", ""),
 ];
 
-/// A file of the test's own, which goes with it.
-struct Notes(PathBuf);
+/// Where managers note whom they have killed.
+struct Notes(Folder);
 
 impl Notes {
     fn new(name: &str) -> Notes {
-        let name = name.replace([':', '='], "-");
-        let folder = root().join("target");
-        std::fs::create_dir_all(&folder).expect("a folder");
-        Notes(folder.join(format!("faults-{}-{name}", std::process::id())))
+        Notes(Folder::new(&name.replace([':', '='], "-")))
+    }
+
+    fn path(&self) -> String {
+        self.0.name("notes")
     }
 
     /// Each fault that struck, and whom.
     fn read(&self) -> Vec<(String, Vec<u32>)> {
-        let text = std::fs::read_to_string(&self.0).unwrap_or_default();
+        let text = std::fs::read_to_string(self.path()).unwrap_or_default();
         let line = |line: &str| {
             let mut words = line.split(' ');
             let fault = words.next().expect("a fault").to_owned();
@@ -85,12 +86,6 @@ impl Notes {
             (fault, words.map(|w| w.parse().expect("a pid")).collect())
         };
         text.lines().map(line).collect()
-    }
-}
-
-impl Drop for Notes {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
     }
 }
 
@@ -111,8 +106,7 @@ fn struck(faults: &str) -> (Finished, Vec<(String, Vec<u32>)>) {
     let notes = Notes::new(faults);
     let options = ["--checkpoint-interval", "0.02", "--max-restarts", "100"];
     let run = run(&options).env("REJOIN_FAULT", faults);
-    let path = notes.0.to_str().expect("a path").to_owned();
-    let done = run.env("REJOIN_FAULT_FILE", &path).output();
+    let done = run.env("REJOIN_FAULT_FILE", &notes.path()).output();
     let all = notes.read();
     let pids: Vec<u32> = all.iter().flat_map(|(_, pids)| pids.clone()).collect();
     all_gone(&pids, Duration::from_secs(2));
@@ -131,8 +125,7 @@ fn may_be_gone(point: &str) -> bool {
     point == "finalized-sent"
 }
 
-/// Nobody can mask the loss of a process before it has called `MPI_Init`, nor that of a rank together with
-/// the image that it would come back from: the job ends and says so.
+/// Nobody can mask the loss of a rank together with the image that it would come back from: the job ends and says so.
 fn ends(point: &str, victims: &str, done: &Finished) -> bool {
     const NEEDED: &[&str] = &[
         "dying-noticed",
@@ -149,7 +142,6 @@ fn ends(point: &str, victims: &str, done: &Finished) -> bool {
     let (code, line) = (done.output.status.code(), done.last_line());
     let gone = code == Some(1) && line.contains(" could not be started: ");
     match point {
-        "registered:2" => code == Some(137) && line.contains("was killed by signal 9"),
         "twin-killed" => gone,
         _ => victims.contains("twin") && NEEDED.contains(&point) && gone,
     }

@@ -1,10 +1,10 @@
 //! Whoever is killed, whenever: the job ends soon, says who it was, and leaves nothing.
 
+use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Numbers, living_children};
 use rejoin_tests::processes::{all_gone, descendants, kill, wait_for};
-use rejoin_tests::{Finished, Run, finish, program, root};
+use rejoin_tests::{Finished, Run, finish, program};
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
@@ -13,27 +13,16 @@ const RANKS: u32 = 4;
 /// From a kill to the end of the job.
 const SOON: Duration = Duration::from_secs(1);
 
-/// A folder for the temporary files of one run, which must be empty in the end.
-struct Folder(PathBuf);
+/// A run whose temporary files lie in the folder, which must be empty in the end.
+fn tidy(folder: &Folder, run: Run) -> Run {
+    // How the job ends is what is asked here; tests/survive.rs has it go on.
+    run.env("TMPDIR", &folder.name(""))
+        .env("REJOIN_RECOVERY", "none")
+}
 
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = root().join(format!("target/kills-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-
-    fn run(&self, run: Run) -> Run {
-        // How the job ends is what is asked here; tests/survive.rs has it go on.
-        run.env("TMPDIR", self.0.to_str().expect("its path"))
-            .env("REJOIN_RECOVERY", "none")
-    }
-
-    fn empty_at_the_end(self) {
-        let left: Vec<_> = std::fs::read_dir(&self.0).expect("the folder").collect();
-        assert!(left.is_empty(), "left behind: {left:?}");
-        std::fs::remove_dir(&self.0).expect("the folder goes");
-    }
+fn empty_at_the_end(folder: Folder) {
+    let left: Vec<_> = std::fs::read_dir(&*folder).expect("the folder").collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
 }
 
 /// Files in shared memory that are ours.
@@ -51,7 +40,7 @@ fn shared() -> Vec<String> {
 /// Starts `moments PHASE` and reads the pids of its ranks.
 fn started(folder: &Folder, phase: &str) -> (Child, Vec<u32>) {
     let run = Run::new(RANKS, program("moments")).arg(phase);
-    let mut child = folder.run(run).start();
+    let mut child = tidy(folder, run).start();
     let mut lines = BufReader::new(child.stdout.take().expect("stdout")).lines();
     let mut pids = vec![0; RANKS as usize];
     for _ in 0..RANKS {
@@ -92,7 +81,7 @@ fn rank_killed(phase: &str) {
         );
         assert!(line.contains(&text), "{what}: {line}");
         all_gone(&all, SOON);
-        folder.empty_at_the_end();
+        empty_at_the_end(folder);
     }
     assert_eq!(shared(), before);
 }
@@ -134,7 +123,7 @@ fn several_ranks_killed_at_once_end_the_job() {
         assert_eq!(done.output.status.code(), Some(137), "{}", done.text());
         assert!(line.contains("was killed by signal 9"), "{line}");
         all_gone(&pids, SOON);
-        folder.empty_at_the_end();
+        empty_at_the_end(folder);
     }
 }
 
@@ -155,7 +144,7 @@ fn a_killed_manager_ends_the_job() {
             "{phase}: {line}"
         );
         all_gone(&all, SOON);
-        folder.empty_at_the_end();
+        empty_at_the_end(folder);
 
         let folder = Folder::new(&format!("mpirun-{phase}"));
         let (child, _) = started(&folder, phase);
@@ -163,7 +152,7 @@ fn a_killed_manager_ends_the_job() {
         kill(child.id(), libc::SIGKILL);
         all_gone(&all, SOON);
         ended(child, Instant::now(), phase);
-        folder.empty_at_the_end();
+        empty_at_the_end(folder);
     }
 }
 
@@ -173,7 +162,7 @@ fn any_process_killed_at_any_moment_of_a_whole_run_leaves_nothing() {
         let mut numbers = Numbers(seed);
         let folder = Folder::new(&format!("any-{seed}"));
         let run = Run::new(3, program("storm")).arg("1").arg("20");
-        let child = folder.run(run).start();
+        let child = tidy(&folder, run).start();
         std::thread::sleep(Duration::from_micros(numbers.below(150_000)));
         let all = descendants(child.id());
         let victim = numbers.below(all.len() as u64 + 1) as usize;
@@ -194,7 +183,7 @@ fn any_process_killed_at_any_moment_of_a_whole_run_leaves_nothing() {
         }
         // Those that were started later have no other way to end than these.
         all_gone(&all, SOON);
-        folder.empty_at_the_end();
+        empty_at_the_end(folder);
     }
 }
 
@@ -202,7 +191,7 @@ fn any_process_killed_at_any_moment_of_a_whole_run_leaves_nothing() {
 fn a_stopped_rank_does_not_outlast_the_time_limit() {
     let folder = Folder::new("stopped");
     let run = Run::raw(["--timeout", "1", "-n", "4"]).arg(program("moments"));
-    let child = folder.run(run.arg("collective")).start();
+    let child = tidy(&folder, run.arg("collective")).start();
     let mut all = Vec::new();
     wait_for(Duration::from_secs(20), "the ranks", || {
         all = descendants(child.id());
@@ -217,5 +206,5 @@ fn a_stopped_rank_does_not_outlast_the_time_limit() {
         done.text()
     );
     all_gone(&all, SOON);
-    folder.empty_at_the_end();
+    empty_at_the_end(folder);
 }

@@ -148,6 +148,33 @@ fn a_folder_that_cannot_be_written_is_an_error_of_the_call() {
     let done = run(2, &["--recovery", "none"], &file, &["3"]).output();
     assert_eq!(done.output.status.code(), Some(4), "{}", done.text());
     assert!(done.stderr().contains("MPI_ERR_IO"), "{}", done.stderr());
+    let named = format!("make the folder {}: ", file.display());
+    assert!(done.stderr().contains(&named), "{}", done.stderr());
+}
+
+#[test]
+fn a_rank_that_can_not_store_is_named_to_the_others() {
+    let folder = Folder::new("one-fails");
+    // Rank 1 may write files of 4 KiB only.
+    let little = r#"trap '' XFSZ; ulimit -f 8; exec "$0" 3"#;
+    let done = run(1, &["--recovery", "none"], &folder, &["3"])
+        .arg(":")
+        .arg("-n")
+        .arg("1")
+        .arg("sh")
+        .arg("-c")
+        .arg(little)
+        .arg(program("regions"))
+        .output();
+    assert_eq!(done.output.status.code(), Some(4), "{}", done.text());
+    let errors = done.stderr();
+    let at = folder.display();
+    let line = |text: &str, of: &str| errors.lines().any(|l| l.contains(text) && l.contains(of));
+    let other = format!("rank 1 could not store its registered memory in {at}");
+    assert!(line("rank 0: no checkpoint: ", &other), "{errors}");
+    let own = format!("write {at}/rank-000001-epoch-0000000001.");
+    assert!(line("rank 1: no checkpoint: ", &own), "{errors}");
+    assert!(files(&folder, 0).is_empty(), "what the others stored goes");
 }
 
 #[test]

@@ -5,8 +5,9 @@ use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, Numbers, times_back};
 use rejoin_tests::processes::{is_alive, kill, wait_for};
 use rejoin_tests::{Finished, Run, finish, program};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Child;
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 const RANKS: &str = "3";
@@ -83,6 +84,48 @@ fn three_at_once() {
     killed(&["work"], kills, 1);
 }
 
+/// What was told, without the program's own name for it.
+fn told<'a>(text: &'a str, with: &str) -> Vec<&'a str> {
+    text.lines().filter(|line| line.contains(with)).collect()
+}
+
+#[test]
+fn ranks_that_were_killed_together_are_all_named() {
+    let want = undisturbed(&["work"]);
+    let folder = Folder::new("together");
+    let events = folder.name("events");
+    let child = back(&["--events", &events], &["work"]).start();
+    let job = with_images(&child);
+    // Nobody notices one of them before the others.
+    kill(job.local(), libc::SIGSTOP);
+    let ranks = job.ranks();
+    let victims = [ranks[0], ranks[2]];
+    for pid in victims {
+        kill(pid, libc::SIGKILL);
+    }
+    wait_for(SOON, "their ends", || {
+        !victims.iter().any(|pid| is_alive(*pid))
+    });
+    kill(job.local(), libc::SIGCONT);
+    let done = finish(child, LIMIT, "two killed together");
+    same(&done, &want, 2);
+    let text = done.stderr();
+    let back = told(&text, " back after ");
+    assert_eq!(back.len(), 1, "{text}");
+    assert!(
+        back[0].starts_with("mpirun: ranks 0 and 2 are back"),
+        "{text}"
+    );
+    let lost = told(&text, "killed by signal 9");
+    for pid in victims {
+        let pid = pid.to_string();
+        let names = |line: &&&str| line.split(|c: char| !c.is_ascii_digit()).any(|w| w == pid);
+        assert_eq!(lost.iter().filter(names).count(), 1, "{text}");
+    }
+    let events = std::fs::read_to_string(events).expect("the events");
+    assert_eq!(told(&events, r#""event":"lost""#).len(), 2, "{events}");
+}
+
 #[test]
 fn a_second_kill_during_the_recovery_from_the_first() {
     let seed = 5;
@@ -132,6 +175,39 @@ fn twins_that_are_killed_are_made_again() {
     same(&finish(child, LIMIT, "killed twins"), &want, 1);
 }
 
+/// The number of the system call in which a process waits.
+fn call_of(pid: u32) -> Option<i64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/syscall")).ok()?;
+    text.split(' ').next()?.parse().ok()
+}
+
+#[test]
+fn processes_made_ahead_that_are_killed_are_done_without() {
+    let want = undisturbed(&["work"]);
+    let child = back(&["--checkpoint-interval", "100"], &["work"]).start();
+    let job = with_images(&child);
+    // An image waits in `read` for the end of what it has made ahead, which waits in its place.
+    let in_call = |number| {
+        let mut images = job.images();
+        images.retain(|pid| call_of(*pid) == Some(number));
+        images
+    };
+    wait_for(SOON, "processes made ahead", || {
+        in_call(libc::SYS_read).len() == 3 && in_call(libc::SYS_recvmsg).len() == 3
+    });
+    let (images, ahead) = (in_call(libc::SYS_read), in_call(libc::SYS_recvmsg));
+    for pid in &ahead {
+        kill(*pid, libc::SIGKILL);
+    }
+    wait_for(SOON, "the images to listen again", || {
+        in_call(libc::SYS_recvmsg) == images && !ahead.iter().any(|pid| is_alive(*pid))
+    });
+    let mut ranks = job.ranks();
+    kill(ranks[0], libc::SIGKILL);
+    others(&job, &mut ranks);
+    same(&finish(child, LIMIT, "killed processes"), &want, 1);
+}
+
 #[test]
 fn kills_after_finalize_while_the_program_goes_on() {
     let want = undisturbed(&["after"]);
@@ -146,6 +222,75 @@ fn kills_after_finalize_while_the_program_goes_on() {
         }
     }
     same(&finish(child, LIMIT, "kills after MPI_Finalize"), &want, 1);
+}
+
+/// What comes on a stream, line by line.
+fn heard(stream: Option<impl Read + Send + 'static>) -> Receiver<String> {
+    let lines = BufReader::new(stream.expect("a pipe")).lines();
+    let (say, hear) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        lines
+            .map_while(Result::ok)
+            .try_for_each(|line| say.send(line))
+    });
+    hear
+}
+
+#[test]
+fn a_rank_killed_after_finalize_is_told_as_lost_and_as_back() {
+    let folder = Folder::new("left");
+    let (gate, events) = (folder.name("gate"), folder.name("events"));
+    let mut child = back(&["--events", &events], &["left", &gate]).start();
+    let (out, errors) = (heard(child.stdout.take()), heard(child.stderr.take()));
+    let job = Job::of(child.id(), "back");
+    let mut said: Vec<String> = (0..3)
+        .map(|_| out.recv_timeout(SOON).expect("a line"))
+        .collect();
+    let mut told = Vec::new();
+    let mut seen = job.ranks();
+    for number in 0..2 {
+        // The second time, who has come back.
+        let victim = seen[number * 2 + 1];
+        kill(victim, libc::SIGKILL);
+        for what in [
+            format!("(pid {victim}) was killed by"),
+            " is back after ".into(),
+        ] {
+            let line = errors.recv_timeout(SOON).expect("a line");
+            assert!(line.contains(&what), "{line}");
+            told.push(line);
+        }
+        let new = job.ranks().into_iter().find(|pid| !seen.contains(pid));
+        seen.push(new.expect("it is back"));
+    }
+    std::fs::write(&gate, "").expect("a file");
+    let done = finish(child, LIMIT, "kills after MPI_Finalize");
+    assert!(done.output.status.success(), "{told:?}");
+    said.extend(out);
+    assert_eq!(said.len(), 6, "each line once: {said:?}");
+    assert_eq!(errors.iter().next(), None);
+
+    let who = told[0].split_once(" on host").expect("a rank").0;
+    let back = format!("{who} is back after ");
+    assert!(
+        told.iter()
+            .skip(1)
+            .step_by(2)
+            .all(|line| line.starts_with(&back)),
+        "{told:?}"
+    );
+    let events = std::fs::read_to_string(events).expect("the events");
+    let events = events
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"));
+    let of_it = |e: &serde_json::Value| e["event"] == "lost" || e["event"] == "recovered";
+    let all: Vec<serde_json::Value> = events.filter(of_it).collect();
+    let names: Vec<_> = all.iter().map(|e| e["event"].as_str()).collect();
+    let pair = [Some("lost"), Some("recovered")];
+    assert_eq!(names, [pair, pair].concat(), "{all:?}");
+    // No generation begins for it.
+    assert!(all.iter().all(|e| e["generation"] == 0), "{all:?}");
+    assert!(all.iter().all(|e| e["rank"] == all[0]["rank"]), "{all:?}");
 }
 
 #[test]
@@ -163,7 +308,7 @@ fn kills_around_init() {
             kill(pid, libc::SIGKILL);
         }
         let done = finish(child, LIMIT, "a kill around MPI_Init");
-        // Before the program has called MPI_Init, nothing is known of it that could come back.
+        // Before any rank has called MPI_Init, nothing is known of the program that could come back.
         let early = done.last_line().contains("was killed by signal 9");
         if done.output.status.success() {
             assert!(lines(&done) == want, "round {round}: {}", done.text());
@@ -171,6 +316,44 @@ fn kills_around_init() {
             assert!(early, "round {round}: {}", done.text());
         }
     }
+}
+
+#[test]
+fn a_rank_killed_before_init_while_others_wait_there() {
+    let want = undisturbed(&["work"]);
+    let folder = Folder::new("before-init");
+    let gate = folder.name("gate");
+    // One rank comes to MPI_Init late. All have written something before.
+    let script = r#"echo here; if [ "$REJOIN_RANK" = 1 ]; then until [ -e "$1" ]; do sleep 0.01; done; fi
+                    exec "$0" work"#;
+    let options = ["--verbose", "--tag-output", "-n", RANKS, "sh", "-c", script];
+    let run = Run::raw(options).arg(program("back")).arg(&gate);
+    let mut child = run.start();
+    let errors = heard(child.stderr.take());
+    let (mut late, mut waiting, mut told) = (0, 0, Vec::new());
+    while waiting < 2 || late == 0 {
+        let line = errors.recv_timeout(SOON).expect("a line");
+        waiting += usize::from(line.contains(": in MPI_Init, pid "));
+        if line.contains("rank 1: started on ") {
+            let (_, pid) = line.split_once(", pid ").expect("a pid");
+            late = pid.parse().expect("a number");
+        }
+        told.push(line);
+    }
+    kill(late, libc::SIGKILL);
+    std::fs::write(&gate, "").expect("a file");
+    let done = finish(child, LIMIT, "a kill before MPI_Init");
+    told.extend(errors);
+    let told = told.join("\n");
+    assert!(done.output.status.success(), "{told}");
+    assert!(told.contains("mpirun: rank 1 is back after "), "{told}");
+    assert!(told.contains(" from the start, "), "{told}");
+    // What was shown of the first start is not shown again.
+    let (before, have): (Vec<_>, Vec<_>) = lines(&done)
+        .into_iter()
+        .partition(|line| line.ends_with("here"));
+    assert_eq!(before.len(), 3, "{}", done.text());
+    assert!(have == want, "{}", done.text());
 }
 
 #[test]

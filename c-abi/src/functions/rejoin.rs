@@ -107,15 +107,16 @@ fn store(mpi: &Mpi, core: &Core, folder: PathBuf) -> Result<()> {
     };
     let stored = mpi.regions.with(|regions| regions.store(&folder, &tag));
     // What one rank could not store is no checkpoint of any.
-    let failed = maximum(mpi, u64::from(stored.is_err()))? == 1;
-    match stored {
-        Err(error) => Err(Error::new(ErrorClass::Io, error.to_string())),
-        Ok(stored) if failed => {
+    let failed = failing(mpi, stored.is_err())?;
+    match (stored, failed) {
+        (Err(error), _) => Err(Error::new(ErrorClass::Io, error.to_string())),
+        (Ok(stored), Some(other)) => {
             let _ = std::fs::remove_file(stored.path);
-            let text = "another rank could not store its registered memory";
+            let folder = folder.display();
+            let text = format!("rank {other} could not store its registered memory in {folder}");
             Err(Error::new(ErrorClass::Io, text))
         }
-        Ok(_) => {
+        (Ok(_), None) => {
             // An old file too many does no harm.
             let _ = regions::prune(&folder, rank, epoch);
             Ok(())
@@ -183,15 +184,25 @@ pub fn rejoin(mpi: &Mpi) -> Result<()> {
         ..wanted
     };
     let loaded = mpi.regions.with(|regions| regions.load(&folder, &wanted));
-    let failed = maximum(mpi, u64::from(loaded.is_err()))? == 1;
-    match loaded {
-        Err(error) => Err(Error::new(ErrorClass::Io, error.to_string())),
-        Ok(_) if failed => {
-            let text = "another rank could not load its registered memory";
+    let failed = failing(mpi, loaded.is_err())?;
+    match (loaded, failed) {
+        (Err(error), _) => Err(Error::new(ErrorClass::Io, error.to_string())),
+        (Ok(_), Some(other)) => {
+            let folder = folder.display();
+            let text = format!("rank {other} could not load its registered memory from {folder}");
             Err(Error::new(ErrorClass::Io, text))
         }
-        Ok(_) => Ok(()),
+        (Ok(_), None) => Ok(()),
     }
+}
+
+/// The last rank that failed, if any has.
+fn failing(mpi: &Mpi, failed: bool) -> Result<Option<u64>> {
+    let mine = match failed {
+        true => u64::from(mpi.core()?.rank().0) + 1,
+        false => 0,
+    };
+    Ok(maximum(mpi, mine)?.checked_sub(1))
 }
 
 /// `MPIX_Rejoin`: [`rejoin`] under the standard's prefix for extensions.

@@ -178,6 +178,18 @@ impl History {
     }
 }
 
+/// A process was killed before it had called `MPI_Init`, and not by a fault of its own, which would come again.
+#[must_use]
+pub fn is_killed_before_init(cause: &Cause) -> bool {
+    matches!(
+        cause,
+        Cause::Ended {
+            end: End::Signaled(signal),
+            stage: Stage::Spawned,
+        } if !OWN_FAULTS.contains(signal)
+    )
+}
+
 /// SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS: Linux numbers, as on x86-64 and Arm.
 const OWN_FAULTS: [i32; 7] = [4, 5, 6, 7, 8, 11, 31];
 

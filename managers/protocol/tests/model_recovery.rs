@@ -13,7 +13,9 @@ use rejoin_managers_protocol::central;
 use rejoin_managers_protocol::control::End;
 use rejoin_managers_protocol::local;
 use rejoin_managers_protocol::verdict::Verdict;
+use rejoin_tests::models::{FULL, soak, tell};
 use stateright::{Checker, Model, Property};
+use std::time::Instant;
 
 #[derive(Debug, Clone, Copy)]
 struct Jobs {
@@ -25,6 +27,8 @@ struct Jobs {
     early: bool,
     /// How processes die.
     kinds: &'static [End],
+    /// Processes may die before they call `MPI_Init`.
+    before_init: bool,
     /// What central stores of ranks that are taken back is not there when it is started again.
     forgets: bool,
 }
@@ -109,10 +113,12 @@ impl Jobs {
             return;
         }
         for (index, process) in state.processes.iter().enumerate() {
-            let may = process.acts() && process.asked.is_none() && process.step != Step::BeforeInit;
+            let init = process.step == Step::BeforeInit;
+            let may = process.acts() && process.asked.is_none() && (self.before_init || !init);
             if may && faults.deaths < bounds.deaths {
                 actions.extend(self.kinds.iter().map(|end| Action::Ends(index, *end)));
-                if self.early {
+                // Only who has called it is watched.
+                if self.early && !init {
                     actions.push(Action::Dies(index));
                 }
             }
@@ -155,6 +161,8 @@ impl Jobs {
             }
             Action::Ends(index, end) => {
                 state.faults.deaths += 1;
+                let unknown = |p: &recovery::Process| p.step == Step::BeforeInit;
+                state.faults.unknown += u8::from(state.processes.iter().all(unknown));
                 state.ended(index, end);
             }
             Action::Dies(index) => {
@@ -247,13 +255,18 @@ impl Model for Jobs {
             Property::always("a failure has a cause", |m: &Jobs, s: &System| {
                 let images = s.faults.images > 0 || s.faults.refusals > 0;
                 // The first death is masked, if it is one; the second may come before a checkpoint.
-                let deaths = s.faults.exits > 0 || s.faults.deaths > 1;
+                let unknown = s.faults.unknown > 0;
+                let deaths = s.faults.exits > 0 || s.faults.deaths > 1 || unknown;
                 let cause = images || deaths || s.faults.signals > 0;
                 matches!(s.over, None | Some(Verdict::Success)) || cause || m.bounds.deaths == 0
             }),
             Property::always("an exit is an end", |_, s: &System| {
                 let ended = s.faults.exits > 0 || s.interrupted;
                 s.over != Some(Verdict::Success) || !ended
+            }),
+            Property::always("who came back alone is told", |m: &Jobs, s: &System| {
+                let told = s.away.is_empty() || m.bounds.centrals > 0;
+                s.over != Some(Verdict::Success) || told
             }),
             Property::always("nothing outlives the job", |_, s: &System| {
                 s.over.is_none() || s.processes.iter().all(|p| !p.acts())
@@ -293,30 +306,11 @@ fn is_of_its_history(state: &System, process: &recovery::Process) -> bool {
 }
 
 fn check(name: &str, jobs: Jobs) {
-    let start = std::time::Instant::now();
+    let begun = Instant::now();
     let checker = jobs.checker().threads(2).spawn_bfs().join();
-    println!(
-        "{name}: {} states, depth {}, {:.1} s",
-        checker.unique_state_count(),
-        checker.max_depth(),
-        start.elapsed().as_secs_f64()
-    );
-    for (property, path) in checker.discoveries() {
-        if !property.starts_with("it succeeds") {
-            println!("{property}: {:?}", path.last_state().wrong);
-            println!("{:#?}", path.into_actions());
-        }
-    }
+    tell(name, begun, &checker, |state| format!("{:?}", state.wrong));
     checker.assert_properties();
 }
-
-/// What only `REJOIN_MODELS=soak` adds.
-fn soak() -> u8 {
-    u8::from(std::env::var("REJOIN_MODELS").is_ok_and(|models| models == "soak"))
-}
-
-/// What builds with debug assertions leave out.
-const FULL: u8 = !cfg!(debug_assertions) as u8;
 
 const NONE: Faults = Faults {
     deaths: 0,
@@ -326,6 +320,7 @@ const NONE: Faults = Faults {
     checkpoints: 0,
     signals: 0,
     centrals: 0,
+    unknown: 0,
 };
 
 const TWO: Jobs = Jobs {
@@ -334,6 +329,7 @@ const TWO: Jobs = Jobs {
     bounds: NONE,
     early: false,
     kinds: &[KILLED],
+    before_init: false,
     forgets: false,
 };
 
@@ -376,6 +372,21 @@ fn a_death_and_a_checkpoint_of_two_hosts() {
         ..TWO
     };
     check("two hosts", jobs);
+}
+
+#[test]
+fn deaths_before_init() {
+    let bounds = Faults {
+        deaths: 1 + FULL,
+        ..NONE
+    };
+    let jobs = Jobs {
+        bounds,
+        before_init: true,
+        early: FULL > 0,
+        ..TWO
+    };
+    check("before MPI_Init", jobs);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::fault;
 use crate::plan::Down;
 use crate::reactor::Reactor;
-use rejoin_channel_table::{Epoch, Generation, JobId, Rank};
+use rejoin_channel_table::{Epoch, Generation, Incarnation, JobId, Rank};
 use rejoin_managers_protocol::central::{Central, Effect, Event, Input, Job, Record, View};
 use rejoin_managers_protocol::control::ToCentral;
 use rejoin_managers_protocol::verdict::Verdict;
@@ -57,6 +57,8 @@ pub(super) struct Driver {
     /// Losses, and the last recovery, that were told: after a resumption they may come again.
     lost: BTreeSet<(Generation, Rank, u32)>,
     recovered: Option<Generation>,
+    /// Who came back alone.
+    returned: BTreeSet<(Rank, Incarnation)>,
     /// The last checkpoint that was ordered, and when; the last that was committed.
     ordered: Option<(Epoch, Instant)>,
     committed: Option<Epoch>,
@@ -103,6 +105,7 @@ impl Driver {
             news: Vec::new(),
             lost: BTreeSet::new(),
             recovered: None,
+            returned: BTreeSet::new(),
             ordered: None,
             committed: None,
             verdict: None,
@@ -313,6 +316,9 @@ impl Driver {
                 pid,
                 ..
             } => self.lost.insert((*generation, *rank, *pid)),
+            Event::Recovered {
+                alone: Some(who), ..
+            } => self.returned.insert(*who),
             Event::Recovered { generation, .. } => {
                 self.recovered.replace(*generation) < Some(*generation)
             }

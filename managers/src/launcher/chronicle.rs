@@ -1,10 +1,10 @@
 //! What the user reads about checkpoints and recoveries: one line when a rank is lost, one when it is
 //! back, one for what can't be promised.
 
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{Epoch, Generation, Rank};
 use rejoin_managers_protocol::central::Event;
 use rejoin_managers_protocol::verdict::Described;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 /// Tells the user, each thing once.
@@ -12,6 +12,10 @@ use std::io::Write;
 pub(super) struct Chronicle {
     /// Ranks that are being brought back.
     lost: BTreeSet<Rank>,
+    /// Those of them that were not told yet: host, process and how it ended.
+    untold: BTreeMap<Rank, (String, u32, String)>,
+    /// The generation in which all were back.
+    back: Option<Generation>,
     /// What was said about images that can't be taken.
     refused: BTreeSet<String>,
     caveats: BTreeSet<String>,
@@ -41,8 +45,12 @@ fn say(text: &str) {
 }
 
 impl Chronicle {
-    /// Something happened.
+    /// Something happened. What is told of lost ranks waits for others that are told of at once, see
+    /// [`Chronicle::tell_lost`].
     pub fn event(&mut self, event: &Event) {
+        if !matches!(event, Event::Lost { .. }) {
+            self.tell_lost();
+        }
         match event {
             Event::Ordered(_) => {}
             Event::HostSilent { name, .. } => {
@@ -63,43 +71,42 @@ impl Chronicle {
                 host,
                 pid,
                 cause,
-                ..
+                generation,
+                alone,
             } => {
-                self.lost.insert(*rank);
-                let pid = if *pid == 0 {
-                    String::new()
-                } else {
-                    format!(" (pid {pid})")
-                };
-                let how = Described(cause);
-                say(&format!("rank {} on host {host}{pid} {how}", rank.0));
+                // Told late, it is back already.
+                if !alone && Some(*generation) > self.back {
+                    self.lost.insert(*rank);
+                }
+                let how = Described(cause).to_string();
+                if self.untold.contains_key(rank) {
+                    self.tell_lost();
+                }
+                self.untold.insert(*rank, (host.clone(), *pid, how));
             }
             Event::Recovered {
+                generation,
+                alone,
                 epoch,
                 took,
                 repeated,
-                ..
             } => {
-                let ranks: Vec<_> = self.lost.iter().map(|rank| rank.0.to_string()).collect();
-                self.lost.clear();
-                let (name, are) = match ranks.len() {
-                    1 => ("rank", "is"),
-                    _ => ("ranks", "are"),
+                let who = match alone {
+                    Some((rank, _)) => vec![*rank],
+                    None => {
+                        self.back = self.back.max(Some(*generation));
+                        std::mem::take(&mut self.lost).into_iter().collect()
+                    }
                 };
-                let ranks = ranks.join(", ");
-                let took = millis(*took);
-                let from = match epoch {
-                    Some(Epoch(number)) => format!("checkpoint {number}"),
-                    None => "the start".to_string(),
-                };
-                let repeated = match *repeated {
-                    short @ ..1_000_000_000 => format!("{} ms", millis(short)),
-                    long => format!("{:.1} s", long as f64 / 1e9),
-                };
-                say(&format!(
-                    "{name} {ranks} {are} back after {took} ms from {from}, {repeated} of work repeated"
-                ));
+                say(&back(&who, *epoch, *took, *repeated));
             }
+        }
+    }
+
+    /// Tells of ranks that are lost: together, where the same happened to them on one host.
+    pub fn tell_lost(&mut self) {
+        for line in together(&std::mem::take(&mut self.untold)) {
+            say(&line);
         }
     }
 
@@ -136,6 +143,60 @@ impl Chronicle {
     }
 }
 
+/// `0`, `0 and 2`, `0, 2 and 3`.
+fn listed(numbers: impl IntoIterator<Item = u32>) -> String {
+    let mut words: Vec<_> = numbers.into_iter().map(|n| n.to_string()).collect();
+    match (words.pop(), words.join(", ")) {
+        (None, _) => String::new(),
+        (Some(last), rest) if rest.is_empty() => last,
+        (Some(last), rest) => format!("{rest} and {last}"),
+    }
+}
+
+/// A line for all ranks of a host to which the same happened.
+fn together(lost: &BTreeMap<Rank, (String, u32, String)>) -> Vec<String> {
+    let mut groups: Vec<(&str, &str, Vec<(Rank, u32)>)> = Vec::new();
+    for (rank, (host, pid, how)) in lost {
+        let same = groups.iter_mut().find(|(h, w, _)| h == host && w == how);
+        match same {
+            Some((_, _, ranks)) => ranks.push((*rank, *pid)),
+            None => groups.push((host, how, vec![(*rank, *pid)])),
+        }
+    }
+    let line = |(host, how, ranks): (&str, &str, Vec<(Rank, u32)>)| {
+        let pids = listed(ranks.iter().map(|(_, pid)| *pid).filter(|pid| *pid != 0));
+        let who = listed(ranks.iter().map(|(rank, _)| rank.0));
+        match (ranks.len(), pids.as_str(), how.strip_prefix("was ")) {
+            (1, "", _) => format!("rank {who} on host {host} {how}"),
+            (1, _, _) => format!("rank {who} on host {host} (pid {pids}) {how}"),
+            (_, _, Some(how)) => format!("ranks {who} on host {host} (pids {pids}) were {how}"),
+            _ => format!("ranks {who} on host {host} (pids {pids}): each {how}"),
+        }
+    };
+    groups.into_iter().map(line).collect()
+}
+
+/// Who is back, after what time, from where.
+fn back(who: &[Rank], epoch: Option<Epoch>, took: u64, repeated: u64) -> String {
+    let ranks = listed(who.iter().map(|rank| rank.0));
+    let who = match who.len() {
+        // Who was lost was told by a central manager that has ended since.
+        0 => "all ranks are".to_string(),
+        1 => format!("rank {ranks} is"),
+        _ => format!("ranks {ranks} are"),
+    };
+    let took = millis(took);
+    let from = match epoch {
+        Some(Epoch(number)) => format!("checkpoint {number}"),
+        None => "the start".to_string(),
+    };
+    let repeated = match repeated {
+        short @ ..1_000_000_000 => format!("{} ms", millis(short)),
+        long => format!("{:.1} s", long as f64 / 1e9),
+    };
+    format!("{who} back after {took} ms from {from}, {repeated} of work repeated")
+}
+
 /// Milliseconds with as many digits as mean something.
 fn millis(nanoseconds: u64) -> String {
     let millis = nanoseconds as f64 / 1e6;
@@ -165,5 +226,54 @@ mod tests {
         assert!(first.contains("--recovery none"), "{first}");
         let later = refusal(Rank(3), why, Some(Epoch(7)));
         assert!(later.contains("goes back to checkpoint 7."), "{later}");
+    }
+
+    #[test]
+    fn ranks_that_are_lost_together_are_told_together() {
+        let killed = "was killed by signal 9 (SIGKILL)";
+        let lost = |all: &[(u32, &str, u32, &str)]| {
+            let entry = |(rank, host, pid, how): &(u32, &str, u32, &str)| {
+                (Rank(*rank), ((*host).to_owned(), *pid, (*how).to_owned()))
+            };
+            together(&all.iter().map(entry).collect())
+        };
+        assert_eq!(
+            lost(&[(2, "a", 12, killed)]),
+            ["rank 2 on host a (pid 12) was killed by signal 9 (SIGKILL)"]
+        );
+        assert_eq!(
+            lost(&[
+                (0, "a", 10, killed),
+                (2, "a", 12, killed),
+                (3, "a", 13, killed)
+            ]),
+            ["ranks 0, 2 and 3 on host a (pids 10, 12 and 13) were killed by signal 9 (SIGKILL)"]
+        );
+        let others = lost(&[
+            (0, "a", 10, killed),
+            (1, "b", 11, killed),
+            (2, "a", 0, "ended"),
+            (3, "a", 13, "ended"),
+        ]);
+        assert_eq!(
+            others,
+            [
+                "rank 0 on host a (pid 10) was killed by signal 9 (SIGKILL)",
+                "rank 1 on host b (pid 11) was killed by signal 9 (SIGKILL)",
+                "ranks 2 and 3 on host a (pids 13): each ended",
+            ]
+        );
+    }
+
+    #[test]
+    fn who_is_back_is_named() {
+        let line = |who: &[u32]| {
+            let who: Vec<_> = who.iter().copied().map(Rank).collect();
+            back(&who, Some(Epoch(7)), 31_000_000, 1_200_000_000)
+        };
+        let rest = "back after 31 ms from checkpoint 7, 1.2 s of work repeated";
+        assert_eq!(line(&[2]), format!("rank 2 is {rest}"));
+        assert_eq!(line(&[0, 2]), format!("ranks 0 and 2 are {rest}"));
+        assert_eq!(line(&[]), format!("all ranks are {rest}"));
     }
 }

@@ -99,6 +99,7 @@ impl Journal {
                 pid,
                 cause,
                 generation,
+                ..
             } => {
                 line.generation = generation.0;
                 line.rank = Some(rank.0);
@@ -109,11 +110,13 @@ impl Journal {
             Event::HostSilent { name, .. } | Event::HostHeard { name } => line.host = Some(name),
             Event::Recovered {
                 generation,
+                alone,
                 epoch,
                 took,
                 repeated,
             } => {
                 line.generation = generation.0;
+                line.rank = alone.map(|(rank, _)| rank.0);
                 line.epoch = epoch.map(|epoch| epoch.0);
                 line.took_ns = Some(*took);
                 line.repeated_ns = Some(*repeated);
@@ -229,9 +232,11 @@ mod tests {
                 pid: 77,
                 cause,
                 generation: Generation(1),
+                alone: false,
             },
             Event::Recovered {
                 generation: Generation(1),
+                alone: None,
                 epoch: Some(Epoch(1)),
                 took: 31,
                 repeated: 1200,

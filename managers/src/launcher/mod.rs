@@ -360,6 +360,7 @@ impl Launcher {
                 journal.event(generation.0, &event);
             }
         }
+        self.chronicle.tell_lost();
         let goes_on = |verdict: &Verdict| {
             matches!(verdict, Verdict::HostLost { .. }) && self.elsewhere.is_possible()
         };

@@ -40,6 +40,7 @@ impl Driver {
         let Some(slot) = self.slot(rank) else {
             return;
         };
+        self.forget_unstarted(rank);
         let io = &mut self.ranks[slot];
         if let Some(waking) = &mut io.waking
             && waking.life.incarnation == incarnation
@@ -99,7 +100,12 @@ impl Driver {
             return;
         }
         io.retiring = false;
-        io.dying = false;
+        let present = |(pid, _): &(u32, _)| descendants::has_ended(*pid);
+        let ended = io.child.as_ref().is_some_and(present) && !io.must_end;
+        if !std::mem::replace(&mut io.dying, false) && ended {
+            // Killed together with the one for which the job goes back, and not noticed yet.
+            self.told(slot, Input::Dying);
+        }
         // What it has said counts no more; what it has written does.
         self.drain_at_once(slot);
         let io = &mut self.ranks[slot];

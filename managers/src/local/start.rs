@@ -158,6 +158,13 @@ impl Driver {
         true
     }
 
+    /// What waits to be started of this rank is not: another takes its place.
+    pub(super) fn forget_unstarted(&mut self, rank: Rank) {
+        if let Some(start) = &mut self.start {
+            start.waiting.retain(|life| life.rank != rank);
+        }
+    }
+
     /// The job ends: what waits to be started is not.
     pub(super) fn start_no_more(&mut self) {
         let waiting = self.start.as_mut().map(|s| std::mem::take(&mut s.waiting));
@@ -287,7 +294,10 @@ impl Driver {
             };
             if rank.child.is_some() && slot_of(slot, rank.incarnation) == place {
                 rank.dying = true;
-                self.told(slot, Input::Dying);
+                // Not one that we have killed for its locks.
+                if !(rank.retiring && rank.must_end) {
+                    self.told(slot, Input::Dying);
+                }
             }
         }
     }

@@ -94,8 +94,10 @@ pub enum Event {
         pid: u32,
         /// How it failed.
         cause: Cause,
-        /// The generation that begins.
+        /// The generation that begins; the job's own when the rank comes back alone.
         generation: Generation,
+        /// All ranks are behind `MPI_Finalize`: only this one comes back.
+        alone: bool,
     },
     /// A host is silent, and its ranks stand still if they live.
     HostSilent {
@@ -109,10 +111,12 @@ pub enum Event {
         /// Its name.
         name: String,
     },
-    /// All ranks are back.
+    /// All ranks are back, or one is that came back alone.
     Recovered {
-        /// The generation that has begun.
+        /// The generation that has begun; the job's own for one that came back alone.
         generation: Generation,
+        /// Which one that is, in which incarnation; `None`: all.
+        alone: Option<(Rank, Incarnation)>,
         /// The checkpoint that they are back from; `None`: from the start.
         epoch: Option<Epoch>,
         /// Nanoseconds since the first failure was heard of.

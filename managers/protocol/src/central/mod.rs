@@ -28,6 +28,7 @@ use crate::verdict::Verdict;
 use recovery::Restoring;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use resume::Resuming;
+use std::collections::BTreeMap;
 
 /// Number of a host in the order in which the driver named them.
 pub type HostIndex = usize;
@@ -96,6 +97,10 @@ pub struct Central {
     ordered_at: Time,
     /// Processes that have begun to end, for which the job goes back already, and to where.
     dying: Vec<(Life, Option<Epoch>)>,
+    /// Processes that began to end while the job went back for another, and to where: they are named with it.
+    others: Vec<(Life, Option<Epoch>)>,
+    /// Ranks that are coming back alone, and since when.
+    alone: BTreeMap<Rank, Time>,
     /// When the first failure was heard of that the job last went back for.
     since: Time,
     /// What is told once it is known how they ended.
@@ -128,6 +133,8 @@ impl Central {
             anew: false,
             ordered_at: Time::default(),
             dying: Vec::new(),
+            others: Vec::new(),
+            alone: BTreeMap::new(),
             since: Time::default(),
             untold: Vec::new(),
             last: None,
@@ -255,7 +262,7 @@ impl Central {
                     rank.stage = rank.stage.max(Stage::Registered);
                     self.compare(now, life.rank, limits, effects);
                     self.start_when_complete(now, effects);
-                    self.start_alone(life.rank, effects);
+                    self.start_alone(now, life.rank, effects);
                 }
             }
             ToCentral::Imaged { .. }
@@ -281,6 +288,8 @@ impl Central {
             ToCentral::Dying { life, .. } => {
                 if self.find(host, life).is_some() {
                     self.dying(now, life, effects);
+                } else {
+                    self.dying_too(host, life);
                 }
             }
             ToCentral::Buried { life, pid, cause } => {
@@ -290,6 +299,8 @@ impl Central {
                 if let Some(rank) = self.find(host, life) {
                     rank.ended = true;
                     self.failed(now, life.rank, host, pid, cause, effects);
+                } else {
+                    self.failed_too(now, life, host, (pid, cause), effects);
                 }
             }
             ToCentral::Done => {

@@ -2,9 +2,9 @@
 
 use super::{Central, Effect, Event, HostIndex, Memory, Phase, Record};
 use crate::control::{Cause, End, Life, Stage, Time, ToLocal};
-use crate::policy::Refusal;
+use crate::policy::{self, Refusal};
 use crate::verdict::Verdict;
-use rejoin_channel_table::{Epoch, Generation, Rank};
+use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 
 /// Ranks are being taken back.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -28,9 +28,10 @@ impl Central {
     ) {
         match self.masks(now, rank, &cause) {
             Ok(epoch) => {
-                self.lost(rank, host, pid, cause, self.generation.next());
-                if self.phase == Phase::Finalized {
-                    self.restore_one(rank, epoch, effects);
+                let alone = self.phase == Phase::Finalized;
+                self.lost((self.generation, rank), host, pid, cause, alone);
+                if alone {
+                    self.restore_one(now, rank, epoch, effects);
                 } else {
                     self.restore_all(now, epoch, effects);
                 }
@@ -40,21 +41,22 @@ impl Central {
         }
     }
 
-    /// What is told of a failure that is masked, before that of the recovery.
+    /// What is told of a failure in this generation that is masked, before that of the recovery.
     fn lost(
         &mut self,
-        rank: Rank,
+        (generation, rank): (Generation, Rank),
         host: HostIndex,
         pid: u32,
         cause: Cause,
-        generation: Generation,
+        alone: bool,
     ) {
         let lost = Event::Lost {
             rank,
             host: self.hosts[host].name.clone(),
             pid,
             cause,
-            generation,
+            generation: if alone { generation } else { generation.next() },
+            alone,
         };
         self.untold.insert(0, lost);
     }
@@ -74,11 +76,45 @@ impl Central {
         if let Ok(epoch) = self.masks(now, life.rank, &cause) {
             self.dying.push((life, epoch));
             if finalized {
-                self.restore_one(life.rank, epoch, effects);
+                self.restore_one(now, life.rank, epoch, effects);
             } else {
                 self.restore_all(now, epoch, effects);
             }
         }
+    }
+
+    /// A process has begun to end that the job has just taken back because of another: it is to be named too.
+    pub(super) fn dying_too(&mut self, host: HostIndex, life: Life) {
+        let known = |(other, _): &(Life, _)| *other == life;
+        let first = self.dying.iter().any(known) || self.others.iter().any(known);
+        if let Some(epoch) = self.taken_back(host, life).filter(|_| !first) {
+            self.others.push((life, epoch));
+        }
+    }
+
+    /// The same for one of which it is known at once how it ended.
+    pub(super) fn failed_too(
+        &mut self,
+        now: Time,
+        life: Life,
+        host: HostIndex,
+        failure: (u32, Cause),
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(epoch) = self.taken_back(host, life) {
+            self.buried_too(now, life, host, failure, epoch, effects);
+        }
+    }
+
+    /// To where the job has just gone back, if this was a process of it then.
+    fn taken_back(&self, host: HostIndex, life: Life) -> Option<Option<Epoch>> {
+        let Phase::Restoring(Restoring { epoch, .. }) = self.phase else {
+            return None;
+        };
+        let rank = self.ranks.get(life.rank.index())?;
+        let last = life.generation.next() == self.generation
+            && life.incarnation.next() == rank.incarnation;
+        (last && rank.host == host).then_some(epoch)
     }
 
     /// It is known how a process ended that had begun to.
@@ -91,6 +127,11 @@ impl Central {
         cause: Cause,
         effects: &mut Vec<Effect>,
     ) {
+        if let Some(at) = self.others.iter().position(|(other, _)| *other == life) {
+            let (_, from) = self.others.swap_remove(at);
+            self.buried_too(now, life, host, (pid, cause), from, effects);
+            return self.note(host, life, effects);
+        }
         let Some(at) = self.dying.iter().position(|(dying, _)| *dying == life) else {
             // Nothing was done for it: the job may not go back, or does so for another.
             let current = self.ranks.get(life.rank.index());
@@ -109,10 +150,36 @@ impl Central {
             self.is_end(now, life.rank, host, pid, cause, refusal, effects);
             return self.note(host, life, effects);
         }
-        self.lost(life.rank, host, pid, cause, life.generation.next());
+        // No generation has begun for one that comes back alone.
+        let alone = life.generation == self.generation;
+        self.lost((life.generation, life.rank), host, pid, cause, alone);
         effects.push(Effect::Persist(Record::Memory(self.memory())));
         self.tell_of_recovery(effects);
         self.note(host, life, effects);
+    }
+
+    /// The same for one that ended while the job went back for another. An exit would have been an end; it comes
+    /// again where the job has gone back to.
+    fn buried_too(
+        &mut self,
+        now: Time,
+        life: Life,
+        host: HostIndex,
+        (pid, cause): (u32, Cause),
+        from: Option<Epoch>,
+        effects: &mut Vec<Effect>,
+    ) {
+        match self.history.confirm(life.rank, &cause, from) {
+            Ok(()) => {
+                self.lost((life.generation, life.rank), host, pid, cause, false);
+                effects.push(Effect::Persist(Record::Memory(self.memory())));
+            }
+            Err(Refusal::Meant) => {}
+            Err(refusal) => {
+                return self.is_end(now, life.rank, host, pid, cause, Some(refusal), effects);
+            }
+        }
+        self.tell_of_recovery(effects);
     }
 
     /// The local manager need not remember this end any longer.
@@ -135,7 +202,7 @@ impl Central {
 
     /// Tells what was held back until all ends are known.
     pub(super) fn tell_of_recovery(&mut self, effects: &mut Vec<Effect>) {
-        if self.dying.is_empty() {
+        if self.dying.is_empty() && self.others.is_empty() {
             effects.extend(self.untold.drain(..).map(Effect::Event));
         }
     }
@@ -166,9 +233,22 @@ impl Central {
                 self.anew = true;
                 Ok(None)
             }
+            Err(Refusal::Meant) if !self.anew && self.is_before_init(cause) => {
+                self.history.admit(now).map_err(Some)?;
+                self.anew = true;
+                Ok(None)
+            }
             Err(Refusal::Meant) => Err(None),
             Err(refusal) => Err(Some(refusal)),
         }
+    }
+
+    /// A process was killed before it had called `MPI_Init`, in a job of which another has: it is known what they
+    /// are, and none of them has left `MPI_Init`.
+    fn is_before_init(&self, cause: &Cause) -> bool {
+        self.phase == Phase::Starting
+            && policy::is_killed_before_init(cause)
+            && self.ranks.iter().any(|r| r.stage >= Stage::Registered)
     }
 
     /// Nothing but `MPI_Init` can have happened: the first checkpoint is to come.
@@ -262,7 +342,16 @@ impl Central {
     }
 
     /// After the last checkpoint no rank needs another: only this one comes back.
-    fn restore_one(&mut self, rank: Rank, epoch: Option<Epoch>, effects: &mut Vec<Effect>) {
+    fn restore_one(
+        &mut self,
+        now: Time,
+        rank: Rank,
+        epoch: Option<Epoch>,
+        effects: &mut Vec<Effect>,
+    ) {
+        // It may fail again on its way.
+        self.alone.entry(rank).or_insert(now);
+        self.since = now;
         let state = &mut self.ranks[rank.index()];
         // Nothing is sent any more; others that come back alone must not wait for this one.
         let card = state.card.take();
@@ -288,7 +377,7 @@ impl Central {
     }
 
     /// A rank that comes back alone gets the table at once.
-    pub(super) fn start_alone(&mut self, rank: Rank, effects: &mut Vec<Effect>) {
+    pub(super) fn start_alone(&mut self, now: Time, rank: Rank, effects: &mut Vec<Effect>) {
         if self.phase != Phase::Finalized {
             return;
         }
@@ -296,13 +385,30 @@ impl Central {
             .ranks
             .iter()
             .map(|r| Some((r.incarnation, r.card.clone()?)));
-        if let Some(table) = cards.collect::<Option<Vec<_>>>() {
-            let start = ToLocal::Start {
-                generation: self.generation,
-                table,
-                image: None,
-            };
-            effects.push(Effect::Send(self.ranks[rank.index()].host, start));
+        let Some(table) = cards.collect::<Option<Vec<_>>>() else {
+            return;
+        };
+        let state = &self.ranks[rank.index()];
+        let (host, incarnation) = (state.host, state.incarnation);
+        let start = ToLocal::Start {
+            generation: self.generation,
+            table,
+            image: None,
+        };
+        effects.push(Effect::Send(host, start));
+        if let Some(since) = self.alone.remove(&rank) {
+            let epoch = self.last;
+            self.tell_back(now, epoch, since, Some((rank, incarnation)), effects);
+        }
+    }
+
+    /// Central was started again: these are coming back alone.
+    pub(super) fn alone_again(&mut self, waiting: &[Rank]) {
+        for (rank, state) in (0u32..).map(Rank).zip(&self.ranks) {
+            let begins = state.stage == Stage::Spawned && !state.ended;
+            if begins || waiting.contains(&rank) {
+                self.alone.insert(rank, self.since);
+            }
         }
     }
 
@@ -334,18 +440,27 @@ impl Central {
         restoring: &Restoring,
         effects: &mut Vec<Effect>,
     ) {
+        self.tell_back(now, restoring.epoch, restoring.since, None, effects);
+    }
+
+    fn tell_back(
+        &mut self,
+        now: Time,
+        epoch: Option<Epoch>,
+        since: Time,
+        alone: Option<(Rank, Incarnation)>,
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(checkpoints) = &self.checkpoints else {
             return;
         };
-        let from = match restoring.epoch {
-            Some(_) => checkpoints.committed_at().0,
-            None => 0,
-        };
+        let from = epoch.map_or(0, |_| checkpoints.committed_at().0);
         self.untold.push(Event::Recovered {
             generation: self.generation,
-            epoch: restoring.epoch,
-            took: now.0.saturating_sub(restoring.since.0),
-            repeated: restoring.since.0.saturating_sub(from),
+            alone,
+            epoch,
+            took: now.0.saturating_sub(since.0),
+            repeated: since.0.saturating_sub(from),
         });
         self.tell_of_recovery(effects);
     }

@@ -410,8 +410,9 @@ impl Central {
             Phase::Finalized => {
                 let generation = self.generation;
                 self.send_all(|| ToLocal::AllFinalized { generation }, effects);
+                self.alone_again(&waiting);
                 for rank in waiting {
-                    self.start_alone(rank, effects);
+                    self.start_alone(now, rank, effects);
                 }
                 self.tell_of_recovery(effects);
             }

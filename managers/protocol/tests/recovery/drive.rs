@@ -96,14 +96,24 @@ impl System {
 
     fn note(&mut self, event: Event) {
         match event {
-            Event::Recovered { .. } => self.recovered = true,
+            Event::Recovered { alone: None, .. } => self.recovered = true,
+            Event::Recovered {
+                alone: Some((rank, _)),
+                ..
+            } => {
+                self.away.remove(&rank);
+            }
             Event::Lost {
                 rank,
                 cause,
                 generation,
                 pid,
+                alone,
                 ..
             } => {
+                if alone {
+                    self.away.insert(rank);
+                }
                 if !self.prompt && !self.told.insert((rank, generation, pid)) {
                     return;
                 }
@@ -112,8 +122,8 @@ impl System {
                 };
                 match end {
                     End::Signaled(FAULT) => {
-                        // Told late, it is of a generation that has begun.
-                        let origin = self.stored.origins.get(&generation).copied();
+                        let origins = &self.stored.origins;
+                        let origin = origins.get(&generation).filter(|_| !alone).copied();
                         let from = origin.unwrap_or(self.stored.committed);
                         let fault = (rank, FAULT, from);
                         if from.is_some() && self.masked.contains(&fault) {

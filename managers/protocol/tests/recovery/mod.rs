@@ -39,6 +39,8 @@ pub struct Faults {
     pub signals: u8,
     /// Central managers that died.
     pub centrals: u8,
+    /// Deaths before any rank had called `MPI_Init`.
+    pub unknown: u8,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -73,6 +75,8 @@ pub struct System {
     pub recovered: bool,
     /// A rank came back alone and has left `MPI_Finalize` since.
     pub alone: bool,
+    /// Ranks that were told as lost alone and not as back.
+    pub away: BTreeSet<Rank>,
 }
 
 fn job(hosts: usize, ranks: u32) -> Job {
@@ -119,6 +123,7 @@ impl System {
             masked: Vec::new(),
             recovered: false,
             alone: false,
+            away: BTreeSet::new(),
         }
     }
 
