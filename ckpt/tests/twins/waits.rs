@@ -135,10 +135,8 @@ fn every() -> libc::sigset_t {
 /// Blocks every signal, as programs do that take them with `sigwait` only.
 fn block_all() {
     // SAFETY: the pointer is to a set.
-    assert_eq!(
-        unsafe { libc::sigprocmask(libc::SIG_BLOCK, &every(), null_mut()) },
-        0
-    );
+    let set = unsafe { libc::sigprocmask(libc::SIG_BLOCK, &every(), null_mut()) };
+    assert_eq!(set, 0);
 }
 
 fn sigwait_for_all() {
@@ -213,10 +211,8 @@ fn drained() {
         sival_ptr: std::ptr::without_provenance_mut(7),
     };
     // SAFETY: touches no memory.
-    assert_eq!(
-        unsafe { libc::sigqueue(job.pid, support::signal(), order) },
-        0
-    );
+    let sent = unsafe { libc::sigqueue(job.pid, support::signal(), order) };
+    assert_eq!(sent, 0);
     assert_eq!(job.ask("look"), "true None");
     assert_eq!(job.ask("drain"), "false Some(7)");
     assert_eq!(job.ask("drain"), "false None");

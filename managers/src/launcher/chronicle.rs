@@ -153,9 +153,12 @@ fn listed(numbers: impl IntoIterator<Item = u32>) -> String {
     }
 }
 
+/// Ranks and their processes, of one host to which the same happened: its name and that.
+type Group<'a> = (&'a str, &'a str, Vec<(Rank, u32)>);
+
 /// A line for all ranks of a host to which the same happened.
 fn together(lost: &BTreeMap<Rank, (String, u32, String)>) -> Vec<String> {
-    let mut groups: Vec<(&str, &str, Vec<(Rank, u32)>)> = Vec::new();
+    let mut groups: Vec<Group> = Vec::new();
     for (rank, (host, pid, how)) in lost {
         let same = groups.iter_mut().find(|(h, w, _)| h == host && w == how);
         match same {
@@ -163,7 +166,7 @@ fn together(lost: &BTreeMap<Rank, (String, u32, String)>) -> Vec<String> {
             None => groups.push((host, how, vec![(*rank, *pid)])),
         }
     }
-    let line = |(host, how, ranks): (&str, &str, Vec<(Rank, u32)>)| {
+    let line = |(host, how, ranks): Group| {
         let pids = listed(ranks.iter().map(|(_, pid)| *pid).filter(|pid| *pid != 0));
         let who = listed(ranks.iter().map(|(rank, _)| rank.0));
         match (ranks.len(), pids.as_str(), how.strip_prefix("was ")) {
