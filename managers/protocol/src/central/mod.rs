@@ -103,6 +103,8 @@ pub struct Central {
     alone: BTreeMap<Rank, Time>,
     /// When the first failure was heard of that the job last went back for.
     since: Time,
+    /// When its processes were first started.
+    began: Time,
     /// What is told once it is known how they ended.
     untold: Vec<Event>,
     /// The checkpoint whose images were all ordered when every rank was in `MPI_Finalize`.
@@ -136,6 +138,7 @@ impl Central {
             others: Vec::new(),
             alone: BTreeMap::new(),
             since: Time::default(),
+            began: Time::default(),
             untold: Vec::new(),
             last: None,
             absent: None,
@@ -222,6 +225,7 @@ impl Central {
     }
 
     fn begin(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        self.began = now;
         self.limit_at = self.limit.map(|limit| now.plus_millis(limit));
         effects.push(Effect::Persist(Record::Began {
             generation: self.generation,
@@ -285,13 +289,7 @@ impl Central {
                 }
             }
             ToCentral::Ended { life, stage } => self.ended(now, host, life, stage, effects),
-            ToCentral::Dying { life, .. } => {
-                if self.find(host, life).is_some() {
-                    self.dying(now, life, effects);
-                } else {
-                    self.dying_too(host, life);
-                }
-            }
+            ToCentral::Dying { life, .. } => self.dying(now, host, life, effects),
             ToCentral::Buried { life, pid, cause } => {
                 self.buried(now, life, host, pid, cause, effects);
             }

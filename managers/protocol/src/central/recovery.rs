@@ -63,7 +63,16 @@ impl Central {
 
     /// A process has begun to end. The others must stop in any case; if the job may go back, it does so
     /// now, and how the process ended is looked at when it is known.
-    pub(super) fn dying(&mut self, now: Time, life: Life, effects: &mut Vec<Effect>) {
+    pub(super) fn dying(
+        &mut self,
+        now: Time,
+        host: HostIndex,
+        life: Life,
+        effects: &mut Vec<Effect>,
+    ) {
+        if self.find(host, life).is_none() {
+            return self.dying_too(host, life);
+        }
         let cause = Cause::Ended {
             end: End::Unknown,
             stage: Stage::Registered,
@@ -84,7 +93,7 @@ impl Central {
     }
 
     /// A process has begun to end that the job has just taken back because of another: it is to be named too.
-    pub(super) fn dying_too(&mut self, host: HostIndex, life: Life) {
+    fn dying_too(&mut self, host: HostIndex, life: Life) {
         let known = |(other, _): &(Life, _)| *other == life;
         let first = self.dying.iter().any(known) || self.others.iter().any(known);
         if let Some(epoch) = self.taken_back(host, life).filter(|_| !first) {
@@ -454,7 +463,7 @@ impl Central {
         let Some(checkpoints) = &self.checkpoints else {
             return;
         };
-        let from = epoch.map_or(0, |_| checkpoints.committed_at().0);
+        let from = epoch.map_or(self.began, |_| checkpoints.committed_at()).0;
         self.untold.push(Event::Recovered {
             generation: self.generation,
             alone,

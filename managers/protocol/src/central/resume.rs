@@ -86,6 +86,7 @@ impl Central {
                 at,
             } => {
                 past.began = true;
+                self.began = at;
                 self.recall_lives(generation, &incarnations);
                 self.limit_at = self.limit.map(|limit| at.plus_millis(limit));
             }
