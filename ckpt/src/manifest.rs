@@ -113,9 +113,9 @@ impl Manifest {
         }
     }
 
-    /// In the twin: shares nothing with the rank that the rank could miss.
-    pub fn detach(&self) {
-        self.files.detach();
+    /// In the twin: shares nothing with the rank that the rank could miss, but for the returned number of open files.
+    pub fn detach(&self) -> u16 {
+        self.files.detach()
     }
 
     /// Sets everything again, in a runner with its signals blocked. Alarms come last, that none is late by what

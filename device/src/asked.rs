@@ -22,6 +22,17 @@ impl Device {
         self.imager.is_some()
     }
 
+    /// The program's state is stored as the one of this number, on all ranks.
+    ///
+    /// # Errors
+    /// A manager that cannot be spoken to.
+    pub fn has_stored(&mut self, number: u32) -> Result<()> {
+        match &mut self.io.agent {
+            Some(agent) => agent.tell(&ToManager::Stored { number }),
+            None => Ok(()),
+        }
+    }
+
     /// Asks for a checkpoint with this rank's state from here on. [`Device::checkpointed`] tells what becomes of it; a
     /// process that comes back from its image goes on behind this call.
     ///

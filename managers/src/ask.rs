@@ -9,6 +9,9 @@ pub const VERSION: u32 = 2;
 /// Largest question, in bytes.
 pub const QUESTION_LIMIT: usize = 64;
 
+/// Questions that a job hears at a time.
+pub const MOST_QUESTIONS: usize = 32;
+
 /// The first and only message of who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Question {

@@ -9,7 +9,7 @@ use redb::backends::FileBackend;
 use redb::{
     Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition,
 };
-use rejoin_channel_table::JobId;
+use rejoin_channel_table::{Generation, JobId};
 use rejoin_managers_protocol::central::Record;
 use rejoin_managers_protocol::codec::{FrameReader, MANAGER_LIMIT, encode};
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Version of what is stored.
-const FORMAT: u64 = 2;
+const FORMAT: u64 = 3;
 
 /// `format` and `job`.
 const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
@@ -293,6 +293,15 @@ impl Journal {
         Ok((journal, job, records))
     }
 
+    /// The highest generation that a journal speaks of, which nobody may have open.
+    ///
+    /// # Errors
+    /// As for [`Journal::resume`].
+    pub fn last_generation(path: &Path) -> Result<Option<Generation>, JournalError> {
+        let (_, _, records) = Journal::resume(path, Keep::Process)?;
+        Ok(records.iter().filter_map(Record::generation).max())
+    }
+
     /// The job has ended: nobody takes it up again.
     pub fn remove(self) {
         // Who removed it before us did what we want.
@@ -366,9 +375,11 @@ fn decode(bytes: &[u8]) -> Result<Record, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rejoin_channel_table::{Epoch, Generation, Incarnation};
+    use rejoin_channel_table::{Epoch, Incarnation};
+    use rejoin_managers_protocol::central::Memory;
     use rejoin_managers_protocol::checkpoint::Cost;
     use rejoin_managers_protocol::control::Time;
+    use rejoin_managers_protocol::policy::{History, Limit};
     use rejoin_managers_protocol::verdict::Verdict;
     use std::io::BufRead;
     use std::os::unix::fs::MetadataExt;
@@ -446,6 +457,36 @@ mod tests {
             journal.remove();
             assert!(!scratch.0.exists());
         }
+    }
+
+    #[test]
+    fn the_last_generation_counts_whatever_came_of_it() {
+        let _alone = alone();
+        let scratch = Scratch::new("generation");
+        let mut journal = Journal::create(&scratch.0, JobId(7), Keep::Process).unwrap();
+        for record in [began(), committed(1)] {
+            journal.append(&record).unwrap();
+        }
+        drop(journal);
+        let last = || Journal::last_generation(&scratch.0).unwrap();
+        assert_eq!(last(), Some(Generation(0)));
+        let (mut journal, _, _) = Journal::resume(&scratch.0, Keep::Process).unwrap();
+        let restoring = Record::Restoring {
+            generation: Generation(3),
+            epoch: Some(Epoch(1)),
+            incarnations: vec![Incarnation(1); 4],
+            memory: Memory {
+                history: History::new(Limit::default()),
+                anew: false,
+                dying: Vec::new(),
+                since: Time(0),
+                untold: Vec::new(),
+                reason: None,
+            },
+        };
+        journal.append(&restoring).unwrap();
+        drop(journal);
+        assert_eq!(last(), Some(Generation(3)));
     }
 
     #[test]

@@ -5,14 +5,17 @@
 //! that can go back, the central manager ([`central`]); of another job it is that itself. All are
 //! one thread each; what they decide is decided in `rejoin-managers-protocol`.
 
+pub mod accepting;
 pub mod ask;
 pub mod central;
 pub mod cli;
 pub mod clock;
+pub mod cores;
 pub mod descendants;
 pub mod doctor;
 pub mod error;
 pub mod fault;
+pub mod interfaces;
 pub mod journal;
 pub mod launcher;
 pub mod limits;

@@ -1,6 +1,7 @@
 //! What the system lets a job have: open files and processes. A job that can't be is refused before
 //! anything of it is started.
 
+use crate::ask::MOST_QUESTIONS;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::path::Path;
 
@@ -13,6 +14,10 @@ const FILES_PER_RANK: u64 = 5;
 
 /// Open files that each process of a job must be allowed to have.
 pub const LEAST_FILES: u64 = 64;
+
+/// Callers that a manager listens to at once, of which it knows only then whether they belong to the job: at most,
+/// and at least.
+const CALLERS: (u64, u64) = (512, 8);
 
 /// What of a thing may be had, and what says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +69,7 @@ impl Limits {
                 files.most, files.name
             ));
         }
-        let need = OWN_FILES + FILES_PER_RANK * ranks;
+        let need = local(ranks);
         if need > files.most {
             let fit = files.most.saturating_sub(OWN_FILES) / FILES_PER_RANK;
             return Err(refusal(ranks, need, "open files", files, fit));
@@ -78,6 +83,42 @@ impl Limits {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether mpirun can have links to so many hosts.
+///
+/// # Errors
+/// One line that names the need and the limit.
+pub fn allow_hosts(hosts: usize) -> Result<(), String> {
+    let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
+    let need = launcher(hosts) + CALLERS.1;
+    if need <= soft {
+        return Ok(());
+    }
+    Err(format!(
+        "{hosts} hosts need {need} open files, and the limit here is {soft} (ulimit -n)"
+    ))
+}
+
+/// Open files of mpirun with so many hosts, beside those of who calls.
+#[must_use]
+pub fn launcher(hosts: usize) -> u64 {
+    // Questions come over connections, too.
+    OWN_FILES + MOST_QUESTIONS as u64 + hosts as u64
+}
+
+/// Open files of a local manager with so many ranks, beside those of who calls.
+#[must_use]
+pub fn local(ranks: u64) -> u64 {
+    OWN_FILES + FILES_PER_RANK * ranks
+}
+
+/// How many callers a process can listen to at once that needs so many open files beside.
+#[must_use]
+pub fn callers(others: u64) -> usize {
+    let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
+    let (most, least) = CALLERS;
+    soft.saturating_sub(others).clamp(least, most) as usize
 }
 
 fn refusal(ranks: u64, need: u64, what: &str, limit: &Limit, fit: u64) -> String {

@@ -45,6 +45,8 @@ pub enum Down {
     SinkClosed(Stream),
     /// Of what goes down the tree.
     Tree(Message<Word>),
+    /// Is it there? It answers [`Up::Here`].
+    Ping,
 }
 
 /// From a local manager to mpirun.
@@ -93,6 +95,16 @@ pub enum Up {
     Listens(Vec<SocketAddr>),
     /// Of what goes down the tree.
     Tree(Message<Word>),
+    /// The answer to [`Down::Ping`].
+    Here,
+    /// The rank's program has stored its state, as the one of this number, with all others: what came before was
+    /// written before that.
+    Stored {
+        /// Whose.
+        rank: Rank,
+        /// The number of the stored state.
+        number: u32,
+    },
 }
 
 /// One program of the job.

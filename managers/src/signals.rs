@@ -5,9 +5,6 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Signals that ask programs to end.
-pub const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
-
 /// Signals that mpirun passes on to the ranks.
 pub const FORWARDED: [Signal; 8] = [
     Signal::SIGHUP,

@@ -46,6 +46,22 @@ fn killing_the_local_manager_ends_everything() {
 }
 
 #[test]
+fn a_local_manager_that_stands_still_ends_everything() {
+    let (child, pids) = tree(2);
+    let local = children(child.id());
+    kill(local[0], libc::SIGSTOP);
+    let done = finish(child);
+    assert_eq!(done.code, Some(1));
+    assert!(
+        done.last_line()
+            .contains("its local manager did not answer"),
+        "{}",
+        done.err
+    );
+    all_gone(&pids, SOON);
+}
+
+#[test]
 fn killing_a_rank_ends_everything_and_says_so() {
     let (child, pids) = tree(3);
     let local = children(child.id())[0];

@@ -29,13 +29,15 @@ struct World {
     /// The launch that mpirun takes managers of.
     launch: u32,
     got: Vec<String>,
+    /// Events of attempts to dial.
+    dials: u32,
 }
 
 impl World {
     fn new(key: u8, launch: u32) -> World {
         let reactor = Reactor::new().unwrap();
         let true_key = JobKey::new([1; 32]);
-        let listener = Listener::open(JOB, true_key, Some("lo"), KNOCK, &reactor).unwrap();
+        let listener = Listener::open(JOB, true_key, Some("lo"), (KNOCK, 64), &reactor).unwrap();
         let whose = Whose {
             job: JOB,
             launch,
@@ -57,6 +59,7 @@ impl World {
             wants: true,
             launch: 0,
             got: Vec::new(),
+            dials: 0,
         }
     }
 
@@ -77,7 +80,10 @@ impl World {
             for token in &tokens {
                 match token.kind {
                     KNOCK => self.knock(token.index),
-                    DIAL => dialed = self.dialer.ready(&mut self.theirs, &self.reactor).unwrap(),
+                    DIAL => {
+                        self.dials += 1;
+                        dialed = self.dialer.ready(&mut self.theirs, &self.reactor).unwrap();
+                    }
                     OURS => self.read(true),
                     _ => self.read(false),
                 }
@@ -182,6 +188,25 @@ fn a_manager_of_an_earlier_launch_is_sent_away() {
 }
 
 #[test]
+fn refusals_prove_no_end_before_patience_is_over() {
+    let mut world = World::new(1, 0);
+    assert!(world.until(|w, dialed| dialed == Dialed::Connected && w.dials > 0));
+    // Nobody listens there any more.
+    let key = JobKey::new([1; 32]);
+    world.listener = Listener::open(JOB, key, Some("lo"), (KNOCK, 64), &world.reactor).unwrap();
+    world.theirs.detach(&world.reactor);
+    world.wants = true;
+    world.dials = 0;
+    let tried = world.until(|w, dialed| {
+        assert_eq!(dialed, Dialed::Nothing, "after {} refusals", w.dials);
+        w.dials >= 25
+    });
+    assert!(tried && world.dialer.trouble().contains("refused"));
+    world.dialer.give_up_after(Duration::from_secs(3));
+    assert!(world.until(|_, dialed| dialed == Dialed::Dismissed));
+}
+
+#[test]
 fn strangers_are_shown_out() {
     let mut world = World::new(1, 0);
     world.wants = false;
@@ -200,7 +225,7 @@ fn strangers_are_shown_out() {
     world.wants = true;
     assert!(world.until(|w, _| w.ours.is_connected()));
     let out = world.until(|w, _| {
-        w.listener.tidy(&w.reactor);
+        w.listener.tidy(&w.reactor).unwrap();
         gone(&mut silent)
     });
     assert!(out, "one that says nothing");

@@ -145,12 +145,21 @@ impl Dev {
         ask!(self, d => d.identity(), _t => panic!("a test's rank is of no job"))
     }
 
-    /// Folder for what programs register as their state, and whether the job goes on from there.
-    pub fn state_folder(&self) -> (Option<PathBuf>, bool) {
+    /// Folder for what programs register as their state, and the newest of it that the job may go on from, if it
+    /// goes on from there.
+    pub fn state_folder(&self) -> (Option<PathBuf>, Option<u32>) {
         ask!(self, d => {
             let settings = d.settings();
-            (settings.folder.as_ref().map(PathBuf::from), settings.restart)
-        }, _t => (None, false))
+            let newest = settings.restart.then_some(settings.newest.unwrap_or(u32::MAX));
+            (settings.folder.as_ref().map(PathBuf::from), newest)
+        }, _t => (None, None))
+    }
+
+    /// What the program registered is stored as the state of this number, on all ranks.
+    pub fn has_stored(&mut self, number: u32) -> Result<()> {
+        self.alive()?;
+        let told = on!(self, d => d.has_stored(number).map_err(as_error), _t => Ok(()));
+        self.keep(told)
     }
 
     /// Whether images are taken of this process.

@@ -18,9 +18,17 @@ impl Mpi {
         self.dev.borrow().state_folder().0
     }
 
-    /// Whether the job goes on from what is in that folder.
-    pub fn is_restart(&self) -> bool {
+    /// The newest state in that folder that the job may go on from, if it goes on from there.
+    pub fn restart_from(&self) -> Option<u32> {
         self.dev.borrow().state_folder().1
+    }
+
+    /// What the program registered is stored as the state of this number, on all ranks.
+    ///
+    /// # Errors
+    /// The manager cannot be spoken to.
+    pub fn has_stored(&self, number: u32) -> Result<()> {
+        self.dev.borrow_mut().has_stored(number)
     }
 
     /// Whether the job takes images of its processes.

@@ -1,10 +1,14 @@
 /* A program that knows its state and goes on from it, and whose ranks act all the time: each appends a line to a
  * file that all hosts share, every ten milliseconds, wherever it is: "NANOSECONDS RANK HOST".
  *
- *   beside FILE STEPS */
+ * With a third argument each rank also tells of each step, before it is stored, and rank 0 reads its standard input to
+ * the end first, and tells in the end how much that was.
+ *
+ *   beside FILE STEPS [talk] */
 #include "check.h"
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
@@ -43,19 +47,25 @@ int main(int argc, char **argv)
     struct sigaction action = {.sa_handler = act, .sa_flags = SA_RESTART};
     struct itimerval every = {{0, 10000}, {0, 10000}};
     CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &every, NULL) == 0);
+    bool talks = argc > 3;
+    long got = 0;
+    while (talks && rank == 0 && getchar() != EOF)
+        got++;
     MPI_Rejoin();
     while (state.step < steps) {
         double mine = rank + state.step * 0.5, all = 0;
         MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
         state.sum = state.sum * 0.75 + all;
         state.step++;
+        if (talks)
+            printf("step %ld of rank %d\n", state.step, rank), fflush(stdout);
         CHECK(MPIX_Checkpoint() == MPI_SUCCESS);
         struct timespec nap = {0, 5000000};
         while (nanosleep(&nap, &nap) != 0)
             ;
     }
     if (rank == 0)
-        printf("%ld steps: %.17g\n", state.step, state.sum);
+        printf("%ld steps: %.17g, %ld bytes read\n", state.step, state.sum, got);
     MPI_Finalize();
     return 0;
 }

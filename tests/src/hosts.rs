@@ -422,6 +422,24 @@ impl Hosts {
         run(command.args(["ss", "-K", "-t", "state", "established"])).expect("resetting");
     }
 
+    /// Has a host find that nobody listens at mpirun's address, and resets the connections between both: what a
+    /// firewall does that refuses instead of dropping.
+    pub fn refuse(&self, number: usize) {
+        let address = ["ip", "addr", "add", "10.77.0.100/32", "dev", "lo"];
+        self.exec(number, &address);
+        self.reset(number);
+        let there = format!("10.77.0.{number}");
+        let mut command = inside(self.hub.pid, &["-n"]);
+        let words = ["ss", "-K", "-t", "state", "established", "dst", &there];
+        run(command.args(words)).expect("resetting");
+    }
+
+    /// Undoes [`Hosts::refuse`].
+    pub fn admit(&self, number: usize) {
+        let address = ["ip", "addr", "del", "10.77.0.100/32", "dev", "lo"];
+        self.exec(number, &address);
+    }
+
     /// Undoes all cuts.
     pub fn heal(&self) {
         for number in (1..=self.hosts.len()).filter(|n| self.hosts[n - 1].is_some()) {

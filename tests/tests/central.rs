@@ -46,6 +46,38 @@ fn begun(child: &Child) -> Job {
     Job::of(child.id(), "back")
 }
 
+/// Runs `rejoin` with these words.
+fn ask(words: &[&str]) -> Child {
+    let mut command = Command::new(prefix().join("bin/rejoin"));
+    command.args(words);
+    Run::of(command).start()
+}
+
+/// A process has a socket.
+fn has_socket(pid: u32) -> bool {
+    let fds = std::fs::read_dir(format!("/proc/{pid}/fd"))
+        .into_iter()
+        .flatten();
+    let links = fds
+        .flatten()
+        .filter_map(|fd| std::fs::read_link(fd.path()).ok());
+    links
+        .into_iter()
+        .any(|link| link.to_string_lossy().starts_with("socket:"))
+}
+
+/// A signal waits for a process to take it.
+fn is_pending(pid: u32, signal: i32) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let sets = text.lines().filter_map(|line| {
+        let set = line
+            .strip_prefix("SigPnd:")
+            .or(line.strip_prefix("ShdPnd:"))?;
+        u64::from_str_radix(set.trim(), 16).ok()
+    });
+    sets.into_iter().any(|set| set & (1 << (signal - 1)) != 0)
+}
+
 /// Waits for a central manager other than this one.
 fn another(job: &Job, than: u32) -> u32 {
     let mut now = 0;
@@ -137,10 +169,22 @@ fn one_that_ends_again_and_again_is_the_end() {
     let job = begun(&child);
     let all = descendants(child.id());
     let mut last = 0;
-    for _ in 0..21 {
+    for _ in 0..20 {
         last = another(&job, last);
         kill(last, libc::SIGKILL);
     }
+    last = another(&job, last);
+    // Somebody waits for the answer of one that has no successor.
+    kill(last, libc::SIGSTOP);
+    let status = ask(&["status", "--json", &child.id().to_string()]);
+    wait_for(SOON, "a question", || has_socket(status.id()));
+    kill(last, libc::SIGKILL);
+    let status = finish(status, LIMIT, "rejoin status");
+    assert!(
+        status.stdout().contains("\"course\": \"ending\""),
+        "{}",
+        status.text()
+    );
     let done = finish(child, LIMIT, "a job without a central manager");
     assert_eq!(done.output.status.code(), Some(1), "{}", done.text());
     let line = done.last_line();
@@ -164,6 +208,33 @@ fn a_stopped_one_goes_with_mpirun() {
 }
 
 #[test]
+fn a_second_interrupt_is_none_that_was_stored_before() {
+    let script = "trap 'echo heard' INT; echo ready; while :; do sleep 0.02; done";
+    let out = rejoin_tests::folder::Folder::new("second-interrupt");
+    let file = out.join("out");
+    let mut command = Command::new("sh");
+    let mpirun = prefix().join("bin/mpirun");
+    // The shell makes way for it.
+    command.args(["-c", "exec \"$0\" -n 1 sh -c \"$1\" > \"$2\""]);
+    command.arg(mpirun).arg(script).arg(&file);
+    let child = Run::of(command).start();
+    let text = || std::fs::read_to_string(&file).unwrap_or_default();
+    wait_for(SOON, "the rank", || text().contains("ready"));
+    let job = Job::of(child.id(), "sh");
+    kill(child.id(), libc::SIGINT);
+    wait_for(SOON, "the first interrupt", || text().contains("heard"));
+    let central = job.central().expect("a central manager");
+    kill(central, libc::SIGSTOP);
+    kill(child.id(), libc::SIGINT);
+    wait_for(SOON, "mpirun to take it", || {
+        !is_pending(child.id(), libc::SIGINT)
+    });
+    kill(central, libc::SIGKILL);
+    let done = finish(child, LIMIT, "a job that was interrupted twice");
+    assert_eq!(done.output.status.code(), Some(130), "{}", done.text());
+}
+
+#[test]
 fn questions_are_answered_by_the_next_one() {
     let child = back(&[]).start();
     let job = begun(&child);
@@ -171,11 +242,6 @@ fn questions_are_answered_by_the_next_one() {
     let central = job.central().expect("a central manager");
     kill(central, libc::SIGSTOP);
     let name = child.id().to_string();
-    let ask = |words: &[&str]| {
-        let mut command = Command::new(prefix().join("bin/rejoin"));
-        command.args(words);
-        Run::of(command).start()
-    };
     let status = ask(&["status", "--json", &name]);
     kill(central, libc::SIGKILL);
     let status = finish(status, LIMIT, "rejoin status").stdout();

@@ -140,7 +140,9 @@ fn ends(point: &str, victims: &str, done: &Finished) -> bool {
         "woken:2",
     ];
     let (code, line) = (done.output.status.code(), done.last_line());
-    let gone = code == Some(1) && line.contains(" could not be started: ");
+    // Who was killed first is named, with how.
+    let killed = code == Some(137) && line.contains("was killed by signal 9");
+    let gone = killed && line.contains("is gone, too");
     match point {
         "twin-killed" => gone,
         _ => victims.contains("twin") && NEEDED.contains(&point) && gone,

@@ -1,8 +1,9 @@
 //! Jobs over several hosts, which are process trees in namespaces of their own; root is needed.
 
 use rejoin_tests::hosts::{Cut, Hosts};
-use rejoin_tests::processes::{all_gone, kill, wait_for};
+use rejoin_tests::processes::{all_gone, children, kill, wait_for};
 use rejoin_tests::{Finished, Run, finish, program};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
@@ -35,13 +36,17 @@ impl Job {
     }
 
     fn start(hosts: &Hosts, options: &[&str], program: impl FnOnce(Run) -> Run) -> Job {
+        Job::start_as(hosts, options, |run| program(run).start())
+    }
+
+    fn start_as(hosts: &Hosts, options: &[&str], start: impl FnOnce(Run) -> Child) -> Job {
         let events = hosts.folder().join("events");
         let _ = std::fs::remove_file(&events);
         let file = events.to_str().expect("a path in UTF-8");
         let mut all = vec!["--tag-output", "--events", file, "--host", "h1:2,h2:2"];
         all.extend(["-n", "4", "--checkpoint-interval", "0.1", "--spin", "0"]);
         all.extend(options);
-        let child = program(hosts.mpirun(all)).start();
+        let child = start(hosts.mpirun(all));
         Job { child, events }
     }
 
@@ -114,7 +119,6 @@ fn ranks_are_placed_and_have_streams_and_codes() {
 
 #[test]
 fn standard_input_goes_to_a_rank_on_another_host() {
-    use std::io::Write;
     let hosts = hosts!(2);
     let options = [
         "--recovery",
@@ -290,6 +294,70 @@ fn a_short_cut_and_reset_connections_are_not_noticed() {
 }
 
 #[test]
+fn a_firewall_that_refuses_connections_ends_no_host() {
+    let hosts = hosts!(2);
+    let undisturbed = Job::jacobi(&hosts, &[]).end();
+    let job = Job::jacobi(&hosts, &["--host-lease", "20"]);
+    job.until("committed", 1);
+    hosts.refuse(2);
+    // For how long is what is tried.
+    std::thread::sleep(Duration::from_secs(4));
+    hosts.admit(2);
+    let done = job.end();
+    good(&done);
+    assert_eq!(lines(&done), lines(&undisturbed), "{}", done.text());
+}
+
+#[test]
+fn what_runs_elsewhere_ends_when_mpirun_does() {
+    let hosts = hosts!(2);
+    let options = ["--host-lease", "1", "--host-patience", "2"];
+    let mut job = Job::jacobi(&hosts, &options);
+    job.until("committed", 1);
+    let mut all = Vec::new();
+    for host in [1, 2] {
+        for name in ["jacobi", "rejoin-twin", "rejoin-local", "rejoin-agent"] {
+            let found = hosts.processes(host, name);
+            assert!(!found.is_empty(), "{name}");
+            all.extend(found);
+        }
+    }
+    kill(job.child.id(), libc::SIGKILL);
+    all_gone(&all, SOON);
+    job.child.wait().expect("its end");
+}
+
+#[test]
+fn hosts_are_not_blamed_for_a_standstill_of_mpirun() {
+    let hosts = hosts!(2);
+    let undisturbed = Job::jacobi(&hosts, &[]).end();
+    let job = Job::jacobi(&hosts, &["--host-lease", "1", "--host-patience", "2"]);
+    job.until("committed", 1);
+    let mpirun = job.child.id();
+    let central = children(mpirun).into_iter().find(|pid| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+        name.is_ok_and(|name| name.trim_end() == "rejoin-central")
+    });
+    let central = central.expect("a central manager");
+    [central, mpirun]
+        .iter()
+        .for_each(|&pid| kill(pid, libc::SIGSTOP));
+    // For how long is what is tried.
+    std::thread::sleep(Duration::from_secs(4));
+    kill(central, libc::SIGCONT);
+    // It looks at its clock before it can hear of anybody.
+    wait_for(SOON, "a central manager that sleeps", || {
+        state(central) == 'S'
+    });
+    kill(mpirun, libc::SIGCONT);
+    let done = job.end();
+    good(&done);
+    assert_eq!(lines(&done), lines(&undisturbed), "{}", done.text());
+    let said = done.stderr();
+    assert!(!said.contains("is silent"), "{said}");
+}
+
+#[test]
 fn a_frozen_host_is_found_silent_and_goes_on_when_it_thaws() {
     let hosts = hosts!(2);
     let undisturbed = Job::jacobi(&hosts, &[]).end();
@@ -352,6 +420,20 @@ impl Beside {
         Job::start(hosts, &options, run)
     }
 
+    /// One that talks, is given something to read, and shows only what stays.
+    fn start_talking(&self, hosts: &Hosts, lease: &str) -> Job {
+        let images = self.images.to_str().expect("UTF-8");
+        let mut all = vec!["--images", images, "--spare", "h3", "--output", "commit"];
+        all.extend(["--host-lease", lease]);
+        let mut job = Job::start_as(hosts, &all, |run| {
+            let run = run.arg(program("beside")).arg(&self.acts);
+            run.arg(Beside::STEPS).arg("talk").start_with_input()
+        });
+        let mut input = job.child.stdin.take().expect("its input");
+        input.write_all(&[b'x'; 100_000]).expect("writing");
+        job
+    }
+
     /// Waits until every rank has stored something.
     fn stored(&self) {
         let has =
@@ -399,6 +481,58 @@ fn a_job_that_stored_its_state_goes_on_elsewhere_without_a_host() {
     assert!(done.stderr().contains("host h2 is lost"), "{}", done.text());
     let there = beside.acts("h3");
     assert!(there[0].is_none() && there[2].is_some() && there[3].is_some());
+}
+
+#[test]
+fn what_was_shown_stays_when_a_job_goes_on_elsewhere() {
+    let mut hosts = hosts!(3);
+    let calm = Beside::new(&hosts, "calm");
+    let undisturbed = calm.start_talking(&hosts, "1").end();
+    good(&undisturbed);
+    let text = undisturbed.stdout();
+    assert!(text.contains(", 100000 bytes read"), "{text}");
+    let beside = Beside::new(&hosts, "talk");
+    let job = beside.start_talking(&hosts, "1");
+    beside.stored();
+    // In the middle of its work, wherever that is.
+    job.until("committed", 20);
+    hosts.kill(2);
+    let done = job.end();
+    good(&done);
+    assert!(
+        done.stderr().contains("goes on elsewhere"),
+        "{}",
+        done.text()
+    );
+    assert_eq!(lines(&done), lines(&undisturbed), "{}", done.stderr());
+}
+
+#[test]
+fn a_job_that_waits_to_go_on_elsewhere_can_be_ended() {
+    let hosts = hosts!(3);
+    let beside = Beside::new(&hosts, "ended");
+    // The lease of the lost host is waited for.
+    let job = beside.start_talking(&hosts, "20");
+    beside.stored();
+    job.until("committed", 20);
+    let manager = hosts.processes(2, "rejoin-local")[0];
+    kill(manager, libc::SIGKILL);
+    let all = hosts.processes(1, "rejoin-local");
+    all_gone(&all, SOON);
+    kill(job.child.id(), libc::SIGTERM);
+    let done = job.end();
+    // The verdict is what came first.
+    let code = done.output.status.code();
+    assert!(matches!(code, Some(1 | 143)), "{}", done.text());
+    assert!(
+        !done.stderr().contains("goes on elsewhere"),
+        "{}",
+        done.text()
+    );
+    // Nobody writes it again, so it is shown.
+    let text = done.stdout();
+    let told = |rank: usize| text.matches(&format!(" of rank {rank}\n")).count();
+    assert!((0..4).all(|rank| told(rank) >= 3), "{text}");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rejoin_device::regions::{self, Refusal, Regions, Tag, Wanted};
 use rejoin_mpi::{Error, ErrorClass, Mpi as Core, Result};
@@ -119,7 +119,10 @@ fn store(mpi: &Mpi, core: &Core, folder: PathBuf) -> Result<()> {
         (Ok(_), None) => {
             // An old file too many does no harm.
             let _ = regions::prune(&folder, rank, epoch);
-            Ok(())
+            match core.takes_images() {
+                true => core.has_stored(epoch),
+                false => Ok(()),
+            }
         }
     }
 }
@@ -142,7 +145,8 @@ pub fn rejoin(mpi: &Mpi) -> Result<()> {
     if maximum(mpi, u64::from(!mpi.regions.is_empty()))? == 0 {
         return Ok(());
     }
-    let Some(folder) = core.state_folder().filter(|_| core.is_restart()) else {
+    let from = core.state_folder().zip(core.restart_from());
+    let Some((folder, newest)) = from else {
         return Err(nothing(
             "this job was not started with --images and --restart",
         ));
@@ -153,7 +157,7 @@ pub fn rejoin(mpi: &Mpi) -> Result<()> {
         size: core.size(),
         epoch: None,
     };
-    let mut limit = u32::MAX;
+    let mut limit = newest;
     let agreed = loop {
         let (mine, refused) = mpi
             .regions
@@ -192,7 +196,23 @@ pub fn rejoin(mpi: &Mpi) -> Result<()> {
             let text = format!("rank {other} could not load its registered memory from {folder}");
             Err(Error::new(ErrorClass::Io, text))
         }
-        (Ok(_), None) => Ok(()),
+        (Ok(_), None) => {
+            if newest < u32::MAX {
+                forget_newer(&folder, core.rank().0, agreed);
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Removes what was stored after the state that the job goes on from: that was never told of, and happens otherwise now.
+fn forget_newer(folder: &Path, rank: u32, agreed: u32) {
+    let newer = regions::stored(folder, rank)
+        .into_iter()
+        .filter(|(epoch, _)| *epoch > agreed);
+    for (_, path) in newer {
+        // Who comes back to this place from an image has removed it already.
+        let _ = std::fs::remove_file(path);
     }
 }
 

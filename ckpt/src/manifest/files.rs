@@ -180,11 +180,12 @@ impl Files {
     }
 
     /// Has this process, a clone, share no description with the rank: a lock of one (`flock`) would outlast the rank's own
-    /// last `close`, and keep everyone else from the file.
-    pub fn detach(&self) {
-        for file in self.files.iter().filter(|f| f.same_as.is_none()) {
-            let _ = self.open_anew(file);
-        }
+    /// last `close`, and keep everyone else from the file. Returns how many could not be opened anew and are shared all the
+    /// same.
+    pub fn detach(&self) -> u16 {
+        let own = self.files.iter().filter(|f| f.same_as.is_none());
+        let shared = own.filter(|file| self.open_anew(file).is_err()).count();
+        u16::try_from(shared).unwrap_or(u16::MAX)
     }
 
     /// Opens all of them again. Locks come last: closing any descriptor of a file drops the process's locks on it.

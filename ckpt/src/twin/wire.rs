@@ -93,6 +93,9 @@ pub enum Answer {
         /// Memory of the rank that did not come along, in bytes: marked by the program to stay out of clones. Above 0 the
         /// image is no good.
         missing: u64,
+        /// Open files that it shares with the rank, since it could not open them anew: locks of theirs stay when the rank
+        /// closes them.
+        shared: u16,
     },
     /// A runner was made.
     Running {
@@ -109,7 +112,7 @@ pub enum Answer {
 impl Answer {
     pub(super) fn encode(self) -> [u8; ANSWER] {
         let (kind, value) = match self {
-            Self::Frozen { missing } => (1u32, missing),
+            Self::Frozen { missing, shared } => (1 | u32::from(shared) << 16, missing),
             Self::Running { pid } => (2, pid as u64),
             Self::Failed { errno } => (3, errno as u64),
         };
@@ -125,7 +128,10 @@ impl Answer {
         let value = u64::from(high) << 32 | u64::from(low);
         let number = i32::try_from(value).ok();
         match (magic, kind) {
-            (MAGIC, 1) => Some(Self::Frozen { missing: value }),
+            (MAGIC, kind) if kind as u16 == 1 => Some(Self::Frozen {
+                missing: value,
+                shared: (kind >> 16) as u16,
+            }),
             (MAGIC, 2) => number.filter(|n| *n > 0).map(|pid| Self::Running { pid }),
             (MAGIC, 3) => number.map(|errno| Self::Failed { errno }),
             _ => None,
@@ -256,7 +262,14 @@ mod tests {
         };
         assert_eq!(Head::decode(&head.encode()), Some(head));
         for answer in [
-            Answer::Frozen { missing: 1 << 40 },
+            Answer::Frozen {
+                missing: 1 << 40,
+                shared: 0,
+            },
+            Answer::Frozen {
+                missing: 0,
+                shared: 40_000,
+            },
             Answer::Running { pid: 77 },
             Answer::Failed { errno: 11 },
         ] {

@@ -15,7 +15,7 @@ pub(super) fn freeze(imager: &Imager, plan: &Plan) -> Message {
     plan.state.restore();
     close_block(imager.settings.block, plan);
     plan.streams.release(plan.wait);
-    plan.manifest.detach();
+    let shared = plan.manifest.detach();
     let mut name = [0; 16];
     name[..NAME.len()].copy_from_slice(NAME.as_bytes());
     clone::set_name(&name);
@@ -24,6 +24,7 @@ pub(super) fn freeze(imager: &Imager, plan: &Plan) -> Message {
         plan.wait,
         Answer::Frozen {
             missing: imager.missing_bytes(),
+            shared,
         },
     );
     loop {

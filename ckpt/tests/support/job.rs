@@ -212,7 +212,7 @@ impl Job {
         if bytes[29] != 0 {
             self.stderr = fds.next().expect("the errors' pipe");
         }
-        let Answer::Frozen { missing } = answer(&mut zygote) else {
+        let Answer::Frozen { missing, .. } = answer(&mut zygote) else {
             panic!("not frozen")
         };
         self.drop_twin();

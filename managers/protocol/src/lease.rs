@@ -10,6 +10,7 @@
 use crate::control::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// What two hosts' clocks may differ by: one part in so many. Far more than any clock that works.
 pub const DRIFT: u64 = 100;
@@ -46,6 +47,13 @@ impl Terms {
     #[must_use]
     pub fn every(&self) -> u64 {
         self.term / 5
+    }
+
+    /// How long after it last heard of a local manager central certainly counts it as lost, whatever clock
+    /// that is measured by.
+    #[must_use]
+    pub fn given_up(&self) -> Duration {
+        Duration::from_millis(self.patience.saturating_add(self.patience / DRIFT))
     }
 
     /// Milliseconds after a grant when no clock gives the holder any time.
@@ -188,20 +196,10 @@ impl Giver {
         }
     }
 
-    /// One of a central manager that was started again and does not know what the one before gave.
-    #[must_use]
-    pub fn resumed(terms: Terms, now: Time) -> Giver {
-        Giver {
-            until: Some(now.plus_millis(terms.fence())),
-            heard: Some(now),
-            ..Giver::new(terms)
-        }
-    }
-
-    /// What was agreed on.
-    #[must_use]
-    pub fn terms(&self) -> Terms {
-        self.terms
+    /// Nothing is known of what was given up to now, or heard: central was started again, or stood still.
+    pub fn count_from(&mut self, now: Time) {
+        self.until = Some(now.plus_millis(self.terms.fence()));
+        self.heard = Some(now);
     }
 
     /// A renewal has come and is granted. Returns whether the host was silent before.
@@ -310,8 +308,14 @@ mod tests {
         assert_eq!(giver.tick(at(7001)), Standing::Same);
         assert_eq!(giver.tick(at(20_000)), Standing::Silent);
         assert_eq!(giver.tick(at(37_000)), Standing::Lost);
-        let resumed = Giver::resumed(TERMS, at(0));
+        let mut resumed = Giver::new(TERMS);
+        resumed.count_from(at(0));
         assert!(!resumed.has_run_out(at(5149)) && resumed.has_run_out(at(5150)));
+        // Who stood still heard of nobody, also of hosts that were silent before.
+        assert_eq!(resumed.tick(at(5150)), Standing::Silent);
+        resumed.count_from(at(90_000));
+        assert_eq!(resumed.tick(at(90_000)), Standing::Same);
+        assert!(resumed.renewed(at(90_001)));
     }
 
     /// A number from a seed (xorshift; Marsaglia 2003).

@@ -5,7 +5,8 @@
 //! - [`local`]: one host's ranks; [`central`]: the job; [`verdict`]: how it ended.
 //! - [`broadcast`]: words of central to all hosts, down a tree of local managers;
 //!   [`lookup`]: where a rank is, for one who can't wait.
-//! - [`checkpoint`]: when checkpoints are taken and stand; [`policy`]: which failures are masked.
+//! - [`checkpoint`]: when checkpoints are taken and stand; [`policy`]: which failures are masked;
+//!   [`signals`]: those that ask programs to end.
 //!
 //! A core is a value with `step(now, input, effects)`: it reads no clock and touches no socket. The
 //! same code runs in the daemons, in the simulator and under the model checker.
@@ -22,4 +23,5 @@ pub mod local;
 pub mod lookup;
 pub mod policy;
 pub mod rank;
+pub mod signals;
 pub mod verdict;

@@ -40,6 +40,8 @@ pub enum Refusal {
     TooMany(Limit),
     /// There is no checkpoint to go back to.
     NoCheckpoint,
+    /// This rank could not be brought back: its image is gone, too, or makes no process.
+    NotBack(Rank),
 }
 
 impl fmt::Display for Refusal {
@@ -57,6 +59,11 @@ impl fmt::Display for Refusal {
                 limit.within / 1000
             ),
             Refusal::NoCheckpoint => write!(f, "no checkpoint was taken that it could go back to"),
+            Refusal::NotBack(rank) => write!(
+                f,
+                "the image of rank {} that it would come back from is gone, too, or makes no process",
+                rank.0
+            ),
         }
     }
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub const MANAGER_FD: &str = "REJOIN_MANAGER_FD";
 
 /// Version of the messages in this crate; both sides must have the same.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// Most counters that a rank may report.
 pub const MOST_COUNTERS: usize = 64;
@@ -76,6 +76,12 @@ pub enum ToManager {
     Checkpoint {
         /// The epoch that the rank is in: only a later one has its state.
         after: Epoch,
+    },
+    /// The program has stored its state as the one of this number, and so has that of every other rank. It writes
+    /// nothing before it has asked for a checkpoint, too.
+    Stored {
+        /// The number of the stored state.
+        number: u32,
     },
     /// The rank is in `MPI_Finalize` (MPI-5.0 §11.2.2) and has nothing more to send.
     Finalizing,
@@ -250,6 +256,8 @@ pub struct RankOptions {
     pub folder: Option<String>,
     /// The job goes on from what is stored there (`--restart`).
     pub restart: bool,
+    /// The newest of that which it may go on from; any when absent. Newer ones are of a history that is no more.
+    pub newest: Option<u32>,
 }
 
 /// What a rank must know to take images of itself.

@@ -324,6 +324,7 @@ impl Model for Jobs {
                 hosts: (0..count).map(|n| format!("host{n}")).collect(),
                 placement: self.ranks.iter().map(|(host, _)| *host).collect(),
                 limit: self.limit.then_some(1),
+                spent: 0,
                 recovery: None,
 
                 leases: None,

@@ -10,11 +10,15 @@ use crate::journal::{Journal, JournalError, Keep};
 use crate::link::{Filled, Link};
 use crate::{fault, logs};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use rejoin_managers_protocol::central::{Central, Course, Effect, Input, View};
+use rejoin_managers_protocol::central::{Central, Course, Effect, Input, Record, View};
 use rejoin_managers_protocol::codec::MANAGER_LIMIT;
+use rejoin_managers_protocol::signals;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use wire::{Begin, Say, Told};
+
+/// Who wakes so much too late has stood still.
+pub const OVERSLEPT: Duration = Duration::from_millis(1000);
 
 /// How long a predecessor may take to let go of the journal.
 const IN_USE_LIMIT: Duration = Duration::from_secs(5);
@@ -48,8 +52,9 @@ struct Work {
     core: Central,
     journal: Journal,
     view: Option<View>,
-    /// Numbers of inputs that wait until the hosts have reported: the next one must be told them again.
-    waiting: Vec<u64>,
+    /// Numbers of inputs that wait until the hosts have reported: the next one must be told them again. With those
+    /// of signals that ask programs to end, the signals.
+    waiting: Vec<(u64, Option<i32>)>,
 }
 
 impl Process {
@@ -69,7 +74,7 @@ impl Process {
             if !waits {
                 fault::sent();
             }
-            self.wait(waits);
+            let late = self.wait(waits);
             // All that has come: one write then answers it.
             loop {
                 match self.link.fill()? {
@@ -84,6 +89,10 @@ impl Process {
                     }
                 }
             }
+            // It was not the hosts that were silent.
+            if late > OVERSLEPT && !self.step(None, Input::Slept)? {
+                return Ok(());
+            }
             let due = self.work.as_ref().and_then(|work| work.core.deadline());
             if due.is_some_and(|at| at <= now()) && !self.step(None, Input::Tick)? {
                 return Ok(());
@@ -91,16 +100,24 @@ impl Process {
         }
     }
 
-    fn wait(&self, writes: bool) {
+    /// Waits for something to do. Returns by how much longer that lasted than was meant: this process, or the whole
+    /// machine, stood still.
+    fn wait(&self, writes: bool) -> Duration {
         let due = self.work.as_ref().and_then(|work| work.core.deadline());
-        let timeout = due.map_or(PollTimeout::NONE, |at| {
+        let limit = due.map(|at| {
             let left = at.0.saturating_sub(now().0).div_ceil(1_000_000);
-            PollTimeout::try_from(left.min(60_000)).unwrap_or(PollTimeout::ZERO)
+            Duration::from_millis(left.min(60_000))
+        });
+        let timeout = limit.map_or(PollTimeout::NONE, |limit| {
+            PollTimeout::try_from(limit).unwrap_or(PollTimeout::ZERO)
         });
         let mut flags = PollFlags::POLLIN;
         flags.set(PollFlags::POLLOUT, writes);
+        let begun = Instant::now();
         // An interrupted wait is another turn.
         let _ = poll(&mut [PollFd::new(self.link.as_fd(), flags)], timeout);
+        let late = limit.map(|limit| begun.elapsed().saturating_sub(limit));
+        late.unwrap_or_default()
     }
 
     /// Does what mpirun says. Returns whether there is more to do.
@@ -127,11 +144,10 @@ impl Process {
     }
 
     fn begin(&mut self, begin: Begin) -> Result<bool> {
-        let (core, journal) = match taken_up(&begin) {
-            Ok(both) => both,
+        let (core, journal, again) = match taken_up(&begin) {
+            Ok(all) => all,
             Err(error) => return self.unjournaled(&error),
         };
-        let again = core.interrupted();
         self.work = Some(Work {
             core,
             journal,
@@ -143,11 +159,8 @@ impl Process {
         }
         let mut inputs = begin.inputs;
         // It was stored, and only the word of that is missing.
-        let ends =
-            |(_, input): &(u64, Input)| matches!(input, Input::Signal(s) if again == Some(*s));
-        if again.is_some_and(|signal| crate::signals::ENDING.contains(&signal))
-            && let Some(at) = inputs.iter().position(ends)
-        {
+        let stored = |(number, _): &(u64, Input)| again == Some(*number);
+        if let Some(at) = inputs.iter().position(stored) {
             let (number, _) = inputs.remove(at);
             self.link.queue(&Told::Step {
                 took: vec![number],
@@ -183,12 +196,22 @@ impl Process {
             fault::heard(news);
         }
         let mut effects = Vec::new();
+        let ends = match input {
+            Input::Signal(signal) if signals::ends(signal) => Some(signal),
+            _ => None,
+        };
+        work.waiting.extend(number.map(|number| (number, ends)));
         work.core.step(now(), input, &mut effects);
         let mut others = Vec::new();
         for effect in effects {
             let point = fault::before_central(&effect, || work.core.view().course);
             match effect {
-                Effect::Persist(record) => {
+                Effect::Persist(mut record) => {
+                    if let Record::Interrupted { signal, input } = &mut record {
+                        let mut waiting = work.waiting.iter();
+                        let it = waiting.find(|(_, other)| *other == Some(*signal));
+                        *input = it.map(|(number, _)| *number);
+                    }
                     tracing::debug!(?record, "a point of no return");
                     if let Err(error) = work.journal.append(&record) {
                         return self.unjournaled(&error);
@@ -203,10 +226,9 @@ impl Process {
             fault::after_central(point);
         }
         let view = work.core.view();
-        work.waiting.extend(number);
-        let taken = match view.course {
+        let taken: Vec<u64> = match view.course {
             Course::Resuming => Vec::new(),
-            _ => std::mem::take(&mut work.waiting),
+            _ => work.waiting.drain(..).map(|(number, _)| number).collect(),
         };
         let changed = work.view.as_ref() != Some(&view);
         if changed || !taken.is_empty() || !others.is_empty() {
@@ -221,15 +243,16 @@ impl Process {
     }
 }
 
-/// The core of a job that begins, or of one that a predecessor began, and its journal.
-fn taken_up(begin: &Begin) -> std::result::Result<(Central, Journal), JournalError> {
+/// The core of a job that begins, or of one that a predecessor began, its journal, and the number of the input with
+/// which the predecessor stored that somebody wants the job to end.
+fn taken_up(begin: &Begin) -> std::result::Result<(Central, Journal, Option<u64>), JournalError> {
     // The checkpoints themselves, processes of this machine, do not outlive it either.
     let keep = Keep::Process;
     if !begin.resume {
         // Of a predecessor that had not said a word, nothing counts.
         let _ = std::fs::remove_file(&begin.journal);
         let journal = Journal::create(&begin.journal, begin.id, keep)?;
-        return Ok((Central::new(begin.job.clone()), journal));
+        return Ok((Central::new(begin.job.clone()), journal, None));
     }
     let begun = Instant::now();
     loop {
@@ -245,7 +268,12 @@ fn taken_up(begin: &Begin) -> std::result::Result<(Central, Journal), JournalErr
             }
             resumed => {
                 let (journal, _, records) = resumed?;
-                return Ok((Central::resume(begin.job.clone(), records), journal));
+                let interrupted = records.iter().rev().find_map(|record| match record {
+                    Record::Interrupted { input, .. } => *input,
+                    _ => None,
+                });
+                let core = Central::resume(begin.job.clone(), records);
+                return Ok((core, journal, interrupted));
             }
         }
     }

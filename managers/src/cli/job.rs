@@ -1,10 +1,12 @@
 //! From options to a launch: what is asked for is checked, numbered and put together.
 
 use super::arguments::{BindTo, JobArguments, OutputAt, ProgramArguments, Stdin};
-use super::{cores, hosts, interfaces};
+use super::hosts;
+use crate::launcher::source::Consumed;
 use crate::launcher::{Launch, Show};
 use crate::machines::Machines;
 use crate::plan::{Bind, Plan, Program};
+use crate::{cores, interfaces};
 use rejoin_channel_table::{Generation, JobId, JobKey, Rank};
 use rejoin_managers_protocol::central::Recovery;
 use rejoin_managers_protocol::policy;
@@ -12,6 +14,7 @@ use rejoin_managers_protocol::rank::{Images, RankOptions};
 use serde_bytes::ByteBuf;
 use std::io::IsTerminal;
 use std::os::unix::ffi::OsStringExt;
+use std::time::Instant;
 
 /// Makes the launch of a job from its options and those of its programs.
 pub(super) fn launch(
@@ -48,10 +51,9 @@ pub(super) fn launch(
     let (id, key) = secrets()?;
     let recovery = recovery(job);
     let options = options(job, recovery.is_some())?;
-    let bind = if job.bind_to == BindTo::Core {
-        Bind::Core
-    } else {
-        Bind::None
+    let bind = match job.bind_to {
+        BindTo::Core => Bind::Core,
+        _ => Bind::None,
     };
     let interactive = std::io::stdin().is_terminal() && stdin.is_some();
     let plan = Plan {
@@ -73,16 +75,22 @@ pub(super) fn launch(
         generation: Generation(0),
         launch: 0,
         limit: job.timeout,
+        begun: Instant::now(),
+        consumed: Consumed::default(),
         tag: job.tag_output,
         verbose: job.verbose,
         recovery,
         checkpoint_signal: job.checkpoint_signal,
         events: job.events.clone(),
-        show: match job.output {
-            OutputAt::Now => Show::Now,
-            OutputAt::Commit => Show::Commit,
-        },
+        show: shown(job.output),
     })
+}
+
+fn shown(output: OutputAt) -> Show {
+    match output {
+        OutputAt::Now => Show::Now,
+        OutputAt::Commit => Show::Commit,
+    }
 }
 
 /// More ranks on this host than cores that they could be bound to are told of.

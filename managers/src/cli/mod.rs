@@ -1,9 +1,7 @@
 //! The command lines of `mpirun` and `rejoin`.
 
 pub mod arguments;
-pub mod cores;
 mod hosts;
-pub mod interfaces;
 mod job;
 mod jobs;
 pub mod mpirun;

@@ -1,7 +1,7 @@
 //! The checks themselves.
 
 use super::Finding;
-use crate::cli::cores;
+use crate::cores;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};

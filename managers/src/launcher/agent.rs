@@ -64,6 +64,21 @@ impl Agent {
         }
     }
 
+    /// How what it started has ended on its host, if it says that. Of its own troubles ssh speaks with the code
+    /// 255, and one that ended well may have left what it started behind.
+    pub fn ended_there(&self) -> Option<String> {
+        let code = self.ended?.code().filter(|code| !matches!(code, 0 | 255))?;
+        Some(match code {
+            129..=192 => format!("it was killed by signal {}", code - 128),
+            _ => format!("with exit code {code}"),
+        })
+    }
+
+    /// It has ended well.
+    pub fn ended_well(&self) -> bool {
+        self.ended.is_some_and(|status| status.success())
+    }
+
     /// How it failed. One that ended well may have left what it started behind.
     pub fn failed(&self) -> Option<String> {
         let ended = self.ended.filter(|status| !status.success());

@@ -7,15 +7,17 @@
 use super::watchdog::{Duty, Watchdog};
 use crate::central::wire::{Begin, Say, Told};
 use crate::error::Result;
+use crate::journal::Journal;
 use crate::link::{Filled, Link, start_self};
 use crate::reactor::{Interest, Reactor, Token};
 use crate::{CENTRAL_MANAGER, descendants};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use rejoin_channel_table::JobId;
+use rejoin_channel_table::{Generation, JobId};
 use rejoin_managers_protocol::central::{HostIndex, Input, Job, View};
 use rejoin_managers_protocol::codec::MANAGER_LIMIT;
 use rejoin_managers_protocol::control::ToCentral;
 use rejoin_managers_protocol::policy::{History, Limit};
+use rejoin_managers_protocol::signals;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -172,6 +174,28 @@ impl Apart {
         &self.journal
     }
 
+    /// Guests that wait to hear how everything is.
+    pub fn guests(&self) -> impl Iterator<Item = u32> {
+        self.looks.iter().copied()
+    }
+
+    /// The highest generation that it, or one before it, has begun: it may have ended before it told of that. Ends
+    /// it.
+    pub fn last_generation(&mut self) -> Generation {
+        self.kill();
+        self.how();
+        let told = self.view.generation;
+        match Journal::last_generation(&self.journal) {
+            Ok(stored) => stored.map_or(told, |stored| stored.max(told)),
+            Err(error) => {
+                tracing::warn!(%error, "generations are skipped");
+                // It can't be further than one ahead: the next failure would be one of ranks that we passed the
+                // order for, and it was told with that.
+                told.next().next()
+            }
+        }
+    }
+
     /// The last words of hosts.
     pub fn last_words(&self) -> impl Iterator<Item = Input> {
         self.last.values().cloned()
@@ -195,7 +219,7 @@ impl Apart {
             }
             Input::Local(..) | Input::Slept => {}
             Input::Signal(_) | Input::Checkpoint | Input::OutputLost(_) => {
-                let ends = |input: &Input| matches!(input, Input::Signal(s) if crate::signals::ENDING.contains(s));
+                let ends = |input: &Input| matches!(input, Input::Signal(s) if signals::ends(*s));
                 if ends(&input) {
                     let waits = self.pending.iter().any(|(_, input)| ends(input));
                     let first = self.asked_to_end.filter(|_| waits);

@@ -3,7 +3,8 @@
 //! Nobody can hold us up: connections are few, questions short, and whoever does not ask or does not
 //! take the answer in time is dropped.
 
-use crate::ask::{Answer, QUESTION_LIMIT, Question, VERSION, What};
+use crate::accepting::{self, Pause};
+use crate::ask::{Answer, MOST_QUESTIONS, QUESTION_LIMIT, Question, VERSION, What};
 use crate::error::{Context, Result};
 use crate::link::{Filled, Link};
 use crate::reactor::{Interest, Reactor, Token};
@@ -18,9 +19,6 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-
-/// Connections at a time.
-const MOST: usize = 32;
 
 /// How long somebody may take to ask, and to take the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -52,6 +50,7 @@ pub(super) struct Control {
     guests: BTreeMap<u32, Guest>,
     next: u32,
     kind: u8,
+    pause: Pause,
 }
 
 /// What somebody asks the job for.
@@ -75,6 +74,7 @@ impl Control {
             guests: BTreeMap::new(),
             next: LISTENER + 1,
             kind,
+            pause: Pause::default(),
         }
     }
 
@@ -126,6 +126,12 @@ impl Control {
         let fd = match accept4(listener.socket.as_raw_fd(), flags) {
             Ok(fd) => fd,
             Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNABORTED) => return,
+            Err(error) if accepting::is_want(error) => {
+                if self.pause.begin([&listener.socket], reactor) {
+                    tracing::warn!(%error, "the job can't be asked for a while");
+                }
+                return;
+            }
             Err(error) => {
                 // It would be ready for ever.
                 tracing::warn!(%error, "the job can't be asked any more");
@@ -137,7 +143,7 @@ impl Control {
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         let ours = getsockopt(&socket, sockopt::PeerCredentials)
             .is_ok_and(|peer| peer.uid() == getuid().as_raw() || peer.uid() == 0);
-        if !ours || self.guests.len() >= MOST {
+        if !ours || self.guests.len() >= MOST_QUESTIONS {
             return;
         }
         let link = Link::new(socket, MANAGER_LIMIT, QUESTION_LIMIT);
@@ -275,6 +281,12 @@ impl Control {
     /// Writes what is taken, and lets go of who is through or too slow.
     pub fn flush(&mut self, reactor: &Reactor) {
         let kind = self.kind;
+        let token = self.token(LISTENER);
+        let listener = self.listener.iter();
+        let listening = listener.map(|listener| (&listener.socket, token));
+        if let Err(error) = self.pause.end(listening, reactor) {
+            tracing::warn!(%error, "the job can't be asked any more");
+        }
         self.guests.retain(|&index, guest| {
             let write = guest.link.flush();
             let patient = guest.since.elapsed() < PATIENCE;
@@ -302,7 +314,7 @@ impl Control {
             }
             State::Wants | State::Waits(_) => None,
         });
-        timed.min()
+        timed.chain(self.pause.wait_limit()).min()
     }
 }
 

@@ -6,17 +6,18 @@
 //! came; a rank that goes back leaves what it has in the others void. Memory is bounded: longer
 //! segments lie in temporary files that have no name.
 
+use crate::error::plain;
 use crate::plan::Stream;
 use rejoin_channel_table::{Epoch, Rank};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
-use std::io::Result;
+use std::io::{Error, Result};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 /// Bytes of each segment that are kept in memory.
 const MEMORY: usize = 1 << 20;
 
-/// Bytes before each piece: rank, life, length, stream and end.
+/// Bytes before each piece: rank, life, length, stream with end and kind.
 const HEADER: usize = 13;
 
 /// What one rank wrote in one go.
@@ -27,6 +28,32 @@ pub(super) struct Piece {
     pub bytes: Vec<u8>,
     /// Nothing follows on this stream.
     pub last: bool,
+    /// This is no output: the rank has stored its state as the one of this number.
+    pub stored: Option<u32>,
+}
+
+impl Piece {
+    /// A rank has stored its state.
+    pub fn mark(rank: Rank, number: u32) -> Piece {
+        Piece {
+            rank,
+            stream: Stream::Out,
+            bytes: Vec::new(),
+            last: false,
+            stored: Some(number),
+        }
+    }
+
+    #[cfg(test)]
+    pub fn text(rank: u32, text: &str) -> Piece {
+        Piece {
+            rank: Rank(rank),
+            stream: Stream::Out,
+            bytes: text.into(),
+            last: false,
+            stored: None,
+        }
+    }
 }
 
 /// Pieces in their order, the older ones in a file.
@@ -44,21 +71,25 @@ struct Log {
 
 impl Log {
     fn push(&mut self, piece: &Piece, life: u32, limit: usize) -> Result<()> {
-        let length = u32::try_from(piece.bytes.len()).map_err(std::io::Error::other)?;
-        let stream = piece.stream as u8 | u8::from(piece.last) << 1;
+        let number = piece.stored.map(u32::to_le_bytes);
+        let bytes = number.as_ref().map_or(&piece.bytes[..], |n| &n[..]);
+        let length = u32::try_from(bytes.len()).map_err(Error::other)?;
+        let stream =
+            piece.stream as u8 | u8::from(piece.last) << 1 | u8::from(number.is_some()) << 2;
         self.memory.extend_from_slice(&piece.rank.0.to_le_bytes());
         self.memory.extend_from_slice(&life.to_le_bytes());
         self.memory.extend_from_slice(&length.to_le_bytes());
         self.memory.push(stream);
-        self.memory.extend_from_slice(&piece.bytes);
+        self.memory.extend_from_slice(bytes);
         if self.memory.len() <= limit {
             return Ok(());
         }
         let file = match &self.file {
             Some(file) => file,
-            None => self.file.insert(nameless()?),
+            None => self.file.insert(nameless().map_err(unkept)?),
         };
-        file.write_all_at(&self.memory, self.length)?;
+        let written = file.write_all_at(&self.memory, self.length);
+        written.map_err(unkept)?;
         self.length += self.memory.len() as u64;
         // Not kept at the size of the largest piece.
         self.memory = Vec::new();
@@ -89,12 +120,12 @@ impl Log {
         let Some(header) = self.bytes(HEADER)? else {
             return Ok(None);
         };
-        let number = |at: usize| {
-            let bytes = header[at..at + 4].try_into().unwrap_or_default();
-            u32::from_le_bytes(bytes)
-        };
-        let bytes = self.bytes(number(8) as usize)?.unwrap_or_default();
+        let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap_or_default());
+        let number = |at: usize| word(&header[at..at + 4]);
+        let mut bytes = self.bytes(number(8) as usize)?.unwrap_or_default();
+        let stored = (header[12] & 4 != 0).then(|| word(&std::mem::take(&mut bytes)));
         let piece = Piece {
+            stored,
             rank: Rank(number(0)),
             stream: if header[12] & 1 == 0 {
                 Stream::Out
@@ -106,6 +137,14 @@ impl Log {
         };
         Ok(Some((piece, number(4))))
     }
+}
+
+/// What the user can do about it.
+fn unkept(error: Error) -> Error {
+    let folder = std::env::temp_dir();
+    let (shown, why) = (folder.display(), plain(&error));
+    let text = format!("what is held of it can't be kept in {shown} (TMPDIR): {why}");
+    Error::new(error.kind(), text)
 }
 
 /// A file that nobody else sees, and that goes away with its descriptor.
@@ -276,12 +315,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn piece(rank: u32, text: &str) -> Piece {
-        Piece {
-            rank: Rank(rank),
-            stream: Stream::Out,
-            bytes: text.into(),
-            last: false,
-        }
+        Piece::text(rank, text)
     }
 
     fn taken(hold: &mut Hold) -> String {
@@ -334,9 +368,15 @@ mod tests {
                 stream: if i % 2 == 0 { Stream::Out } else { Stream::Err },
                 bytes: vec![i as u8; i as usize],
                 last: i % 5 == 0,
+                stored: None,
             };
             hold.push(&piece).unwrap();
             all.push(piece);
+            if i % 7 == 0 {
+                let mark = Piece::mark(Rank(i % 3), 1000 + i);
+                hold.push(&mark).unwrap();
+                all.push(mark);
+            }
         }
         hold.release();
         let mut back = Vec::new();
@@ -397,7 +437,7 @@ mod tests {
                         let bytes: Vec<u8> = (0..n).map(|_| { seed = seed.wrapping_mul(73).wrapping_add(29); seed }).collect();
                         ranks[rank as usize].history.extend_from_slice(&bytes);
                         let stream = if seed & 1 == 0 { Stream::Out } else { Stream::Err };
-                        hold.push(&Piece { rank: Rank(rank), stream, bytes, last: false }).unwrap();
+                        hold.push(&Piece { rank: Rank(rank), stream, bytes, last: false, stored: None }).unwrap();
                     }
                     Act::Image(rank) => {
                         hold.mark(Rank(rank), Epoch(next));

@@ -6,6 +6,7 @@
 
 use super::agent::Agent;
 use super::tree::{Outgoing, Top};
+use super::watchdog::{self, Duty, Watchdog};
 use crate::error::Result;
 use crate::link::{Filled, Link, start_self};
 use crate::machines::Machines;
@@ -17,7 +18,7 @@ use crate::net::listen::{Arrival, Listener};
 use crate::plan::{Down, Plan, Up};
 use crate::reactor::{Interest, Reactor, Token};
 use crate::tree::{Place, Word};
-use crate::{LOCAL_MANAGER, clock, descendants};
+use crate::{LOCAL_MANAGER, clock, descendants, limits};
 use rejoin_channel_table::JobKey;
 use rejoin_managers_protocol::broadcast::Message;
 use rejoin_managers_protocol::central::HostIndex;
@@ -30,16 +31,12 @@ use std::time::{Duration, Instant};
 /// A manager on another host that does not call in this time does not come.
 const CALL_LIMIT: Duration = Duration::from_secs(30);
 
-/// A manager whose connection has ended, not merely fallen silent, calls again at once; after this time
-/// it has ended too.
-const AGAIN_LIMIT: Duration = Duration::from_millis(2000);
-
 /// One local manager.
 struct Local {
     link: Channel,
     open: bool,
-    /// Process id, of one on this host.
-    pid: Option<u32>,
+    /// Of one on this host: its process id, and whether it answers.
+    own: Option<(u32, Watchdog)>,
     /// Of one on another host.
     away: Option<Away>,
 }
@@ -50,8 +47,11 @@ struct Away {
     agent: Agent,
     /// It has called.
     called: bool,
-    /// It is lost if it does not call until then; `None` while its connection stands.
+    /// It is lost if nothing comes from it until then; `None` while its connection stands. Of one that is silent
+    /// otherwise its lease tells.
     until: Option<Instant>,
+    /// The user knows that its agent has ended without a word.
+    told: bool,
 }
 
 /// All local managers; a host without ranks has none.
@@ -59,6 +59,8 @@ pub(super) struct Hosts {
     locals: Vec<Option<Local>>,
     listener: Option<Listener>,
     launch: u32,
+    /// For how long one whose connection broke is waited for.
+    patience: Duration,
     /// Lost ones that were not told of yet, and why they are.
     gone: Vec<(HostIndex, String)>,
     /// Of a job on many hosts.
@@ -85,7 +87,13 @@ impl Hosts {
         let choice = plan.options.interface.as_deref();
         let listener = machines
             .is_networked()
-            .then(|| Listener::open(plan.job, plan.key.clone(), choice, kinds.net, reactor))
+            .then(|| {
+                let kind = (
+                    kinds.net,
+                    limits::callers(limits::launcher(machines.hosts.len())),
+                );
+                Listener::open(plan.job, plan.key.clone(), choice, kind, reactor)
+            })
             .transpose()?;
         let used: Vec<HostIndex> = (0..machines.hosts.len())
             .filter(|&host| machines.ranks_on(host) > 0)
@@ -96,6 +104,7 @@ impl Hosts {
             locals: Vec::with_capacity(machines.hosts.len()),
             listener,
             launch,
+            patience: machines.terms.given_up(),
             gone: Vec::new(),
         };
         for host in 0..machines.hosts.len() {
@@ -142,12 +151,13 @@ impl Hosts {
         Ok(Local {
             link: Channel::Net(link),
             open: true,
-            pid: None,
+            own: None,
             away: Some(Away {
                 name: machines.hosts[host].name.clone(),
                 agent,
                 called: false,
                 until: Some(Instant::now() + CALL_LIMIT),
+                told: false,
             }),
         })
     }
@@ -227,15 +237,20 @@ impl Hosts {
 
     /// Reads once from a host.
     pub fn fill(&mut self, host: HostIndex, reactor: &Reactor) -> Result<Filled> {
+        let patience = self.patience;
         let Some(local) = self.open(host) else {
             return Ok(Filled::Nothing);
         };
         let filled = local.link.fill(reactor)?;
-        if filled == Filled::Broken
-            && let Some(away) = &mut local.away
-        {
-            tracing::info!(host = away.name, "a manager's connection broke");
-            away.until = Some(Instant::now() + AGAIN_LIMIT);
+        match (filled, &mut local.away, &mut local.own) {
+            (Filled::Some, _, Some((_, watchdog))) => watchdog.heard(Instant::now()),
+            (Filled::Some, Some(away), _) => away.until = None,
+            (Filled::Broken, Some(away), _) => {
+                // It calls again at once, if it can. A firewall that resets connections proves no end.
+                tracing::info!(host = away.name, "a manager's connection broke");
+                away.until = Some(Instant::now() + patience);
+            }
+            _ => {}
         }
         Ok(filled)
     }
@@ -284,10 +299,8 @@ impl Hosts {
             );
             away.called = true;
             link.attach(socket.into(), theirs, reactor)?;
-            away.until = match link.is_connected() {
-                true => None,
-                false => Some(Instant::now() + AGAIN_LIMIT),
-            };
+            // Until it says something.
+            away.until = Some(Instant::now() + self.patience);
         }
         Ok(())
     }
@@ -307,7 +320,7 @@ impl Hosts {
     /// What waits is no message.
     pub fn tend(&mut self, reactor: &Reactor) -> Result<()> {
         if let Some(listener) = &mut self.listener {
-            listener.tidy(reactor);
+            listener.tidy(reactor)?;
         }
         let now = Instant::now();
         for (host, local) in self.locals.iter_mut().enumerate() {
@@ -320,6 +333,19 @@ impl Hosts {
                 away.until = None;
                 self.gone.push((host, why));
             }
+            let duty = local.own.as_mut().map(|(_, watchdog)| watchdog.look(now));
+            match (duty, &local.own) {
+                (Some(Duty::Ask), _) => local.link.queue(&Down::Ping)?,
+                (Some(Duty::End), Some((pid, _))) => {
+                    // Its ranks end with it.
+                    descendants::send(*pid, libc::SIGKILL);
+                    let limit = watchdog::PATIENCE.as_secs();
+                    let why =
+                        format!("its local manager did not answer for {limit} s and was killed");
+                    self.gone.push((host, why));
+                }
+                _ => {}
+            }
         }
         let outgoing = self.top.as_mut().map(|top| top.tick(clock::now()));
         self.go_down(outgoing.unwrap_or_default())
@@ -327,13 +353,16 @@ impl Hosts {
 
     /// When [`Hosts::tend`] is due.
     pub fn wait_limit(&self) -> Option<Duration> {
-        let open = self.locals.iter().flatten().filter(|l| l.open);
-        let first = open.filter_map(|l| l.away.as_ref()?.until).min();
-        let first = first.map(|at| at.saturating_duration_since(Instant::now()));
+        let now = Instant::now();
+        let open = || self.locals.iter().flatten().filter(|l| l.open);
+        let first = open().filter_map(|l| l.away.as_ref()?.until).min();
+        let first = first.map(|at| at.saturating_duration_since(now));
+        let answers = open().filter_map(|l| Some(l.own.as_ref()?.1.wait_limit(now)));
         let strangers = self.listener.as_ref().and_then(Listener::wait_limit);
         let tree = self.top.as_ref().and_then(Top::deadline);
         let tree = tree.map(|at| Duration::from_nanos(at.0.saturating_sub(clock::now().0)));
-        first.into_iter().chain(strangers).chain(tree).min()
+        let others = strangers.into_iter().chain(tree);
+        first.into_iter().chain(answers).chain(others).min()
     }
 
     /// The managers that were lost since the last call, and why.
@@ -382,9 +411,9 @@ impl Hosts {
     /// its link was closed, or that there is no lease any more.
     pub fn kill(&mut self, host: HostIndex, reactor: &Reactor) {
         if let Some(local) = self.open(host)
-            && let Some(pid) = local.pid
+            && let Some((pid, _)) = &local.own
         {
-            descendants::send(pid, libc::SIGKILL);
+            descendants::send(*pid, libc::SIGKILL);
         }
         self.close(host, reactor);
     }
@@ -407,9 +436,16 @@ fn place_at((first, position): (Place, usize)) -> Place {
 
 impl Away {
     /// Why it counts as lost, if it does.
-    fn lost(&self, now: Instant) -> Option<String> {
+    fn lost(&mut self, now: Instant) -> Option<String> {
         let until = self.until?;
         if !self.called {
+            if self.agent.ended_well() && !std::mem::replace(&mut self.told, true) {
+                super::say(&format!(
+                    "host {}: `{}` has ended, and no local manager has called yet; it is waited for",
+                    self.name,
+                    self.agent.command()
+                ));
+            }
             if let Some(how) = self.agent.failed() {
                 return Some(format!(
                     "its local manager was not started: `{}` {how}",
@@ -424,8 +460,11 @@ impl Away {
                 )
             });
         }
-        // How its agent fares says nothing any more: a network that is cut ends it too.
-        (until <= now).then(|| "its local manager ended".to_string())
+        if let Some(how) = self.agent.ended_there() {
+            return Some(format!("its local manager ended: {how}"));
+        }
+        (until <= now)
+            .then(|| "it has been out of reach for too long (--host-patience)".to_string())
     }
 }
 
@@ -439,7 +478,7 @@ fn start_here(part: Plan, token: Token, reactor: &Reactor) -> Result<Local> {
     Ok(Local {
         link: Channel::Pair(link, token),
         open: true,
-        pid: Some(pid),
+        own: Some((pid, Watchdog::new(Instant::now()))),
         away: None,
     })
 }

@@ -1,15 +1,15 @@
 //! mpirun: central manager of the job, and the sink of its streams.
 //!
-//! [`central`] drives the core, [`hosts`] holds the links to the local managers, [`streams`] the
+//! [`driver`] drives the core, [`hosts`] holds the links to the local managers, [`streams`] the
 //! ranks' output and our standard input, [`control`] answers those who ask; here is the loop around
 //! them.
 
 mod agent;
 mod apart;
 mod board;
-mod central;
 mod chronicle;
 mod control;
+mod driver;
 mod elsewhere;
 mod events;
 mod hold;
@@ -18,13 +18,15 @@ mod narrator;
 mod repeat;
 pub mod sink;
 pub mod source;
+mod stored;
 mod streams;
 mod tree;
 mod watchdog;
 
 use crate::ask::Answer;
+use crate::central::OVERSLEPT;
 use crate::error::{Error, Result, plain};
-use crate::limits::Limits;
+use crate::limits::{self, Limits};
 use crate::link::Filled;
 use crate::machines::Machines;
 use crate::plan::{Plan, Up};
@@ -33,21 +35,22 @@ use crate::rundir;
 use crate::signals::{FORWARDED, Signals};
 use crate::{descendants, fault};
 use board::Board;
-use central::News;
 use chronicle::Chronicle;
 use control::{Asked, Control};
+use driver::News;
 use elsewhere::Elsewhere;
 use hosts::{Hosts, Kinds};
-use rejoin_channel_table::Generation;
+use rejoin_channel_table::{Generation, Rank};
 use rejoin_managers_protocol::central::{Event, HostIndex, Input, Job, Recovery};
 use rejoin_managers_protocol::lease::Terms;
+use rejoin_managers_protocol::signals;
 use rejoin_managers_protocol::verdict::Verdict;
 use sink::Lost;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 pub use streams::Show;
-use streams::Streams;
+use streams::{Setup, Streams};
 
 /// Kinds of events.
 mod kind {
@@ -77,6 +80,10 @@ pub struct Launch {
     pub launch: u32,
     /// Time limit in milliseconds.
     pub limit: Option<u64>,
+    /// Since when that counts.
+    pub begun: Instant,
+    /// What earlier launches have read of standard input.
+    pub consumed: source::Consumed,
     /// Put `[rank]<stream> ` before each line.
     pub tag: bool,
     /// Say what happens.
@@ -136,7 +143,7 @@ fn run_once(launch: &Launch) -> (Result<Verdict>, Option<Launch>) {
     };
     let verdict = launcher.run();
     let next = verdict.as_ref().ok();
-    let next = next.and_then(|verdict| launcher.elsewhere(launch, verdict));
+    let next = next.and_then(|verdict| launcher.relaunch(verdict));
     launcher.central.forget();
     if next.is_none() {
         launcher.report();
@@ -148,8 +155,13 @@ fn run_once(launch: &Launch) -> (Result<Verdict>, Option<Launch>) {
     (verdict, next)
 }
 
+/// Says something to the user; a reader that went away misses it.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "mpirun: {text}");
+}
+
 struct Launcher {
-    central: central::Driver,
+    central: driver::Driver,
     hosts: Hosts,
     streams: Streams,
     reactor: Reactor,
@@ -166,26 +178,65 @@ struct Launcher {
     unwanted: bool,
 }
 
+/// Whether mpirun and the local manager of its host may have what they need; others look for themselves.
+fn check_limits(machines: &Machines) -> Result<()> {
+    let own = (0..machines.hosts.len()).filter(|&host| !machines.is_away(host));
+    let ranks = own.map(|host| machines.ranks_on(host) as u64).sum();
+    Limits::here(ranks).allow(ranks).map_err(Error::Usage)?;
+    if machines.is_networked() {
+        limits::allow_hosts(machines.hosts.len()).map_err(Error::Usage)?;
+    }
+    Ok(())
+}
+
+/// What the streams must know of a launch.
+fn setup(launch: &Launch, elsewhere: Option<bool>) -> Setup {
+    let (plan, machines) = (&launch.plan, &launch.machines);
+    let host_of = |rank: Rank| machines.placement.get(rank.0 as usize).copied();
+    Setup {
+        hosts: machines.hosts.len(),
+        ranks: plan.size,
+        reader: plan.stdin.and_then(host_of),
+        tag: launch.tag,
+        recovers: launch.recovery.is_some(),
+        show: launch.show,
+        elsewhere,
+        consumed: launch.consumed.clone(),
+    }
+}
+
+/// What the central manager must know of a launch.
+fn job(launch: &Launch) -> Job {
+    let spent = u64::try_from(launch.begun.elapsed().as_millis());
+    Job {
+        generation: launch.generation,
+        hosts: launch.machines.names(),
+        placement: launch.machines.placement.clone(),
+        limit: launch.limit,
+        spent: match launch.launch {
+            0 => 0,
+            _ => spent.unwrap_or(u64::MAX),
+        },
+        recovery: launch.recovery,
+        leases: launch.machines.leases(),
+    }
+}
+
 impl Launcher {
     fn new(launch: Launch) -> Result<Self> {
         let elsewhere = Elsewhere::of(&launch);
         let machines = &launch.machines;
-        let own = (0..machines.hosts.len()).filter(|&host| !machines.is_away(host));
-        let ranks: usize = own.map(|host| machines.ranks_on(host)).sum();
-        let ranks = ranks as u64;
-        // The others look for themselves.
-        Limits::here(ranks).allow(ranks).map_err(Error::Usage)?;
+        check_limits(machines)?;
         let name = rundir::name(launch.plan.job);
         let events = launch
             .events
+            .clone()
             .map(|path| events::Journal::open(path, name.clone()));
         let mut events = events.transpose()?;
         if let Some(journal) = &mut events {
             journal.began(launch.plan.size);
         }
         descendants::become_subreaper();
-        let names = machines.names();
-        let placement = machines.placement.clone();
         let signals = Signals::new(&FORWARDED)?;
         let reactor = Reactor::new()?;
         let plan = &launch.plan;
@@ -195,12 +246,8 @@ impl Launcher {
         };
         let hosts = Hosts::start(plan, machines, launch.launch, kinds, &reactor)?;
         reactor.add(&signals, Token::single(kind::SIGNALS), Interest::READ)?;
-        let reader = plan
-            .stdin
-            .and_then(|rank| placement.get(rank.0 as usize).copied());
-        let kinds = [kind::SINK, kind::STDIN];
-        let repeats = (launch.recovery.is_some(), launch.show);
-        let streams = Streams::new(names.len(), reader, launch.tag, repeats, kinds)?;
+        let setup = setup(&launch, elsewhere.is_prepared());
+        let streams = Streams::new(setup, [kind::SINK, kind::STDIN])?;
         let program = plan.programs.first().and_then(|p| p.argv.first());
         let program = program.map_or_else(String::new, |name| {
             String::from_utf8_lossy(name).into_owned()
@@ -209,16 +256,8 @@ impl Launcher {
         let control = Control::new(plan.job, kind::CONTROL, &reactor);
         let place = control.journal().filter(|_| launch.recovery.is_some());
         let apart = place.map(|path| (plan.job, path));
-        let job = Job {
-            generation: launch.generation,
-            hosts: names,
-            placement,
-            limit: launch.limit,
-            recovery: launch.recovery,
-            leases: machines.leases(),
-        };
         let board = (board, launch.verbose);
-        let central = central::Driver::new(job, board, apart, kind::CENTRAL, &reactor)?;
+        let central = driver::Driver::new(job(&launch), board, apart, kind::CENTRAL, &reactor)?;
         Ok(Launcher {
             counted: plan.options.stats.then_some(plan.size),
             central,
@@ -254,7 +293,13 @@ impl Launcher {
             if let Some(verdict) = self.finished() {
                 return Ok(verdict);
             }
-            self.reactor.wait(self.wait_limit(), &mut tokens)?;
+            let limit = self.wait_limit();
+            let asleep = Instant::now();
+            self.reactor.wait(limit, &mut tokens)?;
+            if limit.is_some_and(|limit| asleep.elapsed() > limit + OVERSLEPT) {
+                // The machine stood still, or we: hosts that were not heard of did not fall silent.
+                self.central.tell(Input::Slept);
+            }
             for token in &tokens {
                 match token.kind {
                     kind::LINK => self.read_link(token.index as HostIndex)?,
@@ -280,38 +325,6 @@ impl Launcher {
             self.central.tell(Input::HostGone(host, why));
         }
         Ok(())
-    }
-
-    /// The next launch of a job that has lost a host, when nothing of it can act there any more.
-    fn elsewhere(&mut self, launch: &Launch, verdict: &Verdict) -> Option<Launch> {
-        let host = elsewhere::lost(launch, verdict).filter(|_| !self.unwanted)?;
-        if !self.elsewhere.is_possible() {
-            return None;
-        }
-        let generation = self.central.view().generation;
-        let next = elsewhere::without(launch, host, generation)?;
-        let at = self.hosts.fenced_at(launch.machines.terms);
-        let mut tokens = Vec::new();
-        while let Some(left) = at.checked_duration_since(Instant::now()) {
-            self.reactor.wait(Some(left), &mut tokens).ok()?;
-            self.read_signals().ok()?;
-            if self.unwanted {
-                return None;
-            }
-            for token in tokens.iter().filter(|t| t.kind == kind::NET) {
-                // One that comes back is told that it is not wanted.
-                self.hosts.called(token.index, &self.reactor).ok()?;
-            }
-            if tokens.iter().any(|t| t.kind != kind::NET) {
-                // Nobody looks after the others now, so they stay ready.
-                std::thread::sleep(left.min(Duration::from_millis(10)));
-            }
-        }
-        eprintln!("mpirun: {verdict}; the job goes on elsewhere from what it has stored");
-        if let Some(journal) = &mut self.events {
-            journal.verdict("relaunched", next.generation.0, verdict);
-        }
-        Some(next)
     }
 
     /// Tells everyone what happened.
@@ -342,7 +355,7 @@ impl Launcher {
             match event {
                 // It is not where we were stopped ourselves, and central did not hear of it.
                 Event::HostSilent { host, .. }
-                    if self.hosts.is_silent(host, self.terms) && self.elsewhere.is_possible() =>
+                    if self.hosts.is_silent(host, self.terms) && self.may_go_on() =>
                 {
                     // Nobody waits for it to come back.
                     let why = "it is silent".to_string();
@@ -361,15 +374,20 @@ impl Launcher {
             }
         }
         self.chronicle.tell_lost();
-        let goes_on = |verdict: &Verdict| {
-            matches!(verdict, Verdict::HostLost { .. }) && self.elsewhere.is_possible()
-        };
-        let decided = self.central.decided().filter(|verdict| !goes_on(verdict));
+        let decided = self.central.decided();
+        let decided = decided
+            .filter(|verdict| !matches!(verdict, Verdict::HostLost { .. }) || !self.may_go_on());
         if let (Some(verdict), Some(journal)) = (decided, &mut self.events) {
             let generation = self.central.view().generation;
             journal.verdict("decided", generation.0, &verdict);
         }
         self.control.settle(&self.central.view());
+    }
+
+    /// A lost host would not end the job.
+    fn may_go_on(&self) -> bool {
+        let stored = self.streams.newest_state();
+        self.elsewhere.state(stored).is_some()
     }
 
     /// Somebody has a question, or comes to ask one.
@@ -390,6 +408,8 @@ impl Launcher {
             self.streams.wait_limit(),
             self.control.wait_limit(),
             self.hosts.wait_limit(),
+            // When it is over, only the output is waited for.
+            self.elsewhere.wait_limit().filter(|left| !left.is_zero()),
             reader,
         ];
         limits.into_iter().flatten().min()
@@ -397,19 +417,23 @@ impl Launcher {
 
     /// The job is over, its last output has come and was written.
     fn finished(&mut self) -> Option<Verdict> {
+        let open = self.hosts.any_open();
+        let verdict = self.central.over()?.0.clone();
+        if !open && self.goes_on(&verdict) {
+            let ready = self.elsewhere.wait_limit() == Some(Duration::ZERO);
+            return (ready && self.streams.is_written()).then_some(verdict);
+        }
         let (verdict, since) = self.central.over()?;
         let impatient = matches!(
             verdict,
             Verdict::TimedOut { .. } | Verdict::Interrupted { .. }
         );
         let given_up = impatient && since.elapsed() > READER_LIMIT;
-        if !self.hosts.any_open() {
+        if !open {
             self.streams.release();
         }
-        if !given_up && (self.hosts.any_open() || !self.streams.is_written()) {
-            return None;
-        }
-        Some(verdict.clone())
+        let done = !open && self.streams.is_written();
+        (done || given_up).then(|| verdict.clone())
     }
 
     fn output_lost(&mut self, lost: Lost) -> Result<()> {
@@ -464,6 +488,8 @@ impl Launcher {
                         Up::Listens(addresses) => self.hosts.listens(host, addresses),
                         Up::Tree(message) => self.hosts.heard(host, message)?,
                         Up::InputClosed => self.streams.input_closed(),
+                        Up::Stored { rank, number } => self.streams.has_stored(rank, number),
+                        Up::Here => {}
                     }
                 }
             }
@@ -473,10 +499,7 @@ impl Launcher {
 
     fn read_signals(&mut self) -> Result<()> {
         while let Some(signal) = self.signals.take() {
-            self.unwanted |= matches!(
-                signal,
-                libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT
-            ) && self.checkpoint_signal != Some(signal);
+            self.unwanted |= signals::ends(signal) && self.checkpoint_signal != Some(signal);
             match signal {
                 libc::SIGCHLD => {
                     // The local manager's end is seen on its link; orphans only need reaping.
@@ -503,6 +526,7 @@ impl Launcher {
                 _ if self.checkpoint_signal == Some(signal) => {
                     self.central.tell(Input::Checkpoint);
                 }
+                _ if self.elsewhere.next().is_some() => self.signal_before_relaunch(signal),
                 _ if self.central.over().is_some() && signal != libc::SIGCONT => {
                     // Only a slow reader keeps us: it is not waited for any longer.
                     self.central.overrule(Verdict::Interrupted { signal });

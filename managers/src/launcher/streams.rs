@@ -5,7 +5,8 @@ use super::hold::{Hold, Piece};
 use super::hosts::Hosts;
 use super::repeat::{Diverged, Repeat};
 use super::sink::{self, Lost, Sink};
-use super::source::Source;
+use super::source::{Consumed, Source};
+use super::stored::{States, Stored};
 use crate::error::{Context, Result};
 use crate::plan::{Down, Stream};
 use crate::reactor::{Interest, Reactor, Token};
@@ -24,6 +25,26 @@ pub enum Show {
     Now,
     /// When the checkpoint after it is committed.
     Commit,
+}
+
+/// Of which job.
+pub(super) struct Setup {
+    /// Number of its hosts.
+    pub hosts: usize,
+    /// Number of its ranks.
+    pub ranks: u32,
+    /// The host of the rank that reads standard input.
+    pub reader: Option<HostIndex>,
+    /// Put `[rank]<stream> ` before each line.
+    pub tag: bool,
+    /// Its ranks come back.
+    pub recovers: bool,
+    /// When output is shown.
+    pub show: Show,
+    /// The job may have to go on elsewhere; whether it goes on from a stored state already.
+    pub elsewhere: Option<bool>,
+    /// What an earlier launch has read of standard input.
+    pub consumed: Consumed,
 }
 
 /// Bytes that a sink is given ahead of what it takes, of output that was held.
@@ -51,20 +72,24 @@ pub(super) struct Streams {
     repeats: Option<BTreeMap<(Rank, Stream), Repeat>>,
     /// What may not be shown yet, when only that is shown which stays.
     hold: Option<Hold>,
+    /// What of that may be written again elsewhere.
+    stored: Option<Stored>,
+    /// What ranks have stored otherwise.
+    states: States,
     /// Why holding failed; not taken yet.
     failed: Option<std::io::Error>,
 }
 
 impl Streams {
-    /// Streams of a job on so many hosts. `reader` is the host of the rank that reads standard
-    /// input; `kinds` are those of the events of sinks and of standard input.
-    pub fn new(
-        hosts: usize,
-        reader: Option<HostIndex>,
-        tag: bool,
-        (recovers, show): (bool, Show),
-        kinds: [u8; 2],
-    ) -> Result<Streams> {
+    /// Streams of a job; `kinds` are those of the events of sinks and of standard input.
+    pub fn new(setup: Setup, kinds: [u8; 2]) -> Result<Streams> {
+        let Setup {
+            hosts,
+            ranks,
+            reader,
+            show,
+            ..
+        } = setup;
         let mut sinks = vec![Sink::new(std::io::stdout().as_fd()).context("use standard output")?];
         if !sink::are_one() {
             sinks.push(Sink::new(std::io::stderr().as_fd()).context("use standard error")?);
@@ -73,14 +98,24 @@ impl Streams {
             watched: vec![false; sinks.len()],
             sinks,
             told_closed: [false; 2],
-            tag,
-            source: Source::new(reader.is_some(), Token::single(kinds[1])),
+            tag: setup.tag,
+            source: Source::new(
+                reader.is_some(),
+                setup.elsewhere.is_some(),
+                setup.consumed,
+                Token::single(kinds[1]),
+            ),
             reader,
             credit: vec![0; hosts],
             owed: vec![0; hosts],
             kind: kinds[0],
-            repeats: (recovers && show == Show::Now).then(BTreeMap::new),
+            repeats: (setup.recovers && show == Show::Now).then(BTreeMap::new),
             hold: (show == Show::Commit).then(Hold::new),
+            stored: setup
+                .elsewhere
+                .filter(|_| show == Show::Commit)
+                .map(|restarted| Stored::new(ranks, restarted)),
+            states: States::new(ranks),
             failed: None,
         })
     }
@@ -102,6 +137,7 @@ impl Streams {
                 stream,
                 bytes,
                 last,
+                stored: None,
             };
             let held = hold.push(&piece);
             self.failed = self.failed.take().or(held.err());
@@ -140,15 +176,12 @@ impl Streams {
 
     /// Gives the sinks some of what was let out, once they have taken what they were given.
     fn feed(&mut self) {
-        let Some(hold) = &mut self.hold else {
-            return;
-        };
         if !self.sinks.iter().all(Sink::is_empty) {
             return;
         }
         let mut given = 0;
         while given < AHEAD {
-            let piece = match hold.take() {
+            let piece = match self.let_out() {
                 Ok(Some(piece)) => piece,
                 Ok(None) => return,
                 Err(error) => {
@@ -162,6 +195,23 @@ impl Streams {
                 let who = (piece.rank, piece.stream);
                 sink.push((0, 0), who, piece.bytes, piece.last, self.tag);
             }
+        }
+    }
+
+    /// The next piece that may be shown.
+    fn let_out(&mut self) -> std::io::Result<Option<Piece>> {
+        match (&mut self.stored, &mut self.hold) {
+            (Some(stored), _) => stored.take(),
+            (None, Some(hold)) => hold.take(),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// What stays here is held further where it may be written again elsewhere.
+    fn hold_further(&mut self) {
+        if let (Some(hold), Some(stored)) = (&mut self.hold, &mut self.stored) {
+            let moved = stored.fill(hold);
+            self.failed = self.failed.take().or(moved.err());
         }
     }
 
@@ -199,9 +249,33 @@ impl Streams {
         if let Some(hold) = &mut self.hold {
             hold.commit(epoch);
         }
+        self.hold_further();
         for repeat in self.repeats.iter_mut().flat_map(BTreeMap::values_mut) {
             repeat.commit(epoch);
         }
+    }
+
+    /// A rank has stored its state as the one of this number.
+    pub fn has_stored(&mut self, rank: Rank, number: u32) {
+        self.states.note(rank, number);
+        if let (Some(hold), Some(_)) = (&mut self.hold, &self.stored) {
+            let held = hold.push(&Piece::mark(rank, number));
+            self.failed = self.failed.take().or(held.err());
+        }
+    }
+
+    /// The newest state that all ranks have stored. Of a job whose output is held, all output that may be shown was
+    /// written before that.
+    pub fn newest_state(&self) -> Option<u32> {
+        match &self.stored {
+            Some(stored) => stored.newest(),
+            None => self.states.newest(),
+        }
+    }
+
+    /// What was read of standard input, for another launch.
+    pub fn consumed(&mut self) -> Consumed {
+        self.source.consumed()
     }
 
     /// A checkpoint was given up.
@@ -216,6 +290,10 @@ impl Streams {
     pub fn release(&mut self) {
         if let Some(hold) = &mut self.hold {
             hold.release();
+        }
+        self.hold_further();
+        if let Some(stored) = &mut self.stored {
+            stored.release();
         }
     }
 
@@ -251,16 +329,23 @@ impl Streams {
     /// How long a wait may last for the streams' sake.
     pub fn wait_limit(&self) -> Option<Duration> {
         let writes = self.sinks.iter().all(Sink::is_empty);
-        let held = self.hold.as_ref().is_some_and(Hold::has_released) && writes;
+        let held = self.lets_out() && writes;
         let ready = (self.source.is_ready() || held).then_some(Duration::ZERO);
         let limits = [self.source.wait_limit(), ready];
         limits.into_iter().flatten().min()
     }
 
+    /// Some of what was held waits for the sinks.
+    fn lets_out(&self) -> bool {
+        match (&self.stored, &self.hold) {
+            (Some(stored), _) => stored.has_released(),
+            (None, hold) => hold.as_ref().is_some_and(Hold::has_released),
+        }
+    }
+
     /// All output is written.
     pub fn is_written(&self) -> bool {
-        let held = self.hold.as_ref().is_some_and(Hold::has_released);
-        !held && self.sinks.iter().all(Sink::is_empty)
+        !self.lets_out() && self.sinks.iter().all(Sink::is_empty)
     }
 
     /// Forgets output that nobody takes.
@@ -268,6 +353,7 @@ impl Streams {
         self.sinks.clear();
         self.watched.clear();
         self.hold = None;
+        self.stored = None;
     }
 
     /// Why output could not be written, if it could not; said once for each place.

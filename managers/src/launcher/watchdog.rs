@@ -1,4 +1,4 @@
-//! Whether the central manager still answers: one that is frozen does not end, so nothing else tells.
+//! Whether a manager on this host still answers: one that is frozen does not end, so nothing else tells.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 const EVERY: Duration = Duration::from_secs(1);
 
 /// And has so long to say one.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -203,6 +203,8 @@ impl Driver {
             // Every renewal is answered at once: two without an answer, and a new connection is tried.
             calls.silence = Duration::from_millis(2 * terms.every());
             calls.forsaken = Some(Duration::from_millis(terms.forsaken));
+            // By then mpirun, if it lives, has no use for this host any more.
+            calls.dialer.give_up_after(terms.given_up());
         }
         // The first renewal is due.
         self.queue.push_back(Input::Tick);

@@ -153,13 +153,19 @@ impl Driver {
             let epoch = image.epoch;
             match image.zygote.flush().and_then(|_| image.zygote.answer()) {
                 Ok(None) => return Ok(()),
-                Ok(Some(Answer::Frozen { missing: 0 })) => {
+                Ok(Some(Answer::Frozen { missing: 0, shared })) => {
                     if let Some((incarnation, pid, message)) = image.said.take() {
                         self.queue
                             .push_back(Input::Said(who, incarnation, pid, message));
                     }
+                    if shared > 0 {
+                        let line = "its images share open files with it that they can't open anew: \
+                                    a lock of one stays when the rank closes it";
+                        let lines = vec![line.to_string()];
+                        self.link.queue(&Up::Caveats { rank: who, lines })?;
+                    }
                 }
-                Ok(Some(Answer::Frozen { missing })) => {
+                Ok(Some(Answer::Frozen { missing, .. })) => {
                     let said = image.said.take();
                     self.drop_image(who, epoch);
                     if let Some((incarnation, pid, ToManager::Imaged { generation, .. })) = said {

@@ -1,5 +1,6 @@
 //! The local manager: starts one host's ranks, watches them, passes their output on.
 
+mod attendant;
 mod contact;
 mod images;
 mod input;
@@ -63,6 +64,7 @@ pub fn run() -> i32 {
 /// exit code.
 #[must_use]
 pub fn run_invited() -> i32 {
+    attendant::stand_by();
     run_with(|_| {
         let (link, calls) = contact::invited()?;
         Ok((link, Some(calls)))
@@ -392,6 +394,7 @@ impl Driver {
                 self.resume_outputs()?;
             }
             Down::Tree(message) => self.tree_said(message)?,
+            Down::Ping => self.link.queue(&Up::Here)?,
             Down::SinkClosed(stream) => {
                 self.closed_sinks[stream as usize] = true;
                 for rank in &mut self.ranks {

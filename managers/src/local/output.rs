@@ -235,6 +235,20 @@ impl Driver {
         partial
     }
 
+    /// The program of a rank has stored its state: what it wrote before comes before the word of that.
+    pub(super) fn has_stored(&mut self, slot: usize, number: u32) {
+        if self.ranks[slot].retiring {
+            return;
+        }
+        for stream in [Stream::Out, Stream::Err] {
+            self.empty_pipe(slot, stream);
+        }
+        let rank = self.ranks[slot].rank;
+        if let Err(error) = self.link.queue(&Up::Stored { rank, number }) {
+            tracing::error!(%error, "a stored state is not told of");
+        }
+    }
+
     /// Takes all that is in a pipe; that is little, so the window may wait. The line at its end is kept.
     fn empty_pipe(&mut self, slot: usize, stream: Stream) {
         let who = self.ranks[slot].rank;

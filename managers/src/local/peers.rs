@@ -4,7 +4,6 @@
 //! A link that breaks is not mended: the core has asked for an answer, and without one it goes another way.
 
 use super::{Driver, kind};
-use crate::clock;
 use crate::error::Result;
 use crate::link::Filled;
 use crate::net::auth::{Whose, peer_key};
@@ -14,6 +13,7 @@ use crate::net::listen::{Arrival, Listener};
 use crate::plan::{Plan, Up};
 use crate::reactor::{Reactor, Token};
 use crate::tree::{Place, Word};
+use crate::{clock, limits};
 use rejoin_channel_table::{JobId, JobKey};
 use rejoin_managers_protocol::broadcast::{Effect, Member, Message};
 use rejoin_managers_protocol::control::ToLocal;
@@ -67,7 +67,8 @@ impl Peers {
     pub fn new(plan: &Plan, place: Place, reactor: &Reactor) -> Peers {
         let key = peer_key(&plan.key, place.launch, place.position);
         let choice = plan.options.interface.as_deref();
-        let listener = Listener::open(plan.job, key, choice, kind::PEERS, reactor);
+        let most = limits::callers(limits::local(plan.ranks.len() as u64));
+        let listener = Listener::open(plan.job, key, choice, (kind::PEERS, most), reactor);
         Peers {
             member: Member::new(Some(place.position as usize), place.tree()),
             place,
@@ -288,7 +289,7 @@ impl Peers {
     /// Does what is due.
     fn tend(&mut self, reactor: &Reactor) -> Result<()> {
         if let Some(listener) = &mut self.listener {
-            listener.tidy(reactor);
+            listener.tidy(reactor)?;
         }
         let mut effects = Vec::new();
         let now = clock::now();

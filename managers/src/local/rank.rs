@@ -234,6 +234,10 @@ impl Driver {
                     self.take_image(slot, pid, message);
                     continue;
                 }
+                Ok(ToManager::Stored { number }) => {
+                    self.has_stored(slot, number);
+                    continue;
+                }
                 other => other,
             };
             self.told(slot, |rank, incarnation| match message {

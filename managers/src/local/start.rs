@@ -21,6 +21,7 @@ use rejoin_managers_protocol::codec::{MANAGER_LIMIT, RANK_LIMIT};
 use rejoin_managers_protocol::control::{End, Life};
 use rejoin_managers_protocol::local::Input;
 use rejoin_managers_protocol::rank::{FromManager, MANAGER_FD, VERSION, Welcome};
+use rejoin_managers_protocol::signals;
 use std::collections::VecDeque;
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -75,7 +76,7 @@ impl Driver {
                 .iter()
                 .map(|p| self.prepared(p, &plan))
                 .collect(),
-            cores: crate::cli::cores::usable(),
+            cores: crate::cores::usable(),
             null: null.into(),
             host: host.to_string_lossy().into_owned(),
             number: manager_number(self.open_files.as_ref()),
@@ -146,10 +147,8 @@ impl Driver {
         let Some(at) = start.waiting.iter().position(|l| l.rank == rank) else {
             return false;
         };
-        if matches!(
-            signal,
-            libc::SIGHUP | libc::SIGINT | libc::SIGQUIT | libc::SIGTERM
-        ) && let Some(life) = start.waiting.remove(at)
+        if signals::ends(signal)
+            && let Some(life) = start.waiting.remove(at)
         {
             let end = End::Signaled(signal);
             self.queue

@@ -18,9 +18,6 @@ const ATTEMPT: Duration = Duration::from_millis(1000);
 /// Between attempts that are refused at once.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Where mpirun was and nobody listens any more for so long, there is no mpirun any more.
-const REFUSED_FOR: Duration = Duration::from_millis(1000);
-
 /// Who dials.
 pub struct Dialer {
     key: JobKey,
@@ -35,6 +32,9 @@ pub struct Dialer {
     not_before: Instant,
     /// Nobody has listened at the known address since.
     refused: Option<Instant>,
+    /// After so long of that there is no mpirun any more. A refusal as such proves nothing: a firewall gives
+    /// them, too.
+    patience: Option<Duration>,
     /// What went wrong last.
     last: String,
 }
@@ -79,8 +79,15 @@ impl Dialer {
             attempt: None,
             not_before: Instant::now(),
             refused: None,
+            patience: None,
             last: "no attempt was made".into(),
         }
+    }
+
+    /// Has [`Dialer::poll`] say that mpirun is gone when it was refused for so long where it was answered
+    /// before; without this it never does.
+    pub fn give_up_after(&mut self, patience: Duration) {
+        self.patience = Some(patience);
     }
 
     /// What went wrong last, for the user.
@@ -105,9 +112,8 @@ impl Dialer {
         if wanted && self.attempt.is_none() && self.not_before <= now {
             self.begin(reactor)?;
         }
-        let gone = self
-            .refused
-            .is_some_and(|since| since.elapsed() > REFUSED_FOR);
+        let refused = self.refused.zip(self.patience);
+        let gone = refused.is_some_and(|(since, patience)| since.elapsed() > patience);
         Ok(if wanted && gone {
             Dialed::Dismissed
         } else {

@@ -3,8 +3,10 @@
 
 use super::address;
 use super::auth::{self, HELLO, Nonce, PROOF, Whose};
+use crate::accepting::{self, Pause};
 use crate::error::{Context, Error, Result};
 use crate::reactor::{Interest, Reactor, Token};
+use nix::errno::Errno;
 use rejoin_channel_table::{JobId, JobKey};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::collections::BTreeMap;
@@ -14,9 +16,6 @@ use std::time::{Duration, Instant};
 
 /// A stranger has this long to prove that it is none.
 const STRANGER: Duration = Duration::from_secs(5);
-
-/// Most strangers at once; the oldest makes room.
-const MOST: usize = 512;
 
 /// Numbers of strangers begin here, below are the listeners.
 const FIRST: u32 = 1000;
@@ -29,7 +28,10 @@ pub struct Listener {
     sockets: Vec<Socket>,
     addresses: Vec<SocketAddr>,
     strangers: BTreeMap<u32, Stranger>,
+    /// Most of them at once; the oldest makes room.
+    most: usize,
     next: u32,
+    pause: Pause,
 }
 
 struct Stranger {
@@ -51,7 +53,8 @@ pub struct Arrival {
 }
 
 impl Listener {
-    /// Listens on this host's addresses, or on those that the user chose; `kind` is that of its events.
+    /// Listens on this host's addresses, or on those that the user chose; `kind` is that of its events. At most
+    /// so many callers are listened to at once.
     ///
     /// # Errors
     /// There is no address that others could reach, or the system refuses.
@@ -59,7 +62,7 @@ impl Listener {
         job: JobId,
         key: JobKey,
         choice: Option<&str>,
-        kind: u8,
+        (kind, most): (u8, usize),
         reactor: &Reactor,
     ) -> Result<Listener> {
         let reachable = address::usable(choice);
@@ -70,7 +73,9 @@ impl Listener {
             sockets: Vec::new(),
             addresses: Vec::new(),
             strangers: BTreeMap::new(),
+            most,
             next: FIRST,
+            pause: Pause::default(),
         };
         let places: Vec<IpAddr> = match choice {
             Some(_) => reachable.clone(),
@@ -119,18 +124,29 @@ impl Listener {
     /// When [`Listener::tidy`] is due.
     #[must_use]
     pub fn wait_limit(&self) -> Option<Duration> {
-        let first = self.strangers.values().map(|s| s.until).min()?;
-        Some(first.saturating_duration_since(Instant::now()))
+        let first = self.strangers.values().map(|s| s.until).min();
+        let first = first.map(|at| at.saturating_duration_since(Instant::now()));
+        first.into_iter().chain(self.pause.wait_limit()).min()
     }
 
-    /// Shows out who did not prove itself in time.
-    pub fn tidy(&mut self, reactor: &Reactor) {
+    /// Shows out who did not prove itself in time, and accepts again where that was not possible.
+    ///
+    /// # Errors
+    /// The system refuses to watch a socket.
+    pub fn tidy(&mut self, reactor: &Reactor) -> Result<()> {
+        let tokens = (0..).map(|index| Token {
+            kind: self.kind,
+            incarnation: 0,
+            index,
+        });
+        self.pause.end(self.sockets.iter().zip(tokens), reactor)?;
         let now = Instant::now();
         let late = self.strangers.iter().filter(|(_, s)| s.until <= now);
         let late: Vec<u32> = late.map(|(number, _)| *number).collect();
         for number in late {
             self.show_out(number, "it did not prove itself in time", reactor);
         }
+        Ok(())
     }
 
     fn show_out(&mut self, number: u32, why: &str, reactor: &Reactor) {
@@ -180,14 +196,24 @@ impl Listener {
         let Some(listening) = self.sockets.get(at) else {
             return Ok(());
         };
-        // Whatever it was, it is over: the caller went away again, or comes again.
-        let Ok((socket, _)) = listening.accept() else {
-            return Ok(());
+        let socket = match listening.accept() {
+            Ok((socket, _)) => socket,
+            Err(error) => {
+                let number = error.raw_os_error().map(Errno::from_raw);
+                if number.is_some_and(accepting::is_want)
+                    && self.pause.begin(&self.sockets, reactor)
+                {
+                    let why = crate::error::plain(&error);
+                    tracing::warn!(why, "no calls are taken for a while");
+                }
+                // Otherwise it is over: the caller went away again.
+                return Ok(());
+            }
         };
         if socket.set_nonblocking(true).is_err() || socket.set_tcp_nodelay(true).is_err() {
             return Ok(());
         }
-        if self.strangers.len() >= MOST
+        if self.strangers.len() >= self.most
             && let Some(oldest) = self.strangers.keys().next().copied()
         {
             self.show_out(oldest, "too many callers", reactor);

@@ -71,6 +71,7 @@ impl Shape {
             hosts: (0..self.hosts).map(|n| format!("host{n}")).collect(),
             placement: (0..self.ranks()).map(place).collect(),
             limit: None,
+            spent: 0,
             leases: self.leases.map(|terms| Leases {
                 terms,
                 hosts: (0..self.hosts).collect(),

@@ -187,7 +187,29 @@ pub enum Record {
     Interrupted {
         /// Its number.
         signal: i32,
+        /// The driver's number of the input that it came with, for a driver that has such numbers to fill in: so
+        /// the same input, told again, is not taken for another signal.
+        input: Option<u64>,
     },
+}
+
+impl Record {
+    /// The generation that it speaks of.
+    #[must_use]
+    pub fn generation(&self) -> Option<Generation> {
+        match self {
+            Record::Began { generation, .. }
+            | Record::Started { generation, .. }
+            | Record::Restoring { generation, .. }
+            | Record::Finalized { generation, .. } => Some(*generation),
+            Record::Ordered { .. }
+            | Record::Committed { .. }
+            | Record::Decided(_)
+            | Record::Settled(_)
+            | Record::Memory(_)
+            | Record::Interrupted { .. } => None,
+        }
+    }
 }
 
 /// What failures leave behind.
@@ -203,6 +225,8 @@ pub struct Memory {
     pub since: Time,
     /// What is to be told of it.
     pub untold: Vec<Event>,
+    /// The loss for which the job last went back.
+    pub reason: Option<Event>,
 }
 
 /// What central is given to start with.
@@ -216,6 +240,8 @@ pub struct Job {
     pub placement: Vec<HostIndex>,
     /// Time limit in milliseconds.
     pub limit: Option<u64>,
+    /// Milliseconds of it that were over before this launch of the job.
+    pub spent: u64,
     /// How failures are masked; `None`: they end the job.
     pub recovery: Option<Recovery>,
     /// The hosts that are reached over a network.

@@ -24,8 +24,9 @@ use crate::control::{Life, Stage, Time, ToCentral, ToLocal};
 use crate::lease::Giver;
 use crate::policy::History;
 use crate::rank::Limits;
+use crate::signals;
 use crate::verdict::Verdict;
-use recovery::Restoring;
+use recovery::{NotBack, Restoring};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use resume::Resuming;
 use std::collections::BTreeMap;
@@ -84,6 +85,7 @@ pub struct Central {
     hosts: Vec<HostState>,
     ranks: Vec<RankState>,
     limit: Option<u64>,
+    spent: u64,
     limit_at: Option<Time>,
     end_at: Option<Time>,
     interrupted: Option<i32>,
@@ -107,6 +109,10 @@ pub struct Central {
     began: Time,
     /// What is told once it is known how they ended.
     untold: Vec<Event>,
+    /// The loss for which the job goes back, or last did.
+    reason: Option<Event>,
+    /// The first rank that can't be brought back.
+    not_back: Option<NotBack>,
     /// The checkpoint whose images were all ordered when every rank was in `MPI_Finalize`.
     last: Option<Epoch>,
     /// A rank that ended without registering: who waits for it would wait for ever.
@@ -140,6 +146,8 @@ impl Central {
             since: Time::default(),
             began: Time::default(),
             untold: Vec::new(),
+            reason: None,
+            not_back: None,
             last: None,
             absent: None,
             complete: 0,
@@ -157,6 +165,7 @@ impl Central {
                 .collect(),
             ranks: job.placement.iter().map(rank).collect(),
             limit: job.limit,
+            spent: job.spent,
             limit_at: None,
             end_at: None,
             interrupted: None,
@@ -177,7 +186,10 @@ impl Central {
                 earlier(self.limit_at, self.checkpoint_due()),
                 self.silence_due(),
             ),
-            _ => earlier(self.limit_at, self.silence_due()),
+            _ => {
+                let not_back = self.not_back.as_ref().map(|lost| lost.due);
+                earlier(earlier(self.limit_at, not_back), self.silence_due())
+            }
         }
     }
 
@@ -224,9 +236,15 @@ impl Central {
         }
     }
 
+    /// When the time limit is reached, for a launch that begins now.
+    fn limit_from(&self, now: Time) -> Option<Time> {
+        let left = self.limit?.saturating_sub(self.spent);
+        Some(now.plus_millis(left))
+    }
+
     fn begin(&mut self, now: Time, effects: &mut Vec<Effect>) {
         self.began = now;
-        self.limit_at = self.limit.map(|limit| now.plus_millis(limit));
+        self.limit_at = self.limit_from(now);
         effects.push(Effect::Persist(Record::Began {
             generation: self.generation,
             incarnations: self.ranks.iter().map(|r| r.incarnation).collect(),
@@ -433,7 +451,7 @@ impl Central {
     }
 
     fn signal(&mut self, now: Time, signal: i32, effects: &mut Vec<Effect>) {
-        let ends = matches!(signal, HUP | INT | QUIT | TERM);
+        let ends = signals::ends(signal);
         if ends && (self.interrupted.is_some() || self.phase == Phase::Ending) {
             // The second one means it.
             self.decide(now, Verdict::Interrupted { signal }, effects);
@@ -441,7 +459,8 @@ impl Central {
         }
         if ends {
             self.interrupted = Some(signal);
-            effects.push(Effect::Persist(Record::Interrupted { signal }));
+            let input = None;
+            effects.push(Effect::Persist(Record::Interrupted { signal, input }));
             if matches!(self.phase, Phase::Restoring(_)) {
                 // Who is on the way back would not hear it.
                 return self.decide(now, Verdict::Interrupted { signal }, effects);
@@ -466,6 +485,8 @@ impl Central {
         } else if self.limit_at.is_some_and(|at| at <= now) {
             let limit = self.limit.unwrap_or_default();
             self.decide(now, Verdict::TimedOut { limit }, effects);
+        } else if let Some(lost) = self.not_back.take_if(|lost| lost.due <= now) {
+            self.is_not_back(now, lost, effects);
         } else {
             self.checkpoint_tick(now, effects);
             self.silence_tick(now, effects);
@@ -554,8 +575,3 @@ impl Central {
 fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
     one.into_iter().chain(other).min()
 }
-
-const HUP: i32 = 1;
-const INT: i32 = 2;
-const QUIT: i32 = 3;
-const TERM: i32 = 15;

@@ -1,6 +1,6 @@
 //! Failures: judged, and masked by going back to the last checkpoint.
 
-use super::{Central, Effect, Event, HostIndex, Memory, Phase, Record};
+use super::{Central, END_BOUND, Effect, Event, HostIndex, Memory, Phase, Record};
 use crate::control::{Cause, End, Life, Stage, Time, ToLocal};
 use crate::policy::{self, Refusal};
 use crate::verdict::Verdict;
@@ -15,6 +15,17 @@ pub(super) struct Restoring {
     pub since: Time,
 }
 
+/// A rank that could not be brought back, until it is known how those ended for which the job went back.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct NotBack {
+    rank: Rank,
+    host: HostIndex,
+    pid: u32,
+    cause: Cause,
+    /// Waited for no longer.
+    pub due: Time,
+}
+
 impl Central {
     /// A rank failed: either the job goes back, or this is its verdict.
     pub(super) fn failed(
@@ -26,8 +37,25 @@ impl Central {
         cause: Cause,
         effects: &mut Vec<Effect>,
     ) {
+        if matches!(cause, Cause::NotStarted { .. }) && self.checkpoints.is_some() {
+            let due = now.plus_millis(END_BOUND);
+            let lost = NotBack {
+                rank,
+                host,
+                pid,
+                cause,
+                due,
+            };
+            if self.dying.is_empty() {
+                self.is_not_back(now, lost, effects);
+            } else {
+                self.not_back.get_or_insert(lost);
+            }
+            return;
+        }
         match self.masks(now, rank, &cause) {
             Ok(epoch) => {
+                self.begins_to_go_back();
                 let alone = self.phase == Phase::Finalized;
                 self.lost((self.generation, rank), host, pid, cause, alone);
                 if alone {
@@ -58,7 +86,48 @@ impl Central {
             generation: if alone { generation } else { generation.next() },
             alone,
         };
+        self.reason.get_or_insert(lost.clone());
         self.untold.insert(0, lost);
+    }
+
+    /// A failure is masked; unless the job goes back already, it is the reason.
+    fn begins_to_go_back(&mut self) {
+        if !matches!(self.phase, Phase::Restoring(_)) {
+            self.reason = None;
+        }
+    }
+
+    /// A rank can't be brought back: the failure for which that was tried is the job's end.
+    pub(super) fn is_not_back(&mut self, now: Time, lost: NotBack, effects: &mut Vec<Effect>) {
+        match self.reason.clone() {
+            Some(Event::Lost {
+                rank,
+                host,
+                pid,
+                cause,
+                ..
+            }) if self.interrupted.is_none() => {
+                let refusal = Some(Refusal::NotBack(lost.rank));
+                let verdict = Verdict::Failed {
+                    rank,
+                    host,
+                    pid,
+                    cause,
+                    refusal,
+                };
+                self.decide(now, verdict, effects);
+            }
+            _ => {
+                let NotBack {
+                    rank,
+                    host,
+                    pid,
+                    cause,
+                    ..
+                } = lost;
+                self.is_end(now, rank, host, pid, cause, None, effects);
+            }
+        }
     }
 
     /// A process has begun to end. The others must stop in any case; if the job may go back, it does so
@@ -83,6 +152,7 @@ impl Central {
         }
         // A refusal is said with the cause, when that is known.
         if let Ok(epoch) = self.masks(now, life.rank, &cause) {
+            self.begins_to_go_back();
             self.dying.push((life, epoch));
             if finalized {
                 self.restore_one(now, life.rank, epoch, effects);
@@ -164,6 +234,11 @@ impl Central {
         self.lost((life.generation, life.rank), host, pid, cause, alone);
         effects.push(Effect::Persist(Record::Memory(self.memory())));
         self.tell_of_recovery(effects);
+        if self.dying.is_empty()
+            && let Some(lost) = self.not_back.take()
+        {
+            self.is_not_back(now, lost, effects);
+        }
         self.note(host, life, effects);
     }
 
@@ -206,6 +281,7 @@ impl Central {
             dying: self.dying.clone(),
             since: self.since,
             untold: self.untold.clone(),
+            reason: self.reason.clone(),
         }
     }
 
@@ -330,6 +406,8 @@ impl Central {
             rank.back();
         }
         self.since = since;
+        // It is tried again.
+        self.not_back = None;
         self.phase = Phase::Restoring(Restoring { epoch, since });
         self.last = None;
         self.store_restoring(epoch, effects);

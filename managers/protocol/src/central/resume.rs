@@ -9,7 +9,6 @@
 use super::{Central, Effect, HostIndex, Input, Job, Memory, Phase, Record};
 use crate::checkpoint::Cost;
 use crate::control::{Life, RankReport, Report, Stage, Time, ToCentral, ToLocal, Unheard};
-use crate::lease::Giver;
 use crate::verdict::Verdict;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 
@@ -88,7 +87,7 @@ impl Central {
                 past.began = true;
                 self.began = at;
                 self.recall_lives(generation, &incarnations);
-                self.limit_at = self.limit.map(|limit| at.plus_millis(limit));
+                self.limit_at = self.limit_from(at);
             }
             Record::Started { generation, table } => {
                 past.started = Some(generation);
@@ -119,7 +118,7 @@ impl Central {
             }
             Record::Settled(verdict) => self.verdict = Some(verdict),
             Record::Memory(memory) => self.recall_memory(memory),
-            Record::Interrupted { signal } => self.interrupted = Some(signal),
+            Record::Interrupted { signal, .. } => self.interrupted = Some(signal),
         }
     }
 
@@ -136,6 +135,7 @@ impl Central {
         self.dying = memory.dying;
         self.since = memory.since;
         self.untold = memory.untold;
+        self.reason = memory.reason;
     }
 
     /// For those who follow the checkpoints.
@@ -157,9 +157,8 @@ impl Central {
 
     /// Nothing is known of the leases that were given: they are counted from now.
     pub(super) fn leases_again(&mut self, now: Time) {
-        for lease in self.hosts.iter_mut().filter_map(|h| h.lease.as_mut()) {
-            *lease = Giver::resumed(lease.terms(), now);
-        }
+        let leases = self.hosts.iter_mut().filter_map(|h| h.lease.as_mut());
+        leases.for_each(|lease| lease.count_from(now));
     }
 
     fn without_ranks_done(&mut self) {
@@ -202,6 +201,11 @@ impl Central {
                 if matches!(resuming.reports.get(host), Some(Some(_))) {
                     resuming.later.push(input);
                 }
+            }
+            Input::Slept => {
+                // Nobody could be heard meanwhile.
+                resuming.due = resuming.due.map(|_| now.plus_millis(REPORT_BOUND));
+                return self.leases_again(now);
             }
             Input::Tick => return self.unanswered(now, effects),
             input => resuming.later.push(input),

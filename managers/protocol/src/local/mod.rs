@@ -15,6 +15,7 @@ mod process;
 use crate::control::{Cause, End, Life, Stage, Time, ToCentral, ToLocal, Unheard};
 use crate::lease::Holder;
 use crate::rank::{FromManager, ToManager};
+use crate::signals::{self, CONT, KILL, TERM};
 use dying::Dying;
 use process::{Process, one_line, presentable, unfit};
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
@@ -389,12 +390,12 @@ impl Local {
             // It must not wake anybody. One that ends the job is given by hand again.
             return;
         }
-        if matches!(signal, HUP | INT | QUIT | TERM) {
+        if signals::ends(signal) {
             self.signalled = Some(signal);
         }
         for process in self.ranks.iter().filter(|r| r.child_end.is_none()) {
             effects.push(Effect::SignalGroup(process.rank, signal));
-            if matches!(signal, HUP | INT | QUIT | TERM) {
+            if signals::ends(signal) {
                 // A stopped process would keep it pending.
                 effects.push(Effect::SignalGroup(process.rank, CONT));
             }
@@ -453,6 +454,8 @@ impl Local {
             ToManager::Register { .. } if stage == Stage::Spawned => {
                 self.register(life, pid, message, effects);
             }
+            // The driver tells mpirun, in its place among the output.
+            ToManager::Stored { .. } => {}
             ToManager::Finalizing if stage == Stage::Registered => {
                 process.stage = Stage::Finalizing;
                 self.tell(ToCentral::Finalizing { life }, effects);
@@ -652,10 +655,3 @@ impl Local {
             .filter(|r| r.incarnation == incarnation)
     }
 }
-
-const HUP: i32 = 1;
-const INT: i32 = 2;
-const QUIT: i32 = 3;
-const KILL: i32 = 9;
-const TERM: i32 = 15;
-const CONT: i32 = 18;

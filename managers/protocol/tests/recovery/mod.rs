@@ -85,6 +85,7 @@ fn job(hosts: usize, ranks: u32) -> Job {
         hosts: (0..hosts).map(|n| format!("host{n}")).collect(),
         placement: (0..ranks as usize).map(|r| r % hosts).collect(),
         limit: None,
+        spent: 0,
         recovery: Some(Recovery {
             interval: Interval::Asked,
             limit: Limit::default(),

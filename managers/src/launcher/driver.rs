@@ -66,6 +66,8 @@ pub(super) struct Driver {
     /// The verdict, until it is told.
     decided: Option<Verdict>,
     looked: Vec<(u32, Status)>,
+    /// Guests that asked a central manager which is no more.
+    asked: Vec<u32>,
 }
 
 impl Driver {
@@ -111,6 +113,7 @@ impl Driver {
             verdict: None,
             decided: None,
             looked: Vec::new(),
+            asked: Vec::new(),
         })
     }
 
@@ -178,7 +181,8 @@ impl Driver {
         if let Mind::Apart(apart) = &mut self.mind {
             apart.flush(reactor)?;
         }
-        Ok(())
+        let asked = std::mem::take(&mut self.asked);
+        asked.into_iter().try_for_each(|guest| self.look(guest))
     }
 
     fn heard(&mut self, input: &Input) {
@@ -253,6 +257,7 @@ impl Driver {
             return;
         };
         let said: Vec<Input> = apart.last_words().chain(apart.untaken()).collect();
+        let guests: Vec<u32> = apart.guests().collect();
         apart.kill();
         self.remove_journal();
         let mut records = Vec::new();
@@ -263,6 +268,7 @@ impl Driver {
         self.mind = Mind::Here(Box::new(Central::resume(self.job.clone(), records)));
         self.queue.push_front(Input::Begin);
         self.queue.extend(said);
+        self.asked.extend(guests);
     }
 
     fn perform(&mut self, effect: Effect, hosts: &mut Hosts, reactor: &Reactor) -> Result<()> {
@@ -435,6 +441,20 @@ impl Driver {
     /// The verdict and since when the job is over.
     pub fn over(&self) -> Option<(&Verdict, Instant)> {
         self.over.as_ref().map(|(verdict, since)| (verdict, *since))
+    }
+
+    /// The job, which was over, does not go on elsewhere for another reason: that is the verdict now.
+    pub fn replace(&mut self, verdict: Verdict) {
+        self.over = Some((verdict, Instant::now()));
+    }
+
+    /// The highest generation that the job can have been in; its central manager is none any more.
+    pub fn last_generation(&mut self) -> Generation {
+        let known = self.view().generation;
+        match &mut self.mind {
+            Mind::Here(_) => known,
+            Mind::Apart(apart) => apart.last_generation().max(known),
+        }
     }
 
     /// Something went wrong after the job's end, when only its output kept us: that is the verdict now.

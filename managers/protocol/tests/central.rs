@@ -1,0 +1,182 @@
+//! The central manager's core step by step: time limits over several launches, standstills, ends that can't be mended.
+
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_managers_protocol::central::{
+    Central, END_BOUND, Effect, Event, Input, Job, Leases, Recovery,
+};
+use rejoin_managers_protocol::checkpoint::{Cost, Interval};
+use rejoin_managers_protocol::control::{Cause, End, Life, Stage, Time, ToCentral};
+use rejoin_managers_protocol::lease::Terms;
+use rejoin_managers_protocol::policy::{Limit, Refusal};
+use rejoin_managers_protocol::rank::Limits;
+use rejoin_managers_protocol::verdict::Verdict;
+
+const RANKS: u32 = 2;
+
+/// Two ranks on one host.
+fn job() -> Job {
+    Job {
+        generation: Generation(0),
+        hosts: vec!["a".into()],
+        placement: vec![0; RANKS as usize],
+        limit: None,
+        spent: 0,
+        recovery: Some(Recovery {
+            interval: Interval::Asked,
+            limit: Limit::default(),
+        }),
+        leases: None,
+    }
+}
+
+fn life(rank: u32, number: u32) -> Life {
+    Life {
+        generation: Generation(number),
+        rank: Rank(rank),
+        incarnation: Incarnation(number),
+    }
+}
+
+fn at(millis: u64) -> Time {
+    Time(0).plus_millis(millis)
+}
+
+fn step(central: &mut Central, now: Time, input: Input) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    central.step(now, input, &mut effects);
+    effects
+}
+
+fn said(message: ToCentral) -> Input {
+    Input::Local(0, message)
+}
+
+/// A job that runs and has a checkpoint.
+fn running() -> Central {
+    let mut central = Central::new(job());
+    step(&mut central, at(0), Input::Begin);
+    for rank in 0..RANKS {
+        let registered = ToCentral::Registered {
+            life: life(rank, 0),
+            pid: 10 + rank,
+            card: BusinessCard::default(),
+            limits: Limits::default(),
+        };
+        step(&mut central, at(0), said(registered));
+    }
+    let mut committed = false;
+    for rank in 0..RANKS {
+        let imaged = ToCentral::Imaged {
+            life: life(rank, 0),
+            epoch: Epoch(1),
+            cost: Cost::default(),
+        };
+        let effects = step(&mut central, at(0), said(imaged));
+        let is = |e: &Effect| matches!(e, Effect::Event(Event::Committed { .. }));
+        committed |= effects.iter().any(is);
+    }
+    assert!(committed);
+    central
+}
+
+/// Rank 0 is killed, and neither it nor rank 1 can be brought back; how it ended is not known yet.
+fn not_back() -> Central {
+    let mut central = running();
+    let (rank, pid) = (life(0, 0), 10);
+    step(
+        &mut central,
+        at(1),
+        said(ToCentral::Dying { life: rank, pid }),
+    );
+    assert_eq!(central.view().generation, Generation(1));
+    for rank in [1, 0] {
+        let failed = ToCentral::Failed {
+            life: life(rank, 1),
+            pid: 0,
+            cause: Cause::NotStarted {
+                why: "no image".into(),
+            },
+        };
+        let effects = step(&mut central, at(2), said(failed));
+        assert_eq!((effects, central.verdict()), (Vec::new(), None));
+    }
+    central
+}
+
+#[test]
+fn of_ranks_that_do_not_come_back_the_first_that_was_lost_is_the_verdict() {
+    let mut central = not_back();
+    let cause = Cause::Ended {
+        end: End::Signaled(9),
+        stage: Stage::Registered,
+    };
+    let buried = ToCentral::Buried {
+        life: life(0, 0),
+        pid: 10,
+        cause: cause.clone(),
+    };
+    step(&mut central, at(3), said(buried));
+    let verdict = Verdict::Failed {
+        rank: Rank(0),
+        host: "a".into(),
+        pid: 10,
+        cause,
+        refusal: Some(Refusal::NotBack(Rank(1))),
+    };
+    assert_eq!(central.verdict(), Some(&verdict));
+    assert_eq!(verdict.exit_code(), 137);
+}
+
+#[test]
+fn how_a_lost_rank_ended_is_not_waited_for_without_end() {
+    let mut central = not_back();
+    let due = at(2 + END_BOUND);
+    assert_eq!(central.deadline(), Some(due));
+    step(&mut central, due, Input::Tick);
+    let verdict = central.verdict().expect("a verdict");
+    assert!(verdict.to_string().contains("no image"), "{verdict}");
+}
+
+#[test]
+fn a_time_limit_counts_on_when_the_job_goes_on_elsewhere() {
+    let limited = |spent| Job {
+        limit: Some(1000),
+        spent,
+        ..job()
+    };
+    for (spent, due) in [(0, 1000), (400, 600), (5000, 0)] {
+        let mut central = Central::new(limited(spent));
+        step(&mut central, at(0), Input::Begin);
+        assert_eq!(central.deadline(), Some(at(due)), "{spent}");
+        step(&mut central, at(due), Input::Tick);
+        let verdict = Some(&Verdict::TimedOut { limit: 1000 });
+        assert_eq!(central.verdict(), verdict, "{spent}");
+    }
+}
+
+#[test]
+fn who_stood_still_counts_no_silence() {
+    let terms = Terms::new(1000, 3000);
+    let leases = Some(Leases {
+        terms,
+        hosts: vec![0],
+    });
+    let renew = |number| said(ToCentral::Renew { number });
+    let silent = |effects: &[Effect]| {
+        let is = |e: &Effect| matches!(e, Effect::Event(Event::HostSilent { .. }));
+        effects.iter().any(is)
+    };
+    for slept in [false, true] {
+        let leases = leases.clone();
+        let mut central = Central::new(Job { leases, ..job() });
+        step(&mut central, at(0), Input::Begin);
+        step(&mut central, at(10), renew(0));
+        if slept {
+            step(&mut central, at(50_000), Input::Slept);
+        }
+        let effects = step(&mut central, at(50_000), Input::Tick);
+        assert_eq!(silent(&effects), !slept);
+        step(&mut central, at(50_000), Input::Tick);
+        assert_eq!(central.verdict().is_some(), !slept);
+    }
+}
