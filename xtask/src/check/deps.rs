@@ -22,6 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rejoin-channel-table", &[]),
     ("rejoin-logging", &["rejoin-channel-table"]),
     ("rejoin-engine", &["rejoin-channel-table", "rejoin-logging"]),
+    ("rejoin-ring", &[]),
     ("rejoin-ckpt", &[]),
     ("rejoin-managers-protocol", &["rejoin-channel-table"]),
     (
@@ -30,6 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "rejoin-channel-table",
             "rejoin-logging",
             "rejoin-engine",
+            "rejoin-ring",
             "rejoin-ckpt",
             "rejoin-managers-protocol",
         ],
@@ -64,6 +66,7 @@ const LOADED: &[&str] = &[
     "rejoin-channel-table",
     "rejoin-logging",
     "rejoin-engine",
+    "rejoin-ring",
     "rejoin-ckpt",
     "rejoin-managers-protocol",
     "rejoin-device",

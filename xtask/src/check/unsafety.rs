@@ -21,6 +21,7 @@ const FORBID: &[&str] = &[
     "channel-table/src/lib.rs",
     "logging/src/lib.rs",
     "device/engine/src/lib.rs",
+    "device/ring/src/lib.rs",
     "managers/protocol/src/lib.rs",
     "sim/src/lib.rs",
 ];

@@ -1,0 +1,39 @@
+//! How a side that sleeps is woken, at no cost while it does not.
+//!
+//! Each side has a word of wishes, zero while it is awake. Before it sleeps it says what would wake it,
+//! then looks at the ring once more. The other side publishes, then looks at the wishes. Between the two
+//! steps of each stands a fence, so at least one of them sees what the other has done (the pattern of
+//! Dekker's algorithm). Whoever finds a wish takes it away and sends one wake-up.
+//!
+//! A reader that releases little of a ring that is not crowded need not look at the wishes: it does so
+//! before it sleeps, and at the next crowded read.
+
+use std::sync::atomic::Ordering;
+
+use crate::Word;
+
+/// Wakes when there is something to read.
+pub const DATA: u64 = 1;
+/// Wakes when there is room to write.
+pub const ROOM: u64 = 2;
+
+/// Says what would wake this side. The caller looks at the ring once more before it sleeps.
+#[inline]
+pub fn arm<W: Word>(own: &W, wishes: u64) {
+    own.store(wishes, Ordering::Relaxed);
+    W::fence();
+}
+
+/// This side is awake. A wake-up that is on its way may still come.
+#[inline]
+pub fn disarm<W: Word>(own: &W) {
+    own.store(0, Ordering::Relaxed);
+}
+
+/// After something was published or released: whether the other side must be woken for it. True once
+/// for each time that it has armed its bell.
+#[inline]
+pub fn must_ring<W: Word>(theirs: &W, wish: u64) -> bool {
+    W::fence();
+    theirs.load(Ordering::Relaxed) & wish != 0 && theirs.swap(0, Ordering::Relaxed) != 0
+}

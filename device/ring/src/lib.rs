@@ -1,0 +1,204 @@
+//! The indices of a ring of bytes that one process writes and another reads, and the bell that wakes
+//! whichever of them sleeps.
+//!
+//! Only the order of things is here; the bytes, and the memory that both processes map, are the
+//! device's. The words are anything that behaves as an atomic one ([`Word`]), so that the same code
+//! runs in shared memory and under a model checker.
+//!
+//! Positions count bytes from the beginning of the ring's life and never go back. Each side keeps its
+//! own, and a copy of the other's that it refreshes when the copy says too little. What the other side
+//! says is not trusted: a position that cannot be is [`OutOfBounds`], and no range ever leaves the ring.
+#![forbid(unsafe_code)]
+
+pub mod bell;
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// A word that both sides share.
+pub trait Word {
+    /// Reads it.
+    fn load(&self, order: Ordering) -> u64;
+    /// Writes it.
+    fn store(&self, value: u64, order: Ordering);
+    /// Writes it and returns what it held.
+    fn swap(&self, value: u64, order: Ordering) -> u64;
+    /// A sequentially consistent fence.
+    fn fence();
+}
+
+impl Word for AtomicU64 {
+    #[inline(always)]
+    fn load(&self, order: Ordering) -> u64 {
+        self.load(order)
+    }
+
+    #[inline(always)]
+    fn store(&self, value: u64, order: Ordering) {
+        self.store(value, order);
+    }
+
+    #[inline(always)]
+    fn swap(&self, value: u64, order: Ordering) -> u64 {
+        self.swap(value, order)
+    }
+
+    #[inline(always)]
+    fn fence() {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// The other side's position went back, or beyond what there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the peer's position {theirs} in the ring cannot be, ours being {ours}")]
+pub struct OutOfBounds {
+    /// What the peer's word held.
+    pub theirs: u64,
+    /// This side's position.
+    pub ours: u64,
+}
+
+/// The side that writes.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    capacity: u64,
+    tail: u64,
+    head: u64,
+}
+
+impl Writer {
+    /// At the beginning of an empty ring of so many bytes, a power of two.
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        debug_assert!(capacity.is_power_of_two());
+        Self {
+            capacity: capacity as u64,
+            tail: 0,
+            head: 0,
+        }
+    }
+
+    /// How many of `wanted` bytes there is room for; looks at the reader's word only when its last
+    /// known position leaves less.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`]: the ring is of no use any more.
+    #[inline]
+    pub fn room(&mut self, head: &impl Word, wanted: usize) -> Result<usize, OutOfBounds> {
+        if self.free() < wanted {
+            let theirs = head.load(Ordering::Acquire);
+            if theirs.wrapping_sub(self.head) > self.tail.wrapping_sub(self.head) {
+                let ours = self.tail;
+                return Err(OutOfBounds { theirs, ours });
+            }
+            self.head = theirs;
+        }
+        Ok(self.free().min(wanted))
+    }
+
+    #[inline]
+    fn free(&self) -> usize {
+        (self.capacity - self.tail.wrapping_sub(self.head)) as usize
+    }
+
+    /// Where the next bytes go, at most `len` and as far as they lie side by side. The caller has asked
+    /// for room, and fills the range before it publishes.
+    #[inline]
+    pub fn next(&mut self, len: usize) -> Range<usize> {
+        let range = side_by_side(self.tail, self.capacity, len.min(self.free()));
+        self.tail = self.tail.wrapping_add(range.len() as u64);
+        range
+    }
+
+    /// Shows the reader all that was filled.
+    #[inline]
+    pub fn publish(&self, tail: &impl Word) {
+        tail.store(self.tail, Ordering::Release);
+    }
+}
+
+/// The side that reads.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    capacity: u64,
+    head: u64,
+    tail: u64,
+}
+
+impl Reader {
+    /// At the beginning of an empty ring of so many bytes, a power of two.
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        debug_assert!(capacity.is_power_of_two());
+        Self {
+            capacity: capacity as u64,
+            head: 0,
+            tail: 0,
+        }
+    }
+
+    /// How many of `wanted` bytes are there; looks at the writer's word only when its last known
+    /// position leaves less.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`]: the ring is of no use any more.
+    #[inline]
+    pub fn ready(&mut self, tail: &impl Word, wanted: usize) -> Result<usize, OutOfBounds> {
+        if self.used() < wanted {
+            let theirs = tail.load(Ordering::Acquire);
+            let ahead = theirs.wrapping_sub(self.head);
+            if ahead > self.capacity || ahead < self.used() as u64 {
+                let ours = self.head;
+                return Err(OutOfBounds { theirs, ours });
+            }
+            self.tail = theirs;
+        }
+        Ok(self.used().min(wanted))
+    }
+
+    /// Whether the writer has published nothing beyond what was read. May lag; fails never.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self, tail: &impl Word) -> bool {
+        tail.load(Ordering::Relaxed) == self.head
+    }
+
+    /// Whether the writer may have found the ring full: at least half of it is known to be in use. A
+    /// full ring shows at one of two looks at the latest, since what the first one does not see is more
+    /// than half.
+    #[inline]
+    #[must_use]
+    pub fn is_crowded(&self) -> bool {
+        2 * self.used() as u64 >= self.capacity
+    }
+
+    #[inline]
+    fn used(&self) -> usize {
+        self.tail.wrapping_sub(self.head) as usize
+    }
+
+    /// Where the next bytes are, at most `len` and as far as they lie side by side. The caller takes
+    /// them out before it lets go of them.
+    #[inline]
+    pub fn next(&mut self, len: usize) -> Range<usize> {
+        let range = side_by_side(self.head, self.capacity, len.min(self.used()));
+        self.head = self.head.wrapping_add(range.len() as u64);
+        range
+    }
+
+    /// Gives the writer the room of all that was taken out.
+    #[inline]
+    pub fn release(&self, head: &impl Word) {
+        head.store(self.head, Ordering::Release);
+    }
+}
+
+#[inline]
+fn side_by_side(position: u64, capacity: u64, len: usize) -> Range<usize> {
+    let start = (position & (capacity - 1)) as usize;
+    start..(start + len).min(capacity as usize)
+}
+
+#[cfg(test)]
+mod tests;

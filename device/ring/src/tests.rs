@@ -1,0 +1,129 @@
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicU64;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Both words of one direction, and its bytes.
+struct Shared {
+    tail: AtomicU64,
+    head: AtomicU64,
+    bytes: Vec<u8>,
+}
+
+impl Shared {
+    fn new(capacity: usize) -> Self {
+        Self {
+            tail: AtomicU64::new(0),
+            head: AtomicU64::new(0),
+            bytes: vec![0; capacity],
+        }
+    }
+
+    fn write(&mut self, writer: &mut Writer, from: &[u8]) -> usize {
+        let room = writer.room(&self.head, from.len()).expect("in bounds");
+        let mut done = 0;
+        while done < room {
+            let range = writer.next(room - done);
+            let len = range.len();
+            self.bytes[range].copy_from_slice(&from[done..done + len]);
+            done += len;
+        }
+        writer.publish(&self.tail);
+        done
+    }
+
+    fn read(&mut self, reader: &mut Reader, wanted: usize) -> Vec<u8> {
+        let ready = reader.ready(&self.tail, wanted).expect("in bounds");
+        let mut taken = Vec::new();
+        while taken.len() < ready {
+            let range = reader.next(ready - taken.len());
+            taken.extend_from_slice(&self.bytes[range]);
+        }
+        reader.release(&self.head);
+        taken
+    }
+}
+
+proptest! {
+    #[test]
+    fn bytes_come_out_as_they_went_in(
+        power in 0u32..7,
+        steps in proptest::collection::vec((any::<bool>(), 0usize..200), 1..200),
+    ) {
+        let capacity = 1 << power;
+        let mut shared = Shared::new(capacity);
+        let (mut writer, mut reader) = (Writer::new(capacity), Reader::new(capacity));
+        let mut model = VecDeque::new();
+        let mut next = 0u8;
+        for (writes, len) in steps {
+            if writes {
+                let bytes: Vec<u8> = (0..len).map(|at| next.wrapping_add(at as u8)).collect();
+                let taken = shared.write(&mut writer, &bytes);
+                prop_assert_eq!(taken, len.min(capacity - model.len()));
+                model.extend(&bytes[..taken]);
+                next = next.wrapping_add(taken as u8);
+            } else {
+                let expected: Vec<u8> = model.drain(..len.min(model.len())).collect();
+                prop_assert_eq!(shared.read(&mut reader, len), expected);
+            }
+            prop_assert_eq!(reader.is_empty(&shared.tail), model.is_empty());
+        }
+    }
+
+    #[test]
+    fn no_range_leaves_the_ring_whatever_the_other_side_says(
+        power in 0u32..7,
+        said in proptest::collection::vec(
+            (prop_oneof![0u64..200, any::<u64>()], 0usize..300), 1..60),
+    ) {
+        let capacity = 1usize << power;
+        let (mut writer, mut reader) = (Writer::new(capacity), Reader::new(capacity));
+        for (word, len) in said {
+            let word = AtomicU64::new(word);
+            let room = writer.room(&word, len).unwrap_or(0);
+            prop_assert!(room <= len.min(capacity));
+            prop_assert!(writer.next(room).end <= capacity);
+            let ready = reader.ready(&word, len).unwrap_or(0);
+            prop_assert!(ready <= len.min(capacity));
+            prop_assert!(reader.next(ready).end <= capacity);
+        }
+    }
+}
+
+#[test]
+fn positions_that_cannot_be_are_refused() {
+    let mut writer = Writer::new(8);
+    assert_eq!(writer.room(&AtomicU64::new(0), 5), Ok(5));
+    assert_eq!(writer.next(5), 0..5);
+    let beyond = OutOfBounds { theirs: 6, ours: 5 };
+    assert_eq!(writer.room(&AtomicU64::new(6), 8), Err(beyond));
+    assert_eq!(writer.room(&AtomicU64::new(4), 8), Ok(7));
+    let back = OutOfBounds { theirs: 3, ours: 5 };
+    assert_eq!(writer.room(&AtomicU64::new(3), 8), Err(back));
+
+    let mut reader = Reader::new(8);
+    let beyond = OutOfBounds { theirs: 9, ours: 0 };
+    assert_eq!(reader.ready(&AtomicU64::new(9), 1), Err(beyond));
+    assert_eq!(reader.ready(&AtomicU64::new(6), 8), Ok(6));
+    let back = OutOfBounds { theirs: 5, ours: 0 };
+    assert_eq!(reader.ready(&AtomicU64::new(5), 8), Err(back));
+    assert_eq!(reader.next(3), 0..3);
+    assert!(!reader.is_crowded());
+    assert_eq!(reader.ready(&AtomicU64::new(7), 8), Ok(4));
+    assert!(reader.is_crowded());
+}
+
+#[test]
+fn a_bell_rings_once_for_each_time_it_was_armed() {
+    let word = AtomicU64::new(0);
+    assert!(!bell::must_ring(&word, bell::DATA));
+    bell::arm(&word, bell::DATA);
+    assert!(!bell::must_ring(&word, bell::ROOM));
+    assert!(bell::must_ring(&word, bell::DATA));
+    assert!(!bell::must_ring(&word, bell::DATA));
+    bell::arm(&word, bell::DATA | bell::ROOM);
+    bell::disarm(&word);
+    assert!(!bell::must_ring(&word, bell::ROOM));
+}
