@@ -32,17 +32,33 @@ impl fmt::Display for LocalHostId {
     }
 }
 
+/// The name of a local socket, which nobody guesses.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct DoorName(pub [u8; 16]);
+
+impl fmt::Display for DoorName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
 /// One way to reach a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Address {
     /// A TCP listener.
     Tcp(SocketAddr),
+    /// A local socket, over which ranks of one host hand each other shared memory.
+    Local(DoorName),
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Address::Tcp(a) => write!(f, "tcp {a}"),
+            Address::Local(name) => write!(f, "local {name}"),
         }
     }
 }
@@ -165,8 +181,11 @@ impl BusinessCard {
         let proximity = self.proximity(peer);
         let mut ranked: Vec<(u8, usize, Address)> = Vec::with_capacity(peer.addresses.len());
         for (position, &address) in peer.addresses.iter().enumerate() {
-            let Address::Tcp(socket) = address;
-            if let Some(preference) = preference(proximity, socket.ip()) {
+            let preference = match address {
+                Address::Tcp(socket) => preference(proximity, socket.ip()),
+                Address::Local(_) => (proximity == Proximity::SameHost).then_some(0),
+            };
+            if let Some(preference) = preference {
                 ranked.push((preference, position, address));
             }
         }
@@ -206,12 +225,12 @@ fn preference(proximity: Proximity, ip: IpAddr) -> Option<u8> {
         return None;
     }
     match (proximity, scope(ip)) {
-        (Proximity::SameHost, Scope::Loopback) => Some(0),
-        (Proximity::SameHost | Proximity::SameLan, Scope::Private) => Some(1),
-        (Proximity::SameHost | Proximity::SameLan, Scope::Global) => Some(2),
-        (Proximity::SameHost | Proximity::SameLan, Scope::Link) => Some(3),
-        (Proximity::Remote, Scope::Global) => Some(1),
-        (Proximity::Remote, Scope::Private) => Some(2),
+        (Proximity::SameHost, Scope::Loopback) => Some(1),
+        (Proximity::SameHost | Proximity::SameLan, Scope::Private) => Some(2),
+        (Proximity::SameHost | Proximity::SameLan, Scope::Global) => Some(3),
+        (Proximity::SameHost | Proximity::SameLan, Scope::Link) => Some(4),
+        (Proximity::Remote, Scope::Global) => Some(2),
+        (Proximity::Remote, Scope::Private) => Some(3),
         (Proximity::Remote, Scope::Link) | (_, Scope::Loopback) => None,
     }
 }
@@ -236,7 +255,10 @@ mod tests {
     fn order(me: &BusinessCard, peer: &BusinessCard) -> Vec<String> {
         me.order(peer)
             .iter()
-            .map(|Address::Tcp(a)| a.ip().to_string())
+            .map(|address| match address {
+                Address::Tcp(a) => a.ip().to_string(),
+                Address::Local(name) => name.to_string(),
+            })
             .collect()
     }
 
@@ -263,6 +285,16 @@ mod tests {
         assert_eq!(same_lan, ["10.0.0.2", "9.9.9.9", "fe80::1"]);
         let remote = order(&card(&[], "far", "other"), &peer);
         assert_eq!(remote, ["9.9.9.9", "10.0.0.2"]);
+    }
+
+    #[test]
+    fn a_door_is_for_the_same_host_and_comes_first() {
+        let mut peer = card(&["127.0.0.1:1", "10.0.0.2:1"], "lan", "host");
+        peer.addresses.push(Address::Local(DoorName([0x0a; 16])));
+        let same_host = order(&card(&[], "lan", "host"), &peer);
+        assert_eq!(same_host, [&"0a".repeat(16), "127.0.0.1", "10.0.0.2"]);
+        assert_eq!(order(&card(&[], "lan", "other"), &peer), ["10.0.0.2"]);
+        assert_eq!(order(&card(&[], "far", "other"), &peer), ["10.0.0.2"]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub mod table;
 mod wire;
 
 pub use book::AddressBook;
-pub use card::{Address, BusinessCard, LanId, LocalHostId, Proximity};
+pub use card::{Address, BusinessCard, DoorName, LanId, LocalHostId, Proximity};
 pub use handshake::{Acceptor, AcceptorStep, Dialer, DialerStep, Established, Proved, Refusal};
 pub use ids::{Attempt, Epoch, Generation, Identity, Incarnation, JobId, JobKey, Rank, Ssn};
 pub use resume::Resume;

@@ -6,20 +6,22 @@
 //! `REJOIN_CONNECT_TIMEOUT` of failures it is an error. A peer that took the connection and does
 //! not answer is computing: it is waited for.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use rejoin_channel_table::ids::{Attempt, Rank};
 use rejoin_channel_table::{Address, Dialer, LinkState};
+use rejoin_managers_protocol::rank::Transport;
+use socket2::Socket;
 
 use crate::agent;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::fruitless::Row;
+use crate::io;
 use crate::pending::Pending;
 use crate::poller::Token;
 use crate::slots::Slot;
-use crate::transport::tcp;
+use crate::transport::{shm, tcp};
 
 /// First pause between attempts.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
@@ -41,7 +43,7 @@ const LONG_PATIENCE: Duration = Duration::from_secs(3600);
 pub(crate) struct Dial {
     /// The attempt under way.
     pub(crate) pending: Option<Token>,
-    addresses: Vec<SocketAddr>,
+    addresses: Vec<Address>,
     /// Which of them is next.
     next: usize,
     /// Attempts since a link stood.
@@ -68,6 +70,14 @@ impl Dial {
             row: std::mem::take(&mut self.row),
             ..Self::default()
         };
+    }
+}
+
+/// An address in messages to people.
+fn place(address: &Address) -> String {
+    match address {
+        Address::Tcp(at) => at.to_string(),
+        Address::Local(_) => "shared memory".to_owned(),
     }
 }
 
@@ -178,15 +188,19 @@ impl Device {
             let dial = self.dial_state(rank);
             let address = dial.addresses[dial.next % count];
             dial.next = (dial.next + 1) % count;
-            match tcp::connect(address) {
-                Ok(dialing) => return self.begin(rank, dialing),
-                Err(error) => last = format!("{address}: {error}"),
+            let socket = match address {
+                Address::Tcp(at) => tcp::connect(at),
+                Address::Local(name) => shm::connect(name),
+            };
+            match socket {
+                Ok(socket) => return self.begin(rank, socket, address),
+                Err(error) => last = format!("{}: {error}", place(&address)),
             }
         }
         self.dial_failed(rank, &last)
     }
 
-    fn begin(&mut self, rank: Rank, dialing: tcp::Dialing) -> Result<()> {
+    fn begin(&mut self, rank: Rank, socket: Socket, address: Address) -> Result<()> {
         let Ok((attempt, incarnation)) = self.table.dial(rank) else {
             return Ok(());
         };
@@ -196,7 +210,8 @@ impl Device {
         let mut out = Vec::new();
         let dialer = Dialer::new(self.identity, rank, incarnation, attempt, nonce, &mut out);
         let patience = CONNECT_PATIENCE.min(self.options.connect_timeout);
-        let pending = Pending::dialed(dialing, dialer, out, Instant::now() + patience);
+        let until = Instant::now() + patience;
+        let pending = Pending::dialed(socket, address, dialer, out, until);
         let token = self.io.slots.reserve();
         self.io.poller.add(pending.descriptor(), token, true)?;
         self.io.slots.put(token, Slot::Pending(Box::new(pending)));
@@ -216,8 +231,14 @@ impl Device {
             .book()
             .card(rank)
             .map(|card| self.card.order(card));
-        let addresses = addresses.unwrap_or_default().into_iter();
-        self.dial_state(rank).addresses = addresses.map(|Address::Tcp(at)| at).collect();
+        let mut addresses = addresses.unwrap_or_default();
+        let is_door = |address: &Address| matches!(address, Address::Local(_));
+        match io::transport(&self.options, &self.settings) {
+            Transport::Tcp => addresses.retain(|address| !is_door(address)),
+            Transport::Shm if addresses.iter().any(is_door) => addresses.retain(is_door),
+            _ => {}
+        }
+        self.dial_state(rank).addresses = addresses;
     }
 
     /// How long a dialer waits for the answer of a peer that took its connection.
@@ -242,7 +263,7 @@ impl Device {
             self.meter.stats.strangers += u64::from(!pending.closing);
             return Ok(());
         };
-        let address = pending.address;
+        let address = pending.address.as_ref().map(place).unwrap_or_default();
         drop(pending);
         self.attempt_over(rank, attempt);
         if !counts {
@@ -295,11 +316,7 @@ impl Device {
         let host = self.host_of(rank).to_owned();
         let seconds = self.options.connect_timeout.as_secs_f64();
         let dial = self.dial_state(rank);
-        let address = dial
-            .addresses
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>();
+        let address = dial.addresses.iter().map(place).collect::<Vec<_>>();
         Error::Unreachable {
             rank,
             host,
@@ -317,8 +334,10 @@ impl Device {
 
     /// Closes a link that another has taken the place of.
     pub(crate) fn forget(&mut self, token: Token) {
-        self.io.slots.take(token);
-        self.io.unwatched.retain(|other| *other != token);
+        if let Slot::Live(live) = self.io.slots.take(token) {
+            self.meter.stats.wakes += live.stream.shared().1;
+        }
+        self.unlist(token);
     }
 
     /// The card of a rank is another: the next attempt goes to where it is now, and at once.

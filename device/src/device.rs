@@ -145,7 +145,9 @@ impl Device {
     /// What the device has done so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.meter.stats
+        let mut stats = self.meter.stats;
+        stats.wakes += self.io.slots.wakes();
+        stats
     }
 
     /// Starts a send. Small messages are complete at once ([`ReqId::DONE`]).

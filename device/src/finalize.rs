@@ -29,7 +29,7 @@ impl Device {
         }
         self.leaving = true;
         // Before any rank may close its links: a lost one below is one that was really lost.
-        let counters = self.meter.stats.named(self.engine.messages());
+        let counters = self.stats().named(self.engine.messages());
         if let Some(agent) = &mut self.io.agent {
             agent.tell(&ToManager::Finalizing)?;
             while !self.all_finalized {
@@ -44,6 +44,7 @@ impl Device {
         }
         self.refuse_orders();
         self.io.slots = Slots::default();
+        self.io.polled.clear();
         self.io.redial.clear();
         Ok(())
     }

@@ -16,7 +16,8 @@ use crate::pending::{Pending, Side};
 use crate::poller::Token;
 use crate::receive::{Broken, Intake, note_due};
 use crate::slots::Slot;
-use crate::transport::{Link, Stream, tcp};
+use crate::transport::Stream;
+use crate::transport::shm::{self, Door};
 
 /// How long an incoming connection may take for its handshake.
 const ACCEPT_PATIENCE: Duration = Duration::from_secs(10);
@@ -51,7 +52,14 @@ impl Device {
                 self.io.accept_again = true;
                 break;
             }
-            let Some(accepted) = self.io.listeners.accept(number as usize) else {
+            let local = number == Token::DOOR;
+            let accepted = if local {
+                self.io.door.as_ref().and_then(Door::accept)
+            } else {
+                let accepted = self.io.listeners.accept(number as usize);
+                accepted.map(|accepted| accepted.map(|accepted| accepted.socket))
+            };
+            let Some(accepted) = accepted else {
                 break;
             };
             any = true;
@@ -69,7 +77,7 @@ impl Device {
             agent::random(&mut nonce)?;
             let acceptor = Acceptor::new(self.identity, nonce);
             let until = Instant::now() + ACCEPT_PATIENCE;
-            let pending = Pending::accepted(accepted.socket, accepted.from, acceptor, until);
+            let pending = Pending::accepted(accepted, local, acceptor, until);
             let token = self.io.slots.reserve();
             self.io.poller.add(pending.descriptor(), token, true)?;
             self.io.slots.put(token, Slot::Pending(Box::new(pending)));
@@ -216,6 +224,13 @@ impl Device {
             Err(error) => return Step::Fail(error.to_string()),
         };
         let resume = self.engine.resume(rank);
+        let capacity = shm::capacity(self.settings.local_size);
+        if let Err(error) = pending.offer_memory(capacity) {
+            return Step::Fail(format!("no memory to share: {error}"));
+        }
+        let Side::Dial(dialer) = &mut pending.side else {
+            return Step::More;
+        };
         match dialer.prove(self.io.key.get(), seen, &resume, &mut pending.out) {
             Ok(()) => Step::More,
             Err(error) => Step::Fail(error.to_string()),
@@ -238,6 +253,10 @@ impl Device {
         let rank = proved.peer.rank;
         if let Some(later) = self.later(&proved.resume) {
             return later;
+        }
+        if let Err(error) = pending.take_memory() {
+            tracing::warn!("rank {}: link to {rank}: {error}", self.identity.rank);
+            return Step::Fail(error.to_string());
         }
         let Side::Accept(acceptor) = &mut pending.side else {
             return Step::More;
@@ -320,14 +339,18 @@ impl Device {
         from: usize,
         until: usize,
     ) -> Result<()> {
-        let (socket, ahead) = pending.into_parts();
-        let stream = Link::Tcp(tcp::TcpLink::new(socket));
+        let (stream, ahead) = pending.into_link();
+        let polled = stream.is_polled();
         self.io
             .slots
             .put(token, Slot::Live(Box::new(Live::new(stream, rank, ahead))));
+        if polled {
+            self.list_polled(token);
+        }
         self.meter.stats.links_made += 1;
         self.dial_succeeded(rank);
-        if until > from {
+        // Beside shared memory nothing comes but wake-ups.
+        if until > from && !polled {
             self.io.staging.copy_within(from..until, 0);
             self.take_in(token, Some(until - from))?;
         }

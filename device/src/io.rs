@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 
 use rejoin_channel_table::ids::Rank;
-use rejoin_managers_protocol::rank::RankOptions;
+use rejoin_managers_protocol::rank::{RankOptions, Transport};
 
 use crate::agent::Agent;
 use crate::connect::Dial;
@@ -20,6 +20,7 @@ use crate::poller::{Event, Poller, Token};
 use crate::receive::STAGING;
 use crate::slots::Slots;
 use crate::spin_list::MOST_UNWATCHED;
+use crate::transport::shm::{self, Door};
 use crate::transport::tcp::Listeners;
 use crate::transport::tcp::interfaces::InterfaceFilter;
 use crate::waker::Waker;
@@ -29,6 +30,8 @@ pub(crate) struct Io {
     pub(crate) key: KeyPage,
     pub(crate) poller: Poller,
     pub(crate) listeners: Listeners,
+    /// Where ranks of the same host knock for shared memory.
+    pub(crate) door: Option<Door>,
     pub(crate) agent: Option<Agent>,
     pub(crate) slots: Slots,
     pub(crate) dials: Vec<Option<Box<Dial>>>,
@@ -38,6 +41,12 @@ pub(crate) struct Io {
     pub(crate) readable: VecDeque<Token>,
     /// Links that are busy enough to be read without epoll.
     pub(crate) unwatched: Vec<Token>,
+    /// Links that raise no event until they are armed.
+    pub(crate) polled: Vec<Token>,
+    /// They are armed.
+    pub(crate) armed: bool,
+    /// The clock's ticks at the last look at epoll.
+    pub(crate) looked: u64,
     /// The link that brought something last: the first to be read when nothing hints at one.
     pub(crate) recent: Option<Token>,
     pub(crate) staging: Box<[u8]>,
@@ -63,6 +72,10 @@ impl Io {
     ) -> Result<Self> {
         let poller = Poller::new(waker)?;
         let listeners = listen(&poller, options, settings)?;
+        let door = open_door(transport(options, settings), settings)?;
+        if let Some(door) = &door {
+            poller.add(door.descriptor(), Token::listener(Token::DOOR), false)?;
+        }
         if let Some(agent) = &agent {
             poller.add(agent.descriptor(), Token::MANAGER, false)?;
         }
@@ -70,12 +83,16 @@ impl Io {
             key,
             poller,
             listeners,
+            door,
             agent,
             slots: Slots::default(),
             dials: (0..size).map(|_| None).collect(),
             redial: Vec::new(),
             readable: VecDeque::new(),
             unwatched: Vec::with_capacity(MOST_UNWATCHED),
+            polled: Vec::new(),
+            armed: false,
+            looked: 0,
             recent: None,
             staging: vec![0; STAGING].into_boxed_slice(),
             events: Vec::with_capacity(64),
@@ -89,11 +106,31 @@ impl Io {
     pub(crate) fn forget(self) {
         self.poller.forget();
         self.listeners.forget();
+        if let Some(door) = self.door {
+            door.forget();
+        }
         if let Some(agent) = self.agent {
             agent.forget();
         }
         self.slots.forget();
     }
+}
+
+/// What the user wants between ranks of one host.
+pub(crate) fn transport(options: &Options, settings: &RankOptions) -> Transport {
+    options.transport.unwrap_or(settings.transport)
+}
+
+/// Opens the door for ranks of the same host, having tried whether shared memory can be had.
+fn open_door(wanted: Transport, settings: &RankOptions) -> Result<Option<Door>> {
+    if wanted != Transport::Shm || settings.local_size < 2 {
+        return Ok(None);
+    }
+    let tried = shm::try_memory(settings.local_size);
+    tried
+        .and_then(|()| Door::open())
+        .map(Some)
+        .map_err(|error| Error::system("have shared memory with ranks of this host", error))
 }
 
 /// Opens the listeners on the interfaces and ports that were asked for, and watches them.

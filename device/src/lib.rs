@@ -26,6 +26,7 @@ mod manager_updates;
 mod memory;
 pub mod options;
 mod pending;
+mod polled;
 pub mod poller;
 mod progress;
 mod receive;

@@ -51,8 +51,10 @@ pub(crate) struct Live {
     pub(crate) listed: bool,
     /// Reads in a row that brought something to a request that was waited for.
     pub(crate) hits: u32,
-    /// Epoll watches the link.
+    /// Epoll watches the link for bytes.
     pub(crate) watched: bool,
+    /// The link raises no event until it is armed.
+    pub(crate) polled: bool,
     /// The last body was long: read little into the staging buffer, the rest in place.
     pub(crate) large: bool,
     /// Nonblocking sends since the last write, the one that made it included.
@@ -79,15 +81,17 @@ pub(crate) struct Live {
 
 impl Live {
     pub(crate) fn new(stream: Link, rank: Rank, ahead: Vec<u8>) -> Self {
+        let polled = stream.is_polled();
         Self {
             stream,
             rank,
+            polled,
             write_blocked: false,
             // Frames may have come right behind the handshake.
             readable: true,
             listed: false,
             hits: 0,
-            watched: true,
+            watched: !polled,
             large: false,
             burst: 0,
             put_off: 0,
@@ -114,6 +118,7 @@ impl Live {
         pieces: &[Piece],
     ) -> Result<usize, Box<Fault>> {
         meter.stats.writes += 1;
+        meter.stats.ring_calls += u64::from(self.polled);
         if meter.cutter.is_some() {
             // SAFETY: the caller's promise.
             unsafe { self.struck(meter, pieces)? };
@@ -136,6 +141,7 @@ impl Live {
         pieces: &[Piece],
     ) -> Result<usize, Box<Fault>> {
         meter.stats.reads += 1;
+        meter.stats.ring_calls += u64::from(self.polled);
         // SAFETY: the caller's promise.
         let count = unsafe { self.stream.read(pieces)? };
         meter.stats.bytes_in += count as u64;

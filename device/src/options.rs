@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use rejoin_managers_protocol::rank::Transport;
+
 use crate::error::{Error, Result};
 use crate::transport::tcp::interfaces::InterfaceFilter;
 
@@ -35,6 +37,8 @@ pub struct Options {
     pub eager_max: Option<usize>,
     /// `REJOIN_WINDOW`, bytes that one sender may have under way to a receiver.
     pub window: Option<u64>,
+    /// `REJOIN_TRANSPORT`: `auto`, `tcp` or `shm` between ranks of one host.
+    pub transport: Option<Transport>,
     /// `REJOIN_TEST_CUT=seed:interval`: a test facility, not for production. Cuts a live link at
     /// random moments, on average once in `interval` writes and reads that move bytes, also inside
     /// a body.
@@ -54,6 +58,7 @@ impl Default for Options {
             eager_copy: None,
             eager_max: None,
             window: None,
+            transport: None,
             cut: None,
         }
     }
@@ -97,6 +102,20 @@ impl Options {
         options.eager_copy = number("REJOIN_EAGER_COPY")?;
         options.eager_max = number("REJOIN_EAGER_MAX")?;
         options.window = number("REJOIN_WINDOW")?.map(|bytes| bytes as u64);
+        if let Some(text) = variable("REJOIN_TRANSPORT") {
+            options.transport = Some(match text.as_str() {
+                "auto" => Transport::Auto,
+                "tcp" => Transport::Tcp,
+                "shm" => Transport::Shm,
+                _ => {
+                    return Err(refuse(
+                        "REJOIN_TRANSPORT",
+                        &text,
+                        "auto, tcp or shm is needed",
+                    ));
+                }
+            });
+        }
         if let Some(text) = variable("REJOIN_TEST_CUT") {
             options.cut = Some(
                 parse_cut(&text).map_err(|problem| refuse("REJOIN_TEST_CUT", &text, problem))?,

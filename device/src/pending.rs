@@ -1,15 +1,15 @@
 //! A connection in its handshake.
 
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::time::Instant;
 
 use rejoin_channel_table::ids::{Attempt, Rank};
-use rejoin_channel_table::{Acceptor, Dialer};
+use rejoin_channel_table::{Acceptor, Address, Dialer};
 use socket2::Socket;
 
-use crate::transport::tcp::Dialing;
+use crate::transport::shm::{self, Memory, ShmLink};
+use crate::transport::{Link, tcp};
 
 /// Which side of the handshake this is.
 pub(crate) enum Side {
@@ -19,12 +19,28 @@ pub(crate) enum Side {
     Accept(Acceptor),
 }
 
+/// What the link will be.
+enum Carrier {
+    /// The socket.
+    Tcp,
+    /// Memory that goes along with the dialer's proof.
+    Shm {
+        /// The rings: made by the dialer, taken over by the acceptor.
+        memory: Option<Memory>,
+        /// Their descriptor, still to be sent.
+        offer: Option<OwnedFd>,
+        /// Their descriptor, as it came.
+        came: Option<OwnedFd>,
+    },
+}
+
 /// A connection that is no link yet.
 pub(crate) struct Pending {
     socket: Socket,
+    carrier: Carrier,
     pub(crate) side: Side,
-    /// The other end.
-    pub(crate) address: SocketAddr,
+    /// The other end of an attempt of this rank's.
+    pub(crate) address: Option<Address>,
     /// Bytes to send, and how many of them are sent.
     pub(crate) out: Vec<u8>,
     pub(crate) sent: usize,
@@ -38,11 +54,18 @@ pub(crate) struct Pending {
 
 impl Pending {
     /// An attempt of this rank's, with its first message to send.
-    pub(crate) fn dialed(dialing: Dialing, dialer: Dialer, out: Vec<u8>, until: Instant) -> Self {
+    pub(crate) fn dialed(
+        socket: Socket,
+        address: Address,
+        dialer: Dialer,
+        out: Vec<u8>,
+        until: Instant,
+    ) -> Self {
         Self {
-            socket: dialing.socket,
+            socket,
+            carrier: Carrier::of(matches!(address, Address::Local(_))),
             side: Side::Dial(dialer),
-            address: dialing.address,
+            address: Some(address),
             out,
             sent: 0,
             connected: false,
@@ -51,17 +74,18 @@ impl Pending {
         }
     }
 
-    /// An incoming connection.
+    /// An incoming connection, over a local socket or over TCP.
     pub(crate) fn accepted(
         socket: OwnedFd,
-        from: SocketAddr,
+        local: bool,
         acceptor: Acceptor,
         until: Instant,
     ) -> Self {
         Self {
             socket: Socket::from(socket),
+            carrier: Carrier::of(local),
             side: Side::Accept(acceptor),
-            address: from,
+            address: None,
             out: Vec::new(),
             sent: 0,
             connected: true,
@@ -105,7 +129,8 @@ impl Pending {
         match self.socket.peer_addr() {
             Ok(peer) => {
                 // The kernel may pick the listener's own port as the source.
-                if self.socket.local_addr()?.as_socket() == peer.as_socket() {
+                let own = self.socket.local_addr()?.as_socket();
+                if own.is_some() && own == peer.as_socket() {
                     return Err(io::Error::other("the socket connected to itself"));
                 }
                 self.connected = true;
@@ -122,11 +147,20 @@ impl Pending {
     /// The connection broke.
     pub(crate) fn flush(&mut self) -> io::Result<bool> {
         while self.sent < self.out.len() {
-            match self
-                .socket
-                .send_with_flags(&self.out[self.sent..], libc::MSG_NOSIGNAL)
-            {
-                Ok(count) => self.sent += count,
+            let rest = &self.out[self.sent..];
+            let sent = match &self.carrier {
+                Carrier::Shm {
+                    offer: Some(offer), ..
+                } => shm::send_with(&self.socket, rest, offer.as_fd()),
+                _ => self.socket.send_with_flags(rest, libc::MSG_NOSIGNAL),
+            };
+            match sent {
+                Ok(count) => {
+                    self.sent += count;
+                    if let Carrier::Shm { offer, .. } = &mut self.carrier {
+                        *offer = None;
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
@@ -141,32 +175,73 @@ impl Pending {
     ///
     /// # Errors
     /// The connection broke, or the other side closed it.
-    pub(crate) fn read(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
+    pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
-            // SAFETY: the pointer and length describe `into`.
-            let count = unsafe {
-                libc::recv(
-                    self.socket.as_raw_fd(),
-                    into.as_mut_ptr().cast(),
-                    into.len(),
-                    libc::MSG_DONTWAIT,
-                )
-            };
-            match usize::try_from(count) {
+            match self.receive(into) {
                 Ok(0) => return Err(io::Error::other("the other side closed the connection")),
                 Ok(count) => return Ok(Some(count)),
-                Err(_) => match io::Error::last_os_error() {
-                    error if error.kind() == io::ErrorKind::Interrupted => {}
-                    error if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-                    error => return Err(error),
-                },
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) => return Err(error),
             }
         }
+    }
+
+    fn receive(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if let Carrier::Shm { came, .. } = &mut self.carrier {
+            let (count, descriptor) = shm::receive(self.socket.as_fd(), into)?;
+            if descriptor.is_some() {
+                *came = descriptor;
+            }
+            return Ok(count);
+        }
+        let (at, len) = (into.as_mut_ptr().cast(), into.len());
+        let socket = self.socket.as_raw_fd();
+        // SAFETY: the pointer and length describe `into`.
+        let count = unsafe { libc::recv(socket, at, len, libc::MSG_DONTWAIT) };
+        usize::try_from(count).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Makes the memory of a link that needs some, of `capacity` bytes in each direction, and sends it
+    /// with what is said next. The dialer's part.
+    ///
+    /// # Errors
+    /// Why the system refuses.
+    pub(crate) fn offer_memory(&mut self, capacity: usize) -> io::Result<()> {
+        if let Carrier::Shm { memory, offer, .. } = &mut self.carrier {
+            let (made, descriptor) = Memory::make(capacity)?;
+            *memory = Some(made);
+            *offer = Some(descriptor);
+        }
+        Ok(())
+    }
+
+    /// Maps the memory that the dialer has sent, if the link needs some. The acceptor's part.
+    ///
+    /// # Errors
+    /// None came, or it cannot be used.
+    pub(crate) fn take_memory(&mut self) -> io::Result<()> {
+        if let Carrier::Shm { memory, came, .. } = &mut self.carrier {
+            let none = || io::Error::other("no shared memory came with the handshake");
+            *memory = Some(Memory::open(came.take().ok_or_else(none)?)?);
+        }
+        Ok(())
     }
 
     /// Lets go of a number that is no longer this library's, without a system call.
     pub(crate) fn forget(self) {
         let _ = self.socket.into_raw_fd();
+        if let Carrier::Shm {
+            memory,
+            offer,
+            came,
+        } = self.carrier
+        {
+            if let Some(memory) = memory {
+                memory.forget();
+            }
+            let _ = [offer, came].map(|fd| fd.map(IntoRawFd::into_raw_fd));
+        }
     }
 
     /// The descriptor to watch.
@@ -183,9 +258,34 @@ impl Pending {
         }
     }
 
-    /// The socket, the handshake being over, and what is still to be sent ahead of frames.
-    pub(crate) fn into_parts(mut self) -> (OwnedFd, Vec<u8>) {
+    /// The link, the handshake being over, and what is still to be sent ahead of frames.
+    pub(crate) fn into_link(mut self) -> (Link, Vec<u8>) {
         let rest = self.out.split_off(self.sent);
-        (self.socket.into(), rest)
+        let side = match self.side {
+            Side::Dial(_) => shm::Side::Dialer,
+            Side::Accept(_) => shm::Side::Acceptor,
+        };
+        let socket = self.socket.into();
+        let link = match self.carrier {
+            Carrier::Shm {
+                memory: Some(memory),
+                ..
+            } => Link::Shm(ShmLink::new(socket, memory, side)),
+            _ => Link::Tcp(tcp::TcpLink::new(socket)),
+        };
+        (link, rest)
+    }
+}
+
+impl Carrier {
+    fn of(local: bool) -> Self {
+        if !local {
+            return Self::Tcp;
+        }
+        Self::Shm {
+            memory: None,
+            offer: None,
+            came: None,
+        }
     }
 }

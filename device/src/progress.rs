@@ -19,7 +19,9 @@ use crate::transmit;
 use crate::transport::{Fault, Stream};
 
 /// Passes with a hinted link between two looks at epoll.
-const LOOK_EVERY: u32 = 64;
+pub(crate) const LOOK_EVERY: u32 = 64;
+/// Passes with a hinted link between two looks at the links that need no epoll.
+const SERVE_EVERY: u32 = 8;
 /// Looks at epoll between two grants to peers that may hold what is waited or probed for.
 const GRANT_EVERY: u64 = 4;
 /// Small sends put off to one link at most, in messages.
@@ -62,8 +64,19 @@ impl Device {
                 self.hit(token)?;
                 moved = true;
             }
+            if !moved && self.passes.is_multiple_of(SERVE_EVERY) {
+                moved |= self.serve_polled()?;
+            }
             if moved || !self.passes.is_multiple_of(LOOK_EVERY) {
                 return Ok(self.flush_ready()? | moved);
+            }
+        } else if !self.io.polled.is_empty() {
+            moved |= self.serve_polled()?;
+            if moved {
+                self.flush_ready()?;
+            }
+            if !self.must_look() {
+                return Ok(moved);
             }
         } else if let Some(token) = self.io.recent {
             moved |= self.take_in(token, None)?;
@@ -167,7 +180,7 @@ impl Device {
             limit = limit.min(Duration::from_millis(50));
         }
         self.watch_all()?;
-        if !self.io.readable.is_empty() {
+        if !self.io.readable.is_empty() || self.arm_polled()? {
             limit = Duration::ZERO;
         }
         if self.look(Some(limit))? || self.check_links_if_due()? {
@@ -188,6 +201,12 @@ impl Device {
         let mut events = std::mem::take(&mut self.io.events);
         events.clear();
         self.io.poller.wait(limit, |event| events.push(event))?;
+        if !self.io.polled.is_empty() {
+            self.io.looked = clock::ticks();
+            if self.io.armed {
+                self.disarm_polled();
+            }
+        }
         let mut moved = false;
         // An edge comes once: an error at one link must not lose what is ready at the others.
         let mut first = Ok(());
@@ -204,11 +223,13 @@ impl Device {
             for number in 0..self.io.listeners.sockets().len() {
                 moved |= self.accept_all(u32::try_from(number).unwrap_or(0))?;
             }
+            moved |= self.accept_all(Token::DOOR)?;
         }
         self.run_timers()?;
         if !self.io.unwatched.is_empty() {
             moved |= self.serve_unwatched()?;
         }
+        moved |= self.serve_polled()?;
         moved |= self.drain_readable()?;
         moved |= self.check_links_now_and_then()?;
         // A program that polls may never block: what it looks for must reach it all the same, also
@@ -237,6 +258,9 @@ impl Device {
         let rank = match self.io.slots.get(token) {
             Some(Slot::Pending(_)) => return self.handshake_event(token),
             Some(Slot::Live(live)) => {
+                if live.polled {
+                    live.stream.heard();
+                }
                 if event.writable {
                     live.write_blocked = false;
                 }
@@ -377,7 +401,8 @@ impl Device {
         };
         let rank = live.rank;
         let moved = live.stream.path().map_or(0, |path| path.moved);
-        self.io.unwatched.retain(|other| *other != token);
+        self.meter.stats.wakes += live.stream.shared().1;
+        self.unlist(token);
         drop(live);
         self.meter.stats.links_lost += 1;
         if self

@@ -64,7 +64,7 @@ impl Device {
             Old::Close => drop(before),
             Old::Forget => before.forget(),
         }
-        self.card = startup::card(&self.io.listeners, &self.options, &welcome.options);
+        self.card = startup::card(&self.io, &self.options, &welcome.options);
         self.identity = now;
         self.settings = welcome.options;
         image::hold(self.settings.images.as_ref());

@@ -15,6 +15,12 @@ pub(crate) enum Slot {
     Live(Box<Live>),
 }
 
+impl Slot {
+    fn is_watched(&self) -> bool {
+        matches!(self, Self::Live(live) if !live.polled)
+    }
+}
+
 /// The array.
 #[derive(Default)]
 pub(crate) struct Slots {
@@ -24,6 +30,8 @@ pub(crate) struct Slots {
     accepting: Vec<Token>,
     /// Connections in their handshake.
     pending: usize,
+    /// Links that epoll announces the bytes of.
+    watched: usize,
 }
 
 impl Slots {
@@ -48,7 +56,10 @@ impl Slots {
         };
         let accepting = matches!(&slot, Slot::Pending(pending) if pending.accepts());
         let added = matches!(slot, Slot::Pending(_));
+        let watched = usize::from(slot.is_watched());
         let old = std::mem::replace(&mut entry.1, slot);
+        self.watched += watched;
+        self.watched -= usize::from(old.is_watched());
         self.pending += usize::from(added);
         self.pending -= usize::from(matches!(old, Slot::Pending(_)));
         self.accepting.retain(|other| *other != token);
@@ -66,6 +77,7 @@ impl Slots {
         let slot = std::mem::replace(&mut entry.1, Slot::Free);
         entry.0 = entry.0.wrapping_add(1);
         self.free.push(token.slot);
+        self.watched -= usize::from(slot.is_watched());
         self.pending -= usize::from(matches!(slot, Slot::Pending(_)));
         self.accepting.retain(|other| *other != token);
         slot
@@ -138,7 +150,23 @@ impl Slots {
         &self.accepting
     }
 
+    /// Whether epoll must announce the bytes of any link.
+    #[inline]
+    pub(crate) fn any_watched(&self) -> bool {
+        self.watched > 0
+    }
+
+    /// Peers that were woken over the links that there are.
+    pub(crate) fn wakes(&self) -> u64 {
+        let wakes = self.entries.iter().map(|(_, slot)| match slot {
+            Slot::Live(live) => live.stream.shared().1,
+            _ => 0,
+        });
+        wakes.sum()
+    }
+
     /// Whether any connection is in its handshake.
+    #[inline]
     pub(crate) fn any_pending(&self) -> bool {
         self.pending > 0
     }

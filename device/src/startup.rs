@@ -20,7 +20,6 @@ use crate::limits;
 use crate::live::Meter;
 use crate::options::Options;
 use crate::stats::Stats;
-use crate::transport::tcp::Listeners;
 use crate::waker::Waker;
 
 /// How long a wait spins when every rank of the host has a core of its own: longer than any round
@@ -82,7 +81,7 @@ impl Device {
         image::hold(settings.images.as_ref());
         let settings_imager = settings.images.as_ref().map(image::imager);
         let mut io = Io::open(agent, key, &waker, &options, &settings, size)?;
-        let card = card(&io.listeners, &options, &settings);
+        let card = card(&io, &options, &settings);
         let config = limits::config(&options, &settings, size)?;
         let agent::Start { table, image } = match &mut io.agent {
             Some(agent) => agent.register(&identity, size, &card, limits::limits(&config))?,
@@ -139,25 +138,23 @@ fn meter(options: &Options, rank: u32) -> Meter {
 }
 
 /// This rank's card, as it is to be registered.
-pub(crate) fn card(
-    listeners: &Listeners,
-    options: &Options,
-    settings: &RankOptions,
-) -> BusinessCard {
+pub(crate) fn card(io: &Io, options: &Options, settings: &RankOptions) -> BusinessCard {
     let host = if settings.host.is_empty() {
         agent::host_name()
     } else {
         settings.host.clone()
     };
-    let addresses = listeners.addresses().iter().take(MAX_ADDRESSES).copied();
+    let door = io.door.iter().map(|door| Address::Local(door.name()));
+    let listeners = io.listeners.addresses().iter().copied();
+    let addresses = door.chain(listeners.map(Address::Tcp));
     BusinessCard {
-        addresses: addresses.map(Address::Tcp).collect(),
+        addresses: addresses.take(MAX_ADDRESSES).collect(),
         host,
         lan: LanId(
             options
                 .lan
                 .clone()
-                .unwrap_or_else(|| listeners.lan().to_owned()),
+                .unwrap_or_else(|| io.listeners.lan().to_owned()),
         ),
         local_host: LocalHostId(agent::local_host_id()),
         pid: std::process::id(),

@@ -11,6 +11,14 @@ pub struct Stats {
     pub reads: u64,
     /// Reads that found nothing.
     pub reads_empty: u64,
+    /// Reads and writes of shared memory among these: they make no system call.
+    pub ring_calls: u64,
+    /// Links over shared memory that were made.
+    pub rings_made: u64,
+    /// Most bytes of shared memory that were mapped for links at any time.
+    pub ring_bytes: u64,
+    /// Peers that slept and were woken over a link of shared memory.
+    pub wakes: u64,
     /// Looks at epoll without blocking.
     pub looks: u64,
     /// Waits in epoll that may block.
@@ -40,7 +48,8 @@ impl Stats {
     /// other ranks and received from them.
     #[must_use]
     pub fn named(&self, (sends, receives): (u64, u64)) -> Vec<(String, u64)> {
-        let calls = self.writes + self.reads + self.looks + self.blocks;
+        let moves = (self.writes + self.reads).saturating_sub(self.ring_calls);
+        let calls = moves + self.looks + self.blocks + self.wakes;
         [
             ("sends", sends),
             ("receives", receives),
@@ -53,6 +62,10 @@ impl Stats {
             ("writes_blocked", self.writes_blocked),
             ("reads", self.reads),
             ("reads_empty", self.reads_empty),
+            ("ring_calls", self.ring_calls),
+            ("rings_made", self.rings_made),
+            ("ring_bytes", self.ring_bytes),
+            ("wakes", self.wakes),
             ("looks", self.looks),
             ("blocks", self.blocks),
             ("late", self.late),

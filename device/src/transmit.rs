@@ -7,7 +7,7 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::live::{Live, Meter};
 use crate::memory;
-use crate::transport::{Fault, Piece};
+use crate::transport::{Fault, Piece, Stream};
 
 /// Writes until nothing is left or nothing more fits; true if any byte went.
 ///
@@ -21,7 +21,10 @@ pub(crate) fn flush(
     live.burst = 0;
     live.put_off = 0;
     if live.write_blocked {
-        return Ok(false);
+        if !live.polled {
+            return Ok(false);
+        }
+        live.write_blocked = false;
     }
     let mut moved = false;
     if !live.ahead.is_empty() {
@@ -119,9 +122,13 @@ impl Device {
 fn flush_ahead(live: &mut Live, meter: &mut Meter) -> std::result::Result<bool, Box<Fault>> {
     let rest = &live.ahead[live.ahead_sent..];
     let asked = rest.len();
-    let pieces = [memory::incoming(rest.as_ptr().cast_mut(), asked)];
-    // SAFETY: the bytes are the link's own and stay during the call.
-    let taken = unsafe { live.write(meter, &pieces)? };
+    let taken = if live.polled {
+        live.stream.write_ahead(rest)?
+    } else {
+        let pieces = [memory::incoming(rest.as_ptr().cast_mut(), asked)];
+        // SAFETY: the bytes are the link's own and stay during the call.
+        unsafe { live.write(meter, &pieces)? }
+    };
     if taken < asked {
         live.ahead_sent += taken;
         live.write_blocked = true;

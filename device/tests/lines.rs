@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Job, finish, from, isend, pattern, recv, send};
+use common::{Job, finish, from, isend, pattern, recv, send, tcp};
 use rejoin_channel_table::{Address, Rank};
 use rejoin_device::{Error, Mode, Options};
 
@@ -152,10 +152,10 @@ fn links_that_break_as_soon_as_they_stand_are_an_error() {
     let _alone = alone();
     let mut job = Job::new(2);
     job.edit = Arc::new(|table| {
-        let Address::Tcp(door) = table[1].1.addresses[0];
-        table[1].1.addresses = vec![Address::Tcp(gate(door))];
-        let Address::Tcp(door) = table[0].1.addresses[0];
-        table[0].1.addresses = vec![Address::Tcp(gate(door))];
+        for (_, card) in table {
+            let door = card.addresses.iter().find_map(tcp).expect("a listener");
+            card.addresses = vec![Address::Tcp(gate(door))];
+        }
     });
     let said = job.run_unfinished(|device| {
         let env = common::envelope(device, 1);

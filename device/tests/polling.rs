@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use common::{Job, Random, finish, from, irecv, isend, pattern};
+use common::{Job, Random, TRANSPORTS, finish, from, irecv, isend, pattern};
 use rejoin_device::Mode;
 
 const ROUNDS: u64 = 120;
@@ -14,38 +14,40 @@ const LENGTHS: [usize; 8] = [0, 8, 200, 4000, 9000, 30_000, 100_000, 300_000];
 
 #[test]
 fn nothing_waits_for_an_event_that_was_missed() {
-    let done = Arc::new(AtomicBool::new(false));
-    let busy: Vec<_> = (0..4)
-        .map(|_| {
-            let done = Arc::clone(&done);
-            thread::spawn(move || while !done.load(Ordering::Relaxed) {})
-        })
-        .collect();
-    let stats = Job::new(2).run(|device| {
-        let me = device.rank().0;
-        let mut random = Random(77);
-        let mut buffer = vec![0; 300_000];
-        for round in 0..ROUNDS {
-            let lengths = [random.below(8), random.below(8)].map(|at| LENGTHS[at]);
-            let [mine, theirs] = [lengths[me as usize], lengths[1 - me as usize]];
-            let posted = irecv(device, from(1 - me, 1), &mut buffer[..theirs]);
-            let body = pattern(round << 1 | u64::from(me), mine);
-            let sent = isend(device, 1 - me, 1, &body, Mode::Standard);
-            while me == 0 && !(device.is_complete(posted) && device.is_complete(sent)) {
-                device.progress(Some(posted)).expect("progress");
+    for transport in TRANSPORTS {
+        let done = Arc::new(AtomicBool::new(false));
+        let busy: Vec<_> = (0..4)
+            .map(|_| {
+                let done = Arc::clone(&done);
+                thread::spawn(move || while !done.load(Ordering::Relaxed) {})
+            })
+            .collect();
+        let stats = Job::new(2).over(transport).run(|device| {
+            let me = device.rank().0;
+            let mut random = Random(77);
+            let mut buffer = vec![0; 300_000];
+            for round in 0..ROUNDS {
+                let lengths = [random.below(8), random.below(8)].map(|at| LENGTHS[at]);
+                let [mine, theirs] = [lengths[me as usize], lengths[1 - me as usize]];
+                let posted = irecv(device, from(1 - me, 1), &mut buffer[..theirs]);
+                let body = pattern(round << 1 | u64::from(me), mine);
+                let sent = isend(device, 1 - me, 1, &body, Mode::Standard);
+                while me == 0 && !(device.is_complete(posted) && device.is_complete(sent)) {
+                    device.progress(Some(posted)).expect("progress");
+                }
+                finish(device, posted);
+                finish(device, sent);
+                let expected = pattern(round << 1 | u64::from(1 - me), theirs);
+                assert!(buffer[..theirs] == expected, "round {round} damaged");
             }
-            finish(device, posted);
-            finish(device, sent);
-            let expected = pattern(round << 1 | u64::from(1 - me), theirs);
-            assert!(buffer[..theirs] == expected, "round {round} damaged");
+            device.stats()
+        });
+        done.store(true, Ordering::Relaxed);
+        for one in busy {
+            one.join().expect("ended");
         }
-        device.stats()
-    });
-    done.store(true, Ordering::Relaxed);
-    for one in busy {
-        one.join().expect("ended");
-    }
-    for stats in stats {
-        assert_eq!((stats.late, stats.links_lost), (0, 0), "{stats:?}");
+        for stats in stats {
+            assert_eq!((stats.late, stats.links_lost), (0, 0), "{stats:?}");
+        }
     }
 }

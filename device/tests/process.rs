@@ -206,6 +206,34 @@ fn a_wrong_descriptor_is_refused_clearly() {
 }
 
 #[test]
+fn a_rank_that_needs_shared_memory_and_can_have_none_says_why() {
+    let (ours, theirs) = UnixStream::pair().expect("a pair");
+    fcntl(theirs.as_fd(), FcntlArg::F_SETFD(FdFlag::empty())).expect("inherited");
+    let mut line = Line {
+        socket: ours,
+        reader: FrameReader::new(RANK_LIMIT),
+    };
+    line.say(&welcome(0, 2, 2));
+    let number = std::os::fd::AsRawFd::as_raw_fd(&theirs);
+    let child = Command::new("sh")
+        .args(["-c", "ulimit -f 1 && exec \"$0\" \"$@\""])
+        .arg(std::env::current_exe().expect("a path"))
+        .args(["--exact", "child", "--nocapture"])
+        .env(PART, "wait")
+        .env(MANAGER_FD, number.to_string())
+        .env("REJOIN_TRANSPORT", "shm")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let (code, said) = ended(child);
+    assert_eq!(code, Some(3), "{said}");
+    for part in ["shared memory", "ulimit -f"] {
+        assert!(said.contains(part), "{said}");
+    }
+}
+
+#[test]
 fn a_process_alone_is_a_job_of_one() {
     let mut device = Device::alone(Options::default()).expect("a device");
     assert_eq!((device.rank().0, device.size()), (0, 1));

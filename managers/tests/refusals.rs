@@ -108,11 +108,8 @@ fn a_low_limit_of_open_files_is_enough_or_named() {
 #[test]
 fn options_that_mean_nothing_here_are_refused() {
     let refused = [
-        (&["--transport", "shm", "true"][..], "not there yet"),
-        (
-            &["--transport", "pigeon", "true"],
-            "no such transport; tcp is",
-        ),
+        (&["--transport", "verbs", "true"][..], "not there yet"),
+        (&["--transport", "pigeon", "true"], "auto, tcp, shm"),
         (&["--interface", "pigeon0", "true"], "lo (127.0.0.1"),
         (&["--interface", "10.0.0.0/99", "true"], "address/prefix"),
         (&["--timeout", "inf", "true"], "seconds above 0"),

@@ -9,6 +9,8 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 const RANKS: u32 = 4;
+/// What may carry messages within a host.
+const TRANSPORTS: [&str; 2] = ["tcp", "shm"];
 
 /// From a kill to the end of the job.
 const SOON: Duration = Duration::from_secs(1);
@@ -39,7 +41,13 @@ fn shared() -> Vec<String> {
 
 /// Starts `moments PHASE` and reads the pids of its ranks.
 fn started(folder: &Folder, phase: &str) -> (Child, Vec<u32>) {
+    started_over("auto", folder, phase)
+}
+
+/// The same over a transport.
+fn started_over(transport: &str, folder: &Folder, phase: &str) -> (Child, Vec<u32>) {
     let run = Run::new(RANKS, program("moments")).arg(phase);
+    let run = run.env("REJOIN_TRANSPORT", transport);
     let mut child = tidy(folder, run).start();
     let mut lines = BufReader::new(child.stdout.take().expect("stdout")).lines();
     let mut pids = vec![0; RANKS as usize];
@@ -63,12 +71,13 @@ fn rank_killed(phase: &str) {
     for seed in 1..=6 {
         let mut numbers = Numbers(seed);
         let folder = Folder::new(&format!("{phase}-{seed}"));
-        let (child, pids) = started(&folder, phase);
+        let over = TRANSPORTS[seed as usize % 2];
+        let (child, pids) = started_over(over, &folder, phase);
         let all = descendants(child.id());
         // The moment is what is looked for, so time is the way to it.
         std::thread::sleep(Duration::from_micros(numbers.below(40_000)));
         let victim = numbers.below(u64::from(RANKS)) as usize;
-        let what = format!("{phase}, seed {seed}, rank {victim}");
+        let what = format!("{phase} over {over}, seed {seed}, rank {victim}");
         kill(pids[victim], libc::SIGKILL);
         let done = ended(child, Instant::now(), &what);
         let code = done.output.status.code();
@@ -162,6 +171,7 @@ fn any_process_killed_at_any_moment_of_a_whole_run_leaves_nothing() {
         let mut numbers = Numbers(seed);
         let folder = Folder::new(&format!("any-{seed}"));
         let run = Run::new(3, program("storm")).arg("1").arg("20");
+        let run = run.env("REJOIN_TRANSPORT", TRANSPORTS[seed as usize % 2]);
         let child = tidy(&folder, run).start();
         std::thread::sleep(Duration::from_micros(numbers.below(150_000)));
         let all = descendants(child.id());

@@ -74,10 +74,12 @@ fn survives(case: &Case, seed: u64, files: bool) -> u32 {
     let folder = Folder::new(&format!("{}-{seed}", case.name));
     let path = |name: &str| files.then(|| folder.join(name));
     let plain = run(case, &["--recovery", "none"], path("plain").as_ref()).ok();
-    let options = ["--checkpoint-interval", "0.1", "--max-restarts", "100000"];
+    let over = ["shm", "tcp"][seed as usize % 2];
+    let often = ["--checkpoint-interval", "0.1", "--max-restarts", "100000"];
+    let options = [&often[..], &["--transport", over]].concat();
     let child = run(case, &options, path("killed").as_ref()).start();
     let mpirun = child.id();
-    let what = format!("{} with seed {seed}", case.name);
+    let what = format!("{} over {over} with seed {seed}", case.name);
     println!("{what}");
     let (done, all): (Finished, Vec<u32>) = std::thread::scope(|scope| {
         let killer = scope.spawn(|| {

@@ -5,6 +5,7 @@
 //! memory is a pair of rings, and one over verbs a queue pair that carries the stream in messages.
 //! Dispatch is by the enum [`Link`], so the small calls on the fast path are inlined.
 
+pub mod shm;
 pub mod tcp;
 
 use std::io;
@@ -49,7 +50,8 @@ pub struct Path {
 /// The contract of a link.
 ///
 /// - No call blocks. A count of 0 means that nothing can be moved now; the transport then makes its
-///   descriptor ready (edge-triggered) as soon as something can.
+///   descriptor ready (edge-triggered) as soon as something can. One that is polled
+///   ([`Stream::is_polled`]) does so only while it is armed.
 /// - Fewer bytes than asked for means the same as 0 about the rest, so a caller need not try again
 ///   before the next event.
 /// - Bytes that were taken by `write` may be lost with the link. Whoever needs them keeps them.
@@ -73,6 +75,32 @@ pub trait Stream {
     /// The link is broken, the peer has closed it, or a piece is no writable memory.
     unsafe fn read(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>>;
 
+    /// Writes the end of the handshake, which goes ahead of everything, where the peer expects it.
+    ///
+    /// # Errors
+    /// The link is broken.
+    fn write_ahead(&mut self, bytes: &[u8]) -> Result<usize, Box<Fault>>;
+
+    /// An event has come for the descriptor. What it brought shows at the next read.
+    fn heard(&mut self) {}
+
+    /// Whether the link must be looked at without an event: it raises none until it is armed.
+    fn is_polled(&self) -> bool {
+        false
+    }
+
+    /// Asks for an event at the next byte, and at the next room where a write has found none. True
+    /// when either is there already: no event may come then.
+    ///
+    /// # Errors
+    /// The link is broken.
+    fn arm(&mut self, _for_room: bool) -> Result<bool, Box<Fault>> {
+        Ok(false)
+    }
+
+    /// No event is needed any more.
+    fn disarm(&mut self) {}
+
     /// Breaks the link at once, so that both sides notice (tests only).
     fn cut(&mut self);
 
@@ -93,46 +121,116 @@ pub trait Stream {
 pub enum Link {
     /// Over TCP.
     Tcp(tcp::TcpLink),
+    /// Over shared memory.
+    Shm(shm::ShmLink),
+}
+
+/// The same call on whichever link it is.
+macro_rules! each {
+    ($link:expr, $name:ident => $call:expr) => {
+        match $link {
+            Link::Tcp($name) => $call,
+            Link::Shm($name) => $call,
+        }
+    };
+}
+
+impl Link {
+    /// Whether a polled link has nothing to read and no end to be noticed.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        match self {
+            Self::Tcp(_) => false,
+            Self::Shm(link) => link.is_idle(),
+        }
+    }
+
+    /// Bytes of shared memory that the link takes, and system calls that it has made to wake its peer.
+    pub(crate) fn shared(&self) -> (usize, u64) {
+        match self {
+            Self::Tcp(_) => (0, 0),
+            Self::Shm(link) => (link.memory(), link.wakes()),
+        }
+    }
 }
 
 impl Stream for Link {
     #[inline]
     unsafe fn write(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>> {
-        match self {
-            // SAFETY: the caller keeps the same promise.
-            Self::Tcp(link) => unsafe { link.write(pieces) },
-        }
+        // SAFETY: the caller keeps the same promise.
+        each!(self, link => unsafe { link.write(pieces) })
     }
 
     #[inline]
     unsafe fn read(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>> {
-        match self {
-            // SAFETY: the caller keeps the same promise.
-            Self::Tcp(link) => unsafe { link.read(pieces) },
-        }
+        // SAFETY: the caller keeps the same promise.
+        each!(self, link => unsafe { link.read(pieces) })
+    }
+
+    fn write_ahead(&mut self, bytes: &[u8]) -> Result<usize, Box<Fault>> {
+        each!(self, link => link.write_ahead(bytes))
+    }
+
+    #[inline]
+    fn heard(&mut self) {
+        each!(self, link => link.heard());
+    }
+
+    #[inline]
+    fn is_polled(&self) -> bool {
+        each!(self, link => link.is_polled())
+    }
+
+    fn arm(&mut self, for_room: bool) -> Result<bool, Box<Fault>> {
+        each!(self, link => link.arm(for_room))
+    }
+
+    fn disarm(&mut self) {
+        each!(self, link => link.disarm());
     }
 
     fn cut(&mut self) {
-        match self {
-            Self::Tcp(link) => link.cut(),
-        }
+        each!(self, link => link.cut());
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(link) => link.descriptor(),
-        }
+        each!(self, link => link.descriptor())
     }
 
     fn path(&self) -> io::Result<Path> {
-        match self {
-            Self::Tcp(link) => link.path(),
-        }
+        each!(self, link => link.path())
     }
 
     fn forget(self) {
-        match self {
-            Self::Tcp(link) => link.forget(),
-        }
+        each!(self, link => link.forget());
     }
+}
+
+/// What a system call that moves bytes said.
+#[inline]
+fn moved(count: isize) -> Result<usize, Box<Fault>> {
+    if let Ok(count) = usize::try_from(count) {
+        return Ok(count);
+    }
+    let error = io::Error::last_os_error();
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
+        _ => Err(fault(error)),
+    }
+}
+
+#[cold]
+fn closed() -> Box<Fault> {
+    let why = "the peer closed the connection".to_owned();
+    Box::new(Fault::Link(Lost(why)))
+}
+
+/// The link's fault, or that of the memory: an address that is not mapped, or a length that no memory
+/// can have.
+#[cold]
+fn fault(error: io::Error) -> Box<Fault> {
+    Box::new(match error.raw_os_error() {
+        Some(libc::EFAULT | libc::EINVAL) => Fault::Memory(error),
+        _ => Fault::Link(error.into()),
+    })
 }

@@ -2,16 +2,21 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rejoin_channel_table::{BusinessCard, Generation, Identity, Incarnation, JobId, JobKey, Rank};
+use rejoin_channel_table::{
+    Address, BusinessCard, Generation, Identity, Incarnation, JobId, JobKey, Rank,
+};
 use rejoin_device::{Completion, Device, Envelope, Mode, Options, Pattern, ReqId};
 use rejoin_managers_protocol::codec::{self, FrameReader, MANAGER_LIMIT, RANK_LIMIT};
-use rejoin_managers_protocol::rank::{FromManager, RankOptions, ToManager, VERSION, Welcome};
+use rejoin_managers_protocol::rank::{
+    FromManager, RankOptions, ToManager, Transport, VERSION, Welcome,
+};
 
 /// A test that takes longer hangs.
 const WATCHDOG: Duration = Duration::from_secs(100);
@@ -143,6 +148,19 @@ pub struct Job {
     pub options: Arc<dyn Fn(u32) -> Options + Send + Sync>,
     /// A change to the ranks' table.
     pub edit: Edit,
+    /// What carries the messages; the device's choice when there is none.
+    pub transport: Option<Transport>,
+}
+
+/// All that there is between ranks of one host.
+pub const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Shm];
+
+/// The address of a TCP listener.
+pub fn tcp(address: &Address) -> Option<SocketAddr> {
+    match address {
+        Address::Tcp(at) => Some(*at),
+        Address::Local(_) => None,
+    }
 }
 
 impl Job {
@@ -153,7 +171,14 @@ impl Job {
             cores: size,
             options: Arc::new(|_| Options::default()),
             edit: Arc::new(|_| ()),
+            transport: None,
         }
+    }
+
+    /// The same over a transport.
+    pub fn over(mut self, transport: Transport) -> Self {
+        self.transport = Some(transport);
+        self
     }
 
     /// The same with options.
@@ -197,7 +222,8 @@ impl Job {
             };
             line.say(&welcome(rank, self.size, self.cores));
             lines.push(line);
-            let (body, done, options) = (Arc::clone(&body), done.clone(), (self.options)(rank));
+            let (body, done, mut options) = (Arc::clone(&body), done.clone(), (self.options)(rank));
+            options.transport = options.transport.or(self.transport);
             threads.push(thread::spawn(move || {
                 let mut device = Device::with_manager(theirs.into(), options).expect("a device");
                 let result = body(&mut device);

@@ -225,6 +225,18 @@ pub struct Unread {
     pub counted: (u64, u64),
 }
 
+/// What carries messages between ranks of one host (`--transport`). Between hosts it is TCP.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Transport {
+    /// What is fastest and works.
+    #[default]
+    Auto,
+    /// TCP.
+    Tcp,
+    /// Shared memory, or nothing.
+    Shm,
+}
+
 /// Settings that a rank takes from the command line, through its manager.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RankOptions {
@@ -258,6 +270,8 @@ pub struct RankOptions {
     pub restart: bool,
     /// The newest of that which it may go on from; any when absent. Newer ones are of a history that is no more.
     pub newest: Option<u32>,
+    /// Between ranks of one host.
+    pub transport: Transport,
 }
 
 /// What a rank must know to take images of itself.

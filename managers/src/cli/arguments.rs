@@ -39,9 +39,9 @@ pub(super) struct JobArguments {
     /// End the job after so many seconds, with exit code 124
     #[arg(long, value_name = "SECONDS", value_parser = milliseconds, allow_hyphen_values = true)]
     pub(super) timeout: Option<u64>,
-    /// What ranks talk over
-    #[arg(long, value_name = "NAME", default_value = "tcp")]
-    pub(super) transport: String,
+    /// What ranks of one host talk over
+    #[arg(long, env = "REJOIN_TRANSPORT", value_enum, default_value_t = Carrier::Auto)]
+    pub(super) transport: Carrier,
     /// What happens when a rank is lost: coordinated (all ranks go back to the last checkpoint) or none
     /// (the job ends)
     #[arg(
@@ -176,6 +176,18 @@ pub(super) enum BindTo {
     None,
     /// One core per rank, in the order of the ranks
     Core,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Carrier {
+    /// What Rejoin chooses: TCP for now
+    Auto,
+    /// TCP, as between hosts
+    Tcp,
+    /// Shared memory; where there is none the job does not start
+    Shm,
+    #[value(hide = true)]
+    Verbs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -1,6 +1,6 @@
 //! From options to a launch: what is asked for is checked, numbered and put together.
 
-use super::arguments::{BindTo, JobArguments, OutputAt, ProgramArguments, Stdin};
+use super::arguments::{BindTo, Carrier, JobArguments, OutputAt, ProgramArguments, Stdin};
 use super::hosts;
 use crate::launcher::source::Consumed;
 use crate::launcher::{Launch, Show};
@@ -10,7 +10,7 @@ use crate::{cores, interfaces};
 use rejoin_channel_table::{Generation, JobId, JobKey, Rank};
 use rejoin_managers_protocol::central::Recovery;
 use rejoin_managers_protocol::policy;
-use rejoin_managers_protocol::rank::{Images, RankOptions};
+use rejoin_managers_protocol::rank::{Images, RankOptions, Transport};
 use serde_bytes::ByteBuf;
 use std::io::IsTerminal;
 use std::os::unix::ffi::OsStringExt;
@@ -114,6 +114,11 @@ fn options(job: &JobArguments, takes_images: bool) -> Result<RankOptions, String
         images: takes_images.then(Images::default),
         folder: folder(job)?,
         restart: job.restart,
+        transport: match job.transport {
+            Carrier::Auto => Transport::Auto,
+            Carrier::Shm => Transport::Shm,
+            Carrier::Tcp | Carrier::Verbs => Transport::Tcp,
+        },
         ..RankOptions::default()
     })
 }
@@ -155,19 +160,8 @@ fn recovery(job: &JobArguments) -> Option<Recovery> {
 
 /// Names what is planned but not built, rather than ignoring it.
 fn check_not_there_yet(job: &JobArguments) -> Result<(), String> {
-    match job.transport.as_str() {
-        "tcp" => {}
-        "shm" | "verbs" => {
-            return Err(format!(
-                "--transport {} is not there yet; tcp is",
-                job.transport
-            ));
-        }
-        other => {
-            return Err(format!(
-                "--transport {other}: there is no such transport; tcp is"
-            ));
-        }
+    if job.transport == Carrier::Verbs {
+        return Err("--transport verbs is not there yet; tcp and shm are".to_owned());
     }
     match job.recovery.as_str() {
         "none" | "coordinated" => {}

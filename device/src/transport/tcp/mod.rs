@@ -7,12 +7,12 @@ mod socket;
 mod system;
 
 pub use listen::{Accepted, Listeners};
-pub use socket::{Dialing, connect};
+pub use socket::connect;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 
-use super::{Fault, Lost, Path, Piece, Stream};
+use super::{Fault, Path, Piece, Stream, closed, moved};
 
 /// A connected socket, non-blocking, in the library's block of descriptors.
 pub struct TcpLink {
@@ -26,35 +26,6 @@ impl TcpLink {
         socket::settled(&socket);
         Self { socket }
     }
-}
-
-/// What a system call that moves bytes said.
-#[inline]
-fn moved(count: isize) -> Result<usize, Box<Fault>> {
-    if let Ok(count) = usize::try_from(count) {
-        return Ok(count);
-    }
-    let error = io::Error::last_os_error();
-    match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
-        _ => Err(fault(error)),
-    }
-}
-
-#[cold]
-fn closed() -> Box<Fault> {
-    let why = "the peer closed the connection".to_owned();
-    Box::new(Fault::Link(Lost(why)))
-}
-
-/// The link's fault, or that of the memory: an address that is not mapped, or a length that no memory
-/// can have.
-#[cold]
-fn fault(error: io::Error) -> Box<Fault> {
-    Box::new(match error.raw_os_error() {
-        Some(libc::EFAULT | libc::EINVAL) => Fault::Memory(error),
-        _ => Fault::Link(error.into()),
-    })
 }
 
 impl Stream for TcpLink {
@@ -90,6 +61,15 @@ impl Stream for TcpLink {
             return Err(closed());
         }
         moved(count)
+    }
+
+    fn write_ahead(&mut self, bytes: &[u8]) -> Result<usize, Box<Fault>> {
+        let piece = Piece {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
+        // SAFETY: the piece is the bytes.
+        unsafe { self.write(&[piece]) }
     }
 
     fn cut(&mut self) {

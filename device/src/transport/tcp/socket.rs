@@ -17,20 +17,11 @@ const USER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Idle time before the kernel probes a silent peer, and the time between probes.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
-/// A connection on its way.
-#[derive(Debug)]
-pub struct Dialing {
-    /// The socket: becomes writable when the outcome is there.
-    pub socket: Socket,
-    /// Where to.
-    pub address: SocketAddr,
-}
-
-/// Starts a connection without waiting for it.
+/// Starts a connection without waiting for it: the socket becomes writable when the outcome is there.
 ///
 /// # Errors
 /// When the system refuses at once: no such network, no descriptors left.
-pub fn connect(address: SocketAddr) -> io::Result<Dialing> {
+pub fn connect(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM,
@@ -43,7 +34,7 @@ pub fn connect(address: SocketAddr) -> io::Result<Dialing> {
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
         Err(error) => return Err(error),
     }
-    Ok(Dialing { socket, address })
+    Ok(socket)
 }
 
 /// Sets what every link's socket needs.

@@ -1,0 +1,103 @@
+//! Links that raise no event by themselves: read without one, and armed before the rank blocks.
+
+use crate::clock;
+use crate::device::Device;
+use crate::error::Result;
+use crate::poller::Token;
+use crate::progress::LOOK_EVERY;
+use crate::receive::Broken;
+use crate::transport::{Fault, Lost, Stream};
+
+/// Passes between two looks at epoll where some links need it.
+const LOOK_OFTEN: u32 = 4;
+/// Time between two looks at epoll at most, while the program polls.
+const LOOK_AFTER: u64 = 50 * clock::MICROSECOND;
+
+impl Device {
+    /// Reads every polled link that has something, and retries what did not fit.
+    #[inline]
+    pub(crate) fn serve_polled(&mut self) -> Result<bool> {
+        let mut moved = false;
+        for at in 0..self.io.polled.len() {
+            let Some(&token) = self.io.polled.get(at) else {
+                break;
+            };
+            let Some(live) = self.io.slots.live(token) else {
+                continue;
+            };
+            if live.write_blocked || !live.stream.is_idle() {
+                let rank = live.rank;
+                moved |= self.poll_link(rank, token)?;
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Whether it is time to look at epoll, polled links being read in each pass: every so many passes,
+    /// and after a while for a program that polls seldom.
+    #[inline]
+    pub(crate) fn must_look(&self) -> bool {
+        let slots = &self.io.slots;
+        let every = if slots.any_pending() || slots.any_watched() {
+            LOOK_OFTEN
+        } else {
+            LOOK_EVERY
+        };
+        self.passes.is_multiple_of(every)
+            || clock::ticks().wrapping_sub(self.io.looked) > LOOK_AFTER
+    }
+
+    /// Has every polled link raise an event from here on; true if one of them has something already, so
+    /// that nothing may block.
+    pub(crate) fn arm_polled(&mut self) -> Result<bool> {
+        let mut any = false;
+        self.io.armed = !self.io.polled.is_empty();
+        for at in 0..self.io.polled.len() {
+            let Some(&token) = self.io.polled.get(at) else {
+                break;
+            };
+            let Some(live) = self.io.slots.live(token) else {
+                continue;
+            };
+            let for_room = live.write_blocked && self.engine.tx_pending(live.rank);
+            match live.stream.arm(for_room) {
+                Ok(ready) => any |= ready,
+                Err(fault) => {
+                    any = true;
+                    let lost = match *fault {
+                        Fault::Link(lost) => lost,
+                        Fault::Memory(error) => Lost(error.to_string()),
+                    };
+                    self.drop_link(token, Broken::Lost(lost))?;
+                }
+            }
+        }
+        Ok(any)
+    }
+
+    /// The rank is awake: its peers need not wake it.
+    pub(crate) fn disarm_polled(&mut self) {
+        self.io.armed = false;
+        for token in &self.io.polled {
+            if let Some(live) = self.io.slots.live(*token) {
+                live.stream.disarm();
+            }
+        }
+    }
+
+    /// A link stands that has to be polled.
+    pub(crate) fn list_polled(&mut self, token: Token) {
+        self.io.polled.push(token);
+        let links = self.io.slots.links();
+        let bytes: usize = links.map(|(_, live)| live.stream.shared().0).sum();
+        let stats = &mut self.meter.stats;
+        stats.rings_made += 1;
+        stats.ring_bytes = stats.ring_bytes.max(bytes as u64);
+    }
+
+    /// A link is gone: no list has it any more.
+    pub(crate) fn unlist(&mut self, token: Token) {
+        self.io.unwatched.retain(|other| *other != token);
+        self.io.polled.retain(|other| *other != token);
+    }
+}

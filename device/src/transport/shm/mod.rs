@@ -1,0 +1,355 @@
+//! Links over shared memory, between ranks of one host.
+//!
+//! The bytes go through two rings ([`memory`]), without a system call while neither side sleeps. Beside
+//! them is the local socket over which the handshake went. It says two things: a byte on it is a
+//! wake-up, and its end is the link's. What a peer has published before its end is whole.
+//!
+//! A piece of memory that cannot be used ends the process here, where a socket would return an error.
+
+mod door;
+mod memory;
+
+pub use door::{Door, connect};
+pub(crate) use door::{receive, send_with};
+pub(crate) use memory::Memory;
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use rejoin_ring::{OutOfBounds, Reader, Writer, bell};
+
+use super::{Fault, Lost, Path, Piece, Stream, closed, moved};
+use memory::{Direction, Place};
+
+/// Bytes of one ring, with few ranks on the host.
+const USUAL: usize = 256 << 10;
+/// What the rings that a rank writes may take together.
+const BUDGET: usize = 8 << 20;
+/// What is copied before it is shown to the other side, which copies it on meanwhile.
+const STEP: usize = 32 << 10;
+
+/// Bytes of a ring where so many ranks share a host: all rings of a rank stay within bounds.
+#[must_use]
+pub fn capacity(local_size: u32) -> usize {
+    let ranks = usize::try_from(local_size.max(1)).unwrap_or(usize::MAX);
+    let share = (BUDGET / ranks).clamp(memory::LEAST, USUAL);
+    1 << share.ilog2()
+}
+
+/// Whether this process can have memory for a link.
+///
+/// # Errors
+/// Why not.
+pub fn try_memory(local_size: u32) -> io::Result<()> {
+    Memory::make(capacity(local_size)).map(drop)
+}
+
+/// The side of the handshake that this process was on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// It dialed.
+    Dialer,
+    /// It was dialed.
+    Acceptor,
+}
+
+/// A ring's bytes and positions.
+struct Half {
+    bytes: NonNull<u8>,
+    tail: NonNull<AtomicU64>,
+    head: NonNull<AtomicU64>,
+}
+
+impl Half {
+    fn new(memory: &Memory, direction: Direction) -> Self {
+        Self {
+            bytes: memory.ring(direction),
+            tail: memory.word(Place::Tail(direction)),
+            head: memory.word(Place::Head(direction)),
+        }
+    }
+}
+
+/// A link: two rings and a socket, non-blocking, in the library's block of descriptors.
+pub struct ShmLink {
+    writer: Writer,
+    out: Half,
+    reader: Reader,
+    come: Half,
+    /// What would wake this side, and the other.
+    own_bell: NonNull<AtomicU64>,
+    peers_bell: NonNull<AtomicU64>,
+    /// The other side has closed the socket, or it broke.
+    ended: bool,
+    /// Bytes of both directions.
+    moved: u64,
+    wakes: u64,
+    socket: OwnedFd,
+    /// All pointers above point into it.
+    memory: Memory,
+}
+
+/// A shared word.
+macro_rules! word {
+    ($pointer:expr) => {
+        // SAFETY: it lies in memory that is mapped for as long as the link is there.
+        unsafe { $pointer.as_ref() }
+    };
+}
+
+impl ShmLink {
+    /// Takes over the socket of a handshake that is over, and the memory that was handed over in it.
+    pub(crate) fn new(socket: OwnedFd, memory: Memory, side: Side) -> Self {
+        let (out, come) = match side {
+            Side::Dialer => (Direction::FromDialer, Direction::ToDialer),
+            Side::Acceptor => (Direction::ToDialer, Direction::FromDialer),
+        };
+        Self {
+            writer: Writer::new(memory.capacity()),
+            out: Half::new(&memory, out),
+            reader: Reader::new(memory.capacity()),
+            come: Half::new(&memory, come),
+            own_bell: memory.word(Place::Bell(out)),
+            peers_bell: memory.word(Place::Bell(come)),
+            ended: false,
+            moved: 0,
+            wakes: 0,
+            socket,
+            memory,
+        }
+    }
+
+    /// Bytes of memory that the link takes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.memory.length()
+    }
+
+    /// Wake-ups sent so far.
+    #[must_use]
+    pub fn wakes(&self) -> u64 {
+        self.wakes
+    }
+
+    /// Whether there is neither anything to read nor an end to be noticed.
+    #[inline]
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        !self.ended && self.reader.is_empty(word!(self.come.tail))
+    }
+
+    /// Wakes the other side if it sleeps and has asked for this.
+    #[inline]
+    fn ring(&mut self, wish: u64) {
+        if bell::must_ring(word!(self.peers_bell), wish) {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    fn wake(&mut self) {
+        self.wakes += 1;
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: one byte is read. A full socket holds a wake-up already; a broken one says so itself.
+        let _ = unsafe { libc::send(self.socket.as_raw_fd(), [1u8].as_ptr().cast(), 1, flags) };
+    }
+}
+
+/// The way through a list of pieces.
+struct Cursor<'a> {
+    pieces: &'a [Piece],
+    /// Bytes of the first that are done with.
+    done: usize,
+}
+
+impl Cursor<'_> {
+    /// The next bytes that lie side by side, at most `most`.
+    #[inline]
+    fn next(&mut self, most: usize) -> (*mut u8, usize) {
+        while let Some(first) = self.pieces.first() {
+            let left = first.iov_len - self.done;
+            if left == 0 {
+                self.pieces = &self.pieces[1..];
+                self.done = 0;
+                continue;
+            }
+            let at = first.iov_base.cast::<u8>().wrapping_add(self.done);
+            let len = left.min(most);
+            self.done += len;
+            return (at, len);
+        }
+        (std::ptr::null_mut(), 0)
+    }
+}
+
+fn total(pieces: &[Piece]) -> usize {
+    pieces.iter().map(|piece| piece.iov_len).sum()
+}
+
+#[cold]
+fn breach(error: OutOfBounds) -> Box<Fault> {
+    Box::new(Fault::Link(Lost(error.to_string())))
+}
+
+impl Stream for ShmLink {
+    #[inline]
+    unsafe fn write(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>> {
+        if self.ended {
+            return Err(closed());
+        }
+        let asked = total(pieces);
+        let mut left = asked;
+        let mut from = Cursor { pieces, done: 0 };
+        while left > 0 {
+            let room = self.writer.room(word!(self.out.head), left.min(STEP));
+            let room = room.map_err(breach)?;
+            if room == 0 {
+                break;
+            }
+            let mut step = room;
+            while step > 0 {
+                let (mut at, mut len) = from.next(step);
+                step -= len;
+                while len > 0 {
+                    let range = self.writer.next(len);
+                    // SAFETY: the range is room in the ring, which nobody reads before it is published; the
+                    // caller promises readable memory.
+                    unsafe {
+                        let to = self.out.bytes.as_ptr().add(range.start);
+                        std::ptr::copy_nonoverlapping(at, to, range.len());
+                    }
+                    at = at.wrapping_add(range.len());
+                    len -= range.len();
+                }
+            }
+            self.writer.publish(word!(self.out.tail));
+            self.ring(bell::DATA);
+            left -= room;
+        }
+        self.moved += (asked - left) as u64;
+        Ok(asked - left)
+    }
+
+    #[inline]
+    unsafe fn read(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>> {
+        let asked = total(pieces);
+        let mut left = asked;
+        let mut to = Cursor { pieces, done: 0 };
+        while left > 0 {
+            let wanted = left.min(STEP);
+            let ready = self.reader.ready(word!(self.come.tail), wanted);
+            let ready = ready.map_err(breach)?;
+            if ready == 0 {
+                break;
+            }
+            let crowded = self.reader.is_crowded();
+            let mut step = ready;
+            while step > 0 {
+                let (mut at, mut len) = to.next(step);
+                step -= len;
+                while len > 0 {
+                    let range = self.reader.next(len);
+                    // SAFETY: the range was published and is not written before it is released; the caller
+                    // promises writable memory.
+                    unsafe {
+                        let from = self.come.bytes.as_ptr().add(range.start);
+                        std::ptr::copy_nonoverlapping(from, at, range.len());
+                    }
+                    at = at.wrapping_add(range.len());
+                    len -= range.len();
+                }
+            }
+            self.reader.release(word!(self.come.head));
+            if crowded {
+                self.ring(bell::ROOM);
+            }
+            left -= ready;
+            if ready < wanted {
+                break;
+            }
+        }
+        if left == asked && self.ended && asked > 0 {
+            return Err(closed());
+        }
+        self.moved += (asked - left) as u64;
+        Ok(asked - left)
+    }
+
+    fn write_ahead(&mut self, bytes: &[u8]) -> Result<usize, Box<Fault>> {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        let socket = self.socket.as_raw_fd();
+        // SAFETY: pointer and length describe the bytes.
+        let count = unsafe { libc::send(socket, bytes.as_ptr().cast(), bytes.len(), flags) };
+        moved(count)
+    }
+
+    fn heard(&mut self) {
+        let mut bytes = [0u8; 256];
+        while !self.ended {
+            let (at, len) = (bytes.as_mut_ptr().cast(), bytes.len());
+            let socket = self.socket.as_raw_fd();
+            // SAFETY: pointer and length describe the bytes.
+            let count = unsafe { libc::recv(socket, at, len, libc::MSG_DONTWAIT) };
+            match count {
+                1.. => {}
+                0 => self.ended = true,
+                _ => match io::Error::last_os_error().kind() {
+                    io::ErrorKind::Interrupted => {}
+                    io::ErrorKind::WouldBlock => return,
+                    _ => self.ended = true,
+                },
+            }
+        }
+    }
+
+    fn arm(&mut self, for_room: bool) -> Result<bool, Box<Fault>> {
+        let wishes = if for_room {
+            bell::DATA | bell::ROOM
+        } else {
+            bell::DATA
+        };
+        bell::arm(word!(self.own_bell), wishes);
+        // What was released of a ring that did not look full.
+        self.ring(bell::ROOM);
+        let room = for_room && self.writer.room(word!(self.out.head), 1).map_err(breach)? > 0;
+        Ok(room || !self.is_idle())
+    }
+
+    fn disarm(&mut self) {
+        bell::disarm(word!(self.own_bell));
+    }
+
+    #[inline]
+    fn is_polled(&self) -> bool {
+        true
+    }
+
+    fn cut(&mut self) {
+        // SAFETY: the descriptor is open; shutdown touches no memory.
+        let _ = unsafe { libc::shutdown(self.socket.as_raw_fd(), libc::SHUT_RDWR) };
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn path(&self) -> io::Result<Path> {
+        Ok(Path {
+            // The other end is on the same host: when it is gone, the socket says so.
+            waits: false,
+            since_ack: Duration::ZERO,
+            moved: self.moved,
+        })
+    }
+
+    fn forget(self) {
+        let _ = self.socket.into_raw_fd();
+        self.memory.forget();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
+
+use super::*;
+
+fn pair() -> (ShmLink, ShmLink) {
+    let (a, b) = UnixStream::pair().expect("a pair");
+    for end in [&a, &b] {
+        end.set_nonblocking(true).expect("non-blocking");
+    }
+    let (memory, fd) = Memory::make(memory::LEAST).expect("made");
+    let theirs = Memory::open(fd).expect("mapped");
+    (
+        ShmLink::new(a.into(), memory, Side::Dialer),
+        ShmLink::new(b.into(), theirs, Side::Acceptor),
+    )
+}
+
+fn piece(bytes: &[u8]) -> Piece {
+    Piece {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    }
+}
+
+fn write(link: &mut ShmLink, parts: &[&[u8]]) -> Result<usize, Box<Fault>> {
+    let pieces: Vec<Piece> = parts.iter().map(|part| piece(part)).collect();
+    // SAFETY: the parts are readable.
+    unsafe { link.write(&pieces) }
+}
+
+fn read(link: &mut ShmLink, lengths: &[usize]) -> Result<Vec<u8>, Box<Fault>> {
+    let mut parts: Vec<Vec<u8>> = lengths.iter().map(|len| vec![0; *len]).collect();
+    let pieces: Vec<Piece> = parts
+        .iter_mut()
+        .map(|part| Piece {
+            iov_base: part.as_mut_ptr().cast(),
+            iov_len: part.len(),
+        })
+        .collect();
+    // SAFETY: the parts are writable, and nothing else uses them.
+    let count = unsafe { link.read(&pieces) }?;
+    let mut all = parts.concat();
+    all.truncate(count);
+    Ok(all)
+}
+
+fn bytes(len: usize, seed: usize) -> Vec<u8> {
+    (0..len).map(|at| ((at * 7 + seed) % 251) as u8).collect()
+}
+
+#[test]
+fn pieces_of_any_length_come_out_in_order_and_wrap_around() {
+    let (mut a, mut b) = pair();
+    let mut sent = 0;
+    for round in 0..200 {
+        let body = bytes(1 + round * 37 % 5000, round);
+        let (first, second) = body.split_at(body.len() / 3);
+        assert_eq!(write(&mut a, &[first, &[], second]).ok(), Some(body.len()));
+        assert_eq!(
+            read(&mut b, &[body.len() / 2, 0, 40_000]).ok(),
+            Some(body.clone())
+        );
+        assert_eq!(write(&mut b, &[&body]).ok(), Some(body.len()));
+        assert_eq!(read(&mut a, &[40_000]).ok(), Some(body.clone()));
+        sent += body.len();
+    }
+    assert!(sent > 4 * memory::LEAST, "it has wrapped around");
+    assert!(read(&mut a, &[10]).is_ok_and(|got| got.is_empty()));
+    assert_eq!(a.path().expect("known").moved, 2 * sent as u64);
+}
+
+#[test]
+fn what_does_not_fit_is_left_and_fits_later() {
+    let (mut a, mut b) = pair();
+    let body = bytes(memory::LEAST + 1000, 3);
+    assert_eq!(write(&mut a, &[&body]).ok(), Some(memory::LEAST));
+    assert_eq!(write(&mut a, &[&body[memory::LEAST..]]).ok(), Some(0));
+    let mut got = read(&mut b, &[memory::LEAST / 2]).expect("there");
+    assert_eq!(write(&mut a, &[&body[memory::LEAST..]]).ok(), Some(1000));
+    loop {
+        let more = read(&mut b, &[50_000]).expect("good");
+        if more.is_empty() {
+            break;
+        }
+        got.extend(more);
+    }
+    assert!(got == body);
+}
+
+#[test]
+fn all_that_was_published_is_read_before_the_end() {
+    let (a, mut b) = pair();
+    let mut a = a;
+    write(&mut a, &[b"last words"]).expect("taken");
+    drop(a);
+    b.heard();
+    assert!(!b.is_idle());
+    assert_eq!(read(&mut b, &[100]).expect("there"), b"last words");
+    assert!(matches!(
+        *read(&mut b, &[100]).expect_err("over"),
+        Fault::Link(_)
+    ));
+    assert!(matches!(
+        *write(&mut b, &[b"x"]).expect_err("over"),
+        Fault::Link(_)
+    ));
+}
+
+#[test]
+fn a_cut_ends_both_sides() {
+    let (mut a, mut b) = pair();
+    a.cut();
+    for link in [&mut a, &mut b] {
+        link.heard();
+        assert!(read(link, &[1]).is_err());
+    }
+}
+
+#[test]
+fn a_side_that_sleeps_is_woken_once() {
+    let (mut a, mut b) = pair();
+    assert!(!b.arm(false).expect("good"));
+    write(&mut a, &[b"one"]).expect("taken");
+    write(&mut a, &[b"two"]).expect("taken");
+    assert_eq!(a.wakes(), 1);
+    let mut byte = [0u8; 8];
+    let socket = b.socket.as_raw_fd();
+    // SAFETY: pointer and length describe the bytes.
+    let count = unsafe { libc::recv(socket, byte.as_mut_ptr().cast(), 8, libc::MSG_DONTWAIT) };
+    assert_eq!(count, 1);
+    // What is there already keeps it awake.
+    assert!(b.arm(false).expect("good"));
+    b.disarm();
+    write(&mut a, &[b"three"]).expect("taken");
+    assert_eq!(a.wakes(), 1);
+}
+
+#[test]
+fn a_writer_that_waits_for_room_is_woken() {
+    let (mut a, mut b) = pair();
+    let body = bytes(memory::LEAST, 0);
+    write(&mut a, &[&body]).expect("taken");
+    assert!(!a.arm(true).expect("good"));
+    read(&mut b, &[100]).expect("there");
+    assert_eq!(b.wakes(), 1);
+    assert!(a.arm(true).expect("good"), "there is room");
+}
+
+#[test]
+fn positions_of_a_wild_peer_break_the_link_and_nothing_else() {
+    for (mine, theirs) in [
+        (true, u64::MAX),
+        (true, memory::LEAST as u64 + 1),
+        (false, 5 * memory::LEAST as u64),
+    ] {
+        let (mut a, b) = pair();
+        let word = if mine { b.out.tail } else { b.come.head };
+        word!(word).store(theirs, Ordering::Release);
+        let fault = if mine {
+            read(&mut a, &[100]).expect_err("out of bounds")
+        } else {
+            write(&mut a, &[&bytes(2 * memory::LEAST, 1)]).expect_err("out of bounds")
+        };
+        assert!(matches!(*fault, Fault::Link(_)));
+    }
+}
+
+#[test]
+fn the_rings_of_a_crowded_host_are_smaller() {
+    assert_eq!(capacity(1), 256 << 10);
+    assert_eq!(capacity(32), 256 << 10);
+    assert_eq!(capacity(64), 128 << 10);
+    assert_eq!(capacity(1000), 64 << 10);
+    assert_eq!(capacity(0), 256 << 10);
+}

@@ -1,0 +1,99 @@
+//! What is particular to links over shared memory.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Job, finish, from, irecv, isend, pattern, recv, send};
+use rejoin_device::{Device, Mode, Options, Stats};
+use rejoin_managers_protocol::rank::Transport;
+
+fn ping_pong(device: &mut Device, rounds: usize, len: usize) {
+    let me = device.rank().0;
+    let body = vec![1; len];
+    let mut buffer = vec![0; len];
+    for _ in 0..rounds {
+        if me == 0 {
+            send(device, 1, 1, &body);
+            recv(device, from(1, 1), &mut buffer);
+        } else {
+            recv(device, from(0, 1), &mut buffer);
+            send(device, 0, 1, &body);
+        }
+    }
+}
+
+/// The system calls that moved bytes, of each rank.
+fn calls(stats: &Stats) -> u64 {
+    stats.writes + stats.reads - stats.ring_calls + stats.wakes
+}
+
+#[test]
+fn messages_need_no_system_call_while_both_sides_are_awake() {
+    // However the cores are shared: a wait that has spun for so long would hang.
+    let mut job = Job::with(2, |_| Options {
+        spin: Some(Duration::from_secs(50)),
+        ..Options::default()
+    });
+    job.transport = Some(Transport::Shm);
+    let stats = job.run(|device| {
+        ping_pong(device, 10, 8);
+        let before = device.stats();
+        ping_pong(device, 2000, 8);
+        (before, device.stats())
+    });
+    for (before, after) in stats {
+        assert_eq!((before.rings_made, after.rings_made), (1, 1));
+        assert!(after.ring_bytes > 0);
+        assert!(after.ring_calls - before.ring_calls >= 4000, "{after:?}");
+        // Now and then the core is somebody else's, and a wait gives up spinning.
+        let more = calls(&after) - calls(&before);
+        assert!(more < 2000, "{more} calls: {after:?}");
+    }
+}
+
+#[test]
+fn ranks_that_sleep_are_woken() {
+    let mut job = Job::with(2, |_| Options {
+        spin: Some(Duration::ZERO),
+        ..Options::default()
+    });
+    job.transport = Some(Transport::Shm);
+    let stats = job.run(|device| {
+        for len in [8, 9000, 200_000, 3_000_000] {
+            ping_pong(device, 20, len);
+        }
+        device.stats()
+    });
+    assert!(stats.iter().all(|stats| stats.rings_made == 1));
+}
+
+#[test]
+fn both_sides_may_be_full_at_once() {
+    const LEN: usize = 900_000;
+    const COUNT: usize = 6;
+    for spin in [None, Some(Duration::ZERO)] {
+        let mut job = Job::with(2, move |_| Options {
+            spin,
+            ..Options::default()
+        });
+        job.transport = Some(Transport::Shm);
+        job.run(|device| {
+            let other = 1 - device.rank().0;
+            let bodies: Vec<_> = (0..COUNT).map(|at| pattern(at as u64, LEN)).collect();
+            let sent: Vec<_> = bodies
+                .iter()
+                .map(|body| isend(device, other, 1, body, Mode::Standard))
+                .collect();
+            let mut buffers = vec![vec![0; LEN]; COUNT];
+            let posted: Vec<_> = buffers
+                .iter_mut()
+                .map(|buffer| irecv(device, from(other, 1), buffer))
+                .collect();
+            for request in posted.into_iter().chain(sent) {
+                finish(device, request);
+            }
+            assert!(buffers == bodies);
+        });
+    }
+}
