@@ -127,6 +127,15 @@ pub(crate) struct Rx {
     pub step: u64,
 }
 
+/// Who can read whose memory, over the link that there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Reach {
+    /// This rank the peer's.
+    pub ours: bool,
+    /// The peer this rank's.
+    pub theirs: bool,
+}
+
 /// Both directions and the link.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Channel {
@@ -134,6 +143,7 @@ pub(crate) struct Channel {
     pub tx: Tx,
     pub rx: Rx,
     pub up: bool,
+    pub reach: Reach,
     /// In the list of ready peers.
     pub ready: bool,
     /// An ack is due that no frame carries yet.
@@ -173,6 +183,7 @@ impl Channel {
                 step: FIRST_STEP,
             },
             up: false,
+            reach: Reach::default(),
             ready: false,
             ack_now: false,
         }

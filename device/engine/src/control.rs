@@ -143,7 +143,9 @@ impl Context<'_> {
         };
         let planned = |part: &Plan| matches!(part, Plan::Chunk { ssn, eager: false, .. } if *ssn == header.ssn);
         let tx = &self.channel.tx;
-        let written = (send.clear || send.seg.len == 0)
+        // A peer that reads the body itself asks for nothing.
+        let sent = send.clear || send.seg.len == 0 || send.offered;
+        let written = sent
             && !tx.plan.iter().any(planned)
             && !tx.bulk.iter().any(|bulk| bulk.ssn == header.ssn);
         if !send.rendezvous || (send.needs_finish && !written) {

@@ -125,6 +125,7 @@ impl Engine {
             rendezvous: false,
             needs_finish: false,
             clear: false,
+            offered: false,
             cancel: None,
             cancelled: false,
             freed: false,
@@ -296,7 +297,7 @@ impl Core {
 
     /// Marks a bound message whose body is complete for the device's next copy.
     pub(crate) fn copy_soon(&mut self, at: u32) {
-        debug_assert!(!matches!(self.messages[at].body, Body::Remote));
+        debug_assert!(!matches!(self.messages[at].body, Body::Remote(_)));
         self.copies.push_back(at);
     }
 }

@@ -14,7 +14,7 @@
 //! | 32 | SSN |
 //! | 40 | ack: all envelopes below are in memory with their eager bodies |
 //! | 48 | credit: bytes of window ever given back |
-//! | 56 | aux: data: offset; ack: envelopes ever granted; cancel: see `cancel.rs` |
+//! | 56 | aux: rts: address of the body, where the receiver can read it; data: offset; ack: envelopes ever granted; cancel: see `cancel.rs` |
 
 use rejoin_channel_table::ids::{Epoch, Ssn};
 use thiserror::Error;

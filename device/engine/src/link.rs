@@ -3,7 +3,7 @@
 use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 use rejoin_channel_table::resume::Resume;
 
-use crate::channel::{Bulk, Channel, Plan, SentBody};
+use crate::channel::{Bulk, Channel, Plan, Reach, SentBody};
 use crate::engine::Engine;
 use crate::error::ProtocolError;
 use crate::frame::Kind;
@@ -38,7 +38,7 @@ impl Engine {
             if message.peer != peer || message.bound.is_some() {
                 continue;
             }
-            if matches!(message.body, Body::Remote) {
+            if matches!(message.body, Body::Remote(_)) {
                 resume.pending_rts.push(message.ssn);
             } else if message.sync {
                 resume.unmatched_sync.push(message.ssn);
@@ -120,6 +120,7 @@ impl Engine {
 impl Channel {
     fn lose_link(&mut self) {
         self.up = false;
+        self.reach = Reach::default();
         self.tx.plan.clear();
         self.tx.bulk.clear();
         self.tx.words.clear();

@@ -23,11 +23,11 @@ impl Engine {
         let (peer, ssn, len) = (message.peer, message.ssn, message.len);
         let (sync, granted) = (message.sync, message.granted);
         let (remote, arriving) = match message.body {
-            Body::Remote => (true, false),
-            Body::Arriving(_) => (false, true),
-            Body::Ready(_) | Body::Own(..) => (false, false),
+            Body::Remote(from) => (Some(from), false),
+            Body::Arriving(_) => (None, true),
+            Body::Ready(_) | Body::Own(..) => (None, false),
         };
-        if !remote && !arriving {
+        if remote.is_none() && !arriving {
             self.core.copy_soon(at);
         }
         if peer == self.me {
@@ -36,9 +36,9 @@ impl Engine {
         let (config, epoch) = (self.config, self.epoch);
         let context = rx::context(&mut self.channels, &mut self.core, &config, epoch, peer);
         if let Some(mut rx) = context {
-            if remote {
+            if let Some(from) = remote {
                 rx.core.messages.remove(at);
-                rx.clear_to_send(ssn, len, request, granted);
+                rx.clear_to_send(ssn, len, request, granted, from);
             } else if sync {
                 rx.tell(Kind::Matched, ssn);
             }
@@ -87,7 +87,7 @@ impl Engine {
                         });
                     }
                 }
-                Body::Arriving(_) | Body::Remote => (),
+                Body::Arriving(_) | Body::Remote(_) => (),
             }
         }
         None
@@ -160,6 +160,7 @@ impl Engine {
             rendezvous: false,
             needs_finish: false,
             clear: false,
+            offered: false,
             cancel: None,
             cancelled: false,
             freed: false,

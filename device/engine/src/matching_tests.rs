@@ -53,7 +53,7 @@ fn message(envelope: Envelope) -> Message {
         len: 0,
         sync: false,
         granted: false,
-        body: Body::Remote,
+        body: Body::Remote(0),
         bound: None,
         order: 0,
         links: [Link::NONE; CLASSES],

@@ -7,7 +7,7 @@ use rejoin_channel_table::ids::{Rank, Ssn};
 use crate::bins::{CLASSES, Link};
 use crate::matching::Matching;
 use crate::pool::{Buf, Pool};
-use crate::types::{Completion, Envelope, Pattern, Segment};
+use crate::types::{Completion, Envelope, Pattern, Pull, Segment};
 use rejoin_channel_table::slab::Slab;
 
 /// A request of the application.
@@ -88,6 +88,8 @@ pub(crate) struct Send {
     pub needs_finish: bool,
     /// Rendezvous: the receiver is clear to take the body.
     pub clear: bool,
+    /// Rendezvous: the envelope says where the body is, so that the receiver may read it.
+    pub offered: bool,
     /// Number of a cancel request without an answer.
     pub cancel: Option<u64>,
     pub cancelled: bool,
@@ -112,8 +114,8 @@ pub(crate) enum Body {
     Arriving(Buf),
     /// Complete.
     Ready(Buf),
-    /// With the sender, who waits for a clear to send.
-    Remote,
+    /// With the sender, who waits for a clear to send: at this address, where its memory can be read.
+    Remote(u64),
     /// In user memory of this rank, which sends to itself; of that request, if it has one.
     Own(Segment, Option<u32>),
 }
@@ -144,6 +146,8 @@ pub(crate) struct Core {
     pub pool: Pool,
     /// Messages that are complete and bound: the device copies them next.
     pub copies: VecDeque<u32>,
+    /// Bodies that the device reads out of their senders' memory next.
+    pub pulls: VecDeque<Pull>,
     /// The body that the last copy came from; its buffer is used again at the next.
     pub copied: Buf,
     /// Peers with something to write since the device asked last.
@@ -167,6 +171,7 @@ impl Core {
             matching: Matching::default(),
             pool: Pool::default(),
             copies: VecDeque::new(),
+            pulls: VecDeque::new(),
             copied: Buf::default(),
             ready: VecDeque::new(),
             posted_from: vec![0; size as usize],

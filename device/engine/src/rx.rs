@@ -198,10 +198,10 @@ impl Context<'_> {
         match self.core.match_posted(&header.envelope, header.length) {
             Some(request) => {
                 let granted = header.flags.has(Flags::GRANTED);
-                self.clear_to_send(header.ssn, header.length, request, granted);
+                self.clear_to_send(header.ssn, header.length, request, granted, header.aux);
             }
             None => {
-                self.unexpected(header, Body::Remote);
+                self.unexpected(header, Body::Remote(header.aux));
             }
         }
         // Envelopes beyond the window bring no credit; without acks the sender's retention fills.
@@ -209,8 +209,16 @@ impl Context<'_> {
         Ok(RxBody::None)
     }
 
-    /// A rendezvous message has met its receive: its envelope is consumed, its body may come.
-    pub(crate) fn clear_to_send(&mut self, ssn: Ssn, len: u64, request: u32, granted: bool) {
+    /// A rendezvous message has met its receive: its envelope is consumed, its body may come; or is read
+    /// by this rank itself, `from` its sender's memory.
+    pub(crate) fn clear_to_send(
+        &mut self,
+        ssn: Ssn,
+        len: u64,
+        request: u32,
+        granted: bool,
+        from: u64,
+    ) {
         self.consumed(granted, ENVELOPE_COST);
         if len == 0 {
             self.tell(Kind::Finish, ssn);
@@ -226,7 +234,11 @@ impl Context<'_> {
             received: 0,
             len,
         });
-        self.tell(Kind::Cts, ssn);
+        if self.channel.reach.ours && from != 0 {
+            self.will_pull(ssn, len, request, from);
+        } else {
+            self.tell(Kind::Cts, ssn);
+        }
     }
 
     fn data(&mut self, header: &Header) -> Result<RxBody, ProtocolError> {

@@ -10,6 +10,7 @@ use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 use crate::channel::{Bulk, Channel, Plan, SentBody};
 use crate::engine::Engine;
 use crate::frame::{Flags, GRANTED_LIMIT, HEADER_LEN, Header, Kind};
+use crate::pull::PULL_MIN;
 use crate::requests::{Core, Request};
 use crate::types::{Config, Detach, Envelope, GATHER_PIECES, Gather, Piece};
 
@@ -73,7 +74,8 @@ impl Context<'_> {
             return false;
         }
         let len = send.seg.len;
-        let mut eager = len <= self.config.eager_max;
+        let pulled = channel.reach.theirs && len >= PULL_MIN;
+        let mut eager = len <= self.config.eager_max && !pulled;
         let cost = ENVELOPE_COST + if eager { len as u64 } else { 0 };
         let mut flags = Flags::NONE;
         if !channel.tx.window.charge(cost) {
@@ -108,6 +110,10 @@ impl Context<'_> {
         header.flags = flags;
         header.envelope = send.envelope;
         header.length = len as u64;
+        if !eager && channel.reach.theirs {
+            send.offered = true;
+            header.aux = send.seg.addr as u64;
+        }
         let payload = if eager && !user_body { copied } else { &[] };
         let range = channel.tx.kept.push(&header.encode(), payload, body);
         if waits {

@@ -1,6 +1,6 @@
 //! What crosses the engine's border: segments, envelopes, requests, completions, pieces.
 
-use rejoin_channel_table::ids::Rank;
+use rejoin_channel_table::ids::{Rank, Ssn};
 
 /// A piece of the application's memory. The engine never looks into it; the device does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -210,6 +210,20 @@ pub struct Copy<'a> {
     /// From here.
     pub from: Source<'a>,
     /// To here.
+    pub to: Segment,
+}
+
+/// A body for the device to read out of its sender's memory, before it calls the engine again; then
+/// [`Engine::pulled`](crate::Engine::pulled).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Pull {
+    /// The sender.
+    pub peer: Rank,
+    /// The message.
+    pub ssn: Ssn,
+    /// Where the body is in the sender's memory; nobody but the sender vouches for it.
+    pub from: u64,
+    /// To here, all of it: the body's length, or that of a shorter buffer.
     pub to: Segment,
 }
 

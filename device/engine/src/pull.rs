@@ -1,0 +1,84 @@
+//! Bodies that the receiver reads out of the sender's memory, where the system lets it.
+//!
+//! The envelope says where the body is. The receiver reads it when it is matched, in one go, and says that
+//! it has it: nothing else goes over the link. To the rest of the engine such a body is one that is awaited
+//! until it is there. A link that is lost knows nothing of this: the resume clears the sender to send what
+//! is missing, and a message that was read is in no list, as one that was received.
+
+use rejoin_channel_table::ids::{Rank, Ssn};
+
+use crate::channel::{Reach, Target};
+use crate::engine::Engine;
+use crate::frame::Kind;
+use crate::rx;
+use crate::tx::Context;
+use crate::types::Pull;
+
+/// Bodies from this length on are not sent where the receiver can read them: below it a round trip and
+/// the system call cost more than to copy twice.
+pub const PULL_MIN: usize = 32 << 10;
+
+impl Engine {
+    /// Says over the peer's link which side can read the other's memory: this rank the peer's, and the
+    /// peer this rank's. Neither, until it is said; a lost link takes it back.
+    pub fn set_reach(&mut self, peer: Rank, ours: bool, theirs: bool) {
+        if let Some(Some(channel)) = self.channels.get_mut(peer.index())
+            && channel.up
+        {
+            channel.reach = Reach { ours, theirs };
+        }
+    }
+
+    /// The next body to be read out of its sender's memory, now.
+    #[inline]
+    pub fn next_pull(&mut self) -> Option<Pull> {
+        while let Some(pull) = self.core.pulls.pop_front() {
+            // After a lost link it is sent.
+            let awaited = self.peer(pull.peer).is_some_and(|channel| {
+                channel.reach.ours && channel.partial_at(pull.ssn).is_some()
+            });
+            if awaited {
+                return Some(pull);
+            }
+        }
+        None
+    }
+
+    /// The body is there as a whole; or it cannot be read, so that it and all others must be sent.
+    pub fn pulled(&mut self, pull: &Pull, whole: bool) {
+        let (config, epoch, peer) = (self.config, self.epoch, pull.peer);
+        let context = rx::context(&mut self.channels, &mut self.core, &config, epoch, peer);
+        let Some(mut rx) = context else {
+            return;
+        };
+        let Some(at) = rx.channel.partial_at(pull.ssn) else {
+            return;
+        };
+        if !whole {
+            rx.channel.reach.ours = false;
+            rx.tell(Kind::Cts, pull.ssn);
+            return;
+        }
+        if let Some(partial) = rx.channel.rx.partial.remove(at)
+            && let Target::Request(request) = partial.target
+        {
+            rx.tell(Kind::Finish, pull.ssn);
+            rx.core.recv_done(request);
+        }
+    }
+}
+
+impl Context<'_> {
+    /// Has the device read a body.
+    pub(crate) fn will_pull(&mut self, ssn: Ssn, len: u64, request: u32, from: u64) {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let to = self.core.recv_segment(request).part(0, len);
+        let peer = self.channel.peer;
+        self.core.pulls.push_back(Pull {
+            peer,
+            ssn,
+            from,
+            to,
+        });
+    }
+}

@@ -1,0 +1,151 @@
+//! Bodies that are read out of their senders' memory.
+
+use rejoin_channel_table::ids::Rank;
+
+use crate::harness::World;
+use crate::pull::PULL_MIN;
+use crate::{Config, Kind, Mode, Pull, ReqId};
+
+/// Two ranks, linked; no segment of rank 0 begins at address 0.
+fn world() -> World {
+    let mut world = World::linked(Config::default(), 2);
+    world.segment(0, &[0; 8]);
+    reach(&mut world, true);
+    world
+}
+
+fn reach(world: &mut World, can: bool) {
+    world.nodes[0].engine.set_reach(Rank(1), false, can);
+    world.nodes[1].engine.set_reach(Rank(0), can, false);
+}
+
+/// What rank 1 is to read.
+fn next(world: &mut World) -> Option<Pull> {
+    world.nodes[1].engine.next_pull()
+}
+
+fn carry_out(world: &mut World, pull: &Pull) {
+    let from = usize::try_from(pull.from).unwrap();
+    let bytes = world.nodes[0].memory[from..from + pull.to.len].to_vec();
+    world.nodes[1].memory[pull.to.addr..pull.to.addr + pull.to.len].copy_from_slice(&bytes);
+    world.nodes[1].engine.pulled(pull, true);
+}
+
+fn body(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at % 253) as u8).collect()
+}
+
+fn send(world: &mut World, content: &[u8], mode: Mode) -> ReqId {
+    world.send(0, 1, 3, content, mode).expect("not small")
+}
+
+#[test]
+fn a_body_that_is_read_is_not_sent() {
+    for (posted, mode) in [(true, Mode::Standard), (false, Mode::Synchronous)] {
+        let mut world = world();
+        let content = body(PULL_MIN);
+        let pattern = World::pattern(Some(0), Some(3));
+        let early = posted.then(|| world.recv(1, pattern, PULL_MIN));
+        let sent = send(&mut world, &content, mode);
+        world.settle();
+        assert!(!world.nodes[0].engine.is_complete(sent));
+        let (received, seg) = early.unwrap_or_else(|| world.recv(1, pattern, PULL_MIN));
+        let pull = next(&mut world).expect("a body to be read");
+        assert_eq!(pull.to, seg);
+        carry_out(&mut world, &pull);
+        assert_eq!(next(&mut world), None);
+        assert!(world.nodes[1].engine.poll(received).is_some());
+        assert!(world.bytes(1, seg) == content);
+        world.finish();
+        assert!(world.nodes[0].engine.poll(sent).is_some());
+        let read = [Kind::Cts, Kind::Finish].map(|kind| world.read_by(0, kind));
+        assert_eq!((read, world.read_by(1, Kind::Data)), ([0, 1], 0));
+    }
+}
+
+#[test]
+fn shorter_ones_are_sent_and_shorter_buffers_filled() {
+    let mut world = world();
+    let pattern = World::pattern(Some(0), Some(3));
+    let (received, _) = world.recv(1, pattern, PULL_MIN);
+    send(&mut world, &body(PULL_MIN - 1), Mode::Standard);
+    world.settle();
+    assert_eq!(next(&mut world), None);
+    assert!(world.nodes[1].engine.poll(received).is_some());
+
+    let (received, seg) = world.recv(1, pattern, 100);
+    send(&mut world, &body(PULL_MIN), Mode::Standard);
+    world.settle();
+    let pull = next(&mut world).expect("a body to be read");
+    assert_eq!(pull.to.len, 100);
+    carry_out(&mut world, &pull);
+    let got = world.nodes[1].engine.poll(received).expect("complete");
+    assert_eq!((got.len, got.truncated), (100, Some(PULL_MIN as u64)));
+    assert!(world.bytes(1, seg) == body(100));
+    world.finish();
+}
+
+#[test]
+fn a_body_that_cannot_be_read_is_sent_and_all_later_ones() {
+    let mut world = world();
+    let content = body(PULL_MIN + 5);
+    let pattern = World::pattern(Some(0), Some(3));
+    for round in 0..2 {
+        let (received, seg) = world.recv(1, pattern, content.len());
+        let sent = send(&mut world, &content, Mode::Standard);
+        world.settle();
+        let pull = next(&mut world);
+        assert_eq!(pull.is_some(), round == 0);
+        if let Some(pull) = pull {
+            world.nodes[1].engine.pulled(&pull, false);
+        }
+        world.settle();
+        assert!(world.nodes[1].engine.poll(received).is_some());
+        assert!(world.bytes(1, seg) == content);
+        world.finish();
+        assert!(world.nodes[0].engine.poll(sent).is_some());
+    }
+    assert_eq!(world.read_by(0, Kind::Cts), 2);
+}
+
+#[test]
+fn a_body_may_be_read_before_its_sender_knows_of_the_new_link() {
+    let mut world = world();
+    let content = body(PULL_MIN);
+    let pattern = World::pattern(Some(0), Some(3));
+    let sent = send(&mut world, &content, Mode::Standard);
+    world.cut(0, 1);
+    world.connect_all();
+    world.nodes[1].engine.set_reach(Rank(0), true, false);
+    world.settle();
+    let (_, seg) = world.recv(1, pattern, PULL_MIN);
+    let pull = next(&mut world).expect("a body to be read");
+    carry_out(&mut world, &pull);
+    world.finish();
+    assert!(world.nodes[0].engine.poll(sent).is_some());
+    assert!(world.bytes(1, seg) == content);
+}
+
+#[test]
+fn a_lost_link_leaves_nothing_open() {
+    // Before the body is read, and after, before its sender has heard of it.
+    for read in [false, true] {
+        let mut world = world();
+        let content = body(PULL_MIN);
+        let pattern = World::pattern(Some(0), Some(3));
+        let (received, seg) = world.recv(1, pattern, PULL_MIN);
+        let sent = send(&mut world, &content, Mode::Standard);
+        world.settle();
+        if read {
+            let pull = next(&mut world).expect("a body to be read");
+            carry_out(&mut world, &pull);
+        }
+        world.cut(0, 1);
+        assert_eq!(next(&mut world), None);
+        world.finish();
+        assert!(world.nodes[1].engine.poll(received).is_some());
+        assert!(world.nodes[0].engine.poll(sent).is_some());
+        assert!(world.bytes(1, seg) == content);
+        assert_eq!(world.read_by(1, Kind::Data), usize::from(!read));
+    }
+}
