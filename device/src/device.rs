@@ -7,7 +7,7 @@ use std::time::Duration;
 use rejoin_channel_table::ids::{Epoch, Identity, Rank};
 use rejoin_channel_table::{BusinessCard, LocalHostId, Table};
 use rejoin_engine::{
-    Completion, Config, Detach, Engine, Envelope, MsgId, Pattern, Probe, ReqId, Sent,
+    Completion, Config, Detach, Engine, Envelope, MsgId, PULL_MIN, Pattern, Probe, ReqId, Sent,
 };
 use rejoin_managers_protocol::rank::RankOptions;
 
@@ -261,6 +261,9 @@ impl Device {
     ) -> Result<(Sent, bool)> {
         let segment = memory::segment(buf, len);
         let small = self.engine.copies(len);
+        if len >= PULL_MIN {
+            self.learn_reach(to);
+        }
         // SAFETY: the caller's promise.
         let bytes = small.then(|| unsafe { memory::bytes(segment) });
         match self.engine.send(to, env, segment, bytes, mode) {

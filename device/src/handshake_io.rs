@@ -339,13 +339,14 @@ impl Device {
         from: usize,
         until: usize,
     ) -> Result<()> {
-        let (stream, ahead) = pending.into_link();
+        let (stream, ahead) = pending.into_link(self.options.single_copy);
         let polled = stream.is_polled();
         self.io
             .slots
             .put(token, Slot::Live(Box::new(Live::new(stream, rank, ahead))));
         if polled {
             self.list_polled(token);
+            self.learn_reach(rank);
         }
         self.meter.stats.links_made += 1;
         self.dial_succeeded(rank);
@@ -376,6 +377,10 @@ impl Device {
         };
         match outcome {
             Ok(moved) => {
+                let moved = moved | self.pull_all();
+                let Some(live) = self.io.slots.live(token) else {
+                    return Ok(moved);
+                };
                 if live.readable && !live.listed {
                     self.list_readable(token);
                 }

@@ -74,6 +74,9 @@ impl Io {
         let listeners = listen(&poller, options, settings)?;
         let door = open_door(transport(options, settings), settings)?;
         if let Some(door) = &door {
+            if options.single_copy {
+                shm::be_readable();
+            }
             poller.add(door.descriptor(), Token::listener(Token::DOOR), false)?;
         }
         if let Some(agent) = &agent {

@@ -29,6 +29,7 @@ mod pending;
 mod polled;
 pub mod poller;
 mod progress;
+mod pull;
 mod receive;
 mod rejoin;
 mod slots;

@@ -55,6 +55,8 @@ pub(crate) struct Live {
     pub(crate) watched: bool,
     /// The link raises no event until it is armed.
     pub(crate) polled: bool,
+    /// It is known whether the peer can read this rank's memory.
+    pub(crate) reach_known: bool,
     /// The last body was long: read little into the staging buffer, the rest in place.
     pub(crate) large: bool,
     /// Nonblocking sends since the last write, the one that made it included.
@@ -86,6 +88,7 @@ impl Live {
             stream,
             rank,
             polled,
+            reach_known: !polled,
             write_blocked: false,
             // Frames may have come right behind the handshake.
             readable: true,

@@ -39,6 +39,8 @@ pub struct Options {
     pub window: Option<u64>,
     /// `REJOIN_TRANSPORT`: `auto`, `tcp` or `shm` between ranks of one host.
     pub transport: Option<Transport>,
+    /// `REJOIN_SINGLE_COPY=off`: no rank of this host's memory is read for long messages.
+    pub single_copy: bool,
     /// `REJOIN_TEST_CUT=seed:interval`: a test facility, not for production. Cuts a live link at
     /// random moments, on average once in `interval` writes and reads that move bytes, also inside
     /// a body.
@@ -59,6 +61,7 @@ impl Default for Options {
             eager_max: None,
             window: None,
             transport: None,
+            single_copy: true,
             cut: None,
         }
     }
@@ -115,6 +118,13 @@ impl Options {
                     ));
                 }
             });
+        }
+        if let Some(text) = variable("REJOIN_SINGLE_COPY") {
+            options.single_copy = match text.as_str() {
+                "on" => true,
+                "off" => false,
+                _ => return Err(refuse("REJOIN_SINGLE_COPY", &text, "on or off is needed")),
+            };
         }
         if let Some(text) = variable("REJOIN_TEST_CUT") {
             options.cut = Some(

@@ -8,7 +8,7 @@ use rejoin_channel_table::ids::{Attempt, Rank};
 use rejoin_channel_table::{Acceptor, Address, Dialer};
 use socket2::Socket;
 
-use crate::transport::shm::{self, Memory, ShmLink};
+use crate::transport::shm::{self, Memory, ShmLink, Shown};
 use crate::transport::{Link, tcp};
 
 /// Which side of the handshake this is.
@@ -26,7 +26,7 @@ enum Carrier {
     /// Memory that goes along with the dialer's proof.
     Shm {
         /// The rings: made by the dialer, taken over by the acceptor.
-        memory: Option<Memory>,
+        memory: Option<(Memory, Shown)>,
         /// Their descriptor, still to be sent.
         offer: Option<OwnedFd>,
         /// Their descriptor, as it came.
@@ -210,7 +210,8 @@ impl Pending {
     pub(crate) fn offer_memory(&mut self, capacity: usize) -> io::Result<()> {
         if let Carrier::Shm { memory, offer, .. } = &mut self.carrier {
             let (made, descriptor) = Memory::make(capacity)?;
-            *memory = Some(made);
+            let shown = shm::Side::Dialer.show(&made);
+            *memory = Some((made, shown));
             *offer = Some(descriptor);
         }
         Ok(())
@@ -223,7 +224,9 @@ impl Pending {
     pub(crate) fn take_memory(&mut self) -> io::Result<()> {
         if let Carrier::Shm { memory, came, .. } = &mut self.carrier {
             let none = || io::Error::other("no shared memory came with the handshake");
-            *memory = Some(Memory::open(came.take().ok_or_else(none)?)?);
+            let opened = Memory::open(came.take().ok_or_else(none)?)?;
+            let shown = shm::Side::Acceptor.show(&opened);
+            *memory = Some((opened, shown));
         }
         Ok(())
     }
@@ -237,7 +240,7 @@ impl Pending {
             came,
         } = self.carrier
         {
-            if let Some(memory) = memory {
+            if let Some((memory, _)) = memory {
                 memory.forget();
             }
             let _ = [offer, came].map(|fd| fd.map(IntoRawFd::into_raw_fd));
@@ -258,8 +261,9 @@ impl Pending {
         }
     }
 
-    /// The link, the handshake being over, and what is still to be sent ahead of frames.
-    pub(crate) fn into_link(mut self) -> (Link, Vec<u8>) {
+    /// The link, the handshake being over, and what is still to be sent ahead of frames. The peer's memory
+    /// is read where that is `wanted`.
+    pub(crate) fn into_link(mut self, wanted: bool) -> (Link, Vec<u8>) {
         let rest = self.out.split_off(self.sent);
         let side = match self.side {
             Side::Dial(_) => shm::Side::Dialer,
@@ -270,7 +274,7 @@ impl Pending {
             Carrier::Shm {
                 memory: Some(memory),
                 ..
-            } => Link::Shm(ShmLink::new(socket, memory, side)),
+            } => Link::Shm(ShmLink::new(socket, memory, side, wanted)),
             _ => Link::Tcp(tcp::TcpLink::new(socket)),
         };
         (link, rest)

@@ -464,5 +464,6 @@ impl Device {
     #[inline]
     pub(crate) fn copy_matched(&mut self) {
         copy_out(&mut self.engine);
+        self.pull_all();
     }
 }

@@ -17,6 +17,10 @@ pub struct Stats {
     pub rings_made: u64,
     /// Most bytes of shared memory that were mapped for links at any time.
     pub ring_bytes: u64,
+    /// Bodies read out of their senders' memory, with success or without.
+    pub pulls: u64,
+    /// The bytes of these.
+    pub bytes_pulled: u64,
     /// Peers that slept and were woken over a link of shared memory.
     pub wakes: u64,
     /// Looks at epoll without blocking.
@@ -49,7 +53,7 @@ impl Stats {
     #[must_use]
     pub fn named(&self, (sends, receives): (u64, u64)) -> Vec<(String, u64)> {
         let moves = (self.writes + self.reads).saturating_sub(self.ring_calls);
-        let calls = moves + self.looks + self.blocks + self.wakes;
+        let calls = moves + self.looks + self.blocks + self.wakes + self.pulls;
         [
             ("sends", sends),
             ("receives", receives),
@@ -66,6 +70,8 @@ impl Stats {
             ("rings_made", self.rings_made),
             ("ring_bytes", self.ring_bytes),
             ("wakes", self.wakes),
+            ("pulls", self.pulls),
+            ("bytes_pulled", self.bytes_pulled),
             ("looks", self.looks),
             ("blocks", self.blocks),
             ("late", self.late),

@@ -97,3 +97,36 @@ fn both_sides_may_be_full_at_once() {
         });
     }
 }
+
+#[test]
+fn long_messages_are_read_in_one_copy_where_that_is_allowed() {
+    for (allowed, cut) in [(true, None), (false, None), (true, Some((3, 60)))] {
+        let mut job = Job::with(2, move |_| Options {
+            single_copy: allowed,
+            cut,
+            ..Options::default()
+        });
+        job.transport = Some(Transport::Shm);
+        let stats = job.run(|device| {
+            let me = device.rank().0;
+            for (round, len) in [100_000, 40_000, 5_000_000, 32 << 10]
+                .into_iter()
+                .cycle()
+                .take(40)
+                .enumerate()
+            {
+                let body = pattern(round as u64, len);
+                let mut buffer = vec![0; len];
+                let posted = irecv(device, from(1 - me, 1), &mut buffer);
+                let sent = isend(device, 1 - me, 1, &body, Mode::Standard);
+                finish(device, posted);
+                finish(device, sent);
+                assert!(buffer == body, "round {round}");
+            }
+            device.stats()
+        });
+        for stats in stats {
+            assert_eq!(stats.bytes_pulled > 10_000_000, allowed, "{stats:?}");
+        }
+    }
+}

@@ -38,6 +38,16 @@ pub(crate) enum Direction {
     ToDialer,
 }
 
+impl Direction {
+    /// The other one.
+    pub(crate) fn opposite(self) -> Self {
+        match self {
+            Self::FromDialer => Self::ToDialer,
+            Self::ToDialer => Self::FromDialer,
+        }
+    }
+}
+
 /// A shared word.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
@@ -47,6 +57,10 @@ pub(crate) enum Place {
     Tail(Direction),
     /// The reader's position.
     Head(Direction),
+    /// Whether the side that writes this direction can read the other's memory: see `peer.rs`.
+    Reach(Direction),
+    /// Where that side's secret is: process id, address, value.
+    Secret(Direction, usize),
 }
 
 /// A mapping of the two rings of a link.
@@ -149,6 +163,8 @@ impl Memory {
             Place::Bell(direction) => (0, direction),
             Place::Tail(direction) => (2, direction),
             Place::Head(direction) => (4, direction),
+            Place::Reach(direction) => (6, direction),
+            Place::Secret(direction, part) => (8 + 2 * (part % 3), direction),
         };
         let number = first + usize::from(direction == Direction::ToDialer);
         // SAFETY: the words lie within the mapping, aligned.

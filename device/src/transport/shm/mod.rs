@@ -8,10 +8,12 @@
 
 mod door;
 mod memory;
+mod peer;
 
 pub use door::{Door, connect};
 pub(crate) use door::{receive, send_with};
 pub(crate) use memory::Memory;
+pub(crate) use peer::Shown;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
@@ -23,6 +25,7 @@ use rejoin_ring::{OutOfBounds, Reader, Writer, bell};
 
 use super::{Fault, Lost, Path, Piece, Stream, closed, moved};
 use memory::{Direction, Place};
+use peer::Peer;
 
 /// Bytes of one ring, with few ranks on the host.
 const USUAL: usize = 256 << 10;
@@ -45,6 +48,13 @@ pub fn capacity(local_size: u32) -> usize {
 /// Why not.
 pub fn try_memory(local_size: u32) -> io::Result<()> {
     Memory::make(capacity(local_size)).map(drop)
+}
+
+/// Lets other processes of the user read this one's memory where a security module (Yama) would not: any
+/// of them, since the ranks of a job are not each other's parents.
+pub fn be_readable() {
+    // SAFETY: the call touches no memory. Where there is no such module it is refused, and not needed.
+    let _ = unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
 }
 
 /// The side of the handshake that this process was on.
@@ -87,9 +97,15 @@ pub struct ShmLink {
     /// Bytes of both directions.
     moved: u64,
     wakes: u64,
+    /// The peer's memory, if it can be read.
+    peer: Option<Peer>,
+    /// The direction that this side writes.
+    own: Direction,
     socket: OwnedFd,
     /// All pointers above point into it.
     memory: Memory,
+    /// What the peer reads in this process.
+    shown: Shown,
 }
 
 /// A shared word.
@@ -100,14 +116,36 @@ macro_rules! word {
     };
 }
 
+impl Side {
+    fn writes(self) -> Direction {
+        match self {
+            Self::Dialer => Direction::FromDialer,
+            Self::Acceptor => Direction::ToDialer,
+        }
+    }
+
+    /// Shows the other side of the memory what it may try to read in this process.
+    pub(crate) fn show(self, memory: &Memory) -> Shown {
+        Shown::to(memory, self.writes())
+    }
+}
+
 impl ShmLink {
     /// Takes over the socket of a handshake that is over, and the memory that was handed over in it.
-    pub(crate) fn new(socket: OwnedFd, memory: Memory, side: Side) -> Self {
-        let (out, come) = match side {
-            Side::Dialer => (Direction::FromDialer, Direction::ToDialer),
-            Side::Acceptor => (Direction::ToDialer, Direction::FromDialer),
-        };
+    /// `shown` is what this side has shown; memory is read only where that is `wanted`.
+    pub(crate) fn new(
+        socket: OwnedFd,
+        (memory, shown): (Memory, Shown),
+        side: Side,
+        wanted: bool,
+    ) -> Self {
+        let out = side.writes();
+        let come = out.opposite();
+        let peer = Peer::try_read(&memory, out, wanted);
         Self {
+            peer,
+            own: out,
+            shown,
             writer: Writer::new(memory.capacity()),
             out: Half::new(&memory, out),
             reader: Reader::new(memory.capacity()),
@@ -139,6 +177,27 @@ impl ShmLink {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         !self.ended && self.reader.is_empty(word!(self.come.tail))
+    }
+
+    /// Whether this side can read the peer's memory, and the peer this side's, if it has said so yet.
+    #[must_use]
+    pub fn reach(&self) -> (bool, Option<bool>) {
+        (self.peer.is_some(), peer::reach_of(&self.memory, self.own))
+    }
+
+    /// Reads so many bytes at an address of the peer's; false when not all could be read.
+    ///
+    /// # Safety
+    /// `to` is writable for `len` bytes, and nothing else uses them during the call.
+    pub(crate) unsafe fn pull(&mut self, from: u64, to: *mut u8, len: usize) -> bool {
+        // SAFETY: the caller's promise.
+        let whole = self
+            .peer
+            .is_some_and(|peer| unsafe { peer.read(from, to, len) });
+        if !whole {
+            self.peer = None;
+        }
+        whole
     }
 
     /// Wakes the other side if it sleeps and has asked for this.
@@ -347,6 +406,7 @@ impl Stream for ShmLink {
 
     fn forget(self) {
         let _ = self.socket.into_raw_fd();
+        drop(self.shown);
         self.memory.forget();
     }
 }

@@ -10,9 +10,11 @@ fn pair() -> (ShmLink, ShmLink) {
     }
     let (memory, fd) = Memory::make(memory::LEAST).expect("made");
     let theirs = Memory::open(fd).expect("mapped");
+    let shown = [Side::Dialer.show(&memory), Side::Acceptor.show(&theirs)];
+    let [ours, other] = shown;
     (
-        ShmLink::new(a.into(), memory, Side::Dialer),
-        ShmLink::new(b.into(), theirs, Side::Acceptor),
+        ShmLink::new(a.into(), (memory, ours), Side::Dialer, true),
+        ShmLink::new(b.into(), (theirs, other), Side::Acceptor, true),
     )
 }
 
@@ -173,4 +175,24 @@ fn the_rings_of_a_crowded_host_are_smaller() {
     assert_eq!(capacity(64), 128 << 10);
     assert_eq!(capacity(1000), 64 << 10);
     assert_eq!(capacity(0), 256 << 10);
+}
+
+#[test]
+fn memory_is_read_only_where_the_secret_is_the_peers() {
+    let (mut a, mut b) = pair();
+    assert_eq!((a.reach().0, b.reach()), (true, (true, Some(true))));
+    let body = bytes(100_000, 5);
+    let from = body.as_ptr().expose_provenance() as u64;
+    let mut into = vec![0u8; body.len()];
+    // SAFETY: it is writable and used by nobody else.
+    assert!(unsafe { a.pull(from, into.as_mut_ptr(), into.len()) });
+    assert!(into == body);
+    // SAFETY: as above; nothing is at the address that is read.
+    assert!(!unsafe { a.pull(8, into.as_mut_ptr(), into.len()) });
+    assert!(!a.reach().0, "once is enough");
+    // Another process has the number now, for all that can be seen.
+    *b.shown.secret_mut() ^= 1;
+    *a.shown.secret_mut() ^= 1;
+    // SAFETY: as above.
+    assert!(!unsafe { b.pull(from, into.as_mut_ptr(), into.len()) });
 }

@@ -1,0 +1,131 @@
+//! Reading the other side's memory, where the system lets it (`process_vm_readv`, Linux 3.2).
+//!
+//! Each side shows where in its memory a secret lies, and the other tries to read it. Every later read
+//! fetches the secret too, in the same call: so it was the same process, whatever became of its number. What
+//! stands in the way is a security module (Yama), a filter on system calls, or a namespace of processes.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::agent;
+
+use super::memory::{Direction, Memory, Place};
+
+/// Most bytes of one call: the kernel takes no more than 2 GiB.
+const MOST: usize = 1 << 30;
+/// What a side says of its reach.
+const CAN: u64 = 1;
+const CANNOT: u64 = 2;
+
+/// What this side shows.
+pub(crate) struct Shown {
+    /// At an address that stays.
+    secret: Box<u64>,
+}
+
+impl Shown {
+    /// Shows a new secret to the other side of the memory.
+    pub(super) fn to(memory: &Memory, own: Direction) -> Self {
+        let shown = Self {
+            // Without one the other side reads nothing.
+            secret: Box::new(agent::noise().unwrap_or(0)),
+        };
+        let address = std::ptr::from_ref(&*shown.secret).expose_provenance() as u64;
+        let parts = [u64::from(std::process::id()), address, *shown.secret];
+        for (number, part) in parts.into_iter().enumerate() {
+            word(memory.word(Place::Secret(own, number))).store(part, Ordering::Release);
+        }
+        shown
+    }
+}
+
+#[cfg(test)]
+impl Shown {
+    /// The secret itself.
+    pub(super) fn secret_mut(&mut self) -> &mut u64 {
+        &mut self.secret
+    }
+}
+
+/// What is known of the other side's memory.
+#[derive(Clone, Copy)]
+pub(super) struct Peer {
+    pid: libc::pid_t,
+    address: u64,
+    secret: u64,
+}
+
+impl Peer {
+    /// Tries to read the other side's secret, and tells it whether that went well.
+    pub(super) fn try_read(memory: &Memory, own: Direction, wanted: bool) -> Option<Self> {
+        let theirs = own.opposite();
+        let part =
+            |number| word(memory.word(Place::Secret(theirs, number))).load(Ordering::Acquire);
+        let peer = Self {
+            pid: libc::pid_t::try_from(part(0)).unwrap_or(0),
+            address: part(1),
+            secret: part(2),
+        };
+        let shown = wanted && peer.pid > 0 && peer.secret != 0;
+        // SAFETY: nothing is written but the secret's copy.
+        let can = shown && unsafe { peer.read(0, std::ptr::null_mut(), 0) };
+        let said = if can { CAN } else { CANNOT };
+        word(memory.word(Place::Reach(own))).store(said, Ordering::Release);
+        can.then_some(peer)
+    }
+
+    /// Reads so many bytes at an address of the peer's; false when not all could be read.
+    ///
+    /// # Safety
+    /// `to` is writable for `len` bytes, and nothing else uses them during the call.
+    pub(super) unsafe fn read(self, from: u64, to: *mut u8, len: usize) -> bool {
+        let mut done = 0;
+        loop {
+            let count = (len - done).min(MOST);
+            let mut secret = 0u64;
+            let local = [
+                libc::iovec {
+                    iov_base: (&raw mut secret).cast(),
+                    iov_len: size_of::<u64>(),
+                },
+                libc::iovec {
+                    iov_base: to.wrapping_add(done).cast(),
+                    iov_len: count,
+                },
+            ];
+            let at = |address: u64, len| libc::iovec {
+                iov_base: std::ptr::without_provenance_mut(address as usize),
+                iov_len: len,
+            };
+            let remote = [
+                at(self.address, size_of::<u64>()),
+                at(from.wrapping_add(done as u64), count),
+            ];
+            // SAFETY: the local pieces are the secret's copy and what the caller has promised.
+            let got = unsafe {
+                libc::process_vm_readv(self.pid, local.as_ptr(), 2, remote.as_ptr(), 2, 0)
+            };
+            let whole = usize::try_from(got) == Ok(size_of::<u64>() + count);
+            if !whole || secret != self.secret {
+                return false;
+            }
+            done += count;
+            if done == len {
+                return true;
+            }
+        }
+    }
+}
+
+/// What the other side has said of its reach so far.
+pub(super) fn reach_of(memory: &Memory, own: Direction) -> Option<bool> {
+    match word(memory.word(Place::Reach(own.opposite()))).load(Ordering::Acquire) {
+        0 => None,
+        said => Some(said == CAN),
+    }
+}
+
+fn word<'a>(at: NonNull<AtomicU64>) -> &'a AtomicU64 {
+    // SAFETY: it lies in memory that is mapped while the caller holds it.
+    unsafe { at.as_ref() }
+}
