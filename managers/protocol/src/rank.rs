@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub const MANAGER_FD: &str = "REJOIN_MANAGER_FD";
 
 /// Version of the messages in this crate; both sides must have the same.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// Most counters that a rank may report.
 pub const MOST_COUNTERS: usize = 64;
