@@ -11,7 +11,7 @@ pub mod slab;
 pub mod table;
 mod wire;
 
-pub use book::AddressBook;
+pub use book::{AddressBook, Site};
 pub use card::{Address, BusinessCard, DoorName, LanId, LocalHostId, Proximity};
 pub use handshake::{Acceptor, AcceptorStep, Dialer, DialerStep, Established, Proved, Refusal};
 pub use ids::{Attempt, Epoch, Generation, Identity, Incarnation, JobId, JobKey, Rank, Ssn};

@@ -15,12 +15,13 @@ use nix::sys::socket::{
     sendmsg, sockopt,
 };
 use rejoin_channel_table::{
-    BusinessCard, Epoch, Generation, Identity, Incarnation, JobId, JobKey, Rank,
+    AddressBook, BusinessCard, Epoch, Generation, Identity, Incarnation, JobId, JobKey, Rank,
 };
 use rejoin_managers_protocol::codec::{self, FrameReader, MANAGER_LIMIT, RANK_LIMIT};
 use rejoin_managers_protocol::rank::{
     FromManager, Limits, MANAGER_FD, RankOptions, ToManager, VERSION, Welcome,
 };
+use rejoin_managers_protocol::roster::Roster;
 
 use crate::descriptors;
 use crate::error::{Error, Result};
@@ -94,8 +95,8 @@ pub fn die_with_parent() {
 
 /// What a rank is told when all have registered.
 pub(crate) struct Start {
-    /// Incarnation and card of each rank.
-    pub table: Vec<(Incarnation, BusinessCard)>,
+    /// Incarnation of each rank, and the cards that are known.
+    pub book: AddressBook,
     /// The epoch of the image to be taken once `MPI_Init` is through.
     pub image: Option<Epoch>,
 }
@@ -167,25 +168,52 @@ impl Agent {
         })?;
         loop {
             match self.wait_for(None)? {
-                Some(FromManager::Start { generation, .. })
-                    if generation != identity.generation =>
-                {
+                Some(
+                    FromManager::Start { generation, .. } | FromManager::Begin { generation, .. },
+                ) if generation != identity.generation => {
                     let (theirs, ours) = (generation.0, identity.generation.0);
                     let problem = format!("a start of generation {theirs}, not {ours}");
                     return Err(self.problem(problem));
                 }
                 Some(FromManager::Start { table, image, .. }) if table.len() == size as usize => {
-                    return Ok(Start { table, image });
+                    let book = AddressBook::new(table);
+                    return Ok(Start { book, image });
                 }
                 Some(FromManager::Start { table, .. }) => {
                     let count = table.len();
                     return Err(self.problem(format!("a table of {count} ranks, not {size}")));
+                }
+                Some(FromManager::Begin {
+                    roster,
+                    cards,
+                    image,
+                    ..
+                }) => {
+                    let book = self.book(roster, cards, size)?;
+                    return Ok(Start { book, image });
                 }
                 Some(FromManager::Stop { .. }) => stop(),
                 Some(_) => return Err(self.problem("it spoke out of turn before the start")),
                 None => {}
             }
         }
+    }
+
+    /// What is known at the start of a job whose ranks look cards up.
+    fn book(
+        &self,
+        roster: Roster,
+        cards: Vec<(Rank, BusinessCard)>,
+        size: u32,
+    ) -> Result<AddressBook> {
+        let book = roster.book(size);
+        let mut book = book.map_err(|error| self.problem(error.to_string()))?;
+        for (rank, card) in cards {
+            let incarnation = book.incarnation(rank).unwrap_or_default();
+            book.update(rank, incarnation, card)
+                .map_err(|error| self.problem(error.to_string()))?;
+        }
+        Ok(book)
     }
 
     /// Sends a message; waits, within bounds, while the socket is full.

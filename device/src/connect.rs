@@ -1,7 +1,7 @@
 //! Making and mending links: whom to dial when, at which address, and when to give up.
 //!
-//! A link is dialed when there is something to send, and again after it was lost: at once by the
-//! larger rank, a moment later by the smaller, so that they seldom meet. A connection that the
+//! A link is dialed when there is something to send (in a large job the peer's card is asked for first),
+//! and again after it was lost: at once by the larger rank, a moment later by the smaller, so that they seldom meet. A connection that the
 //! system refuses is tried at the next address, then again with growing pauses; after
 //! `REJOIN_CONNECT_TIMEOUT` of failures it is an error. A peer that took the connection and does
 //! not answer is computing: it is waited for.
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rejoin_channel_table::ids::{Attempt, Rank};
 use rejoin_channel_table::{Address, Dialer, LinkState};
-use rejoin_managers_protocol::rank::Transport;
+use rejoin_managers_protocol::rank::{ToManager, Transport};
 use socket2::Socket;
 
 use crate::agent;
@@ -35,6 +35,8 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 /// What counts at most as the time between two failures: a rank that computes does not dial.
 const LONGEST_STEP: Duration = Duration::from_secs(6);
+/// How long the manager has for a card before it is asked again: it asks others itself, and again sooner.
+const LOOK_UP_PATIENCE: Duration = Duration::from_secs(1);
 /// The same where there is no other address: the kernel notices a dead connection by itself.
 const LONG_PATIENCE: Duration = Duration::from_secs(3600);
 
@@ -48,6 +50,8 @@ pub(crate) struct Dial {
     next: usize,
     /// Attempts since a link stood.
     tries: u32,
+    /// Questions where it is that no card has come for.
+    asked: u32,
     /// No attempt before this moment.
     not_before: Option<Instant>,
     /// When the last failure of the present row was.
@@ -178,6 +182,9 @@ impl Device {
 
     /// Begins an attempt, at the first address that the system takes.
     fn dial(&mut self, rank: Rank) -> Result<()> {
+        if self.table.book().card(rank).is_none() {
+            return self.look_up(rank);
+        }
         self.learn_addresses(rank);
         let count = self.dial_state(rank).addresses.len();
         if count == 0 {
@@ -198,6 +205,26 @@ impl Device {
             }
         }
         self.dial_failed(rank, &last)
+    }
+
+    /// Asks the manager for the card of a rank; once it is there the rank is dialed.
+    fn look_up(&mut self, rank: Rank) -> Result<()> {
+        let least = self.table.book().incarnation(rank).unwrap_or_default();
+        let Some(agent) = &mut self.io.agent else {
+            return Ok(());
+        };
+        agent.tell(&ToManager::LookUp { rank, least })?;
+        self.meter.stats.lookups += 1;
+        let dial = self.dial_state(rank);
+        dial.asked = dial.asked.saturating_add(1);
+        let why = format!(
+            "its business card has not come, for which the local manager was asked {} times",
+            dial.asked
+        );
+        if self.goes_on(rank, &why)? {
+            self.redial_after(rank, LOOK_UP_PATIENCE);
+        }
+        Ok(())
     }
 
     fn begin(&mut self, rank: Rank, socket: Socket, address: Address) -> Result<()> {
@@ -280,24 +307,10 @@ impl Device {
 
     /// Schedules the next attempt, or gives up.
     fn dial_failed(&mut self, rank: Rank, why: &str) -> Result<()> {
-        let limit = self.options.connect_timeout;
-        let jitter = self.jitter();
-        let needed = self.engine.tx_waiting(rank);
-        let dial = self.dial_state(rank);
-        dial.last_failure = why.to_owned();
-        let now = Instant::now();
-        let step = dial
-            .last_failed
-            .replace(now)
-            .map_or(Duration::ZERO, |last| now - last);
-        dial.failing += step.min(LONGEST_STEP);
-        if dial.failing >= limit {
-            if !needed {
-                dial.reset();
-                return Ok(());
-            }
-            return Err(self.unreachable(rank));
+        if !self.goes_on(rank, why)? {
+            return Ok(());
         }
+        let jitter = self.jitter();
         let dial = self.dial_state(rank);
         let rounds = dial.tries / u32::try_from(dial.addresses.len().max(1)).unwrap_or(1);
         // The other addresses of a card are tried without a pause.
@@ -312,15 +325,40 @@ impl Device {
         Ok(())
     }
 
+    /// Whether a rank that was not reached is tried again: it is an error where that lasts, and nothing
+    /// where the rank is not needed any more.
+    fn goes_on(&mut self, rank: Rank, why: &str) -> Result<bool> {
+        let limit = self.options.connect_timeout;
+        let needed = self.engine.tx_waiting(rank);
+        let dial = self.dial_state(rank);
+        dial.last_failure = why.to_owned();
+        let now = Instant::now();
+        let step = dial
+            .last_failed
+            .replace(now)
+            .map_or(Duration::ZERO, |last| now - last);
+        dial.failing += step.min(LONGEST_STEP);
+        if dial.failing >= limit {
+            if !needed {
+                dial.reset();
+                return Ok(false);
+            }
+            return Err(self.unreachable(rank));
+        }
+        Ok(true)
+    }
+
     fn unreachable(&mut self, rank: Rank) -> Error {
         let host = self.host_of(rank).to_owned();
         let seconds = self.options.connect_timeout.as_secs_f64();
         let dial = self.dial_state(rank);
-        let address = dial.addresses.iter().map(place).collect::<Vec<_>>();
+        let address = dial.addresses.iter().map(place);
+        let address = address.collect::<Vec<_>>().join(", ");
+        let none = address.is_empty();
         Error::Unreachable {
             rank,
             host,
-            address: address.join(", "),
+            address: if none { "no address".into() } else { address },
             operation: "send",
             seconds,
             last: dial.last_failure.clone(),

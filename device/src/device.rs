@@ -109,19 +109,15 @@ impl Device {
     /// Name of the host that a rank runs on; empty for a rank outside the job.
     #[must_use]
     pub fn host_of(&self, rank: Rank) -> &str {
-        self.table.book().card(rank).map_or("", |card| &card.host)
+        self.table.book().host(rank).unwrap_or_default()
     }
 
     /// The running system that a rank is on: ranks with equal ids can share memory. Out of range
     /// gives this rank's own.
     #[must_use]
     pub fn local_host_of(&self, rank: Rank) -> &LocalHostId {
-        &self
-            .table
-            .book()
-            .card(rank)
-            .unwrap_or(&self.card)
-            .local_host
+        let known = self.table.book().local_host(rank);
+        known.unwrap_or(&self.card.local_host)
     }
 
     /// Number of the program on the command line, when there are several (`MPI_APPNUM`).

@@ -35,24 +35,36 @@ impl Device {
                         self.known.burnt = self.known.burnt.max(burnt);
                     }
                 }
-                Some(FromManager::Update { generation, .. })
-                    if generation != self.identity.generation => {}
-                Some(FromManager::Update {
-                    rank,
-                    incarnation,
-                    card,
-                    ..
-                }) => {
+                Some(
+                    FromManager::Update { generation, .. } | FromManager::Card { generation, .. },
+                ) if generation != self.identity.generation => {}
+                Some(
+                    FromManager::Update {
+                        rank,
+                        incarnation,
+                        card,
+                        ..
+                    }
+                    | FromManager::Card {
+                        rank,
+                        incarnation,
+                        card,
+                        ..
+                    },
+                ) => {
                     self.updated(rank, incarnation, card);
                 }
-                Some(FromManager::Welcome(_) | FromManager::Start { .. }) => {}
+                Some(
+                    FromManager::Welcome(_) | FromManager::Start { .. } | FromManager::Begin { .. },
+                ) => {}
             }
             moved = true;
         }
         Ok(moved)
     }
 
-    /// A rank has a new incarnation, or is elsewhere: nothing known of the way to it is good any more.
+    /// A rank has a new incarnation, or is elsewhere, or its card has come: nothing known of the way to it is
+    /// good any more.
     fn updated(&mut self, rank: Rank, incarnation: Incarnation, card: BusinessCard) {
         let before = self.table.book().incarnation(rank);
         match self.table.update(rank, incarnation, card) {

@@ -3,7 +3,6 @@
 
 use std::os::fd::OwnedFd;
 
-use rejoin_channel_table::AddressBook;
 use rejoin_channel_table::ids::Rank;
 
 use rejoin_managers_protocol::rank::ToManager;
@@ -75,12 +74,12 @@ impl Device {
         let Some(agent) = &mut self.io.agent else {
             return Ok(());
         };
-        let agent::Start { table, image } = agent.register(&now, self.size, &self.card, limits)?;
+        let agent::Start { book, image } = agent.register(&now, self.size, &self.card, limits)?;
         if self.leaving {
             agent.tell(&ToManager::Finalizing)?;
         }
         self.image_due = image;
-        self.table.rejoin(now, AddressBook::new(table));
+        self.table.rejoin(now, book);
         // Those that were not up as well: what waited for a link asks for a new one, since the dial that was under way is
         // gone with the rest.
         for rank in (0..self.size).map(Rank) {

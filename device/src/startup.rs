@@ -83,10 +83,10 @@ impl Device {
         let mut io = Io::open(agent, key, &waker, &options, &settings, size)?;
         let card = card(&io, &options, &settings);
         let config = limits::config(&options, &settings, size)?;
-        let agent::Start { table, image } = match &mut io.agent {
+        let agent::Start { book, image } = match &mut io.agent {
             Some(agent) => agent.register(&identity, size, &card, limits::limits(&config))?,
             None => agent::Start {
-                table: vec![(identity.incarnation, card.clone())],
+                book: AddressBook::new(vec![(identity.incarnation, card.clone())]),
                 image: None,
             },
         };
@@ -94,7 +94,7 @@ impl Device {
             spin: spin(&options, &settings),
             meter: meter(&options, identity.rank.0),
             contended: 0,
-            table: Table::new(identity, AddressBook::new(table)),
+            table: Table::new(identity, book),
             identity,
             size,
             appnum,

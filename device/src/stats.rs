@@ -43,6 +43,8 @@ pub struct Stats {
     pub links_lost: u64,
     /// Attempts to dial.
     pub dials: u64,
+    /// Questions to the manager where a rank is.
+    pub lookups: u64,
     /// Incoming connections dropped: strangers, forged or late handshakes, too many at once.
     pub strangers: u64,
 }
@@ -76,6 +78,7 @@ impl Stats {
             ("blocks", self.blocks),
             ("late", self.late),
             ("dials", self.dials),
+            ("lookups", self.lookups),
             ("links_made", self.links_made),
             ("links_lost", self.links_lost),
             ("strangers", self.strangers),

@@ -10,6 +10,7 @@ use rejoin_managers_protocol::broadcast::Message;
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::control::{ToCentral, ToLocal};
 use rejoin_managers_protocol::lease::Terms;
+use rejoin_managers_protocol::lookup;
 use rejoin_managers_protocol::rank::RankOptions;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -47,6 +48,8 @@ pub enum Down {
     Tree(Message<Word>),
     /// Is it there? It answers [`Up::Here`].
     Ping,
+    /// Of where ranks are.
+    Look(lookup::Message),
 }
 
 /// From a local manager to mpirun.
@@ -105,6 +108,17 @@ pub enum Up {
         /// The number of the stored state.
         number: u32,
     },
+    /// Of where ranks are.
+    Look(lookup::Message),
+}
+
+/// What local managers say to each other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Across {
+    /// Of what goes down the tree.
+    Tree(Message<Word>),
+    /// Of where ranks are.
+    Look(lookup::Message),
 }
 
 /// One program of the job.
@@ -154,6 +168,8 @@ pub struct Plan {
     pub lease: Option<Terms>,
     /// Where this host stands in the tree, if there is one.
     pub tree: Option<Place>,
+    /// Ranks get no table, but look cards up.
+    pub lookups: bool,
 }
 
 impl Plan {
@@ -192,6 +208,7 @@ mod tests {
             interactive: false,
             lease: None,
             tree: None,
+            lookups: false,
         };
         let placement = [0, 1, 0];
         let first = plan.part(&placement, 0);

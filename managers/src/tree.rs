@@ -17,6 +17,13 @@ const FANOUT: usize = 8;
 /// Another number of children, for tests.
 const VARIABLE: &str = "REJOIN_TREE_FANOUT";
 
+/// Whether ranks get the whole table or look cards up, for tests.
+const TABLE: &str = "REJOIN_TABLE";
+
+/// Most ranks of a job in which each has the whole table. Beyond it most ranks speak to few others, and reading
+/// the cards of all takes each of them longer than asking for those.
+const WHOLE: u32 = 256;
+
 /// Bytes of a rank in the table: enough for most.
 const ENTRY: u64 = 256;
 
@@ -25,6 +32,19 @@ const RATE: u64 = 100_000;
 
 /// Room that a word leaves for what is around it in a message.
 const AROUND: usize = 1024;
+
+/// Whether ranks of a job of this size look cards up.
+///
+/// # Errors
+/// The user asks for something else.
+pub fn by_lookups(ranks: u32) -> std::result::Result<bool, String> {
+    match std::env::var(TABLE).as_deref() {
+        Err(_) => Ok(ranks > WHOLE),
+        Ok("whole") => Ok(false),
+        Ok("lazy") => Ok(true),
+        Ok(text) => Err(format!("{TABLE} is `whole` or `lazy`, not `{text}`")),
+    }
+}
 
 /// Where a host stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -100,8 +100,8 @@ fn page(rows: &Rows, costs: Costs) -> Result<String, std::fmt::Error> {
          of a manager's work for each message sent or taken, {} µs for each KiB sent, also to the host's own ranks. Frames have their real sizes; links are up.\n\n\
          - *star*: central sends the table to every host.\n\
          - *tree*: down a tree of local managers with {FANOUT} children each, acknowledged upwards.\n\
-         - *on demand*: down the tree goes only that all may start; each rank asks for its six neighbours in a grid, of\n\
-         \x20 their hosts' managers.\n\n\
+         - *on demand*: down the tree goes, ahead of the table, what ranks start with (incarnation and host of each); each\n\
+         \x20 rank asks for its six neighbours in a grid, of their hosts' managers. Jobs of more than 256 ranks start so.\n\n\
          ![time and bytes](rejoin-broadcast.svg)\n\n\
          | way | ranks | hosts | time | central's messages | central's bytes |\n|---|---|---|---|---|---|\n",
         costs.latency / 1000,

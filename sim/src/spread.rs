@@ -10,6 +10,7 @@ use rejoin_managers_protocol::broadcast::{self, Member, Peer, Tree};
 use rejoin_managers_protocol::codec::{self, CodecError};
 use rejoin_managers_protocol::control::{Time, ToLocal};
 use rejoin_managers_protocol::lookup::{self, Directory};
+use rejoin_managers_protocol::roster::Roster;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -20,8 +21,8 @@ pub enum Way {
     Star,
     /// Down a tree in which each has so many children.
     Tree(usize),
-    /// Down the same tree goes only that all may start; each rank asks for its neighbours in a
-    /// three-dimensional grid.
+    /// Down the same tree goes what ranks start with, without a card; each asks for its neighbours in a
+    /// three-dimensional grid. The table, which follows, is left out.
     Asked(usize),
 }
 
@@ -123,14 +124,19 @@ impl Sizes {
     fn new(way: Way, ranks: u32, per_host: u32) -> Result<Sizes, CodecError> {
         let host = |rank: u32| (rank / per_host) as usize;
         let entry = |rank| (Incarnation(0), card(rank, host(rank)));
-        let listed = match way {
-            Way::Asked(_) => 0,
-            _ => ranks,
-        };
-        let start = ToLocal::Start {
-            generation: Generation(0),
-            table: (0..listed).map(entry).collect(),
-            image: None,
+        let (generation, image) = (Generation(0), None);
+        let table: Vec<_> = (0..ranks).map(entry).collect();
+        let start = match way {
+            Way::Asked(_) => ToLocal::Begin {
+                generation,
+                roster: Roster::of(&table, |rank| rank / per_host as usize),
+                image,
+            },
+            _ => ToLocal::Start {
+                generation,
+                table,
+                image,
+            },
         };
         let got = broadcast::Message::<()>::Got {
             stamp: broadcast::Stamp {
@@ -379,7 +385,7 @@ mod tests {
         assert_eq!(star.messages, 125);
         // Its children, and their acknowledgements: nobody was adopted.
         assert_eq!(tree.messages, 16);
-        assert!(tree.bytes * 10 < star.bytes && asked.bytes * 100 < tree.bytes);
+        assert!(tree.bytes * 10 < star.bytes && asked.bytes * 5 < tree.bytes);
         assert!(tree.time < star.time && asked.time < tree.time);
         assert!(asked.time > 4 * costs.latency, "there and back");
     }

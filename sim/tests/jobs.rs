@@ -34,12 +34,14 @@ fn run(seed: u64, forgets: bool) -> Result<Tally, String> {
             per_host: 32,
             interval: Interval::Every(30),
             leases: None,
+            lookups: seed % 32 == 31,
         },
         _ => Shape {
             hosts: rng.between(1, 8) as usize,
             per_host: rng.between(1, 12) as u32,
             interval: Interval::Every(rng.between(2, 60)),
             leases: rng.chance(40).then(|| Terms::new(1000, 3000)),
+            lookups: seed.is_multiple_of(2),
         },
     };
     let (rounds, round) = (rng.between(5, 40), rng.between(1, 8) * MILLI);
@@ -90,6 +92,7 @@ fn jobs_of_many_ranks_end_well_whatever_dies() {
                 all.silent += tally.silent;
                 all.orders += tally.orders;
                 all.reports += tally.reports;
+                all.cards += tally.cards;
             }
             Err(wrong) => panic!(
                 "seed {seed}: {wrong}\nrepeat it with REJOIN_JOB_SEEDS={seed}..{}",
@@ -100,6 +103,7 @@ fn jobs_of_many_ranks_end_well_whatever_dies() {
     println!("{count} seeds, {well} successes, {all:?}");
     if std::env::var("REJOIN_JOB_SEEDS").is_err() {
         assert!(well * 10 > count * 7 && all.recoveries > 300 && all.alone > 5);
+        assert!(all.cards > 1000, "{all:?}");
     }
 }
 
@@ -111,6 +115,7 @@ fn exchange(seed: u64, blind: Blind) -> Result<(Tally, u64), String> {
         per_host: rng.between(1, 4) as u32,
         interval: Interval::Every(rng.between(2, 20)),
         leases: rng.chance(40).then(|| Terms::new(1000, 5000)),
+        lookups: seed.is_multiple_of(2),
     };
     let fate = Fate {
         from: 5 * MILLI,

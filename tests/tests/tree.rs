@@ -1,4 +1,5 @@
-//! The table of ranks goes down a tree of local managers; root is needed (hosts in namespaces).
+//! The table of ranks goes down a tree of local managers, and ranks that have none look cards up; root is
+//! needed (hosts in namespaces).
 
 use rejoin_tests::hosts::Hosts;
 use rejoin_tests::processes::{kill, wait_for};
@@ -13,29 +14,25 @@ const SOON: Duration = Duration::from_secs(30);
 
 /// A job whose children in the tree are so many, with a rank on each host.
 fn start(hosts: &Hosts, count: usize, fanout: &str, options: &[&str], words: &[&str]) -> Child {
-    start_with(hosts, count, fanout, options, words, None)
+    start_with(hosts, count, fanout, options, words, &[])
 }
 
-/// The same, where somebody is killed at some moment.
+/// The same with variables.
 fn start_with(
     hosts: &Hosts,
     count: usize,
     fanout: &str,
     options: &[&str],
     words: &[&str],
-    fault: Option<&str>,
+    variables: &[(&str, &str)],
 ) -> Child {
     let names: Vec<_> = (1..=count).map(|n| format!("h{n}:1")).collect();
     let (names, ranks) = (names.join(","), count.to_string());
     let mut all = vec!["--verbose", "--spin", "0", "--host", &names, "-n", &ranks];
     all.extend(options);
     let run = hosts.mpirun(all).env("REJOIN_TREE_FANOUT", fanout);
-    let noted = hosts.folder().join("faults");
-    let noted = noted.to_str().expect("UTF-8");
-    let run = fault.into_iter().fold(run, |run, fault| {
-        run.env("REJOIN_FAULT", fault)
-            .env("REJOIN_FAULT_FILE", noted)
-    });
+    let variables = variables.iter();
+    let run = variables.fold(run, |run, (name, value)| run.env(name, value));
     words.iter().fold(run, |run, word| run.arg(word)).start()
 }
 
@@ -90,6 +87,15 @@ fn end(child: Child) -> Finished {
 
 #[test]
 fn a_rank_of_a_leaf_is_killed_and_all_get_the_table_again() {
+    recovers("whole");
+}
+
+#[test]
+fn a_rank_of_a_leaf_is_killed_and_all_look_each_other_up_again() {
+    recovers("lazy");
+}
+
+fn recovers(table: &str) {
     let Some(hosts) = Hosts::up(5) else { return };
     let events = hosts.folder().join("events");
     let file = events.to_str().expect("a path in UTF-8");
@@ -109,9 +115,13 @@ fn a_rank_of_a_leaf_is_killed_and_all_get_the_table_again() {
             text.replace(": ", ":").contains(&wanted)
         });
     };
-    let undisturbed = end(start(&hosts, 5, "2", &options, &words));
+    let start = |variables: &[_]| {
+        let variables = [variables, &[("REJOIN_TABLE", table)]].concat();
+        start_with(&hosts, 5, "2", &options, &words, &variables)
+    };
+    let undisturbed = end(start(&[]));
     std::fs::remove_file(&events).expect("its events");
-    let job = start(&hosts, 5, "2", &options, &words);
+    let job = start(&[]);
     happened("committed");
     // Central has h1 and h2, h1 has h3 and h4, h2 has h5.
     connected(&hosts, 1, &[3, 4]);
@@ -127,10 +137,15 @@ fn a_rank_of_a_leaf_is_killed_and_all_get_the_table_again() {
     assert_eq!(sorted(&done), sorted(&undisturbed), "{}", done.text());
     // Central ends when it has given the table away for the first time; its successor may give it again.
     std::fs::remove_file(&events).expect("its events");
-    let job = start_with(&hosts, 5, "2", &options, &words, Some("start-sent=central"));
+    let faults = hosts.folder().join("faults");
+    let noted = faults.to_str().expect("UTF-8");
+    let job = start(&[
+        ("REJOIN_FAULT", "start-sent=central"),
+        ("REJOIN_FAULT_FILE", noted),
+    ]);
     happened("committed");
     let done = end(job);
-    let fell = std::fs::read_to_string(hosts.folder().join("faults"));
+    let fell = std::fs::read_to_string(faults);
     assert!(fell.is_ok_and(|f| f.contains("start-sent")));
     assert!(done.stderr().contains("central manager"), "{}", done.text());
     assert_eq!(sorted(&done), sorted(&undisturbed), "{}", done.text());
@@ -171,15 +186,38 @@ fn hosts_below_a_manager_that_stands_still_get_the_table_from_above_it() {
 }
 
 #[test]
-fn a_number_of_children_that_can_not_be_is_refused() {
-    for wrong in ["0", "many"] {
-        let run = rejoin_tests::Run::new(1, "true").env("REJOIN_TREE_FANOUT", wrong);
+fn ranks_without_the_table_know_who_shares_their_host_and_look_the_others_up() {
+    let Some(hosts) = Hosts::up(3) else { return };
+    let shared = program("shared");
+    let run = |table: &str, fanout: &str| {
+        let options = ["--stats", "--host", "h1:2,h2:2,h3:2", "-n", "6"];
+        let run = hosts.mpirun(options).arg(&shared);
+        let run = run.env("REJOIN_TABLE", table);
+        let done = run.env("REJOIN_TREE_FANOUT", fanout).ok();
+        for rank in 0..6 {
+            let line = format!("{rank}: 2 of 6 share a host\n");
+            assert!(done.stdout().contains(&line), "{}", done.text());
+        }
+        done.counted("lookups")
+    };
+    assert_eq!(run("whole", "1"), 0);
+    // Down a chain, and told by mpirun alone. Of two ranks on different hosts at least one has asked.
+    for fanout in ["1", "8"] {
+        let lookups = run("lazy", fanout);
+        assert!(lookups >= 12, "{lookups} {fanout}");
+    }
+}
+
+#[test]
+fn words_that_can_not_be_are_refused() {
+    for (name, wrong, code) in [
+        ("REJOIN_TREE_FANOUT", "0", 1),
+        ("REJOIN_TREE_FANOUT", "many", 1),
+        ("REJOIN_TABLE", "half", 2),
+    ] {
+        let run = rejoin_tests::Run::new(1, "true").env(name, wrong);
         let done = run.output();
-        assert_eq!(done.output.status.code(), Some(1), "{}", done.text());
-        assert!(
-            done.last_line().contains("REJOIN_TREE_FANOUT"),
-            "{}",
-            done.text()
-        );
+        assert_eq!(done.output.status.code(), Some(code), "{}", done.text());
+        assert!(done.last_line().contains(name), "{}", done.text());
     }
 }

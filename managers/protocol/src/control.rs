@@ -5,6 +5,7 @@
 
 use crate::checkpoint::Cost;
 use crate::rank::Limits;
+use crate::roster::Roster;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use serde::{Deserialize, Serialize};
 
@@ -170,6 +171,15 @@ pub enum ToLocal {
     Noted {
         /// Which one was said to be buried.
         life: Life,
+    },
+    /// Every rank has registered; the table is under way, and cards are asked for until it is there.
+    Begin {
+        /// The job's generation.
+        generation: Generation,
+        /// Incarnation and host of each rank.
+        roster: Roster,
+        /// The epoch of the image that each rank takes at the end of `MPI_Init`.
+        image: Option<Epoch>,
     },
 }
 

@@ -4,7 +4,7 @@
 //! - [`control`]: what local managers and the central manager say to each other.
 //! - [`local`]: one host's ranks; [`central`]: the job; [`verdict`]: how it ended.
 //! - [`broadcast`]: words of central to all hosts, down a tree of local managers;
-//!   [`lookup`]: where a rank is, for one who can't wait.
+//!   [`lookup`]: where a rank is, for one who can't wait; [`roster`]: what such a one starts with.
 //! - [`checkpoint`]: when checkpoints are taken and stand; [`policy`]: which failures are masked;
 //!   [`signals`]: those that ask programs to end.
 //!
@@ -23,5 +23,6 @@ pub mod local;
 pub mod lookup;
 pub mod policy;
 pub mod rank;
+pub mod roster;
 pub mod signals;
 pub mod verdict;

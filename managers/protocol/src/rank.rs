@@ -5,10 +5,12 @@
 //! rank is there, the rank answers with [`ToManager::Register`], all get [`FromManager::Start`]
 //! once every rank has registered; [`ToManager::Finalizing`] is answered by
 //! [`FromManager::AllFinalized`] once every rank has said it, [`ToManager::Counters`] may follow, and
-//! [`ToManager::Leave`] is the rank's last word. What concerns the job as a whole carries the
+//! [`ToManager::Leave`] is the rank's last word. In a large job [`FromManager::Begin`] stands for the start, and
+//! [`ToManager::LookUp`] is answered by [`FromManager::Card`]. What concerns the job as a whole carries the
 //! generation: a rank drops news of another one. End of file from the manager means that the job is over: the rank exits at once.
 
 use crate::checkpoint::Cost;
+use crate::roster::Roster;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Identity, Incarnation, JobKey, Rank};
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub const MANAGER_FD: &str = "REJOIN_MANAGER_FD";
 
 /// Version of the messages in this crate; both sides must have the same.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// Most counters that a rank may report.
 pub const MOST_COUNTERS: usize = 64;
@@ -100,6 +102,13 @@ pub enum ToManager {
     },
     /// `MPI_Finalize` is about to return: from here on the process may end as it likes.
     Leave,
+    /// Where is this rank? Only after [`FromManager::Begin`]; answered by [`FromManager::Card`].
+    LookUp {
+        /// Which rank.
+        rank: Rank,
+        /// No older incarnation will do.
+        least: Incarnation,
+    },
 }
 
 /// From the local manager to a rank, at most [`crate::codec::MANAGER_LIMIT`] bytes each.
@@ -152,6 +161,28 @@ pub enum FromManager {
     Stop {
         /// One line for the log.
         why: String,
+    },
+    /// Every rank has registered, in a job that is too large for each rank to have all cards.
+    Begin {
+        /// The job's generation.
+        generation: Generation,
+        /// Incarnation and host of each rank.
+        roster: Roster,
+        /// Cards that the manager gives unasked: those of the ranks of this host.
+        cards: Vec<(Rank, BusinessCard)>,
+        /// The epoch of the image to be taken at the end of `MPI_Init`.
+        image: Option<Epoch>,
+    },
+    /// Where a rank is that was asked for.
+    Card {
+        /// The job's generation.
+        generation: Generation,
+        /// Which rank.
+        rank: Rank,
+        /// Its incarnation; an older one than known is ignored.
+        incarnation: Incarnation,
+        /// Where it is.
+        card: BusinessCard,
     },
 }
 

@@ -6,6 +6,7 @@ use crate::launcher::source::Consumed;
 use crate::launcher::{Launch, Show};
 use crate::machines::Machines;
 use crate::plan::{Bind, Plan, Program};
+use crate::tree::by_lookups;
 use crate::{cores, interfaces};
 use rejoin_channel_table::{Generation, JobId, JobKey, Rank};
 use rejoin_managers_protocol::central::Recovery;
@@ -68,6 +69,7 @@ pub(super) fn launch(
         interactive,
         lease: None,
         tree: None,
+        lookups: by_lookups(size)?,
     };
     Ok(Launch {
         plan,

@@ -93,7 +93,9 @@ pub fn before_local(effect: &FromLocal, first: impl FnOnce() -> bool) -> Option<
         }
         FromLocal::Retire(..) => Some(Point::Retiring),
         FromLocal::Ranks(_, FromManager::Checkpoint { .. }) => Some(Point::OrderPassed),
-        FromLocal::Ranks(_, FromManager::Start { .. }) => Some(Point::AllStarted),
+        FromLocal::Ranks(_, FromManager::Start { .. } | FromManager::Begin { .. }) => {
+            Some(Point::AllStarted)
+        }
         _ => None,
     }
 }
@@ -107,7 +109,7 @@ pub fn after_local(point: Option<Point>) {
 pub fn halfway(message: &FromManager, told: usize, all: usize) {
     if plan().is_some() && told == all.div_ceil(2) {
         match message {
-            FromManager::Start { .. } => at(Point::DuringBroadcast),
+            FromManager::Start { .. } | FromManager::Begin { .. } => at(Point::DuringBroadcast),
             FromManager::AllFinalized { .. } => at(Point::DuringFinalized),
             _ => {}
         }

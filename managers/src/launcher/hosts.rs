@@ -5,7 +5,7 @@
 //! connections tell it, and by central as far as silence does.
 
 use super::agent::Agent;
-use super::tree::{Outgoing, Top};
+use super::tree::{Lookups, Outgoing, Top};
 use super::watchdog::{self, Duty, Watchdog};
 use crate::error::Result;
 use crate::link::{Filled, Link, start_self};
@@ -25,6 +25,7 @@ use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::codec::MANAGER_LIMIT;
 use rejoin_managers_protocol::control::ToLocal;
 use rejoin_managers_protocol::lease::Terms;
+use rejoin_managers_protocol::lookup;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -99,8 +100,10 @@ impl Hosts {
             .filter(|&host| machines.ranks_on(host) > 0)
             .collect();
         let first = Place::first(used.len(), plan.size, launch)?;
+        let lookups = || Lookups::new(&machines.placement, &used);
+        let lookups = || plan.lookups.then(lookups);
         let mut hosts = Hosts {
-            top: first.map(|place| Top::new(place, used.clone())),
+            top: first.map(|place| Top::new(place, used.clone(), lookups())),
             locals: Vec::with_capacity(machines.hosts.len()),
             listener,
             launch,
@@ -214,6 +217,15 @@ impl Hosts {
         };
         let outgoing = top.heard(clock::now(), host, message);
         self.go_down(outgoing)
+    }
+
+    /// A local manager asks where a rank is.
+    pub fn looked(&mut self, host: HostIndex, question: lookup::Message) -> Result<()> {
+        let top = self.top.as_mut();
+        match top.and_then(|top| top.looked(clock::now(), host, question)) {
+            Some(answer) => self.queue(host, &Down::Look(answer)),
+            None => Ok(()),
+        }
     }
 
     fn go_down(&mut self, outgoing: Outgoing) -> Result<()> {

@@ -487,6 +487,7 @@ impl Launcher {
                         Up::InputCredit(count) => self.streams.input_credit(count),
                         Up::Listens(addresses) => self.hosts.listens(host, addresses),
                         Up::Tree(message) => self.hosts.heard(host, message)?,
+                        Up::Look(question) => self.hosts.looked(host, question)?,
                         Up::InputClosed => self.streams.input_closed(),
                         Up::Stored { rank, number } => self.streams.has_stored(rank, number),
                         Up::Here => {}

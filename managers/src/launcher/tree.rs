@@ -3,12 +3,59 @@
 
 use crate::error::Result;
 use crate::tree::{Place, Word};
-use rejoin_channel_table::Generation;
+use rejoin_channel_table::{Generation, Rank};
 use rejoin_managers_protocol::broadcast::{Effect, Member, Message, Stamp};
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::control::{Time, ToLocal};
+use rejoin_managers_protocol::lookup::{self, Directory};
+use rejoin_managers_protocol::roster::Roster;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// What answers local managers that ask where a rank is, and do not know themselves.
+pub(super) struct Lookups {
+    directory: Directory,
+    /// For each rank the position of its host.
+    places: Arc<[usize]>,
+}
+
+impl Lookups {
+    /// Of ranks placed on hosts, which stand in ascending order.
+    pub fn new(placement: &[HostIndex], hosts: &[HostIndex]) -> Lookups {
+        let place = |host| hosts.binary_search(host).unwrap_or(usize::MAX);
+        let places: Arc<[usize]> = placement.iter().map(place).collect();
+        Lookups {
+            directory: Directory::new(None, Arc::clone(&places)),
+            places,
+        }
+    }
+
+    /// Learns the table of a start. The order that goes ahead of it, with which ranks begin and ask.
+    fn ahead(&mut self, order: &ToLocal) -> Option<ToLocal> {
+        let ToLocal::Start {
+            generation,
+            table,
+            image,
+        } = order
+        else {
+            return None;
+        };
+        for (rank, (incarnation, card)) in (0..).map(Rank).zip(table) {
+            // Nobody waits here for an answer.
+            let (card, told) = (card.clone(), &mut Vec::new());
+            self.directory
+                .learn(*generation, rank, *incarnation, card, told);
+        }
+        let places = &self.places;
+        let place = |rank: usize| places.get(rank).copied().unwrap_or(usize::MAX);
+        Some(ToLocal::Begin {
+            generation: *generation,
+            roster: Roster::of(table, place),
+            image: *image,
+        })
+    }
+}
 
 /// What is to be sent to whom.
 pub(super) type Outgoing = Vec<(HostIndex, Message<Word>)>;
@@ -26,11 +73,13 @@ pub(super) struct Top {
     given: BTreeSet<(Stamp, usize, bool)>,
     /// Orders that may not come before the table.
     held: Vec<(HostIndex, ToLocal)>,
+    /// Of a job whose ranks look cards up.
+    lookups: Option<Lookups>,
 }
 
 impl Top {
     /// For these hosts, in ascending order.
-    pub fn new(place: Place, hosts: Vec<HostIndex>) -> Top {
+    pub fn new(place: Place, hosts: Vec<HostIndex>, lookups: Option<Lookups>) -> Top {
         Top {
             member: Member::new(None, place.tree()),
             addresses: vec![Vec::new(); hosts.len()],
@@ -39,6 +88,7 @@ impl Top {
             under_way: None,
             given: BTreeSet::new(),
             held: Vec::new(),
+            lookups,
         }
     }
 
@@ -53,8 +103,32 @@ impl Top {
         }
     }
 
-    /// Begins to spread the table of a generation. `None`: it can't go this way.
+    /// Begins to spread the table of a generation, and ahead of it what ranks begin with that look cards up.
+    /// `None`: it can't go this way.
     pub fn cast(
+        &mut self,
+        now: Time,
+        generation: Generation,
+        order: &ToLocal,
+    ) -> Result<Option<Outgoing>> {
+        let ahead = self.lookups.as_mut().and_then(|l| l.ahead(order));
+        let Some(begun) = &ahead else {
+            return self.cast_one(now, generation, order);
+        };
+        let Some(mut outgoing) = self.cast_one(now, generation, begun)? else {
+            return self.cast_one(now, generation, order);
+        };
+        let begun = self.under_way;
+        match self.cast_one(now, generation, order)? {
+            Some(table) => outgoing.extend(table),
+            None => tracing::info!("the table does not go to the hosts: all is asked for here"),
+        }
+        // Whoever has the first has begun.
+        self.under_way = begun;
+        Ok(Some(outgoing))
+    }
+
+    fn cast_one(
         &mut self,
         now: Time,
         generation: Generation,
@@ -82,6 +156,23 @@ impl Top {
             self.member.hear(now, Some(position), message, &mut effects);
         }
         self.outgoing(effects)
+    }
+
+    /// A local manager asks where a rank is. The answer.
+    pub fn looked(
+        &mut self,
+        now: Time,
+        host: HostIndex,
+        question: lookup::Message,
+    ) -> Option<lookup::Message> {
+        let position = self.position(host);
+        let mut effects = Vec::new();
+        let directory = &mut self.lookups.as_mut()?.directory;
+        directory.hear(now, position, question, &mut effects);
+        effects.into_iter().find_map(|effect| match effect {
+            lookup::Effect::Send(to, answer) => (to == position).then_some(answer),
+            lookup::Effect::Tell(..) => None,
+        })
     }
 
     /// A host's link is closed for good.
@@ -165,7 +256,7 @@ impl Top {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rejoin_channel_table::Epoch;
+    use rejoin_channel_table::{BusinessCard, Epoch, Incarnation};
 
     const GENERATION: Generation = Generation(1);
 
@@ -178,7 +269,7 @@ mod tests {
             patience: 100,
             launch: 0,
         };
-        Top::new(place, vec![0, 2, 3])
+        Top::new(place, vec![0, 2, 3], None)
     }
 
     fn cast(top: &mut Top) -> Outgoing {
@@ -235,5 +326,69 @@ mod tests {
         assert!(top.deadline().is_some_and(|at| at > due));
         assert!(top.lost(due, 2).is_empty());
         assert_eq!(top.deadline(), None);
+    }
+
+    #[test]
+    fn ranks_begin_ahead_of_the_table_and_central_answers_for_who_does_not_know() {
+        let place = Place {
+            position: 0,
+            hosts: 2,
+            fanout: 1,
+            patience: 100,
+            launch: 0,
+        };
+        // Host 1 has no ranks, the first two are on host 2.
+        let hosts = vec![0, 2];
+        let lookups = Lookups::new(&[2, 2, 0], &hosts);
+        let mut top = Top::new(place, hosts, Some(lookups));
+        let card = |pid| BusinessCard {
+            pid,
+            ..BusinessCard::default()
+        };
+        let table: Vec<_> = (0..3).map(|pid| (Incarnation(4), card(pid))).collect();
+        let order = ToLocal::Start {
+            generation: GENERATION,
+            table: table.clone(),
+            image: Some(Epoch(1)),
+        };
+        let sent = top.cast(Time(0), GENERATION, &order);
+        let sent = sent.expect("no error").expect("it goes down the tree");
+        let orders = sent.iter().map(|(host, message)| match message {
+            Message::Give { word, .. } => (*host, word.order().expect("an order")),
+            Message::Got { .. } => panic!("an answer"),
+        });
+        let orders: Vec<_> = orders.collect();
+        let ahead = ToLocal::Begin {
+            generation: GENERATION,
+            roster: Roster::of(&table, |rank| [1, 1, 0][rank]),
+            image: Some(Epoch(1)),
+        };
+        assert_eq!(orders, [(0, ahead), (0, order)]);
+        let ask = |rank, least| lookup::Message::Where {
+            generation: GENERATION,
+            rank,
+            least: Incarnation(least),
+        };
+        let here = lookup::Message::Here {
+            generation: GENERATION,
+            rank: Rank(1),
+            incarnation: Incarnation(4),
+            card: card(1),
+        };
+        assert_eq!(top.looked(Time(1), 2, ask(Rank(1), 4)), Some(here));
+        for (rank, least) in [(Rank(1), 5), (Rank(3), 0), (Rank(u32::MAX), 0)] {
+            let generation = GENERATION;
+            let unknown = lookup::Message::Unknown { generation, rank };
+            assert_eq!(top.looked(Time(1), 2, ask(rank, least)), Some(unknown));
+        }
+        // A checkpoint waits until all have begun, not for the table.
+        let checkpoint = ToLocal::Checkpoint {
+            generation: GENERATION,
+            epoch: Epoch(2),
+        };
+        assert!(top.hold(2, &checkpoint));
+        top.heard(Time(2), 0, got(&sent, Vec::new()));
+        assert_eq!(top.released(), [(2, checkpoint)]);
+        assert!(top.deadline().is_some(), "the table is under way");
     }
 }

@@ -333,10 +333,11 @@ impl Driver {
         Ok(())
     }
 
-    /// What concerns images and recoveries.
+    /// What concerns images, recoveries, and where ranks are.
     fn perform_on_images(&mut self, effect: Effect) -> Result<()> {
         match effect {
             Effect::Retire(rank, incarnation) => self.retire(rank, incarnation),
+            Effect::Look(to, message) => self.look(to, message)?,
             Effect::Wake(life, epoch) => self.wake(life, epoch)?,
             Effect::Discard(rank, incarnation) => self.discard(rank, incarnation),
             Effect::DropImage(rank, epoch) => self.drop_image(rank, epoch),
@@ -395,6 +396,7 @@ impl Driver {
             }
             Down::Tree(message) => self.tree_said(message)?,
             Down::Ping => self.link.queue(&Up::Here)?,
+            Down::Look(message) => self.queue.push_back(Input::Looked(None, message)),
             Down::SinkClosed(stream) => {
                 self.closed_sinks[stream as usize] = true;
                 for rank in &mut self.ranks {

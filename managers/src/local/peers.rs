@@ -1,5 +1,5 @@
 //! Links to local managers of other hosts, made when there is something to say, and what goes over them:
-//! the table, which each passes on to its few.
+//! the table, which each passes on to its few, and questions where a rank is.
 //!
 //! A link that breaks is not mended: the core has asked for an answer, and without one it goes another way.
 
@@ -10,14 +10,15 @@ use crate::net::auth::{Whose, peer_key};
 use crate::net::dial::{Dialed, Dialer};
 use crate::net::link::NetLink;
 use crate::net::listen::{Arrival, Listener};
-use crate::plan::{Plan, Up};
+use crate::plan::{Across, Plan, Up};
 use crate::reactor::{Reactor, Token};
 use crate::tree::{Place, Word};
 use crate::{clock, limits};
 use rejoin_channel_table::{JobId, JobKey};
-use rejoin_managers_protocol::broadcast::{Effect, Member, Message};
+use rejoin_managers_protocol::broadcast::{Effect, Member, Message, Peer};
 use rejoin_managers_protocol::control::ToLocal;
 use rejoin_managers_protocol::local::Input;
+use rejoin_managers_protocol::lookup;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -61,6 +62,8 @@ pub(super) struct Peers {
     up: Vec<Message<Word>>,
     /// For our own core.
     orders: Vec<ToLocal>,
+    /// For our own core, too: what is said of where ranks are, and by whom.
+    looks: Vec<(u32, lookup::Message)>,
 }
 
 impl Peers {
@@ -83,6 +86,7 @@ impl Peers {
             number: 0,
             up: Vec::new(),
             orders: Vec::new(),
+            looks: Vec::new(),
         }
     }
 
@@ -127,13 +131,15 @@ impl Peers {
                     Effect::Send(None, message) => self.up.push(message),
                     Effect::Send(Some(position), message) => {
                         let narrow = u32::try_from(position).unwrap_or(u32::MAX);
-                        if !self.send(narrow, &message, reactor)? {
+                        if !self.send(narrow, &Across::Tree(message), reactor)? {
                             self.member.lost(clock::now(), position, &mut more);
                         }
                     }
                     Effect::Deliver(word) => match word.order() {
                         // Nothing else goes this way.
-                        Ok(order @ ToLocal::Start { .. }) => self.orders.push(order),
+                        Ok(order @ (ToLocal::Start { .. } | ToLocal::Begin { .. })) => {
+                            self.orders.push(order);
+                        }
                         Ok(_) => tracing::warn!("an order that came by the wrong way"),
                         Err(error) => tracing::warn!(%error, "a word that is none"),
                     },
@@ -146,7 +152,7 @@ impl Peers {
     }
 
     /// Queues a message. Returns whether there is a way.
-    fn send(&mut self, to: u32, message: &Message<Word>, reactor: &Reactor) -> Result<bool> {
+    fn send(&mut self, to: u32, message: &Across, reactor: &Reactor) -> Result<bool> {
         let caller = self.callers.get_mut(&to);
         if let Some(caller) = caller.filter(|caller| caller.link.is_connected()) {
             caller.link.queue(message)?;
@@ -273,7 +279,10 @@ impl Peers {
         }
         over |= link.heard_bye();
         for message in messages {
-            self.hear(Some(position), message, reactor)?;
+            match message {
+                Across::Tree(message) => self.hear(Some(position), message, reactor)?,
+                Across::Look(message) => self.looks.push((position, message)),
+            }
         }
         if over && outward {
             self.hang_up(position, reactor)?;
@@ -368,6 +377,30 @@ impl Driver {
         self.take_words()
     }
 
+    /// Asks, or answers, where a rank is. Who can't be reached is taken to know nothing.
+    pub(super) fn look(&mut self, to: Peer, message: lookup::Message) -> Result<()> {
+        let Some(position) = to else {
+            return self.link.queue(&Up::Look(message));
+        };
+        let narrow = u32::try_from(position).unwrap_or(u32::MAX);
+        let across = Across::Look(message.clone());
+        let sent = match &mut self.peers {
+            Some(peers) => peers.send(narrow, &across, &self.reactor)?,
+            None => false,
+        };
+        if let (
+            lookup::Message::Where {
+                generation, rank, ..
+            },
+            false,
+        ) = (message, sent)
+        {
+            let unknown = lookup::Message::Unknown { generation, rank };
+            self.queue.push_back(Input::Looked(to, unknown));
+        }
+        Ok(())
+    }
+
     /// Does what is due to other hosts' managers, and writes what their links take.
     pub(super) fn tend_peers(&mut self) -> Result<()> {
         if let Some(peers) = &mut self.peers {
@@ -389,6 +422,10 @@ impl Driver {
         }
         let orders = peers.orders.drain(..);
         self.queue.extend(orders.map(Input::Central));
+        let looks = peers.looks.drain(..);
+        let from = |position: u32| Some(position as usize);
+        self.queue
+            .extend(looks.map(|(by, message)| Input::Looked(from(by), message)));
         Ok(())
     }
 }

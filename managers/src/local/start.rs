@@ -59,6 +59,10 @@ impl Driver {
         if let Some(place) = plan.tree {
             self.join_tree(&plan, place)?;
         }
+        if plan.lookups {
+            let position = plan.tree.map_or(0, |place| place.position as usize);
+            self.core.go_by_lookups(position, plan.size);
+        }
         let null = std::fs::File::open("/dev/null").context("open /dev/null")?;
         let host = nix::unistd::gethostname().context("ask for the host's name")?;
         let here = |rank| plan.ranks.iter().any(|&(r, _)| r == rank);

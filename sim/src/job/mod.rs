@@ -55,6 +55,8 @@ pub struct Shape {
     pub interval: Interval,
     /// Its hosts are reached over a network, and go by leases.
     pub leases: Option<Terms>,
+    /// Ranks look cards up: each asks for one when it begins.
+    pub lookups: bool,
 }
 
 impl Shape {
@@ -209,6 +211,10 @@ impl<W: Work> World<W> {
             let mut local = Local::new();
             if let Some(terms) = shape.leases {
                 local.go_by_leases(terms, Time(0));
+            }
+            if shape.lookups {
+                // There is no tree: each host gets the table.
+                local.go_by_lookups(0, shape.ranks());
             }
             local
         };

@@ -114,6 +114,9 @@ impl Process {
         match message {
             FromManager::Start {
                 generation, image, ..
+            }
+            | FromManager::Begin {
+                generation, image, ..
             } if self.step == Step::WaitsForStart => {
                 assert_eq!(*generation, self.life.generation);
                 self.step = self.then;

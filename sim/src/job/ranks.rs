@@ -78,6 +78,7 @@ impl<W: Work> World<W> {
         let leaves = matches!(process.step, Step::MayLeave | Step::MayExit);
         match message {
             FromManager::Kept { .. } => return Ok(()),
+            FromManager::Card { .. } => return self.told_where(key, message),
             // What crosses its way out.
             FromManager::Checkpoint { .. } if leaves => return Ok(()),
             message => process.hear(message),
@@ -103,7 +104,33 @@ impl<W: Work> World<W> {
         if step != before.0 {
             self.acts_soon(key, 5 * MILLI);
         }
+        if let FromManager::Begin { .. } = message {
+            let rank = Rank((key.0.0 + self.shape.per_host) % self.shape.ranks());
+            let least = rejoin_channel_table::Incarnation(0);
+            return self.says(key, ToManager::LookUp { rank, least });
+        }
         Ok(())
+    }
+
+    /// A card is of the asker's generation, and of no incarnation that is still to come.
+    fn told_where(&mut self, key: Key, message: &FromManager) -> Result<(), String> {
+        let FromManager::Card {
+            generation,
+            rank,
+            incarnation,
+            ..
+        } = message
+        else {
+            return Ok(());
+        };
+        let asker = &self.processes[&key];
+        let last = self.lives.get(rank).map(|life| life.incarnation);
+        let right = *generation == asker.life.generation && Some(*incarnation) <= last;
+        if right && asker.step > Step::WaitsForStart {
+            self.tally.cards += 1;
+            return Ok(());
+        }
+        Err(format!("{message:?} for {asker:?}"))
     }
 
     /// Who has started in a generation comes from the checkpoint that it began from; who comes back

@@ -112,6 +112,8 @@ impl Stored {
             } => now(generation) && epoch == self.committed,
             ToLocal::AllFinalized { generation } => now(generation) && self.finalized,
             ToLocal::End { .. } => self.decided,
+            // mpirun makes it of a start.
+            ToLocal::Begin { .. } => false,
             ToLocal::Spawn { .. }
             | ToLocal::Release { .. }
             | ToLocal::Signal { .. }

@@ -46,6 +46,8 @@ pub struct Tally {
     pub orders: u64,
     /// Words from local managers to central.
     pub reports: u64,
+    /// Cards that ranks were told of.
+    pub cards: u64,
     /// The verdict.
     pub verdict: Option<Verdict>,
     /// Virtual time of the end, in nanoseconds.

@@ -7,16 +7,20 @@
 mod dying;
 mod images;
 mod lease;
+mod lookups;
 mod report;
 mod restore;
 
 mod process;
 
+use crate::broadcast::Peer;
 use crate::control::{Cause, End, Life, Stage, Time, ToCentral, ToLocal, Unheard};
 use crate::lease::Holder;
+use crate::lookup;
 use crate::rank::{FromManager, ToManager};
 use crate::signals::{self, CONT, KILL, TERM};
 use dying::Dying;
+use lookups::Lookups;
 use process::{Process, one_line, presentable, unfit};
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 use restore::{Restoring, Retire};
@@ -57,6 +61,8 @@ pub enum Input {
     Retired(Rank, Incarnation),
     /// A rank's image of this epoch ended.
     ImageEnded(Rank, Epoch),
+    /// Another manager, or central, says this of where ranks are.
+    Looked(Peer, lookup::Message),
     /// The deadline may have come.
     Tick,
     /// The sweep is over: no process is left.
@@ -84,6 +90,8 @@ pub enum Effect {
     Central(ToCentral),
     /// Tell these ranks.
     Ranks(Vec<Rank>, FromManager),
+    /// Tell another manager, or central, of where ranks are.
+    Look(Peer, lookup::Message),
     /// Watch this process, which registered and is not the one that was started.
     Watch(Rank, Incarnation, u32),
     /// Have all present processes of ranks stand still; nothing of them acts any more.
@@ -141,6 +149,8 @@ pub struct Local {
     lease: Option<Holder>,
     /// The order to start ranks, until there is a lease.
     awaits_lease: Option<ToLocal>,
+    /// Of a job whose ranks look cards up.
+    lookups: Option<Lookups>,
 }
 
 impl Default for Local {
@@ -170,6 +180,7 @@ impl Local {
             burnt: Epoch(0),
             lease: None,
             awaits_lease: None,
+            lookups: None,
         }
     }
 
@@ -185,6 +196,7 @@ impl Local {
             .filter_map(|r| r.suspect)
             .chain(grace)
             .chain(self.lease.as_ref().and_then(Holder::deadline))
+            .chain(self.lookups.as_ref().and_then(Lookups::deadline))
             .min()
     }
 
@@ -210,6 +222,11 @@ impl Local {
                     self.fail(rank, incarnation, Cause::NotStarted { why }, effects);
                 }
             }
+            Input::Said(asker, incarnation, _, ToManager::LookUp { rank, least }) => {
+                let life = self.life(asker, incarnation);
+                self.looks_up(now, life, rank, least, effects);
+            }
+            Input::Looked(from, message) => self.looked(now, from, message, effects),
             Input::Said(rank, incarnation, pid, message) => {
                 self.said(rank, incarnation, pid, message, effects);
             }
@@ -314,12 +331,14 @@ impl Local {
                 table,
                 image,
             } if generation == self.generation && self.phase == Phase::Running => {
-                let start = FromManager::Start {
-                    generation,
-                    table,
-                    image,
-                };
-                self.start(start, effects);
+                self.take_table(generation, table, image, effects);
+            }
+            ToLocal::Begin {
+                generation,
+                roster,
+                image,
+            } if generation == self.generation && self.phase == Phase::Running => {
+                self.begin_without_table(generation, roster, image, effects);
             }
             ToLocal::Checkpoint { generation, epoch } if generation == self.generation => {
                 let to = self.listening(&[Stage::Registered, Stage::Finalizing]);
@@ -352,6 +371,7 @@ impl Local {
             // Stale news of an older generation, or an order that came twice.
             ToLocal::Spawn { .. }
             | ToLocal::Start { .. }
+            | ToLocal::Begin { .. }
             | ToLocal::Checkpoint { .. }
             | ToLocal::Keep { .. }
             | ToLocal::Restore { .. }
@@ -479,11 +499,13 @@ impl Local {
             ToManager::Checkpoint { .. }
             | ToManager::Finalizing
             | ToManager::Counters { .. }
+            | ToManager::LookUp { .. }
             | ToManager::Leave => {
                 let said = match message {
                     ToManager::Checkpoint { .. } => "Checkpoint",
                     ToManager::Finalizing => "Finalizing",
                     ToManager::Leave => "Leave",
+                    ToManager::LookUp { .. } => "LookUp",
                     _ => "Counters",
                 };
                 let why = format!("it said {said} when it was {stage:?}");
@@ -520,6 +542,7 @@ impl Local {
             process.caller = Some(pid);
             effects.push(Effect::Watch(rank, incarnation, pid));
         }
+        self.learn_of(life, card.clone(), effects);
         let news = ToCentral::Registered {
             life,
             pid,
@@ -580,6 +603,7 @@ impl Local {
     }
 
     fn tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        self.ask_again(now, effects);
         if let Phase::Ending(Some(at)) = self.phase
             && at <= now
         {

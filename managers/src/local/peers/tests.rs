@@ -3,7 +3,7 @@
 use super::*;
 use crate::net::auth::{self, CHALLENGE, HELLO};
 use crate::plan::Bind;
-use rejoin_channel_table::Generation;
+use rejoin_channel_table::{Generation, Incarnation, Rank};
 use rejoin_managers_protocol::broadcast::Stamp;
 use rejoin_managers_protocol::rank::RankOptions;
 use std::io::{Read, Write};
@@ -42,6 +42,7 @@ impl Node {
             interactive: false,
             lease: None,
             tree: None,
+            lookups: false,
         };
         let place = Place {
             position,
@@ -212,4 +213,34 @@ fn only_members_of_the_tree_are_taken_in() {
     let again = call(&mut node, 0, 2, &right);
     assert!(again.is_some(), "again");
     assert_eq!(node.peers.callers.len(), 1);
+}
+
+#[test]
+fn a_question_goes_across_and_the_answer_comes_back_over_the_same_link() {
+    let generation = Generation(1);
+    let (rank, least) = (Rank(2), Incarnation(0));
+    let question = lookup::Message::Where {
+        generation,
+        rank,
+        least,
+    };
+    let answer = lookup::Message::Unknown { generation, rank };
+    let mut nodes = [0, 2].map(Node::new);
+    let ask = |node: &mut Node, to, message: &lookup::Message| {
+        let across = Across::Look(message.clone());
+        let sent = node.peers.send(to, &across, &node.reactor);
+        sent.expect("no error")
+    };
+    // Who has not heard where the others are has no way to them.
+    assert!(!ask(&mut nodes[0], 2, &question));
+    let addresses = vec![vec![nodes[0].port()], Vec::new(), vec![nodes[1].port()]];
+    nodes[0].peers.word = Some(Word::new(addresses, &start()).expect("a word"));
+    assert!(!ask(&mut nodes[0], 1, &question), "it has no address");
+    assert!(ask(&mut nodes[0], 2, &question));
+    turns(&mut nodes, "a question", |n| !n[1].peers.looks.is_empty());
+    assert_eq!(nodes[1].peers.looks, [(0, question)]);
+    assert!(ask(&mut nodes[1], 0, &answer));
+    turns(&mut nodes, "an answer", |n| !n[0].peers.looks.is_empty());
+    assert_eq!(nodes[0].peers.looks, [(2, answer)]);
+    assert!(nodes[1].peers.dialing.is_empty());
 }

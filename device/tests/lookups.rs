@@ -1,0 +1,171 @@
+//! Ranks of a large job have no cards at their start: they ask for those that they need.
+
+mod common;
+
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Barrier};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use common::{Line, envelope, from, recv, send, welcome};
+use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
+use rejoin_device::{Device, Options};
+use rejoin_managers_protocol::codec::{FrameReader, RANK_LIMIT};
+use rejoin_managers_protocol::rank::{FromManager, ToManager};
+use rejoin_managers_protocol::roster::Roster;
+
+type Table = Vec<(Incarnation, BusinessCard)>;
+
+/// What is said to the rank that asks for the so-manieth time.
+type Answer = fn(usize, &Table, Rank) -> Option<FromManager>;
+
+fn card(generation: u32, table: &Table, rank: Rank) -> FromManager {
+    let (incarnation, card) = table[rank.index()].clone();
+    FromManager::Card {
+        generation: Generation(generation),
+        rank,
+        incarnation,
+        card,
+    }
+}
+
+/// Serves a rank from its start to its end. Returns for whom it has asked.
+fn serve(mut line: Line, table: &Table, answer: Answer, all: &Barrier) -> Vec<Rank> {
+    let mut asked = Vec::new();
+    loop {
+        match line.hear() {
+            Some(ToManager::LookUp { rank, least }) => {
+                assert_eq!(least, table[rank.index()].0);
+                asked.push(rank);
+                if let Some(said) = answer(asked.len(), table, rank) {
+                    line.say(&said);
+                }
+            }
+            Some(ToManager::Finalizing) => {
+                all.wait();
+                line.say(&FromManager::AllFinalized {
+                    generation: Generation(0),
+                });
+            }
+            Some(ToManager::Leave) | None => return asked,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A job of ranks that run this, and have no card but their own. Returns what they do, and for whom each asked.
+fn job<T: Send + 'static>(
+    size: u32,
+    options: &Options,
+    answer: Answer,
+    body: fn(&mut Device) -> T,
+) -> (Vec<T>, Vec<Vec<Rank>>) {
+    let mut ranks: Vec<JoinHandle<T>> = Vec::new();
+    let mut lines = Vec::new();
+    for rank in 0..size {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let mut line = Line {
+            socket: ours,
+            reader: FrameReader::new(RANK_LIMIT),
+        };
+        line.say(&welcome(rank, size, size));
+        lines.push(line);
+        let options = options.clone();
+        ranks.push(thread::spawn(move || {
+            let mut device = Device::with_manager(theirs.into(), options).expect("a device");
+            body(&mut device)
+        }));
+    }
+    let registered = |line: &mut Line| match line.hear() {
+        Some(ToManager::Register { card, .. }) => (Incarnation(0), card),
+        other => panic!("a registration, not {other:?}"),
+    };
+    let table: Arc<Table> = Arc::new(lines.iter_mut().map(registered).collect());
+    let all = Arc::new(Barrier::new(size as usize));
+    let served: Vec<_> = (0..)
+        .map(Rank)
+        .zip(lines)
+        .map(|(rank, mut line)| {
+            line.say(&FromManager::Begin {
+                generation: Generation(0),
+                roster: Roster::of(&table, |rank| rank),
+                cards: vec![(rank, table[rank.index()].1.clone())],
+                image: None,
+            });
+            let (table, all) = (Arc::clone(&table), Arc::clone(&all));
+            thread::spawn(move || serve(line, &table, answer, &all))
+        })
+        .collect();
+    let results = ranks.into_iter().map(|r| r.join().expect("a rank"));
+    let results = results.collect();
+    let asked = served.into_iter().map(|s| s.join().expect("a manager"));
+    (results, asked.collect())
+}
+
+/// The larger rank sends to the smaller one, which answers.
+fn ping(device: &mut Device) -> u64 {
+    let (me, mut byte) = (device.rank().0, [0]);
+    assert_eq!(device.host_of(Rank(1 - me)), format!("host{}", 1 - me));
+    assert_eq!(device.local_host_of(Rank(0)), device.local_host_of(Rank(1)));
+    if me == 1 {
+        send(device, 0, 1, &[7]);
+        recv(device, from(0, 2), &mut byte);
+    } else {
+        recv(device, from(1, 1), &mut byte);
+        send(device, 1, 2, &[byte[0] + 1]);
+    }
+    assert_eq!(byte[0], [7, 8][me as usize]);
+    device.finalize().expect("finalized");
+    device.stats().lookups
+}
+
+#[test]
+fn a_card_is_asked_for_when_it_is_needed() {
+    let answer: Answer = |_, table, rank| Some(card(0, table, rank));
+    let (counted, asked) = job(2, &Options::default(), answer, ping);
+    // Who is called needs no card of the caller.
+    assert_eq!(asked, [vec![], vec![Rank(0)]]);
+    assert_eq!(counted, [0, 1]);
+}
+
+#[test]
+fn an_answer_that_is_lost_or_of_another_generation_is_asked_for_again() {
+    let answer: Answer = |times, table, rank| match times {
+        1 => None,
+        2 => Some(card(9, table, rank)),
+        _ => Some(card(0, table, rank)),
+    };
+    let (_, asked) = job(2, &Options::default(), answer, ping);
+    assert_eq!(asked, [vec![], vec![Rank(0); 3]]);
+}
+
+#[test]
+fn a_card_that_does_not_come_is_an_error_that_says_so() {
+    let options = Options {
+        connect_timeout: Duration::from_millis(1500),
+        ..Options::default()
+    };
+    let (said, asked) = job(
+        2,
+        &options,
+        |_, _, _| None,
+        |device| {
+            if device.rank() == Rank(0) {
+                return String::new();
+            }
+            let env = envelope(device, 1);
+            // SAFETY: the byte outlives the device's use of it: this rank ends with the error.
+            let sent = unsafe { device.send(Rank(0), env, [7].as_ptr(), 1) };
+            assert!(sent.expect("it is kept").is_none(), "small");
+            loop {
+                if let Err(error) = device.wait(None, None) {
+                    return error.to_string();
+                }
+            }
+        },
+    );
+    assert!(asked[1].len() > 1, "{asked:?}");
+    for part in ["rank 0 on host host0", "business card", "asked", "send"] {
+        assert!(said[1].contains(part), "{part} in {said:?}");
+    }
+}

@@ -1,0 +1,259 @@
+//! A large job: ranks start without the table, and ask for the card of who they need.
+
+use super::{Effect, Local, Retire};
+use crate::broadcast::Peer;
+use crate::control::{Cause, Life, Stage, Time};
+use crate::lookup::{self, Directory, Message};
+use crate::rank::FromManager;
+use crate::roster::Roster;
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+
+/// What a host whose ranks look cards up has for that.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Lookups {
+    me: Peer,
+    /// Ranks of the job.
+    size: u32,
+    /// From the first start on.
+    directory: Option<Directory>,
+}
+
+impl Lookups {
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.directory.as_ref()?.deadline()
+    }
+}
+
+impl Local {
+    /// Ranks of this host look cards up, in a job of so many ranks; this host stands at a position of the
+    /// tree, or at any where there is none.
+    pub fn go_by_lookups(&mut self, position: usize, size: u32) {
+        self.lookups = Some(Lookups {
+            me: Some(position),
+            size,
+            directory: None,
+        });
+    }
+
+    /// All ranks have registered: those that wait for that go on, the table may come later.
+    pub(super) fn begin_without_table(
+        &mut self,
+        generation: Generation,
+        roster: Roster,
+        image: Option<Epoch>,
+        effects: &mut Vec<Effect>,
+    ) {
+        if self.opens_directory(generation, &roster, effects) {
+            let cards = self.ranks.iter();
+            let cards = cards.filter_map(|p| Some((p.rank, p.card.clone()?)));
+            let begin = FromManager::Begin {
+                generation,
+                roster,
+                cards: cards.collect(),
+                image,
+            };
+            self.start(begin, effects);
+        }
+    }
+
+    /// The table is there.
+    pub(super) fn take_table(
+        &mut self,
+        generation: Generation,
+        table: Vec<(Incarnation, BusinessCard)>,
+        image: Option<Epoch>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let fits = |l: &Lookups| table.len() == l.size as usize;
+        if !self.lookups.as_ref().is_some_and(fits) {
+            let start = FromManager::Start {
+                generation,
+                table,
+                image,
+            };
+            return self.start(start, effects);
+        }
+        if self.ranks.iter().any(|process| process.waits) {
+            // Where others ask for what is not in the table they do well to ask central.
+            let roster = Roster::of(&table, |_| usize::MAX);
+            self.begin_without_table(generation, roster, image, effects);
+        }
+        let mut wanted = Vec::new();
+        if let Some(directory) = self.directory() {
+            for (rank, (incarnation, card)) in (0..).map(Rank).zip(table) {
+                directory.learn(generation, rank, incarnation, card, &mut wanted);
+            }
+        }
+        self.pass_on(wanted, effects);
+    }
+
+    /// From here on it is known who can be asked. `false`: this host's ranks get the table, or the roster
+    /// is of another job.
+    fn opens_directory(
+        &mut self,
+        generation: Generation,
+        roster: &Roster,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        let Some(lookups) = &mut self.lookups else {
+            return false;
+        };
+        let Ok(positions) = roster.positions(lookups.size) else {
+            return false;
+        };
+        let me = lookups.me;
+        let new = || Directory::new(me, positions.into());
+        let directory = lookups.directory.get_or_insert_with(new);
+        let mut wanted = Vec::new();
+        for process in &self.ranks {
+            if let Some(card) = process.card.clone() {
+                let (rank, incarnation) = (process.rank, process.incarnation);
+                directory.learn(generation, rank, incarnation, card, &mut wanted);
+            }
+        }
+        self.pass_on(wanted, effects);
+        true
+    }
+
+    /// A rank of this host has registered, maybe in a new generation.
+    pub(super) fn learn_of(&mut self, life: Life, card: BusinessCard, effects: &mut Vec<Effect>) {
+        let mut wanted = Vec::new();
+        if let Some(directory) = self.directory() {
+            let Life {
+                generation,
+                rank,
+                incarnation,
+            } = life;
+            directory.learn(generation, rank, incarnation, card, &mut wanted);
+        }
+        self.pass_on(wanted, effects);
+    }
+
+    /// A rank of this host asks where another is.
+    pub(super) fn looks_up(
+        &mut self,
+        now: Time,
+        life: Life,
+        rank: Rank,
+        least: Incarnation,
+        effects: &mut Vec<Effect>,
+    ) {
+        let process = self.find(life.rank, life.incarnation);
+        let Some(process) = process.filter(|process| process.retire == Retire::No) else {
+            return;
+        };
+        let begun = process.stage >= Stage::Registered && !process.waits;
+        let mut wanted = Vec::new();
+        let why = match &mut self.lookups {
+            Some(lookups) if begun && rank.0 >= lookups.size => {
+                format!(
+                    "it asked where rank {rank} is, in a job of {}",
+                    lookups.size
+                )
+            }
+            Some(Lookups {
+                directory: Some(directory),
+                ..
+            }) if begun => {
+                directory.ask(now, life.rank, rank, least, &mut wanted);
+                return self.pass_on(wanted, effects);
+            }
+            _ => format!("it asked where rank {rank} is before the start, or has the table"),
+        };
+        self.fail(
+            life.rank,
+            life.incarnation,
+            Cause::Misbehaved { why },
+            effects,
+        );
+    }
+
+    /// Another manager asks, or answers.
+    pub(super) fn looked(
+        &mut self,
+        now: Time,
+        from: Peer,
+        message: Message,
+        effects: &mut Vec<Effect>,
+    ) {
+        let mut wanted = Vec::new();
+        match (self.directory(), &message) {
+            (Some(directory), _) => directory.hear(now, from, message, &mut wanted),
+            // It has heard of the start before this host has.
+            (None, Message::Where { .. }) => {
+                let answer = self.own(&message);
+                wanted.extend(answer.map(|answer| lookup::Effect::Send(from, answer)));
+            }
+            (None, _) => {}
+        }
+        self.pass_on(wanted, effects);
+    }
+
+    /// What this host knows by itself.
+    fn own(&self, question: &Message) -> Option<Message> {
+        let Message::Where {
+            generation,
+            rank,
+            least,
+        } = *question
+        else {
+            return None;
+        };
+        let known = self.ranks.iter().find(|process| process.rank == rank);
+        let known = known.filter(|p| generation == self.generation && p.incarnation >= least);
+        Some(
+            match known.and_then(|p| p.card.clone().zip(Some(p.incarnation))) {
+                Some((card, incarnation)) => Message::Here {
+                    generation,
+                    rank,
+                    incarnation,
+                    card,
+                },
+                None => Message::Unknown { generation, rank },
+            },
+        )
+    }
+
+    /// Questions that were not answered are asked again.
+    pub(super) fn ask_again(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        let mut wanted = Vec::new();
+        if let Some(directory) = self.directory() {
+            directory.tick(now, &mut wanted);
+        }
+        self.pass_on(wanted, effects);
+    }
+
+    fn directory(&mut self) -> Option<&mut Directory> {
+        self.lookups.as_mut()?.directory.as_mut()
+    }
+
+    fn pass_on(&self, wanted: Vec<lookup::Effect>, effects: &mut Vec<Effect>) {
+        for effect in wanted {
+            match effect {
+                lookup::Effect::Send(to, message) => effects.push(Effect::Look(to, message)),
+                lookup::Effect::Tell(mut to, rank, incarnation, card) => {
+                    // Who has come back meanwhile asks again.
+                    to.retain(|asker| self.has_begun(*asker));
+                    if !to.is_empty() {
+                        let card = FromManager::Card {
+                            generation: self.generation,
+                            rank,
+                            incarnation,
+                            card,
+                        };
+                        effects.push(Effect::Ranks(to, card));
+                    }
+                }
+            }
+        }
+    }
+
+    fn has_begun(&self, rank: Rank) -> bool {
+        let mut all = self.ranks.iter();
+        let process = all.find(|process| process.rank == rank);
+        process.is_some_and(|process| {
+            let inside = (Stage::Registered..=Stage::Finalized).contains(&process.stage);
+            inside && !process.waits && !process.closed && process.retire == Retire::No
+        })
+    }
+}

@@ -1,0 +1,281 @@
+//! The local manager's core in a job whose ranks look cards up.
+
+use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
+use rejoin_managers_protocol::control::{Cause, Time, ToCentral, ToLocal};
+use rejoin_managers_protocol::local::{Effect, Input, Local};
+use rejoin_managers_protocol::lookup::{Message, PATIENCE};
+use rejoin_managers_protocol::rank::{FromManager, Limits, ToManager, VERSION};
+use rejoin_managers_protocol::roster::Roster;
+
+const GENERATION: Generation = Generation(0);
+const FIRST: Incarnation = Incarnation(0);
+/// The rank of the host that is looked at, which stands at position 0, and the one of another.
+const HERE: Rank = Rank(0);
+const THERE: Rank = Rank(1);
+
+fn card(rank: Rank) -> BusinessCard {
+    BusinessCard {
+        host: format!("host{rank}"),
+        pid: 100 + rank.0,
+        ..BusinessCard::default()
+    }
+}
+
+fn table() -> Vec<(Incarnation, BusinessCard)> {
+    [HERE, THERE].map(|rank| (FIRST, card(rank))).into()
+}
+
+fn roster() -> Roster {
+    Roster::of(&table(), |rank| rank)
+}
+
+fn steps(core: &mut Local, inputs: Vec<Input>) -> Vec<Effect> {
+    at(core, Time(0), inputs)
+}
+
+fn at(core: &mut Local, now: Time, inputs: Vec<Input>) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    for input in inputs {
+        core.step(now, input, &mut effects);
+    }
+    effects
+}
+
+fn said(message: ToManager) -> Input {
+    Input::Said(HERE, FIRST, 10, message)
+}
+
+fn asks(rank: Rank) -> Input {
+    said(ToManager::LookUp { rank, least: FIRST })
+}
+
+/// A core whose rank has registered.
+fn registered(lookups: bool) -> Local {
+    let mut core = Local::new();
+    if lookups {
+        core.go_by_lookups(0, 2);
+    }
+    let spawn = ToLocal::Spawn {
+        generation: GENERATION,
+        ranks: vec![(HERE, FIRST)],
+        hold: true,
+    };
+    let register = ToManager::Register {
+        rank: HERE,
+        incarnation: FIRST,
+        pid: 10,
+        card: card(HERE),
+        version: VERSION,
+        limits: Limits::default(),
+    };
+    let inputs = vec![
+        Input::Central(spawn),
+        Input::Spawned(HERE, FIRST, 10),
+        said(register),
+    ];
+    steps(&mut core, inputs);
+    core
+}
+
+fn begin() -> Input {
+    Input::Central(ToLocal::Begin {
+        generation: GENERATION,
+        roster: roster(),
+        image: None,
+    })
+}
+
+fn start() -> Input {
+    Input::Central(ToLocal::Start {
+        generation: GENERATION,
+        table: table(),
+        image: None,
+    })
+}
+
+/// One whose rank has begun.
+fn begun() -> Local {
+    let mut core = registered(true);
+    let effects = steps(&mut core, vec![begin()]);
+    let expected = FromManager::Begin {
+        generation: GENERATION,
+        roster: roster(),
+        cards: vec![(HERE, card(HERE))],
+        image: None,
+    };
+    assert_eq!(effects, [Effect::Ranks(vec![HERE], expected)]);
+    core
+}
+
+fn question(rank: Rank) -> Message {
+    Message::Where {
+        generation: GENERATION,
+        rank,
+        least: FIRST,
+    }
+}
+
+fn here(rank: Rank, generation: Generation) -> Message {
+    Message::Here {
+        generation,
+        rank,
+        incarnation: FIRST,
+        card: card(rank),
+    }
+}
+
+fn told() -> Effect {
+    let card = FromManager::Card {
+        generation: GENERATION,
+        rank: THERE,
+        incarnation: FIRST,
+        card: card(THERE),
+    };
+    Effect::Ranks(vec![HERE], card)
+}
+
+fn misbehaved(effects: &[Effect], text: &str) {
+    let [
+        Effect::Central(ToCentral::Failed {
+            cause: Cause::Misbehaved { why },
+            ..
+        }),
+    ] = effects
+    else {
+        panic!("{effects:?}");
+    };
+    assert!(why.contains(text), "{why}");
+}
+
+#[test]
+fn a_question_goes_to_the_peers_manager_and_the_answer_to_the_rank() {
+    let mut core = begun();
+    let effects = steps(&mut core, vec![asks(THERE)]);
+    assert_eq!(effects, [Effect::Look(Some(1), question(THERE))]);
+    let stale = Input::Looked(Some(1), here(THERE, Generation(7)));
+    assert_eq!(steps(&mut core, vec![stale]), []);
+    let answer = Input::Looked(Some(1), here(THERE, GENERATION));
+    assert_eq!(steps(&mut core, vec![answer]), [told()]);
+    // The next one is answered at once, as are those about ranks of this host.
+    assert_eq!(steps(&mut core, vec![asks(THERE)]), [told()]);
+}
+
+#[test]
+fn who_does_not_answer_is_done_without() {
+    let mut core = begun();
+    steps(&mut core, vec![asks(THERE)]);
+    let due = Time(0).plus_millis(PATIENCE);
+    assert_eq!(core.deadline(), Some(due));
+    let effects = at(&mut core, due, vec![Input::Tick]);
+    assert_eq!(effects, [Effect::Look(None, question(THERE))]);
+    let answer = Input::Looked(None, here(THERE, GENERATION));
+    assert_eq!(at(&mut core, due, vec![answer]), [told()]);
+    assert_eq!(core.deadline(), None);
+}
+
+#[test]
+fn the_table_answers_all_questions() {
+    let mut core = begun();
+    steps(&mut core, vec![asks(THERE)]);
+    // Nobody waits for the start any more.
+    let effects = steps(&mut core, vec![start()]);
+    assert_eq!(effects, [told()]);
+    assert_eq!(core.deadline(), None);
+}
+
+#[test]
+fn without_a_word_ahead_the_table_lets_ranks_begin() {
+    let mut core = registered(true);
+    let effects = steps(&mut core, vec![start()]);
+    let [Effect::Ranks(to, FromManager::Begin { roster, cards, .. })] = &effects[..] else {
+        panic!("{effects:?}");
+    };
+    assert_eq!(
+        (&to[..], &cards[..]),
+        (&[HERE][..], &[(HERE, card(HERE))][..])
+    );
+    let book = roster.clone().book(2).expect("a book");
+    assert_eq!(book.host(THERE), Some("host1"));
+    assert_eq!(steps(&mut core, vec![asks(THERE)]), [told()]);
+}
+
+#[test]
+fn others_are_answered_before_the_start_and_after_it() {
+    let asked = || Input::Looked(Some(1), question(HERE));
+    let answer = || Effect::Look(Some(1), here(HERE, GENERATION));
+    let mut core = registered(true);
+    assert_eq!(steps(&mut core, vec![asked()]), [answer()]);
+    let unknown = |rank, generation| Message::Unknown { generation, rank };
+    let later = Message::Where {
+        generation: Generation(1),
+        rank: HERE,
+        least: FIRST,
+    };
+    let inputs = vec![
+        Input::Looked(Some(1), later),
+        Input::Looked(Some(1), question(THERE)),
+    ];
+    let expected = [
+        Effect::Look(Some(1), unknown(HERE, Generation(1))),
+        Effect::Look(Some(1), unknown(THERE, GENERATION)),
+    ];
+    assert_eq!(steps(&mut core, inputs), expected);
+    let mut core = begun();
+    assert_eq!(steps(&mut core, vec![asked()]), [answer()]);
+}
+
+#[test]
+fn questions_that_may_not_be_asked_are_refused() {
+    let far = Rank(u32::MAX);
+    misbehaved(&steps(&mut begun(), vec![asks(far)]), "in a job of 2");
+    misbehaved(&steps(&mut begun(), vec![asks(Rank(2))]), "in a job of 2");
+    let early = steps(&mut registered(true), vec![asks(THERE)]);
+    misbehaved(&early, "before the start");
+    let mut whole = registered(false);
+    steps(&mut whole, vec![start()]);
+    misbehaved(&steps(&mut whole, vec![asks(THERE)]), "has the table");
+}
+
+#[test]
+fn an_answer_does_not_meet_who_comes_back_before_its_start() {
+    let mut core = begun();
+    steps(&mut core, vec![asks(THERE)]);
+    // The same generation: this rank comes back alone.
+    let restore = ToLocal::Restore {
+        generation: GENERATION,
+        epoch: None,
+        ranks: vec![(HERE, Incarnation(1))],
+    };
+    let effects = steps(&mut core, vec![Input::Central(restore)]);
+    assert_eq!(effects, [Effect::Retire(HERE, FIRST)]);
+    let answer = || Input::Looked(Some(1), here(THERE, GENERATION));
+    assert_eq!(steps(&mut core.clone(), vec![answer()]), []);
+    let back = Incarnation(1);
+    let register = ToManager::Register {
+        rank: HERE,
+        incarnation: back,
+        pid: 11,
+        card: card(HERE),
+        version: VERSION,
+        limits: Limits::default(),
+    };
+    let inputs = vec![
+        Input::Retired(HERE, FIRST),
+        Input::Spawned(HERE, back, 11),
+        Input::Said(HERE, back, 11, register),
+    ];
+    steps(&mut core, inputs);
+    assert_eq!(steps(&mut core, vec![answer()]), []);
+    let effects = steps(&mut core, vec![begin()]);
+    let [
+        Effect::Ranks(to, FromManager::Begin { cards, .. }),
+        Effect::Discard(HERE, FIRST),
+    ] = &effects[..]
+    else {
+        panic!("{effects:?}");
+    };
+    assert_eq!(
+        (&to[..], &cards[..]),
+        (&[HERE][..], &[(HERE, card(HERE))][..])
+    );
+}
