@@ -383,7 +383,7 @@ fn deaths_before_init() {
     let jobs = Jobs {
         bounds,
         before_init: true,
-        early: FULL > 0,
+        early: FULL != 0,
         ..TWO
     };
     check("before MPI_Init", jobs);
