@@ -206,6 +206,7 @@ fn drained() {
             rank.say(&format!("{waits} {:?}", rejoin_ckpt::order::wanted()));
         });
     });
+    assert_eq!(job.ask("look"), "false None", "it blocks them by now");
     // As if it had been sent a moment before.
     let order = libc::sigval {
         sival_ptr: std::ptr::without_provenance_mut(7),
