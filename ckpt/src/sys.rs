@@ -92,6 +92,17 @@ pub fn exit(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
+/// Waits until there is something to read, or an end, at most so many milliseconds.
+pub fn wait_readable(fd: RawFd, most: i32) {
+    let mut poll = libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: the pointer is to one structure.
+    unsafe { libc::syscall(libc::SYS_poll, &raw mut poll, 1, most) };
+}
+
 /// Closes a descriptor.
 pub fn close(fd: RawFd) {
     // SAFETY: touches no memory; callers own the number.

@@ -162,6 +162,9 @@ pub fn take(imager: &mut Imager) -> Result<Taken, Refused> {
     taken
 }
 
+/// Milliseconds for which a rank that holds locks of files waits at most for its clone to be apart.
+const DETACHED_IN: i32 = 1000;
+
 /// What a clone is to know beside its memory.
 struct Plan {
     wait: RawFd,
@@ -205,6 +208,11 @@ fn masked(imager: &mut Imager, start: u64) -> Result<Taken, Refused> {
             Ok(Taken::Restored(runner::begin(imager, &plan, message)))
         }
         Ok(pid) => {
+            if summary.has_locks {
+                // Until the clone has opened its files anew it has part in the locks: one that the rank gives up by
+                // closing its file would stay.
+                sys::wait_readable(manager_end, DETACHED_IN);
+            }
             let timings = Timings {
                 prepare: begin - start,
                 clone: sys::now() - begin,
