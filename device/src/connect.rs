@@ -261,7 +261,7 @@ impl Device {
         let mut addresses = addresses.unwrap_or_default();
         let is_door = |address: &Address| matches!(address, Address::Local(_));
         match io::transport(&self.options, &self.settings) {
-            Transport::Tcp => addresses.retain(|address| !is_door(address)),
+            Transport::Tcp | Transport::Auto => addresses.retain(|address| !is_door(address)),
             Transport::Shm if addresses.iter().any(is_door) => addresses.retain(is_door),
             _ => {}
         }

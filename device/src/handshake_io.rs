@@ -339,8 +339,10 @@ impl Device {
         from: usize,
         until: usize,
     ) -> Result<()> {
-        let (stream, ahead) = pending.into_link(self.options.single_copy);
+        let (mut stream, ahead) = pending.into_link(self.options.single_copy);
         let polled = stream.is_polled();
+        // Its end may have come with the last bytes of the handshake, and is not announced again.
+        stream.heard();
         self.io
             .slots
             .put(token, Slot::Live(Box::new(Live::new(stream, rank, ahead))));

@@ -122,12 +122,16 @@ impl Live {
     ) -> Result<usize, Box<Fault>> {
         meter.stats.writes += 1;
         meter.stats.ring_calls += u64::from(self.polled);
-        if meter.cutter.is_some() {
+        // A link that is polled is written to in vain as often as it is looked at: that must not count.
+        if meter.cutter.is_some() && !self.polled {
             // SAFETY: the caller's promise.
             unsafe { self.struck(meter, pieces)? };
         }
         // SAFETY: the caller's promise.
         let count = unsafe { self.stream.write(pieces)? };
+        if self.polled && count > 0 {
+            self.struck_after(meter)?;
+        }
         meter.stats.bytes_out += count as u64;
         meter.stats.writes_blocked += u64::from(count == 0);
         Ok(count)
@@ -149,17 +153,24 @@ impl Live {
         let count = unsafe { self.stream.read(pieces)? };
         meter.stats.bytes_in += count as u64;
         meter.stats.reads_empty += u64::from(count == 0);
-        if count > 0
-            && meter
-                .cutter
-                .as_mut()
-                .is_some_and(|cutter| cutter.strike(0).is_some())
-        {
+        if count > 0 {
             // What the read brought is lost with the link, as if it had never come.
-            self.stream.cut();
-            return Err(Box::new(Fault::Link(Lost(CUT.to_owned()))));
+            self.struck_after(meter)?;
         }
         Ok(count)
+    }
+
+    /// Breaks the link after bytes have moved, when the scissors say so.
+    #[inline]
+    fn struck_after(&mut self, meter: &mut Meter) -> Result<(), Box<Fault>> {
+        let Some(cutter) = &mut meter.cutter else {
+            return Ok(());
+        };
+        if cutter.strike(0).is_none() {
+            return Ok(());
+        }
+        self.stream.cut();
+        Err(Box::new(Fault::Link(Lost(CUT.to_owned()))))
     }
 
     /// Writes a random part of the bytes and then breaks the link, when the scissors say so.

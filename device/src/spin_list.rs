@@ -21,7 +21,7 @@ impl Device {
         let Some(live) = self.io.slots.live(token) else {
             return Ok(());
         };
-        live.hits += 1;
+        live.hits = live.hits.saturating_add(1);
         if live.hits < BUSY_AFTER || !live.watched {
             return Ok(());
         }

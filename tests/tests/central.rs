@@ -53,8 +53,8 @@ fn ask(words: &[&str]) -> Child {
     Run::of(command).start()
 }
 
-/// A process has a socket.
-fn has_socket(pid: u32) -> bool {
+/// How many sockets a process has.
+fn sockets(pid: u32) -> usize {
     let fds = std::fs::read_dir(format!("/proc/{pid}/fd"))
         .into_iter()
         .flatten();
@@ -62,8 +62,15 @@ fn has_socket(pid: u32) -> bool {
         .flatten()
         .filter_map(|fd| std::fs::read_link(fd.path()).ok());
     links
-        .into_iter()
-        .any(|link| link.to_string_lossy().starts_with("socket:"))
+        .filter(|link| link.to_string_lossy().starts_with("socket:"))
+        .count()
+}
+
+/// A process waits for something.
+fn is_asleep(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start());
+    state.is_some_and(|state| state.starts_with('S'))
 }
 
 /// A signal waits for a process to take it.
@@ -176,8 +183,12 @@ fn one_that_ends_again_and_again_is_the_end() {
     last = another(&job, last);
     // Somebody waits for the answer of one that has no successor.
     kill(last, libc::SIGSTOP);
+    let before = sockets(child.id());
     let status = ask(&["status", "--json", &child.id().to_string()]);
-    wait_for(SOON, "a question", || has_socket(status.id()));
+    // mpirun has taken the connection, and who asks sleeps: it has asked.
+    wait_for(SOON, "a question", || {
+        sockets(child.id()) > before && is_asleep(status.id())
+    });
     kill(last, libc::SIGKILL);
     let status = finish(status, LIMIT, "rejoin status");
     assert!(

@@ -103,6 +103,8 @@ impl Engine {
                 .map(|(_, request)| *request)
                 .collect();
             channel.lose_link();
+            // They are sent on the next link, which the resume asks for.
+            self.core.pulls.retain(|pull| pull.peer != peer);
             for request in open {
                 self.core.update_send(request, |send| send.clear = false);
             }

@@ -33,13 +33,19 @@ impl Engine {
     #[inline]
     pub fn next_pull(&mut self) -> Option<Pull> {
         while let Some(pull) = self.core.pulls.pop_front() {
-            // After a lost link it is sent.
-            let awaited = self.peer(pull.peer).is_some_and(|channel| {
-                channel.reach.ours && channel.partial_at(pull.ssn).is_some()
-            });
-            if awaited {
+            let (config, epoch, peer) = (self.config, self.epoch, pull.peer);
+            let context = rx::context(&mut self.channels, &mut self.core, &config, epoch, peer);
+            let Some(mut rx) = context else {
+                continue;
+            };
+            if !rx.channel.up || rx.channel.partial_at(pull.ssn).is_none() {
+                continue;
+            }
+            if rx.channel.reach.ours {
                 return Some(pull);
             }
+            // One before it could not be read.
+            rx.tell(Kind::Cts, pull.ssn);
         }
         None
     }

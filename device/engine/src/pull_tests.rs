@@ -109,6 +109,46 @@ fn a_body_that_cannot_be_read_is_sent_and_all_later_ones() {
 }
 
 #[test]
+fn bodies_that_wait_behind_one_that_cannot_be_read_are_sent() {
+    let mut world = world();
+    let contents = [1, 2, 3].map(|more| body(PULL_MIN + more));
+    let pattern = World::pattern(Some(0), Some(3));
+    let posted = contents
+        .each_ref()
+        .map(|content| world.recv(1, pattern, content.len()));
+    for content in &contents {
+        send(&mut world, content, Mode::Standard);
+    }
+    world.settle();
+    let first = next(&mut world).expect("a body to be read");
+    world.nodes[1].engine.pulled(&first, false);
+    assert_eq!(next(&mut world), None);
+    world.settle();
+    for ((received, seg), content) in posted.into_iter().zip(&contents) {
+        assert!(world.nodes[1].engine.poll(received).is_some());
+        assert!(world.bytes(1, seg) == *content);
+    }
+    world.finish();
+}
+
+#[test]
+fn what_was_to_be_read_over_a_lost_link_is_not_read_over_the_next() {
+    let mut world = world();
+    let content = body(PULL_MIN);
+    let pattern = World::pattern(Some(0), Some(3));
+    let (_, seg) = world.recv(1, pattern, PULL_MIN);
+    let sent = send(&mut world, &content, Mode::Standard);
+    world.settle();
+    world.cut(0, 1);
+    world.connect_all();
+    reach(&mut world, true);
+    assert_eq!(next(&mut world), None);
+    world.finish();
+    assert!(world.nodes[0].engine.poll(sent).is_some());
+    assert!(world.bytes(1, seg) == content);
+}
+
+#[test]
 fn a_body_may_be_read_before_its_sender_knows_of_the_new_link() {
     let mut world = world();
     let content = body(PULL_MIN);

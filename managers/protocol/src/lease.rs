@@ -196,10 +196,17 @@ impl Giver {
         }
     }
 
-    /// Nothing is known of what was given up to now, or heard: central was started again, or stood still.
+    /// Nothing is known of what was given up to now, or heard: central was started again.
     pub fn count_from(&mut self, now: Time) {
         self.until = Some(now.plus_millis(self.terms.fence()));
         self.heard = Some(now);
+    }
+
+    /// Central stood still: nothing is known of a host that had called before. One that has not is still waited for.
+    pub fn slept(&mut self, now: Time) {
+        if self.heard.is_some() {
+            self.count_from(now);
+        }
     }
 
     /// A renewal has come and is granted. Returns whether the host was silent before.

@@ -5,7 +5,7 @@
 //! of a command that a signal ended ssh tells no more than of a network that is gone.
 
 use crate::descendants;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 
@@ -24,6 +24,9 @@ pub(super) fn stand_by() {
     let Ok(before) = awaited.thread_swap_mask(SigmaskHow::SIG_BLOCK) else {
         return;
     };
+    // Where it was ignored by who started us the manager's end would not be told.
+    // SAFETY: the default action of a signal is no handler.
+    let _ = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) };
     // SAFETY: this process has one thread.
     match unsafe { fork() } {
         Ok(ForkResult::Parent { child }) => std::process::exit(attend(child, &awaited)),
@@ -46,8 +49,10 @@ fn attend(manager: Pid, awaited: &SigSet) -> i32 {
                 Ok(_) => {}
                 Err(_) => return 1,
             },
+            // The agent's terminal is gone, which is none of the manager's: a connection that breaks ends nothing.
+            Ok(Signal::SIGHUP) => {}
             // It ends in order.
-            Ok(signal) => descendants::send(manager.as_raw().cast_unsigned(), signal as i32),
+            Ok(other) => descendants::send(manager.as_raw().cast_unsigned(), other as i32),
             Err(_) => {}
         }
     }

@@ -1,7 +1,7 @@
-//! Where ranks of the same host knock: a local socket with a name that only the business card tells.
+//! Where ranks of the same host knock: a local socket whose name is on the business card.
 //!
-//! Its name is abstract: it is in no file system, belongs to the network namespace, and is gone with
-//! the process. Both sides look at each other's user; the handshake is the same as over TCP.
+//! Its name is abstract: it is in no file system, belongs to the network namespace (whose processes can list
+//! it, so that the name is no secret), and is gone with the process. Both sides look at each other's user; the handshake is the same as over TCP.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -17,6 +17,9 @@ use crate::descriptors;
 
 /// Connections that the kernel holds until they are accepted.
 const BACKLOG: i32 = 4096;
+
+/// `SCM_MAX_FD` of Linux.
+const MOST_DESCRIPTORS: usize = 253;
 
 /// The listener.
 #[derive(Debug)]
@@ -136,7 +139,8 @@ pub(crate) fn receive(
     socket: BorrowedFd<'_>,
     into: &mut [u8],
 ) -> io::Result<(usize, Option<OwnedFd>)> {
-    let mut space = nix::cmsg_space!([RawFd; 1]);
+    // As many as the kernel passes at once: a list that is cut short could not be closed.
+    let mut space = nix::cmsg_space!([RawFd; MOST_DESCRIPTORS]);
     let mut pieces = [IoSliceMut::new(into)];
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
     let message = recvmsg::<()>(socket.as_raw_fd(), &mut pieces, Some(&mut space), flags)?;

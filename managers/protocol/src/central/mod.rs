@@ -232,7 +232,7 @@ impl Central {
                 self.decide(now, why.map_or(Verdict::Unread, lost), effects);
             }
             Input::Tick => self.tick(now, effects),
-            Input::Slept => self.leases_again(now),
+            Input::Slept => self.slept(now),
         }
     }
 

@@ -161,6 +161,12 @@ impl Central {
         leases.for_each(|lease| lease.count_from(now));
     }
 
+    /// Central stood still: nobody could be heard meanwhile.
+    pub(super) fn slept(&mut self, now: Time) {
+        let leases = self.hosts.iter_mut().filter_map(|h| h.lease.as_mut());
+        leases.for_each(|lease| lease.slept(now));
+    }
+
     fn without_ranks_done(&mut self) {
         let ranks = self.ranks_by_host();
         for (host, ranks) in self.hosts.iter_mut().zip(ranks) {
@@ -205,7 +211,7 @@ impl Central {
             Input::Slept => {
                 // Nobody could be heard meanwhile.
                 resuming.due = resuming.due.map(|_| now.plus_millis(REPORT_BOUND));
-                return self.leases_again(now);
+                return self.slept(now);
             }
             Input::Tick => return self.unanswered(now, effects),
             input => resuming.later.push(input),
