@@ -27,7 +27,7 @@ fn cut_connections_lose_double_and_reorder_nothing() {
         let undisturbed = storm(ranks, seed, 30).ok();
         // Cuts come at random, once in so many reads and writes of a link, in the middle of messages too. A ring
         // holds less than a socket, so a long body takes more of them.
-        let (over, often) = [("tcp", 40), ("shm", 200)][seed as usize % 2];
+        let (over, often) = [("tcp", 40), ("shm", 60)][seed as usize % 2];
         let cut = storm(ranks, seed, 30)
             .env("REJOIN_TEST_CUT", &format!("{seed}:{often}"))
             .env("REJOIN_TRANSPORT", over)
@@ -36,8 +36,9 @@ fn cut_connections_lose_double_and_reorder_nothing() {
             .ok();
         assert_eq!(undisturbed.counted("links_lost"), 0);
         let (lost, made) = (cut.counted("links_lost"), cut.counted("links_made"));
+        println!("seed {seed} over {over}: {lost} lost, {made} made");
         // Both ends of a link lose it.
-        assert!(lost > 10 && made > lost / 2, "seed {seed}: {lost} lost");
+        assert!(lost > 6 && made > lost / 2, "seed {seed}: {lost} lost");
         let messages = |run: &Finished| (run.counted("sends"), run.counted("receives"));
         assert_eq!(messages(&cut), messages(&undisturbed), "seed {seed}");
         assert_eq!(
