@@ -2,7 +2,7 @@
 
 use super::figures::{Figure, mean_and_bound};
 use super::job::{Ran, Setting};
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 const RANKS: u32 = 4;
 const NONE: [&str; 2] = ["--recovery", "none"];
@@ -16,6 +16,8 @@ pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
         (34.0, "30")
     };
     let mut figures = Vec::new();
+    let journal = crate::root().join(format!("target/bench/events-{}", std::process::id()));
+    let name = journal.to_str().context("a path that is no text")?;
     for (program, percent, goal) in [
         ("stencil", "10", 1.0),
         ("stencil", "100", 2.0),
@@ -26,14 +28,19 @@ pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
         let words = ["state", program, "256", percent, &steps];
         let (mut samples, mut system) = (Vec::new(), Vec::new());
         for round in 0..setting.rounds {
-            let with = ["--checkpoint-interval", apart];
-            let pair = [&with, &NONE];
+            let with = ["--checkpoint-interval", apart, "--events", name];
+            let pair: [&[&str]; 2] = [&with, &NONE];
             // Who is first has the warmer or the colder machine: each in turn.
             let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
             let mut ran: [Option<Ran>; 2] = [None, None];
             for i in order {
                 ran[i] = Some(setting.mpirun(pair[i], RANKS, &words)?);
             }
+            let events = std::fs::read_to_string(&journal).context("reading the events")?;
+            std::fs::remove_file(&journal)?;
+            // One at the start, one at the end: without another the run was over before its time.
+            let committed = events.matches("\"committed\"").count();
+            ensure!(committed > 2, "no checkpoint while {program} ran");
             if let [Some(with), Some(none)] = ran {
                 ensure!(
                     with.out == none.out,
