@@ -4,24 +4,9 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Job, finish, from, irecv, isend, pattern, recv, send};
+use common::{Job, finish, from, irecv, isend, pattern, ping_pong, recv, send};
 use rejoin_device::{Device, Mode, Options, Stats};
 use rejoin_managers_protocol::rank::Transport;
-
-fn ping_pong(device: &mut Device, rounds: usize, len: usize) {
-    let me = device.rank().0;
-    let body = vec![1; len];
-    let mut buffer = vec![0; len];
-    for _ in 0..rounds {
-        if me == 0 {
-            send(device, 1, 1, &body);
-            recv(device, from(1, 1), &mut buffer);
-        } else {
-            recv(device, from(0, 1), &mut buffer);
-            send(device, 0, 1, &body);
-        }
-    }
-}
 
 /// The system calls that moved bytes, of each rank.
 fn calls(stats: &Stats) -> u64 {

@@ -4,7 +4,9 @@ mod common;
 
 use std::time::Instant;
 
-use common::{Job, Random, TRANSPORTS, anything, finish, from, irecv, isend, pattern, recv, send};
+use common::{
+    Job, Random, TRANSPORTS, anything, finish, from, irecv, isend, pattern, ping_pong, recv, send,
+};
 use rejoin_channel_table::Rank;
 use rejoin_device::Mode;
 
@@ -163,18 +165,8 @@ fn one_write_per_small_send_and_shared_writes_in_a_burst() {
             recv(device, from(1 - me, 0), &mut byte);
             let mut writes = Vec::new();
             for len in [0, 8, 1000, 8 << 10] {
-                let body = vec![1; len];
-                let mut buffer = vec![0; len];
                 let before = device.stats();
-                for _ in 0..100 {
-                    if me == 0 {
-                        send(device, 1, 1, &body);
-                        recv(device, from(1, 1), &mut buffer);
-                    } else {
-                        recv(device, from(0, 1), &mut buffer);
-                        send(device, 0, 1, &body);
-                    }
-                }
+                ping_pong(device, 100, len);
                 writes.push(device.stats().writes - before.writes);
             }
             let before = device.stats();

@@ -5,6 +5,7 @@
 //! With `phases` the managers note when they come to what lies between, which costs a little time; a line
 //! `PHASE<TAB>MILLISECONDS…` tells of each, a column per kill. `cargo xtask bench recovery` reads them.
 
+use rejoin_tests::gaps::{gaps, now};
 use rejoin_tests::job::{Job, Numbers};
 use rejoin_tests::processes::{is_alive, kill, wait_for};
 use rejoin_tests::{Run, finish, program, root};
@@ -12,24 +13,9 @@ use std::time::Duration;
 
 const RANKS: usize = 4;
 
-fn now() -> i64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the pointer is to a timespec.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    time.tv_sec * 1_000_000_000 + time.tv_nsec
-}
-
 /// Milliseconds from each kill to the last rank's first completed exchange.
 fn measure(kills: &[i64], text: &str) -> Vec<f64> {
-    let gap = |line: &str| {
-        let numbers = line.strip_prefix("gap ")?.split(' ');
-        let numbers: Vec<i64> = numbers.map_while(|n| n.parse().ok()).collect();
-        <[i64; 3]>::try_from(numbers).ok()
-    };
-    let gaps: Vec<_> = text.lines().filter_map(gap).collect();
+    let gaps = gaps(text);
     let ends = kills.iter().enumerate().filter_map(|(i, &begun)| {
         let next = kills.get(i + 1).copied().unwrap_or(i64::MAX);
         let first = |rank| {

@@ -3,6 +3,7 @@
 //!
 //! `REJOIN_PREFIX=… cargo run -p rejoin-tests --example table [HOSTS [PER_HOST [ROUNDS [KILLS]]]]`
 
+use rejoin_tests::gaps::{self, now};
 use rejoin_tests::hosts::Hosts;
 use rejoin_tests::job::Numbers;
 use rejoin_tests::processes::{is_alive, kill, wait_for};
@@ -11,16 +12,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 const WAYS: [&str; 2] = ["whole", "lazy"];
-
-fn now() -> i64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the pointer is to a timespec.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    time.tv_sec * 1_000_000_000 + time.tv_nsec
-}
 
 /// A job of `kills` kills. Returns, for each, the milliseconds to the last rank's first exchange after it.
 fn job(hosts: &Hosts, count: usize, per_host: usize, table: &str, kills: usize) -> Vec<f64> {
@@ -66,12 +57,7 @@ fn job(hosts: &Hosts, count: usize, per_host: usize, table: &str, kills: usize) 
     let done = finish(child, Duration::from_secs(300), "the measured job");
     assert!(done.output.status.success(), "{}", done.text());
     let text = std::fs::read_to_string(&gaps).unwrap_or_default();
-    let gap = |line: &str| {
-        let numbers = line.strip_prefix("gap ")?.split(' ');
-        let numbers: Vec<i64> = numbers.map_while(|n| n.parse().ok()).collect();
-        <[i64; 3]>::try_from(numbers).ok()
-    };
-    let gaps: Vec<_> = text.lines().filter_map(gap).collect();
+    let gaps = gaps::gaps(&text);
     let after = |(i, &begun): (usize, &i64)| {
         let next = killed.get(i + 1).copied().unwrap_or(i64::MAX);
         // Who comes back goes on from an exchange before the kill.

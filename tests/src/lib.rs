@@ -4,6 +4,7 @@
 //! The installation under test is `REJOIN_PREFIX`, or `target/prefix` as `cargo xtask test` makes it.
 
 pub mod folder;
+pub mod gaps;
 pub mod hosts;
 pub mod job;
 #[cfg(feature = "models")]

@@ -312,6 +312,20 @@ fn a_firewall_that_refuses_connections_ends_no_host() {
 }
 
 #[test]
+fn a_hang_up_of_the_agents_terminal_ends_no_host() {
+    let hosts = hosts!(2);
+    let undisturbed = Job::jacobi(&hosts, &[]).end();
+    let job = Job::jacobi(&hosts, &[]);
+    job.until("committed", 1);
+    let agents = hosts.processes(2, "rejoin-agent");
+    assert_eq!(agents.len(), 1);
+    kill(agents[0], libc::SIGHUP);
+    let done = job.end();
+    good(&done);
+    assert_eq!(lines(&done), lines(&undisturbed), "{}", done.text());
+}
+
+#[test]
 fn what_runs_elsewhere_ends_when_mpirun_does() {
     let hosts = hosts!(2);
     let options = ["--host-lease", "1", "--host-patience", "2"];

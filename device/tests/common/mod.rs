@@ -349,3 +349,19 @@ pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
         })
         .collect()
 }
+
+/// Rounds of a message to and fro between ranks 0 and 1.
+pub fn ping_pong(device: &mut Device, rounds: usize, len: usize) {
+    let me = device.rank().0;
+    let body = vec![1; len];
+    let mut buffer = vec![0; len];
+    for _ in 0..rounds {
+        if me == 0 {
+            send(device, 1, 1, &body);
+            recv(device, from(1, 1), &mut buffer);
+        } else {
+            recv(device, from(0, 1), &mut buffer);
+            send(device, 0, 1, &body);
+        }
+    }
+}

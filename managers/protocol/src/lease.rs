@@ -320,9 +320,21 @@ mod tests {
         assert!(!resumed.has_run_out(at(5149)) && resumed.has_run_out(at(5150)));
         // Who stood still heard of nobody, also of hosts that were silent before.
         assert_eq!(resumed.tick(at(5150)), Standing::Silent);
-        resumed.count_from(at(90_000));
+        resumed.slept(at(90_000));
         assert_eq!(resumed.tick(at(90_000)), Standing::Same);
         assert!(resumed.renewed(at(90_001)));
+    }
+
+    #[test]
+    fn a_standstill_does_not_count_against_a_host_that_has_not_called() {
+        let mut giver = Giver::new(TERMS);
+        giver.slept(at(1000));
+        assert_eq!(giver.deadline(), None);
+        assert_eq!(giver.tick(at(99_000)), Standing::Same);
+        giver.renewed(at(100_000));
+        giver.slept(at(120_000));
+        assert_eq!(giver.tick(at(120_001)), Standing::Same);
+        assert_eq!(giver.tick(at(126_000)), Standing::Silent);
     }
 
     /// A number from a seed (xorshift; Marsaglia 2003).

@@ -1,5 +1,8 @@
 //! The local manager's core step by step: wrappers, graces, stale news.
 
+mod local_steps;
+
+use local_steps::{at, steps};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::control::{Cause, End, Life, Stage, Time, ToCentral, ToLocal};
 use rejoin_managers_protocol::local::{CLOSED_GRACE, Effect, GRACE, Input, Local, WRAPPER_GRACE};
@@ -16,18 +19,6 @@ fn life() -> Life {
         rank: R,
         incarnation: I,
     }
-}
-
-fn steps(core: &mut Local, inputs: Vec<Input>) -> Vec<Effect> {
-    at(core, Time(0), inputs)
-}
-
-fn at(core: &mut Local, now: Time, inputs: Vec<Input>) -> Vec<Effect> {
-    let mut effects = Vec::new();
-    for input in inputs {
-        core.step(now, input, &mut effects);
-    }
-    effects
 }
 
 fn register() -> ToManager {

@@ -1,5 +1,8 @@
 //! The local manager's core in a job whose ranks look cards up.
 
+mod local_steps;
+
+use local_steps::{at, steps};
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::control::{Cause, Time, ToCentral, ToLocal};
 use rejoin_managers_protocol::local::{Effect, Input, Local};
@@ -27,18 +30,6 @@ fn table() -> Vec<(Incarnation, BusinessCard)> {
 
 fn roster() -> Roster {
     Roster::of(&table(), |rank| rank)
-}
-
-fn steps(core: &mut Local, inputs: Vec<Input>) -> Vec<Effect> {
-    at(core, Time(0), inputs)
-}
-
-fn at(core: &mut Local, now: Time, inputs: Vec<Input>) -> Vec<Effect> {
-    let mut effects = Vec::new();
-    for input in inputs {
-        core.step(now, input, &mut effects);
-    }
-    effects
 }
 
 fn said(message: ToManager) -> Input {

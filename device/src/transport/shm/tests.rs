@@ -98,6 +98,8 @@ fn all_that_was_published_is_read_before_the_end() {
     drop(a);
     b.heard();
     assert!(!b.is_idle());
+    // A write that fails would have the link dropped with what is still to be read.
+    assert_eq!(write(&mut b, &[b"x"]).ok(), Some(0));
     assert_eq!(read(&mut b, &[100]).expect("there"), b"last words");
     assert!(matches!(
         *read(&mut b, &[100]).expect_err("over"),

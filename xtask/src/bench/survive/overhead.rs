@@ -16,8 +16,6 @@ pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
         (34.0, "30")
     };
     let mut figures = Vec::new();
-    let journal = crate::root().join(format!("target/bench/events-{}", std::process::id()));
-    let name = journal.to_str().context("a path that is no text")?;
     for (program, percent, goal) in [
         ("stencil", "10", 1.0),
         ("stencil", "100", 2.0),
@@ -26,60 +24,83 @@ pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
     ] {
         let steps = steps(setting, program, percent, seconds)?.to_string();
         let words = ["state", program, "256", percent, &steps];
-        let (mut samples, mut system) = (Vec::new(), Vec::new());
-        for round in 0..setting.rounds {
-            let with = ["--checkpoint-interval", apart, "--events", name];
-            let pair: [&[&str]; 2] = [&with, &NONE];
-            // Who is first has the warmer or the colder machine: each in turn.
-            let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
-            let mut ran: [Option<Ran>; 2] = [None, None];
-            for i in order {
-                ran[i] = Some(setting.mpirun(pair[i], RANKS, &words)?);
-            }
-            let events = std::fs::read_to_string(&journal).context("reading the events")?;
-            std::fs::remove_file(&journal)?;
-            // One at the start, one at the end: without another the run was over before its time.
-            let committed = events.matches("\"committed\"").count();
-            ensure!(committed > 2, "no checkpoint while {program} ran");
-            if let [Some(with), Some(none)] = ran {
-                ensure!(
-                    with.out == none.out,
-                    "other results: {} {}",
-                    with.out,
-                    none.out
-                );
-                samples.push((with.cpu / none.cpu - 1.0) * 100.0);
-                // Forks and copied pages are the system's time, which does not vary with the speed of
-                // memory as the program's own does.
-                system.push((with.system - none.system) / none.cpu * 100.0);
-            }
-        }
-        let (mean, bound) = mean_and_bound(&samples);
+        let pairs = (0..setting.rounds)
+            .map(|round| pair(setting, apart, &words, round))
+            .collect::<Result<Vec<_>>>()?;
         let what =
             format!("{program} that modifies {percent} % of 256 MB, checkpoints {apart} s apart");
-        let bounded = Figure::new(format!("{what}: upper bound (95 %)"), "%", bound, &samples);
-        figures.push(Figure::new(
+        figures.extend(told(&what, &pairs, (!setting.quick).then_some(goal)));
+    }
+    Ok(figures)
+}
+
+/// The same work with checkpoints and without, who is first changing with the round.
+fn pair(setting: &Setting, apart: &str, words: &[&str], round: usize) -> Result<[Ran; 2]> {
+    let journal = crate::root().join(format!("target/bench/events-{}", std::process::id()));
+    let name = journal.to_str().context("a path that is no text")?;
+    let with = || {
+        let options = ["--checkpoint-interval", apart, "--events", name];
+        setting.mpirun(&options, RANKS, words)
+    };
+    let none = || setting.mpirun(&NONE, RANKS, words);
+    // Who is first has the warmer or the colder machine: each in turn.
+    let (with, none) = if round.is_multiple_of(2) {
+        let with = with()?;
+        (with, none()?)
+    } else {
+        let none = none()?;
+        (with()?, none)
+    };
+    let events = std::fs::read_to_string(&journal).context("reading the events")?;
+    std::fs::remove_file(&journal)?;
+    // One at the start, one at the end: without another the run was over before its time.
+    let committed = events.matches("\"committed\"").count();
+    ensure!(committed > 2, "no checkpoint while {words:?} ran");
+    ensure!(
+        with.out == none.out,
+        "other results: {} {}",
+        with.out,
+        none.out
+    );
+    Ok([with, none])
+}
+
+/// What the pairs say: what more the work took, and what more of it the system's part took.
+fn told(what: &str, pairs: &[[Ran; 2]], goal: Option<f64>) -> [Figure; 3] {
+    let percent = |more: fn(&Ran, &Ran) -> f64| -> Vec<f64> {
+        let of = |[with, none]: &[Ran; 2]| more(with, none) / none.cpu * 100.0;
+        pairs.iter().map(of).collect()
+    };
+    let all = percent(|with, none| with.cpu - none.cpu);
+    // Forks and copied pages are the system's time, which does not vary with the speed of memory as
+    // the program's own does.
+    let system = percent(|with, none| with.system - none.system);
+    let (mean, bound) = mean_and_bound(&all);
+    let (_, counted) = mean_and_bound(&system);
+    let held = |figure: Figure| match goal {
+        Some(goal) => figure.at_most(goal),
+        None => figure,
+    };
+    [
+        Figure::new(
             format!("{what}: more processor seconds, mean"),
             "%",
             mean,
-            &samples,
-        ));
-        let (_, bound) = mean_and_bound(&system);
-        let counted = Figure::new(
-            format!("{what}: the system's part alone, upper bound (95 %)"),
+            &all,
+        ),
+        held(Figure::new(
+            format!("{what}: upper bound (95 %)"),
             "%",
             bound,
+            &all,
+        )),
+        held(Figure::new(
+            format!("{what}: the system's part alone, upper bound (95 %)"),
+            "%",
+            counted,
             &system,
-        );
-        for figure in [bounded, counted] {
-            figures.push(if setting.quick {
-                figure
-            } else {
-                figure.at_most(goal)
-            });
-        }
-    }
-    Ok(figures)
+        )),
+    ]
 }
 
 /// How many steps take so many seconds.

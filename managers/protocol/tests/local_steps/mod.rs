@@ -1,0 +1,18 @@
+//! Steps of a local manager's core.
+
+use rejoin_managers_protocol::control::Time;
+use rejoin_managers_protocol::local::{Effect, Input, Local};
+
+/// What the core wants after these inputs, at time 0.
+pub fn steps(core: &mut Local, inputs: Vec<Input>) -> Vec<Effect> {
+    at(core, Time(0), inputs)
+}
+
+/// The same at another time.
+pub fn at(core: &mut Local, now: Time, inputs: Vec<Input>) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    for input in inputs {
+        core.step(now, input, &mut effects);
+    }
+    effects
+}
