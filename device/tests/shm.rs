@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Job, finish, from, irecv, isend, pattern, ping_pong, recv, send};
-use rejoin_device::{Device, Mode, Options, Stats};
+use rejoin_device::{Mode, Options, Stats};
 use rejoin_managers_protocol::rank::Transport;
 
 /// The system calls that moved bytes, of each rank.
