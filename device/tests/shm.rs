@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Job, finish, from, irecv, isend, pattern, ping_pong, recv, send};
+use common::{Job, finish, from, irecv, isend, pattern, ping_pong};
 use rejoin_device::{Mode, Options, Stats};
 use rejoin_managers_protocol::rank::Transport;
 
