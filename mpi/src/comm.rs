@@ -11,13 +11,14 @@ pub use split::SplitType;
 
 use crate::adi::{Envelope, Pattern};
 use crate::attr::Attributes;
+use crate::coll::Hosts;
 use crate::error::{Error, ErrorClass, Result};
 use crate::group::{Comparison, Group};
 use crate::info::Info;
 use crate::p2p::BsendBuffer;
 use crate::status::{ANY_SOURCE, ANY_TAG};
 use crate::topology::Topology;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
 /// Longest name in bytes (`MPI_MAX_OBJECT_NAME` less the NUL); longer ones are cut.
@@ -40,6 +41,8 @@ pub struct Communicator {
     pub topology: RefCell<Option<Rc<Topology>>>,
     /// Buffer of `MPI_Comm_attach_buffer`.
     pub(crate) buffer: RefCell<Option<Rc<BsendBuffer>>>,
+    /// Which of the group share a host, once it was asked.
+    hosts: OnceCell<Rc<Hosts>>,
     /// Numbers of blocking and of other collectives.
     sequence: [Cell<u32>; 2],
     /// What the C layer keeps with the object.
@@ -79,6 +82,7 @@ impl Communicator {
             info: Info::new(),
             topology: RefCell::new(None),
             buffer: RefCell::new(None),
+            hosts: OnceCell::new(),
             sequence: Default::default(),
             handle: Cell::new(0),
         })
@@ -99,6 +103,12 @@ impl Communicator {
     #[inline]
     pub fn size(&self) -> usize {
         self.group.size()
+    }
+
+    /// Which of the group share a host; `find` looks for it the first time.
+    #[inline]
+    pub(crate) fn hosts(&self, find: impl FnOnce() -> Hosts) -> &Rc<Hosts> {
+        self.hosts.get_or_init(|| Rc::new(find()))
     }
 
     /// `MPI_Comm_group`.

@@ -1,6 +1,7 @@
 //! `MPI_Allgather` and `MPI_Allgatherv` (MPI-5.0 §6.7).
 
 use super::ctx::{Ctx, Receives, Sends};
+use super::flat;
 use super::mem::{Blocks, Mem};
 use super::p2p::P2p;
 use super::select::Allgather;
@@ -12,10 +13,16 @@ use crate::error::Result;
 /// When a message fails or the blocks' lengths differ among ranks.
 pub async fn allgather<P: P2p>(ctx: &Ctx<P>, send: Option<Mem>, recv: Blocks<'_>) -> Result<()> {
     let (rank, size) = (ctx.rank(), ctx.size());
-    if let Some(send) = send {
-        super::check_equal(send.len(), recv.get(rank).len())?;
-        recv.get(rank).copy_from(send);
+    let own = recv.get(rank);
+    let mine = send.unwrap_or(own);
+    super::check_equal(mine.len(), own.len())?;
+    if ctx.choice.flat(ctx.alone()) {
+        let some = |data: Mem| (!data.is_empty()).then_some(data);
+        flat::swap_all(ctx, |_| some(mine), |from| some(recv.get(from))).await?;
+        own.copy_from(mine);
+        return Ok(());
     }
+    own.copy_from(mine);
     let total = recv.total(0, size, size);
     if size == 1 || total == 0 {
         return Ok(());

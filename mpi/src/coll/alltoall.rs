@@ -1,6 +1,7 @@
 //! `MPI_Alltoall`, `MPI_Alltoallv` and `MPI_Alltoallw` (MPI-5.0 §6.8).
 
 use super::ctx::{Ctx, Receives, Sends, WINDOW};
+use super::flat;
 use super::mem::{Blocks, Mem};
 use super::p2p::P2p;
 use super::select::Alltoall;
@@ -25,6 +26,14 @@ pub async fn alltoall<P: P2p>(
     }
     if let Some(send) = send {
         super::check_equal(send.get(rank).len(), recv.get(rank).len())?;
+    }
+    if let Some(send) = send
+        && ctx.choice.flat(ctx.alone())
+    {
+        let some = |data: Mem| (!data.is_empty()).then_some(data);
+        flat::swap_all(ctx, |to| some(send.get(to)), |from| some(recv.get(from))).await?;
+        recv.get(rank).copy_from(send.get(rank));
+        return Ok(());
     }
     match (ctx.choice.alltoall(size, block, equal), send, recv) {
         (Alltoall::Bruck, _, Blocks::Uniform { all, each }) => {

@@ -1,6 +1,7 @@
 //! `MPI_Barrier` (MPI-5.0 §6.3).
 
 use super::ctx::Ctx;
+use super::flat;
 use super::mem::Mem;
 use super::p2p::P2p;
 use super::select::Barrier;
@@ -11,6 +12,9 @@ use crate::error::Result;
 /// # Errors
 /// When a message fails.
 pub async fn barrier<P: P2p>(ctx: &Ctx<P>) -> Result<()> {
+    if ctx.choice.flat(ctx.alone()) {
+        return flat::swap_all(ctx, |_| Some(Mem::EMPTY), |_| Some(Mem::EMPTY)).await;
+    }
     match ctx.choice.barrier() {
         Barrier::Dissemination => dissemination(ctx).await,
         Barrier::Tree => tree(ctx).await,

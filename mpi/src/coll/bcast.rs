@@ -2,6 +2,7 @@
 
 use super::allgather;
 use super::ctx::{Ctx, Receives, Sends};
+use super::flat;
 use super::mem::Mem;
 use super::p2p::P2p;
 use super::select::{Bcast, SEGMENT};
@@ -15,12 +16,24 @@ pub async fn bcast<P: P2p>(ctx: &Ctx<P>, data: Mem, root: usize) -> Result<()> {
     if ctx.size() == 1 || data.is_empty() {
         return Ok(());
     }
+    if ctx.choice.flat(ctx.alone()) {
+        return from_root(ctx, data, root).await;
+    }
     match ctx.choice.bcast(ctx.size(), data.len()) {
         Bcast::Binomial => binomial(ctx, data, root).await,
         Bcast::Chain => chain(ctx, data, root).await,
         Bcast::ScatterDoubling => scatter_allgather(ctx, data, root, true).await,
         Bcast::ScatterRing => scatter_allgather(ctx, data, root, false).await,
     }
+}
+
+async fn from_root<P: P2p>(ctx: &Ctx<P>, data: Mem, root: usize) -> Result<()> {
+    if ctx.rank() != root {
+        return ctx.recv(root, data).await;
+    }
+    let mut sends = Sends::new();
+    flat::tell_all(ctx, data, &mut sends).await?;
+    sends.finish(ctx).await
 }
 
 async fn binomial<P: P2p>(ctx: &Ctx<P>, data: Mem, root: usize) -> Result<()> {

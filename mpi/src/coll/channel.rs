@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use super::ctx::Ctx;
+use super::hosts::Hosts;
 use super::p2p::{P2p, Pending};
 use super::run::block_on;
 use crate::adi::{Envelope, Mode, Pattern, ReqId};
@@ -12,6 +13,9 @@ use crate::comm::{Communicator, Traffic};
 use crate::error::{Error, ErrorClass, Result};
 use crate::group::Group;
 use crate::runtime::Mpi;
+
+/// Messages up to this are copied and go at once: others wait for them.
+const AT_ONCE: usize = 8 << 10;
 
 /// One member's end of the messages among a group: ranks are those of the group. Keeps the communicator, and
 /// so its context ids, while a collective is in flight.
@@ -21,7 +25,16 @@ pub struct Channel {
     group: Rc<Group>,
     me: usize,
     context: u32,
+    /// Which of all members share a host.
+    hosts: Option<Rc<Hosts>>,
     hint: Cell<Option<ReqId>>,
+}
+
+/// Which ranks of `comm` share a host, as the job's table says: it says the same to all of them.
+fn hosts(mpi: &Mpi, comm: &Communicator) -> Hosts {
+    let (dev, group) = (mpi.dev.borrow(), comm.group());
+    let same = |a, b| dev.same_host(group.world_rank(a), group.world_rank(b));
+    Hosts::new(comm.size(), same)
 }
 
 impl Channel {
@@ -33,6 +46,7 @@ impl Channel {
             group: comm.group().clone(),
             me: comm.rank(),
             context: comm.context(Traffic::Collective),
+            hosts: Some(comm.hosts(|| hosts(mpi, comm)).clone()),
             hint: Cell::new(None),
         }
     }
@@ -49,6 +63,7 @@ impl Channel {
             group: group.clone(),
             me,
             context: comm.context(Traffic::Creation),
+            hosts: None,
             ..Self::new(mpi, comm)
         })
     }
@@ -85,6 +100,11 @@ impl P2p for Channel {
         self.group.size()
     }
 
+    #[inline]
+    fn hosts(&self) -> Option<&Hosts> {
+        self.hosts.as_deref()
+    }
+
     unsafe fn isend(&self, to: usize, tag: i32, buf: *const u8, len: usize) -> Result<Pending> {
         let env = Envelope {
             context: self.context,
@@ -93,6 +113,11 @@ impl P2p for Channel {
         };
         let world = self.group.world_rank(to);
         let mut dev = self.mpi.dev.borrow_mut();
+        if len <= AT_ONCE {
+            // SAFETY: the caller's promise.
+            let request = unsafe { dev.send(world, env, buf, len)? };
+            return Ok(request.map_or(Pending::DONE, |request| Pending::new(request.0)));
+        }
         // SAFETY: the caller's promise.
         let request = unsafe { dev.isend(world, env, buf, len, Mode::Standard)? };
         // The device's "complete at once" is the same number as ours.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::mem::{Blocks, Mem};
 use super::p2p::{P2p, Pending};
 use super::scratch::{Loan, Scratch};
-use super::select::Choice;
+use super::select::{Choice, FLAT_RANKS};
 use crate::error::{Error, ErrorClass, Result};
 
 /// What one call of a collective works with. A nonblocking collective's future owns it.
@@ -64,6 +64,13 @@ impl<P: P2p> Ctx<P> {
     #[inline]
     pub fn size(&self) -> usize {
         self.p2p.size()
+    }
+
+    /// Whether all ranks are few and share a host.
+    #[inline]
+    pub(crate) fn alone(&self) -> bool {
+        let hosts = self.p2p.hosts();
+        self.size() <= FLAT_RANKS && hosts.is_some_and(|hosts| hosts.count() == 1)
     }
 
     /// Temporary memory of `len` bytes, back in the pool at the end of the scope.

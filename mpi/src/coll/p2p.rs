@@ -2,6 +2,7 @@
 
 use std::task::Poll;
 
+use super::hosts::Hosts;
 use crate::error::Result;
 
 /// A send or receive in flight. Small and `Copy`: whoever implements [`P2p`] packs its request id in it.
@@ -33,6 +34,11 @@ pub trait P2p {
 
     /// The number of ranks in the communicator.
     fn size(&self) -> usize;
+
+    /// Which of the ranks share a host, if that is known: to all of them or to none.
+    fn hosts(&self) -> Option<&Hosts> {
+        None
+    }
 
     /// Starts a standard send of `len` bytes.
     ///
@@ -66,6 +72,10 @@ impl<T: P2p + ?Sized> P2p for &T {
         (**self).size()
     }
 
+    fn hosts(&self) -> Option<&Hosts> {
+        (**self).hosts()
+    }
+
     unsafe fn isend(&self, to: usize, tag: i32, buf: *const u8, len: usize) -> Result<Pending> {
         // SAFETY: the caller's promise is passed on.
         unsafe { (**self).isend(to, tag, buf, len) }
@@ -88,6 +98,10 @@ impl<T: P2p + ?Sized> P2p for std::rc::Rc<T> {
 
     fn size(&self) -> usize {
         (**self).size()
+    }
+
+    fn hosts(&self) -> Option<&Hosts> {
+        (**self).hosts()
     }
 
     unsafe fn isend(&self, to: usize, tag: i32, buf: *const u8, len: usize) -> Result<Pending> {

@@ -1,7 +1,11 @@
-//! Which algorithm a collective uses: decided here alone, from the number of ranks, the bytes and the
-//! operation, which all ranks know alike; never from timing or from where ranks run, so results repeat.
+//! Which algorithm a collective uses: decided here alone, from the number of ranks, the bytes, the
+//! operation and the hosts, which all ranks know alike; never from timing. The order in which a reduction
+//! combines does not depend on the hosts either: [`Near`] says how operands travel, not what is done to them.
 //!
 //! Limits are in bytes. They were set for TCP: below them a message costs its start, above them its bytes.
+
+use super::direct;
+use super::order;
 
 /// From twice this on a message that is reduced on arrival is cut into pieces.
 pub(super) const PIECE: usize = 64 << 10;
@@ -32,8 +36,25 @@ pub const ALLTOALL_BRUCK_RANKS: usize = 8;
 pub const ALLTOALL_WINDOWED: usize = 32 << 10;
 /// Longest vector (all blocks) of a reduce-scatter by recursive halving.
 pub const REDUCE_SCATTER_HALVING: usize = 256 << 10;
+/// Most ranks of one host that exchange without steps.
+pub const FLAT_RANKS: usize = 16;
+/// Most bytes of operands that one rank of several takes to combine all of them itself.
+pub const FLAT_BYTES: usize = 32 << 10;
+/// Pieces of a long reduction between ranks of a host: with one of each rank they fit in a core's own cache.
+pub(super) const DIRECT_PIECE: usize = 64 << 10;
 /// Longest scan in logarithmically many steps.
 pub const SCAN_DOUBLING: usize = 256 << 10;
+
+/// How data travels between ranks that all share a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Near {
+    /// In the steps of the algorithm, as between hosts.
+    Steps,
+    /// From every rank that has something straight to every rank that needs it, and there it is combined.
+    Flat,
+    /// The same for blocks of a reduction; the results then go to who needs them. Commutative only.
+    Direct,
+}
 
 /// Barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +153,8 @@ pub enum Scan {
 /// operation, blocks of different lengths) still falls back to one that can.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
+    /// How data travels, whatever the hosts.
+    pub near: Option<Near>,
     /// Barrier.
     pub barrier: Option<Barrier>,
     /// Broadcast.
@@ -155,6 +178,37 @@ pub struct Choice {
 }
 
 impl Choice {
+    /// Whether all ranks exchange without steps; `alone` says that there are only these on one host.
+    #[inline]
+    pub(super) fn flat(&self, alone: bool) -> bool {
+        match self.near {
+            None => alone,
+            Some(near) => near != Near::Steps,
+        }
+    }
+
+    /// How the operands of a reduction travel.
+    pub(super) fn operands(
+        &self,
+        alone: bool,
+        ranks: usize,
+        bytes: usize,
+        commutative: bool,
+    ) -> Near {
+        let usual = if !alone {
+            Near::Steps
+        } else if bytes.saturating_mul(ranks - 1) <= FLAT_BYTES {
+            Near::Flat
+        } else {
+            Near::Direct
+        };
+        match self.near.unwrap_or(usual) {
+            Near::Direct if !commutative || ranks > direct::RANKS => Near::Steps,
+            Near::Flat if ranks > order::MOST => Near::Steps,
+            near => near,
+        }
+    }
+
     pub(super) fn barrier(&self) -> Barrier {
         self.barrier.unwrap_or(Barrier::Dissemination)
     }

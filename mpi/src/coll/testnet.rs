@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use super::p2p::{P2p, Pending};
-use super::{Choice, Ctx, Mem, Scratch, poll_once};
+use super::{Choice, Ctx, Hosts, Mem, Scratch, poll_once};
 use crate::error::{Error, ErrorClass, Result};
 
 /// A small generator (splitmix64): the seed of a failing run is in its panic message.
@@ -192,6 +192,7 @@ pub(super) struct Endpoint {
     net: Rc<RefCell<Net>>,
     rank: usize,
     polls: Rc<Cell<u64>>,
+    hosts: Rc<Hosts>,
 }
 
 impl P2p for Endpoint {
@@ -201,6 +202,10 @@ impl P2p for Endpoint {
 
     fn size(&self) -> usize {
         self.net.borrow().size
+    }
+
+    fn hosts(&self) -> Option<&Hosts> {
+        Some(&self.hosts)
     }
 
     unsafe fn isend(&self, to: usize, tag: i32, buf: *const u8, len: usize) -> Result<Pending> {
@@ -240,12 +245,47 @@ impl P2p for Endpoint {
 
 pub(super) type Fut<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 
+/// Which ranks of a run share a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// None.
+    Apart,
+    /// All.
+    One,
+    /// So many in a row.
+    Rows(usize),
+    /// They are dealt to so many hosts.
+    Dealt(usize),
+    /// Any, with a seed, on at most so many hosts.
+    Mixed(u64, usize),
+}
+
+impl Layout {
+    fn hosts(self, size: usize) -> Hosts {
+        let mut rng = Rng(match self {
+            Layout::Mixed(seed, _) => seed,
+            _ => 0,
+        });
+        let names: Vec<usize> = (0..size)
+            .map(|rank| match self {
+                Layout::Apart => rank,
+                Layout::One => 0,
+                Layout::Rows(n) => rank / n,
+                Layout::Dealt(n) => rank % n,
+                Layout::Mixed(_, n) => rng.below(n),
+            })
+            .collect();
+        Hosts::new(size, |a, b| names[a] == names[b])
+    }
+}
+
 /// A run's conditions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) size: usize,
     pub(super) seed: u64,
     pub(super) choice: Choice,
+    pub(super) layout: Layout,
     /// Number of operations after which rank 0's fail.
     pub(super) fuse: Option<usize>,
 }
@@ -256,6 +296,7 @@ impl Run {
             size,
             seed,
             choice: Choice::default(),
+            layout: Layout::Apart,
             fuse: None,
         }
     }
@@ -270,11 +311,13 @@ impl Run {
         net.borrow_mut().fuse = self.fuse;
         let polls = Rc::new(Cell::new(0));
         let scratch = Rc::new(Scratch::new());
+        let hosts = Rc::new(self.layout.hosts(self.size));
         let ctx = |rank: usize, tag: i32| {
             let endpoint = Endpoint {
                 net: net.clone(),
                 rank,
                 polls: polls.clone(),
+                hosts: hosts.clone(),
             };
             Ctx::new(endpoint, tag, scratch.clone()).with_choice(self.choice)
         };

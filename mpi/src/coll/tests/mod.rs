@@ -1,12 +1,13 @@
 //! Every algorithm of every operation against a plain reference, over the in-memory network.
 
+mod layouts;
 mod moves;
 mod random;
 mod reductions;
 mod trouble;
 mod typed;
 
-use super::testnet::{Buffers, Endpoint, Fut, Rng, Run, mem};
+use super::testnet::{Buffers, Endpoint, Fut, Layout, Rng, Run, mem};
 use super::{Ctx, Mem, Reducer};
 use crate::error::Result;
 

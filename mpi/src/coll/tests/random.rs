@@ -1,7 +1,7 @@
 //! Random numbers of ranks, counts, roots and algorithms.
 
 use super::super::select::{
-    Allgather, Allreduce, Alltoall, Bcast, Choice, Gather, Reduce, ReduceScatter, Scan,
+    Allgather, Allreduce, Alltoall, Bcast, Choice, Gather, Near, Reduce, ReduceScatter, Scan,
 };
 use super::super::{
     Blocks, Split, allgather, allreduce, alltoall, bcast, gather, reduce, reduce_scatter, scan,
@@ -41,7 +41,9 @@ fn choices() -> impl Strategy<Value = Choice> {
         ]),
         select(vec![Scan::Doubling, Scan::Chain]),
     );
-    (moves, reductions).prop_map(|(m, r)| Choice {
+    let near = prop::option::of(select(vec![Near::Steps, Near::Flat, Near::Direct]));
+    (near, moves, reductions).prop_map(|(near, m, r)| Choice {
+        near,
         barrier: None,
         bcast: Some(m.0),
         gather: Some(m.1),
@@ -55,13 +57,30 @@ fn choices() -> impl Strategy<Value = Choice> {
     })
 }
 
+fn layouts() -> impl Strategy<Value = Layout> {
+    prop_oneof![
+        Just(Layout::Apart),
+        Just(Layout::One),
+        (1..6usize).prop_map(Layout::Rows),
+        (1..6usize).prop_map(Layout::Dealt),
+        (any::<u64>(), 1..6usize).prop_map(|(seed, hosts)| Layout::Mixed(seed, hosts)),
+    ]
+}
+
 fn conditions() -> impl Strategy<Value = Run> {
-    (1..40usize, any::<u64>(), prop::option::of(choices())).prop_map(|(size, seed, choice)| Run {
-        size,
-        seed,
-        choice: choice.unwrap_or_default(),
-        fuse: None,
-    })
+    (
+        1..40usize,
+        any::<u64>(),
+        prop::option::of(choices()),
+        layouts(),
+    )
+        .prop_map(|(size, seed, choice, layout)| Run {
+            size,
+            seed,
+            choice: choice.unwrap_or_default(),
+            layout,
+            fuse: None,
+        })
 }
 
 proptest! {

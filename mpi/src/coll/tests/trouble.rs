@@ -89,6 +89,7 @@ fn a_failed_message_is_reported_wherever_it_happens() {
                 bcast: Some(Bcast::Chain),
                 ..Choice::default()
             },
+            layout: Layout::Apart,
             fuse: Some(fuse),
         };
         let mut values = TestOp::Sum.operands(5, 50_000, 1);

@@ -1,0 +1,97 @@
+//! Which ranks of a communicator share a host.
+
+/// The hosts of a communicator's ranks: the same on all of them, and for as long as the communicator lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hosts {
+    /// The number of each rank's host, in the order of their first ranks.
+    host: Vec<u32>,
+    /// All ranks, host by host, each host's in their order.
+    ranks: Vec<u32>,
+    /// Where each host's ranks begin there, and the end.
+    starts: Vec<u32>,
+}
+
+impl Hosts {
+    /// The hosts of `size` ranks, of which `same` says whether two share one.
+    #[must_use]
+    pub fn new(size: usize, same: impl Fn(usize, usize) -> bool) -> Self {
+        let mut firsts: Vec<usize> = Vec::new();
+        let mut host = Vec::with_capacity(size);
+        for rank in 0..size {
+            // Ranks of a host are often numbered one after the other.
+            let known = (0..firsts.len()).rev().find(|&h| same(firsts[h], rank));
+            host.push(known.unwrap_or_else(|| {
+                firsts.push(rank);
+                firsts.len() - 1
+            }) as u32);
+        }
+        let mut ranks: Vec<u32> = (0..size as u32).collect();
+        ranks.sort_by_key(|&rank| host[rank as usize]);
+        let mut starts = vec![0; firsts.len() + 1];
+        for &h in &host {
+            starts[h as usize + 1] += 1;
+        }
+        for h in 0..firsts.len() {
+            starts[h + 1] += starts[h];
+        }
+        Self {
+            host,
+            ranks,
+            starts,
+        }
+    }
+
+    /// Number of hosts.
+    #[inline]
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// The number of a rank's host.
+    #[inline]
+    #[must_use]
+    pub fn of(&self, rank: usize) -> usize {
+        self.host[rank] as usize
+    }
+
+    /// The ranks of a host, ascending.
+    #[inline]
+    #[must_use]
+    pub fn ranks(&self, host: usize) -> &[u32] {
+        &self.ranks[self.starts[host] as usize..self.starts[host + 1] as usize]
+    }
+
+    /// The most ranks of one host.
+    #[must_use]
+    pub fn most(&self) -> usize {
+        let len = |host| self.ranks(host).len();
+        (0..self.count()).map(len).max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_found_by_host_whatever_their_order() {
+        let names = ["b", "a", "b", "c", "a", "a"];
+        let hosts = Hosts::new(names.len(), |a, b| names[a] == names[b]);
+        assert_eq!(hosts.count(), 3);
+        assert_eq!(
+            (0..6).map(|r| hosts.of(r)).collect::<Vec<_>>(),
+            [0, 1, 0, 2, 1, 1]
+        );
+        assert_eq!(hosts.ranks(0), [0, 2]);
+        assert_eq!(hosts.ranks(1), [1, 4, 5]);
+        assert_eq!(hosts.ranks(2), [3]);
+        assert_eq!(hosts.most(), 3);
+    }
+
+    #[test]
+    fn one_host_and_no_rank() {
+        assert_eq!(Hosts::new(4, |_, _| true).count(), 1);
+        assert_eq!(Hosts::new(0, |_, _| true).most(), 0);
+    }
+}

@@ -1,0 +1,121 @@
+//! The order in which a reduction combines the values of all ranks, as a plan that one rank can follow alone.
+//!
+//! Each plan does what the algorithm of the same name does over messages, in the same order to the bit: so a
+//! reduction may move its operands as suits the hosts and still gives the results that it gives anywhere else.
+
+use super::halving::Survivors;
+use super::mem::Mem;
+use super::reducer::{Reducer, fold};
+use crate::error::Result;
+
+/// Most ranks whose values one rank combines alone.
+pub(super) const MOST: usize = 32;
+
+/// An algorithm's order. Places count from 0 and stand for ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// A binomial tree to place 0.
+    Binomial,
+    /// Recursive doubling: keeps the order of ranks.
+    Doubling,
+    /// Recursive halving; for commutative operations.
+    Halving,
+    /// Once round the ring from this place on; for commutative operations.
+    Ring(usize),
+}
+
+impl Order {
+    /// Calls `join` for each combination: the value at the first place becomes the first's op the second's. Returns
+    /// the place that has the result.
+    fn each(self, size: usize, mut join: impl FnMut(usize, usize) -> Result<()>) -> Result<usize> {
+        match self {
+            Order::Binomial => {
+                let mut mask = 1;
+                while mask < size {
+                    for place in (0..size - mask).step_by(2 * mask) {
+                        join(place, place + mask)?;
+                    }
+                    mask *= 2;
+                }
+                Ok(0)
+            }
+            Order::Ring(first) => {
+                for step in 1..size {
+                    join(first, (first + step) % size)?;
+                }
+                Ok(first)
+            }
+            Order::Doubling | Order::Halving => {
+                let survivors = Survivors::new(size, true);
+                for number in 0..survivors.extra {
+                    join(2 * number, 2 * number + 1)?;
+                }
+                let mut meet = |a, b| join(survivors.place(a), survivors.place(b));
+                let count = survivors.count;
+                if self == Order::Doubling {
+                    let masks = (0..).map(|i| 1 << i).take_while(|&mask| mask < count);
+                    for mask in masks {
+                        for number in (0..count).step_by(2 * mask) {
+                            meet(number, number + mask)?;
+                        }
+                    }
+                } else {
+                    let masks = (0..count.ilog2()).rev().map(|i| 1 << i);
+                    for mask in masks {
+                        // What the other half combines is the same for other blocks.
+                        for number in 0..mask {
+                            meet(number, number + mask)?;
+                        }
+                    }
+                }
+                Ok(0)
+            }
+        }
+    }
+
+    /// Combines the values at all places, which are overwritten, and returns where the result is.
+    pub(super) fn combine(
+        self,
+        op: &dyn Reducer,
+        size: usize,
+        value: impl Fn(usize) -> Mem,
+    ) -> Result<Mem> {
+        let mut now = [0u8; MOST];
+        for (place, now) in now.iter_mut().enumerate().take(size) {
+            *now = place as u8;
+        }
+        let last = self.each(size, |lower, upper| {
+            let (a, b) = (now[lower], now[upper]);
+            now[lower] = b;
+            fold(op, value(a.into()), value(b.into()))
+        })?;
+        Ok(value(now[last].into()))
+    }
+
+    /// The same for a commutative operation, without a write to the value at the place `kept`; the result comes
+    /// to be at the place `target`, which may be the same when there `kept` need not be.
+    pub(super) fn combine_into(
+        self,
+        op: &dyn Reducer,
+        size: usize,
+        value: impl Fn(usize) -> Mem,
+        kept: usize,
+        target: usize,
+    ) -> Result<()> {
+        let mut now = [0u8; MOST];
+        for (place, now) in now.iter_mut().enumerate().take(size) {
+            *now = place as u8;
+        }
+        self.each(size, |lower, upper| {
+            let (a, b) = (usize::from(now[lower]), usize::from(now[upper]));
+            let (from, into) = if a == target || (b == kept && b != target) {
+                (b, a)
+            } else {
+                (a, b)
+            };
+            now[lower] = into as u8;
+            fold(op, value(from), value(into))
+        })?;
+        Ok(())
+    }
+}
