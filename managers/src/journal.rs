@@ -375,6 +375,7 @@ fn decode(bytes: &[u8]) -> Result<Record, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::alone;
     use rejoin_channel_table::{Epoch, Incarnation};
     use rejoin_managers_protocol::central::Memory;
     use rejoin_managers_protocol::checkpoint::Cost;
@@ -384,14 +385,6 @@ mod tests {
     use std::io::BufRead;
     use std::os::unix::fs::MetadataExt;
     use std::process::{Command, Stdio};
-    use std::sync::{Mutex, MutexGuard};
-
-    /// A child of another test has our files open, and locked, until it runs its program.
-    static ONE: Mutex<()> = Mutex::new(());
-
-    fn alone() -> MutexGuard<'static, ()> {
-        ONE.lock().unwrap_or_else(|e| e.into_inner())
-    }
 
     struct Scratch(PathBuf);
 

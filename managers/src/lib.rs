@@ -10,7 +10,6 @@ pub mod ask;
 pub mod central;
 pub mod cli;
 pub mod clock;
-pub mod cores;
 pub mod descendants;
 pub mod doctor;
 pub mod error;
@@ -30,7 +29,16 @@ pub mod reactor;
 pub mod rundir;
 pub mod signals;
 pub mod spawn;
+pub mod topology;
 pub mod tree;
+
+/// For tests that make processes, and those whose locked files such a process would have open until it runs its
+/// program: one at a time.
+#[cfg(test)]
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ONE.lock().unwrap_or_else(|e| e.into_inner())
+}
 
 /// First argument of the hidden subcommand that turns this program into a local manager, whose
 /// link to central is its standard input.

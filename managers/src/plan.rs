@@ -4,6 +4,7 @@
 //! Streams have windows, so that neither side ever keeps more than a window of what the other can't
 //! take: a reader that stops stops the writers, and memory stays bounded.
 
+use crate::topology::places::Binding;
 use crate::tree::{Place, Word};
 use rejoin_channel_table::{Epoch, JobId, JobKey, Rank};
 use rejoin_managers_protocol::broadcast::Message;
@@ -110,6 +111,15 @@ pub enum Up {
     },
     /// Of where ranks are.
     Look(lookup::Message),
+    /// Where on this host its ranks run.
+    Bound {
+        /// A line each, when that is to be told.
+        lines: Vec<(Rank, String)>,
+        /// Of ranks that should have had a core each: how many they are, and how many cores.
+        crowded: Option<(u32, u32)>,
+    },
+    /// This rank could not be bound, for this error of the system.
+    Unbound(Rank, i32),
 }
 
 /// What local managers say to each other.
@@ -132,15 +142,6 @@ pub struct Program {
     pub wdir: Option<ByteBuf>,
 }
 
-/// Where a rank may run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Bind {
-    /// Wherever the kernel wants.
-    None,
-    /// Each rank on a core, in the order of the local ranks.
-    Core,
-}
-
 /// What local managers must know to start ranks. Holds the job's key. mpirun has the plan of the whole
 /// job, each local manager its host's part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -158,8 +159,8 @@ pub struct Plan {
     pub ranks: Vec<(Rank, u32)>,
     /// Settings for all ranks; host and local numbers are the local manager's to fill in.
     pub options: RankOptions,
-    /// Where ranks run.
-    pub bind: Bind,
+    /// How the ranks of each host are bound.
+    pub binding: Binding,
     /// The rank that reads mpirun's standard input.
     pub stdin: Option<Rank>,
     /// A person sits at the terminal: pass unfinished lines on after a moment.
@@ -203,7 +204,7 @@ mod tests {
             programs: Vec::new(),
             ranks: vec![(Rank(0), 0), (Rank(1), 0), (Rank(2), 1)],
             options: RankOptions::default(),
-            bind: Bind::None,
+            binding: Binding::NONE,
             stdin: Some(Rank(1)),
             interactive: false,
             lease: None,

@@ -2,6 +2,7 @@
 //! does not wait for the exec; an error comes through a pipe that all ranks share.
 
 use crate::error::{Error, Result, plain};
+use crate::topology::Cpus;
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +16,7 @@ pub fn manager_number(limit: Option<&libc::rlimit>) -> i32 {
     i32::try_from(last).map_or(100, |last| last.min(100))
 }
 
-/// Length of what a child that could not exec writes: rank slot, errno and step.
+/// Length of what a child writes that failed at something: rank slot, errno and step.
 pub const FAILURE_LENGTH: usize = 12;
 
 /// What a child failed at.
@@ -25,9 +26,11 @@ pub enum Step {
     Directory = 0,
     /// Executing the program.
     Program = 1,
+    /// Binding itself; it goes on without.
+    Binding = 2,
 }
 
-/// Why a child did not become the program.
+/// What a child could not do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failure {
     /// [`Order::slot`].
@@ -47,14 +50,13 @@ impl Failure {
             word.copy_from_slice(&message[at..at + 4]);
             u32::from_ne_bytes(word)
         };
-        let directory = word(8) == Step::Directory as u32;
         Failure {
             slot: word(0) as usize,
             errno: word(4) as i32,
-            step: if directory {
-                Step::Directory
-            } else {
-                Step::Program
+            step: match word(8) {
+                0 => Step::Directory,
+                2 => Step::Binding,
+                _ => Step::Program,
             },
         }
     }
@@ -84,8 +86,8 @@ pub struct Order<'a> {
     pub manager: BorrowedFd<'a>,
     /// The number that it gets there.
     pub number: i32,
-    /// Core to run on.
-    pub core: Option<usize>,
+    /// CPUs to run on, from before the program's first page is touched: so its memory is of their node.
+    pub cpus: Option<&'a Cpus>,
     /// Where to write a failure to; another than `number`, and closed by exec.
     pub failures: BorrowedFd<'a>,
     /// Number to write there.
@@ -113,7 +115,8 @@ struct Raw {
     streams: [i32; 3],
     manager: i32,
     number: i32,
-    cores: Option<libc::cpu_set_t>,
+    /// The kernel's mask; empty: not bound.
+    cpus: Vec<u64>,
     failures: i32,
     slot: u32,
     open_files: Option<libc::rlimit>,
@@ -217,21 +220,12 @@ impl Raw {
             streams: order.streams.map(|fd| fd.as_raw_fd()),
             manager: order.manager.as_raw_fd(),
             number: order.number,
-            cores: order.core.map(core_set),
+            cpus: order.cpus.map(Cpus::mask).unwrap_or_default(),
             failures: order.failures.as_raw_fd(),
             slot: order.slot,
             open_files: order.open_files,
             parent: std::process::id() as i32,
         }
-    }
-}
-
-fn core_set(core: usize) -> libc::cpu_set_t {
-    // SAFETY: cpu_set_t is plain data for which all zeros is the empty set; CPU_SET checks bounds.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(core, &mut set);
-        set
     }
 }
 
@@ -248,8 +242,11 @@ unsafe fn become_rank(raw: &Raw) -> ! {
             // The manager ended before the death signal was set.
             libc::_exit(127);
         }
-        if let Some(cores) = &raw.cores {
-            libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), cores);
+        if !raw.cpus.is_empty() {
+            let bytes = std::mem::size_of_val(raw.cpus.as_slice());
+            if libc::sched_setaffinity(0, bytes, raw.cpus.as_ptr().cast()) != 0 {
+                report(raw, Step::Binding);
+            }
         }
         if let Some(limit) = &raw.open_files {
             libc::setrlimit(libc::RLIMIT_NOFILE, limit);
@@ -285,6 +282,18 @@ unsafe fn become_rank(raw: &Raw) -> ! {
 /// # Safety
 /// Only in a fresh child.
 unsafe fn fail(raw: &Raw, step: Step) -> ! {
+    // SAFETY: plain system calls.
+    unsafe {
+        report(raw, step);
+        libc::_exit(127)
+    }
+}
+
+/// Tells of the error of the last call.
+///
+/// # Safety
+/// Only in a fresh child.
+unsafe fn report(raw: &Raw, step: Step) {
     // SAFETY: plain system calls; the buffer lives on this stack.
     unsafe {
         let errno = *libc::__errno_location();
@@ -293,7 +302,6 @@ unsafe fn fail(raw: &Raw, step: Step) -> ! {
         message[4..8].copy_from_slice(&errno.to_ne_bytes());
         message[8..].copy_from_slice(&(step as u32).to_ne_bytes());
         libc::write(raw.failures, message.as_ptr().cast(), message.len());
-        libc::_exit(127)
     }
 }
 
@@ -339,6 +347,7 @@ fn is_executable(file: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsFd;
 
     #[test]
     fn the_managers_number_is_one_that_ranks_may_have() {
@@ -351,6 +360,43 @@ mod tests {
         assert_eq!(manager_number(Some(&limit(101))), 100);
         assert_eq!(manager_number(Some(&limit(100))), 99);
         assert_eq!(manager_number(Some(&limit(64))), 63);
+    }
+
+    #[test]
+    fn who_can_not_be_bound_runs_and_says_so() {
+        let _alone = crate::alone();
+        let image = Image {
+            path: c"/bin/true".into(),
+            argv: vec![c"true".into()],
+            wdir: None,
+        };
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let (told, failures) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
+        // One that no machine has.
+        let cpus = Cpus::parse("65535");
+        let child = spawn(&Order {
+            image: &image,
+            environment: [&[], &[]],
+            streams: [null.as_fd(); 3],
+            manager: null.as_fd(),
+            number: manager_number(None),
+            cpus: Some(&cpus),
+            failures: failures.as_fd(),
+            slot: 5,
+            open_files: None,
+        });
+        drop(failures);
+        let pid = nix::unistd::Pid::from_raw(child.unwrap().pid as i32);
+        let end = nix::sys::wait::waitpid(pid, None).unwrap();
+        assert_eq!(end, nix::sys::wait::WaitStatus::Exited(pid, 0));
+        let mut message = [0; FAILURE_LENGTH];
+        assert_eq!(nix::unistd::read(&told, &mut message), Ok(FAILURE_LENGTH));
+        let said = Failure {
+            slot: 5,
+            step: Step::Binding,
+            errno: libc::EINVAL,
+        };
+        assert_eq!(Failure::read(message), said);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 mod common;
 
 use common::{Scratch, mpirun, run, run_with_input};
+use rejoin_managers::topology::{Part, Topology};
+use rejoin_tests::folder::Folder;
 use std::time::Duration;
 
 #[test]
@@ -311,13 +313,74 @@ fn hundred_and_twenty_eight_ranks_run_here() {
 
 #[test]
 fn ranks_are_bound_to_cores_when_asked() {
-    let script = "grep Cpus_allowed_list /proc/self/status";
-    let bound = run(&["-n", "2", "--bind-to", "core", "sh", "-c", script]);
-    for line in bound.out.lines() {
-        let list = line.split_whitespace().last().unwrap();
-        assert!(list.parse::<u32>().is_ok(), "more than one core: {line}");
+    let usable = Topology::usable();
+    for (what, part) in [
+        ("core", Part::Core),
+        ("socket", Part::Package),
+        ("numa", Part::Node),
+        ("none", Part::Node),
+    ] {
+        let options = ["--map-by", if what == "none" { "slot" } else { what }];
+        let command = ["--tag-output", "-n", "3", "--bind-to", what];
+        let done = run(&[&command[..], &options, &ON_WHICH].concat());
+        let parts = match what {
+            "none" => vec![usable.cpus()],
+            _ => usable.parts(part),
+        };
+        let mut lines: Vec<&str> = done.out.lines().collect();
+        lines.sort_unstable();
+        let wanted = |rank: usize| format!("[{rank}]<stdout> {}", parts[rank % parts.len()]);
+        assert_eq!(lines, [wanted(0), wanted(1), wanted(2)], "{what}");
+        let cores = parts.len();
+        let told = "--bind-to core: 3 ranks share ";
+        let crowded = what == "core" && cores < 3;
+        assert_eq!(done.err.contains(told), crowded, "{}", done.err);
     }
-    assert_eq!(bound.out.lines().count(), 2);
+}
+
+/// Prints the list of CPUs that it may run on.
+const ON_WHICH: [&str; 3] = [
+    "sh",
+    "-c",
+    "set -- $(grep Cpus_allowed_list /proc/self/status); echo $2",
+];
+
+#[test]
+fn each_host_binds_by_its_own_picture_and_tells_of_it() {
+    let folder = Folder::new("agent");
+    let usable = Topology::usable();
+    // The other host has the last CPU only.
+    let last = usable.cpus().iter().last().unwrap();
+    let agent = folder.name("agent");
+    let script = format!("#!/bin/sh\nshift\nexec taskset -c {last} sh -c \"$*\"\n");
+    std::fs::write(&agent, script).unwrap();
+    let rights = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&agent, rights).unwrap();
+    let hosts = ["--launch-agent", &agent, "--host", "localhost,elsewhere:2"];
+    let how = [
+        "--tag-output",
+        "-n",
+        "3",
+        "--bind-to",
+        "core",
+        "--report-bindings",
+    ];
+    let done = run(&[&hosts[..], &how, &ON_WHICH].concat());
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    let first = usable.parts(Part::Core)[0].to_string();
+    let there = last.to_string();
+    for (rank, cpus) in [first, there.clone(), there].iter().enumerate() {
+        let line = format!("[{rank}]<stdout> {cpus}");
+        assert!(done.out.lines().any(|l| l == line), "{line}: {}", done.out);
+        let told = |l: &str| {
+            let told = l.strip_prefix(&format!("mpirun: rank {rank} on "));
+            let told = told.and_then(|t| t.split_once(": bound to a core: CPU"));
+            told.is_some_and(|(_, t)| t.trim_start_matches([' ', 's']).starts_with(cpus))
+        };
+        assert!(done.err.lines().any(told), "{rank}: {}", done.err);
+    }
+    let shared = "--bind-to core: 2 ranks share 1 core of elsewhere";
+    assert!(done.err.contains(shared), "{}", done.err);
 }
 
 #[test]

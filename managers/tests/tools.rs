@@ -19,7 +19,12 @@ fn the_doctor_reports_in_text_and_json() {
         "pidfd",
         "loopback IPv4",
         "open files",
+        "topology",
         "cores",
+        "--bind-to",
+        "namespaces",
+        "seccomp",
+        "single copy",
         "compilers",
     ] {
         let finding = findings.iter().find(|f| f["what"] == what);

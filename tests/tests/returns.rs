@@ -84,6 +84,48 @@ fn three_at_once() {
     killed(&["work"], kills, 1);
 }
 
+/// On which CPUs each rank may run, rank by rank.
+fn cpus_of(ranks: &[u32]) -> Vec<(String, String)> {
+    let of = |pid: &u32, file: &str, separator: char, name: &str| {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        let mut lines = text.split(separator);
+        let value = lines.find_map(|line| line.strip_prefix(name));
+        value.unwrap_or_default().trim().to_owned()
+    };
+    let one = |pid| {
+        let rank = of(pid, "environ", '\0', "REJOIN_RANK=");
+        (rank, of(pid, "status", '\n', "Cpus_allowed_list:"))
+    };
+    let mut all: Vec<_> = ranks.iter().map(one).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn ranks_that_come_back_are_bound_as_before() {
+    let want = undisturbed(&["work"]);
+    let child = back(&["--bind-to", "core", "--report-bindings"], &["work"]).start();
+    let job = with_images(&child);
+    let mut ranks = job.ranks();
+    let before = cpus_of(&ranks);
+    kill(ranks[1], libc::SIGKILL);
+    let now = others(&job, &mut ranks);
+    assert_eq!(cpus_of(&now), before);
+    let done = finish(child, LIMIT, "bound ranks");
+    same(&done, &want, 1);
+    let text = done.stderr();
+    for (rank, cpus) in before {
+        let bound = told(&text, ": bound to a core: CPU");
+        let own = format!("mpirun: rank {rank} on ");
+        let line = bound.iter().find(|line| line.starts_with(&own));
+        let line = line.unwrap_or_else(|| panic!("rank {rank}: {text}"));
+        assert!(
+            line.contains(&format!(" {cpus} of socket")),
+            "{cpus}: {line}"
+        );
+    }
+}
+
 /// What was told, without the program's own name for it.
 fn told<'a>(text: &'a str, with: &str) -> Vec<&'a str> {
     text.lines().filter(|line| line.contains(with)).collect()

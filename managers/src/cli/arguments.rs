@@ -81,8 +81,14 @@ pub(super) struct JobArguments {
     /// Ranks of a host that is cut off stand still after this time, until it is there again
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = lease, allow_hyphen_values = true)]
     pub(super) host_lease: u64,
-    /// In which order hosts get ranks: slot (fill one, then the next) or node (each in turn)
-    #[arg(long, value_name = "WHAT", default_value = "slot")]
+    /// In which order ranks get places: slot or core (fill a host, neighbouring cores first, then the next host),
+    /// socket or numa (the same, each socket or NUMA node of a host in turn), node (each host in turn)
+    #[arg(
+        long,
+        value_name = "WHAT",
+        default_value = "slot",
+        hide_possible_values = true
+    )]
     pub(super) map_by: MapBy,
     /// Command that runs a program on another host; the host and the program follow [default: ssh -x -T]
     #[arg(
@@ -95,14 +101,18 @@ pub(super) struct JobArguments {
     /// Folder of this installation on other hosts [default: the same as here]
     #[arg(long, value_name = "DIR")]
     pub(super) prefix: Option<PathBuf>,
-    /// Bind each rank to a core, or none
+    /// Hold each rank to a core, a socket or a NUMA node of its host, or none; more ranks than cores share them
     #[arg(
         long,
         visible_alias = "bind",
-        value_name = "WHAT",
-        default_value = "none"
+        value_name = "core|socket|numa|none",
+        default_value = "none",
+        hide_possible_values = true
     )]
     pub(super) bind_to: BindTo,
+    /// Say on which CPUs each rank runs
+    #[arg(long)]
+    pub(super) report_bindings: bool,
     /// Allow more ranks than cores (always allowed)
     #[arg(long)]
     pub(super) oversubscribe: bool,
@@ -174,8 +184,13 @@ pub(super) struct Further {
 pub(super) enum BindTo {
     /// Ranks run where the kernel puts them
     None,
-    /// One core per rank, in the order of the ranks
+    /// Each rank to a core, all hardware threads of it
     Core,
+    /// Each rank to the socket that its core is of
+    #[value(alias = "package")]
+    Socket,
+    /// Each rank to the NUMA node that its core is of
+    Numa,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -193,8 +208,14 @@ pub(super) enum Carrier {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum MapBy {
     /// Fill the slots of a host, then those of the next
-    #[value(alias = "core")]
     Slot,
+    /// The same: on a host, neighbours get neighbouring cores
+    Core,
+    /// The same, but the sockets of a host get ranks in turn
+    #[value(alias = "package")]
+    Socket,
+    /// The same, but its NUMA nodes do
+    Numa,
     /// One rank per host in turn
     #[value(alias = "host")]
     Node,

@@ -134,8 +134,8 @@ impl Finder {
                 let most = self.slots[host].max(1).saturating_mul(round);
                 let free = most.saturating_sub(self.used[host]);
                 let take = match by {
-                    MapBy::Slot => free,
                     MapBy::Node => free.min(1),
+                    _ => free,
                 };
                 let take = take.min(count - placed.len() as u32);
                 self.used[host] += take;

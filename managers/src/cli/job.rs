@@ -1,13 +1,13 @@
 //! From options to a launch: what is asked for is checked, numbered and put together.
 
-use super::arguments::{BindTo, Carrier, JobArguments, OutputAt, ProgramArguments, Stdin};
+use super::arguments::{BindTo, Carrier, JobArguments, MapBy, OutputAt, ProgramArguments, Stdin};
 use super::hosts;
+use crate::interfaces;
 use crate::launcher::source::Consumed;
 use crate::launcher::{Launch, Show};
-use crate::machines::Machines;
-use crate::plan::{Bind, Plan, Program};
+use crate::plan::{Plan, Program};
+use crate::topology::places::{Bind, Binding, Spread};
 use crate::tree::by_lookups;
-use crate::{cores, interfaces};
 use rejoin_channel_table::{Generation, JobId, JobKey, Rank};
 use rejoin_managers_protocol::central::Recovery;
 use rejoin_managers_protocol::policy;
@@ -48,14 +48,9 @@ pub(super) fn launch(
         Stdin::Rank(rank) => Some(Rank(rank)),
         Stdin::None => None,
     };
-    check_cores(job, &machines);
     let (id, key) = secrets()?;
     let recovery = recovery(job);
     let options = options(job, recovery.is_some())?;
-    let bind = match job.bind_to {
-        BindTo::Core => Bind::Core,
-        _ => Bind::None,
-    };
     let interactive = std::io::stdin().is_terminal() && stdin.is_some();
     let plan = Plan {
         job: id,
@@ -64,7 +59,7 @@ pub(super) fn launch(
         programs: list,
         ranks,
         options,
-        bind,
+        binding: binding(job),
         stdin,
         interactive,
         lease: None,
@@ -95,13 +90,21 @@ fn shown(output: OutputAt) -> Show {
     }
 }
 
-/// More ranks on this host than cores that they could be bound to are told of.
-fn check_cores(job: &JobArguments, machines: &Machines) {
-    let usable = cores::usable().len();
-    let own = (0..machines.hosts.len()).filter(|&host| !machines.is_away(host));
-    let own: usize = own.map(|host| machines.ranks_on(host)).sum();
-    if job.bind_to == BindTo::Core && own > usable {
-        tracing::warn!("{own} ranks share {usable} cores");
+/// How ranks are bound; each host looks at itself.
+fn binding(job: &JobArguments) -> Binding {
+    Binding {
+        to: match job.bind_to {
+            BindTo::None => Bind::None,
+            BindTo::Core => Bind::Core,
+            BindTo::Socket => Bind::Socket,
+            BindTo::Numa => Bind::Numa,
+        },
+        by: match job.map_by {
+            MapBy::Slot | MapBy::Core | MapBy::Node => Spread::Packed,
+            MapBy::Socket => Spread::Sockets,
+            MapBy::Numa => Spread::Nodes,
+        },
+        told: job.report_bindings || job.verbose,
     }
 }
 

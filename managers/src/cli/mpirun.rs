@@ -151,7 +151,10 @@ mod tests {
                 &["-n", "1", "-n", "2", "a"],
                 "'-n <N>' cannot be used multiple times",
             ),
-            (&["--bind-to", "x", "a"], "[possible values: none, core]"),
+            (
+                &["--bind-to", "x", "a"],
+                "[possible values: none, core, socket, numa]",
+            ),
             (&["a", ":", ":", "b"], "one of its sides is empty"),
             (&[":", "b"], "one of its sides is empty"),
             (&["a", ":"], "one of its sides is empty"),

@@ -1,7 +1,6 @@
 //! The checks themselves.
 
 use super::Finding;
-use crate::cores;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -16,12 +15,10 @@ pub(super) fn all() -> Vec<Finding> {
         processes(),
         open_files(),
         processes_limit(),
-        cores_found(),
         loopback("127.0.0.1:0", "loopback IPv4"),
         loopback("[::1]:0", "loopback IPv6"),
         interfaces(),
         shared_memory(),
-        ptrace(),
         user_namespaces(),
         overcommit(),
         compiler(),
@@ -136,17 +133,6 @@ fn processes_limit() -> Finding {
     Finding::good("processes", found)
 }
 
-fn cores_found() -> Finding {
-    let usable = cores::usable().len();
-    let online = read("/sys/devices/system/cpu/online").map_or(0, |t| cores::parse_list(&t).len());
-    let found = format!("{usable} usable of {online}");
-    if usable < 2 {
-        let cost = "ranks take turns on one core: they block at once instead of spinning";
-        return Finding::warning("cores", found, cost);
-    }
-    Finding::good("cores", found)
-}
-
 /// One small message there and back, a few times.
 fn loopback(address: &str, what: &'static str) -> Finding {
     match ping_pong(address) {
@@ -225,18 +211,6 @@ fn shared_memory() -> Finding {
             Finding::good("tmpfs", found)
         }
         Err(error) => Finding::warning("tmpfs", format!("/dev/shm: {error}"), "images go to disk"),
-    }
-}
-
-fn ptrace() -> Finding {
-    match read("/proc/sys/kernel/yama/ptrace_scope").as_deref() {
-        None | Some("0") => Finding::good("ptrace", "free"),
-        Some("1") => Finding::good("ptrace", "parents only (yama 1)"),
-        Some(scope) => Finding::warning(
-            "ptrace",
-            format!("yama {scope}"),
-            "debuggers need privileges: sysctl kernel.yama.ptrace_scope=1",
-        ),
     }
 }
 

@@ -1,6 +1,8 @@
 //! `rejoin doctor`: what this machine offers, what is missing and what that costs.
 
 mod checks;
+mod machine;
+mod reading;
 
 use serde::Serialize;
 use std::io::Write;
@@ -62,7 +64,8 @@ impl Finding {
 /// Checks and prints. Returns the exit code: 1 when something essential is missing.
 #[must_use]
 pub fn run(json: bool) -> i32 {
-    let findings = checks::all();
+    let mut findings = checks::all();
+    findings.extend(machine::all());
     let missing = findings.iter().any(|f| f.grade == Grade::Missing);
     if json {
         let text = serde_json::json!({ "ok": !missing, "findings": findings });

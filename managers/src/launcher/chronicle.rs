@@ -1,6 +1,7 @@
 //! What the user reads about checkpoints and recoveries: one line when a rank is lost, one when it is
 //! back, one for what can't be promised.
 
+use crate::error::plain;
 use rejoin_channel_table::{Epoch, Generation, Rank};
 use rejoin_managers_protocol::central::Event;
 use rejoin_managers_protocol::verdict::Described;
@@ -128,6 +129,25 @@ impl Chronicle {
                 ));
             }
         }
+    }
+
+    /// Where ranks of a host run; of ranks that should have had a core each, how many share how many.
+    pub fn bound(&mut self, host: &str, lines: &[(Rank, String)], crowded: Option<(u32, u32)>) {
+        for (rank, line) in lines {
+            say(&format!("rank {} on {host}: {line}", rank.0));
+        }
+        if let Some((ranks, cores)) = crowded {
+            let many = if cores == 1 { "" } else { "s" };
+            say(&format!(
+                "--bind-to core: {ranks} ranks share {cores} core{many} of {host} (--bind-to none leaves them to the kernel)"
+            ));
+        }
+    }
+
+    /// A rank runs without the binding that was asked for.
+    pub fn unbound(&mut self, rank: Rank, errno: i32) {
+        let error = plain(&std::io::Error::from_raw_os_error(errno));
+        say(&format!("rank {} could not be bound: {error}", rank.0));
     }
 
     /// A restored rank wrote something else than before.

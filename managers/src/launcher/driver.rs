@@ -14,7 +14,9 @@ use crate::fault;
 use crate::plan::Down;
 use crate::reactor::Reactor;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, JobId, Rank};
-use rejoin_managers_protocol::central::{Central, Effect, Event, Input, Job, Record, View};
+use rejoin_managers_protocol::central::{
+    Central, Effect, Event, HostIndex, Input, Job, Record, View,
+};
 use rejoin_managers_protocol::control::ToCentral;
 use rejoin_managers_protocol::verdict::Verdict;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -115,6 +117,11 @@ impl Driver {
             looked: Vec::new(),
             asked: Vec::new(),
         })
+    }
+
+    /// A host's name.
+    pub fn host(&self, host: HostIndex) -> &str {
+        self.job.hosts.get(host).map_or("?", String::as_str)
     }
 
     /// Queues an input for [`Driver::steps`].

@@ -490,6 +490,11 @@ impl Launcher {
                         Up::Look(question) => self.hosts.looked(host, question)?,
                         Up::InputClosed => self.streams.input_closed(),
                         Up::Stored { rank, number } => self.streams.has_stored(rank, number),
+                        Up::Bound { lines, crowded } => {
+                            let name = self.central.host(host);
+                            self.chronicle.bound(name, &lines, crowded);
+                        }
+                        Up::Unbound(rank, errno) => self.chronicle.unbound(rank, errno),
                         Up::Here => {}
                     }
                 }

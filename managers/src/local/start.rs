@@ -7,9 +7,10 @@ use super::{Driver, kind};
 use crate::error::{Context, Error, Result, plain};
 use crate::limits::Limits;
 use crate::link::Link;
-use crate::plan::{Bind, Plan, Program};
+use crate::plan::{Plan, Program, Up};
 use crate::reactor::{Interest, Token};
-use crate::spawn::{FAILURE_LENGTH, Failure, Order, manager_number, spawn};
+use crate::spawn::{FAILURE_LENGTH, Failure, Order, Step, manager_number, spawn};
+use crate::topology::{parallelism, places::Places};
 use nix::fcntl::OFlag;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt::PassCred,
@@ -30,8 +31,10 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 pub(super) struct Start {
     /// Per program: what to run and its environment, or why it can't be run.
     programs: Vec<std::result::Result<Prepared, String>>,
-    /// Cores in the order in which ranks are bound to them.
-    cores: Vec<usize>,
+    /// Where ranks run.
+    places: Places,
+    /// Cores' worth of time that they have together.
+    cores: u32,
     null: OwnedFd,
     /// The end of the pipe of standard input that waits for its rank.
     input: Option<OwnedFd>,
@@ -73,6 +76,7 @@ impl Driver {
         if plan.options.images.is_some() {
             self.watcher = self.open_watcher(plan.ranks.len());
         }
+        let places = Places::here(plan.binding);
         self.start = Some(Start {
             input,
             programs: plan
@@ -80,7 +84,8 @@ impl Driver {
                 .iter()
                 .map(|p| self.prepared(p, &plan))
                 .collect(),
-            cores: crate::cores::usable(),
+            places,
+            cores: u32::try_from(parallelism()).unwrap_or(u32::MAX),
             null: null.into(),
             host: host.to_string_lossy().into_owned(),
             number: manager_number(self.open_files.as_ref()),
@@ -92,8 +97,26 @@ impl Driver {
             .map(|&(rank, p)| RankIo::new(rank, p))
             .collect();
         self.ranks.sort_by_key(|r| r.rank);
+        let told = plan.binding.told;
         self.plan = Some(plan);
-        Ok(())
+        self.tell_places(told)
+    }
+
+    /// Says where ranks run, if that is asked for, and that they share cores.
+    fn tell_places(&mut self, told: bool) -> Result<()> {
+        let Some(Start { places, .. }) = &self.start else {
+            return Ok(());
+        };
+        let ranks = self.ranks.iter().enumerate();
+        let line = |(slot, rank): (usize, &RankIo)| (rank.rank, places.describe(slot));
+        let lines: Vec<_> = ranks.filter(|_| told).map(line).collect();
+        let count = self.ranks.len();
+        let crowded = places.crowded(count);
+        let crowded = crowded.map(|cores| (count as u32, cores as u32));
+        if lines.is_empty() && crowded.is_none() {
+            return Ok(());
+        }
+        self.link.queue(&Up::Bound { lines, crowded })
     }
 
     /// Works a program out; on another host than mpirun's, what it needs may not be there.
@@ -219,9 +242,7 @@ impl Driver {
             streams: [stdin, ends.out.1.as_fd(), ends.err.1.as_fd()],
             manager: ends.manager.1.as_fd(),
             number: start.number,
-            core: (plan.bind == Bind::Core)
-                .then(|| start.cores.get(slot % start.cores.len().max(1)).copied())
-                .flatten(),
+            cpus: start.places.of(slot),
             failures: self.failures.1.as_fd(),
             slot: slot as u32,
             open_files: self.open_files,
@@ -311,6 +332,15 @@ impl Driver {
         // Writes of this size are atomic, so a read gets a whole one or nothing.
         while nix::unistd::read(&self.failures.0, &mut message) == Ok(FAILURE_LENGTH) {
             let failure = Failure::read(message);
+            if failure.step == Step::Binding {
+                // It runs all the same.
+                if let Some(rank) = self.ranks.get(failure.slot) {
+                    let unbound = Up::Unbound(rank.rank, failure.errno);
+                    // A broken link shows itself where it is read.
+                    let _ = self.link.queue(&unbound);
+                }
+                continue;
+            }
             let program = self.ranks.get(failure.slot).and_then(|rank| {
                 let programs = &self.start.as_ref()?.programs;
                 programs.get(rank.program as usize)
@@ -384,7 +414,7 @@ fn welcome(
     options.host.clone_from(&start.host);
     options.local_rank = slot as u32;
     options.local_size = plan.ranks.len() as u32;
-    options.cores = start.cores.len() as u32;
+    options.cores = start.cores;
     FromManager::Welcome(Box::new(Welcome {
         version: VERSION,
         identity: Identity {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::net::auth::{self, CHALLENGE, HELLO};
-use crate::plan::Bind;
+use crate::topology::places::Binding;
 use rejoin_channel_table::{Generation, Incarnation, Rank};
 use rejoin_managers_protocol::broadcast::Stamp;
 use rejoin_managers_protocol::rank::RankOptions;
@@ -37,7 +37,7 @@ impl Node {
             programs: Vec::new(),
             ranks: Vec::new(),
             options,
-            bind: Bind::None,
+            binding: Binding::NONE,
             stdin: None,
             interactive: false,
             lease: None,
