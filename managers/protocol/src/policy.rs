@@ -30,7 +30,7 @@ impl Default for Limit {
 }
 
 /// Why a failure is not masked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Refusal {
     /// The program, or a rule that it broke, ended it.
     Meant,
@@ -40,8 +40,13 @@ pub enum Refusal {
     TooMany(Limit),
     /// There is no checkpoint to go back to.
     NoCheckpoint,
-    /// This rank could not be brought back: its image is gone, too, or makes no process.
-    NotBack(Rank),
+    /// A rank could not be brought back: its image is gone, too, or makes no process.
+    NotBack {
+        /// Which.
+        rank: Rank,
+        /// What its host says of it.
+        why: String,
+    },
 }
 
 impl fmt::Display for Refusal {
@@ -59,11 +64,9 @@ impl fmt::Display for Refusal {
                 limit.within / 1000
             ),
             Refusal::NoCheckpoint => write!(f, "no checkpoint was taken that it could go back to"),
-            Refusal::NotBack(rank) => write!(
-                f,
-                "the image of rank {} that it would come back from is gone, too, or makes no process",
-                rank.0
-            ),
+            Refusal::NotBack { rank, why } => {
+                write!(f, "rank {} can't be brought back: {why}", rank.0)
+            }
         }
     }
 }

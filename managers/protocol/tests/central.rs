@@ -121,10 +121,18 @@ fn of_ranks_that_do_not_come_back_the_first_that_was_lost_is_the_verdict() {
         host: "a".into(),
         pid: 10,
         cause,
-        refusal: Some(Refusal::NotBack(Rank(1))),
+        refusal: Some(Refusal::NotBack {
+            rank: Rank(1),
+            why: "no image".into(),
+        }),
     };
     assert_eq!(central.verdict(), Some(&verdict));
     assert_eq!(verdict.exit_code(), 137);
+    let told = verdict.to_string();
+    assert!(
+        told.contains("rank 1 can't be brought back: no image"),
+        "{told}"
+    );
 }
 
 #[test]

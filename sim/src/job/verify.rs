@@ -84,7 +84,7 @@ impl Tally {
             Verdict::Success => !self.interrupted,
             Verdict::Failed { cause, refusal, .. } => match (cause, refusal) {
                 (_, Some(Refusal::NoCheckpoint)) => self.early > 1 || images,
-                (Cause::NotStarted { .. }, _) | (_, Some(Refusal::NotBack(_))) => images,
+                (Cause::NotStarted { .. }, _) | (_, Some(Refusal::NotBack { .. })) => images,
                 (
                     Cause::Ended {
                         end: End::Signaled(_),

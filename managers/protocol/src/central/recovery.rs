@@ -3,7 +3,7 @@
 use super::{Central, END_BOUND, Effect, Event, HostIndex, Memory, Phase, Record};
 use crate::control::{Cause, End, Life, Stage, Time, ToLocal};
 use crate::policy::{self, Refusal};
-use crate::verdict::Verdict;
+use crate::verdict::{Described, Verdict};
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 
 /// Ranks are being taken back.
@@ -107,7 +107,14 @@ impl Central {
                 cause,
                 ..
             }) if self.interrupted.is_none() => {
-                let refusal = Some(Refusal::NotBack(lost.rank));
+                let why = match lost.cause {
+                    Cause::NotStarted { why } => why,
+                    other => Described(&other).to_string(),
+                };
+                let refusal = Some(Refusal::NotBack {
+                    rank: lost.rank,
+                    why,
+                });
                 let verdict = Verdict::Failed {
                     rank,
                     host,
