@@ -162,6 +162,11 @@ impl Device {
         len: usize,
         mode: Mode,
     ) -> Result<ReqId> {
+        // SAFETY: the caller's promise.
+        if mode == Mode::Standard && unsafe { self.send_alone(to, &env, buf, len, true)? } {
+            self.after_send()?;
+            return Ok(ReqId::DONE);
+        }
         let mode = match mode {
             Mode::Standard => rejoin_engine::Mode::Standard,
             Mode::Synchronous => rejoin_engine::Mode::Synchronous,
@@ -204,7 +209,7 @@ impl Device {
             rejoin_engine::Mode::Standard
         };
         // SAFETY: the caller's promise.
-        if copied && unsafe { self.send_alone(to, &env, buf, len)? } {
+        if copied && unsafe { self.send_alone(to, &env, buf, len, false)? } {
             self.after_send()?;
             return Ok(None);
         }
@@ -236,7 +241,10 @@ impl Device {
     fn after_send(&mut self) -> Result<()> {
         self.passes = self.passes.wrapping_add(1);
         if self.passes.is_multiple_of(64) {
-            self.look(Some(Duration::ZERO))?;
+            self.serve_polled()?;
+            if self.must_look() {
+                self.look(Some(Duration::ZERO))?;
+            }
         }
         Ok(())
     }

@@ -383,7 +383,9 @@ impl Device {
                 let Some(live) = self.io.slots.live(token) else {
                     return Ok(moved);
                 };
-                if live.readable && !live.listed {
+                // A polled link is looked at in any case, but for what it holds itself.
+                let noticed = live.polled && live.held.is_empty();
+                if live.readable && !noticed && !live.listed {
                     self.list_readable(token);
                 }
                 Ok(moved)

@@ -162,7 +162,7 @@ impl Live {
 
     /// Breaks the link after bytes have moved, when the scissors say so.
     #[inline]
-    fn struck_after(&mut self, meter: &mut Meter) -> Result<(), Box<Fault>> {
+    pub(crate) fn struck_after(&mut self, meter: &mut Meter) -> Result<(), Box<Fault>> {
         let Some(cutter) = &mut meter.cutter else {
             return Ok(());
         };

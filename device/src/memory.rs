@@ -67,6 +67,27 @@ pub(crate) unsafe fn fill(segment: Segment, from: &[u8]) {
     unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), start(segment), len) };
 }
 
+/// Copies the first bytes of these words, in little endian order, to fill a segment of at most as many.
+///
+/// # Safety
+/// As for [`fill`].
+#[inline]
+pub(crate) unsafe fn fill_words(segment: Segment, from: &[u64]) {
+    let at = start(segment);
+    match (segment.len, from.first()) {
+        // SAFETY: the caller's promise.
+        (8, Some(word)) => unsafe { at.cast::<u64>().write_unaligned(word.to_le()) },
+        _ => {
+            for (n, word) in from.iter().enumerate().take(segment.len.div_ceil(8)) {
+                let bytes = word.to_le_bytes();
+                let len = (segment.len - 8 * n).min(8);
+                // SAFETY: the caller's promise: so many bytes of the segment are left there.
+                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.add(8 * n), len) };
+            }
+        }
+    }
+}
+
 /// Makes a copy that the engine asked for.
 ///
 /// # Safety

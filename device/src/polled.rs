@@ -25,10 +25,8 @@ impl Device {
             let Some(live) = self.io.slots.live(token) else {
                 continue;
             };
-            if live.write_blocked || !live.stream.is_idle() {
-                let rank = live.rank;
-                moved |= self.poll_link(rank, token)?;
-            }
+            let rank = live.rank;
+            moved |= self.poll_link(rank, token)?;
         }
         Ok(moved)
     }
@@ -38,13 +36,13 @@ impl Device {
     #[inline]
     pub(crate) fn must_look(&self) -> bool {
         let slots = &self.io.slots;
-        let every = if slots.any_pending() || slots.any_watched() {
-            LOOK_OFTEN
-        } else {
-            LOOK_EVERY
-        };
-        self.passes.is_multiple_of(every)
-            || clock::ticks().wrapping_sub(self.io.looked) > LOOK_AFTER
+        if self.io.polled.is_empty() {
+            return self.passes.is_multiple_of(LOOK_EVERY);
+        }
+        if (slots.any_pending() || slots.any_watched()) && self.passes.is_multiple_of(LOOK_OFTEN) {
+            return true;
+        }
+        clock::ticks().wrapping_sub(self.io.looked) > LOOK_AFTER
     }
 
     /// Has every polled link raise an event from here on; true if one of them has something already, so

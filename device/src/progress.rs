@@ -13,7 +13,7 @@ use crate::clock;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::poller::{Event, Token};
-use crate::receive::{Broken, copy_out};
+use crate::receive::{Broken, Intake, copy_out};
 use crate::slots::Slot;
 use crate::transmit;
 use crate::transport::{Fault, Stream};
@@ -67,7 +67,7 @@ impl Device {
             if !moved && self.passes.is_multiple_of(SERVE_EVERY) {
                 moved |= self.serve_polled()?;
             }
-            if moved || !self.passes.is_multiple_of(LOOK_EVERY) {
+            if moved || !self.passes.is_multiple_of(LOOK_EVERY) || !self.must_look() {
                 return Ok(self.flush_ready()? | moved);
             }
         } else if !self.io.polled.is_empty() {
@@ -288,7 +288,25 @@ impl Device {
     /// Reads a link that is waited for, and retries what did not fit: its turn in a spin.
     #[inline]
     pub(crate) fn poll_link(&mut self, rank: Rank, token: Token) -> Result<bool> {
-        let mut moved = self.take_in(token, None)?;
+        let Some(live) = self.io.slots.live(token) else {
+            return Ok(false);
+        };
+        let mut moved = false;
+        if live.polled && !live.write_blocked && live.held.is_empty() {
+            if self.meter.cutter.is_none() {
+                let mut intake = Intake {
+                    engine: &mut self.engine,
+                    staging: &mut self.io.staging,
+                    meter: &mut self.meter,
+                    image_due: &mut self.image_due,
+                };
+                moved = intake.meet_briefs(live) > 0;
+            }
+            if live.stream.is_idle() {
+                return Ok(moved);
+            }
+        }
+        moved |= self.take_in(token, None)?;
         if let Some(live) = self.io.slots.live(token)
             && live.write_blocked
             && self.engine.tx_pending(rank)

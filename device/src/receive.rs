@@ -5,13 +5,15 @@
 //! with the staging buffer behind it for the headers that come along. After a long body the first
 //! read is short, so that little of the next long one is copied.
 //!
+//! Brief messages come one by one, each whole, in one order with the bytes.
+//!
 //! A frame of a later epoch waits in its link, with what was read behind it, until this rank has
 //! passed its safe point; the link is not read meanwhile.
 
 use std::io;
 
 use rejoin_channel_table::Epoch;
-use rejoin_engine::{Engine, HEADER_LEN, Header, Met, ProtocolError, RxBody, Segment};
+use rejoin_engine::{BRIEF_BODY, Engine, HEADER_LEN, Header, Met, ProtocolError, RxBody, Segment};
 
 use crate::live::{Body, Live, Meter};
 use crate::memory;
@@ -26,6 +28,8 @@ const STAGING_LARGE: usize = 4 << 10;
 const LARGE: usize = 24 << 10;
 /// Bytes after which another link gets its turn.
 const TURN: usize = 4 << 20;
+/// Brief messages after which it does.
+const MOST_BRIEFS: usize = 256;
 
 /// Why a link cannot be read on.
 #[derive(Debug)]
@@ -79,6 +83,14 @@ impl Intake<'_> {
             return Ok(false);
         }
         loop {
+            if live.polled {
+                let count = self.briefs(live)?;
+                total += count * HEADER_LEN;
+                if !live.held.is_empty() || count >= MOST_BRIEFS {
+                    live.readable = true;
+                    return Ok(true);
+                }
+            }
             let (pieces, count, direct) = self.targets(live);
             let asked = pieces[..count]
                 .iter()
@@ -104,10 +116,86 @@ impl Intake<'_> {
             }
             // A short read took all there was; an edge announces what comes later.
             live.readable = got == asked;
-            if !live.readable || total >= TURN {
+            if !(live.readable || live.polled) || total >= TURN {
                 return Ok(true);
             }
         }
+    }
+
+    /// Takes in the brief messages that come next and meet their receives; returns their number. One that
+    /// does not is left.
+    #[inline]
+    pub(crate) fn meet_briefs(&mut self, live: &mut Live) -> usize {
+        if live.have > 0 || live.body != Body::None {
+            return 0;
+        }
+        let Some(link) = live.stream.brief() else {
+            return 0;
+        };
+        let mut count = 0;
+        while count < MOST_BRIEFS
+            && let Some(brief) = link.next_brief()
+            && let Some(met) = self.engine.rx_brief(live.rank, &brief)
+        {
+            // SAFETY: the segment is a posted receive's, which is complete with this copy.
+            unsafe { memory::fill_words(met.into, brief.body()) };
+            link.release_brief();
+            count += 1;
+        }
+        if count > 0 {
+            live.large = false;
+            self.meter.stats.frames_in += count as u64;
+            self.meter.stats.briefs_in += count as u64;
+        }
+        count
+    }
+
+    /// Takes in the brief messages that come next; returns their number.
+    ///
+    /// # Errors
+    /// The link must be dropped.
+    fn briefs(&mut self, live: &mut Live) -> Result<usize, Broken> {
+        let mut count = 0;
+        while count < MOST_BRIEFS && live.held.is_empty() {
+            count += self.meet_briefs(live);
+            if !self.unpack(live)? {
+                break;
+            }
+            count += 1;
+        }
+        if count > 0 {
+            // What they brought is lost with the link, as if it had never come.
+            live.struck_after(self.meter)?;
+        }
+        Ok(count)
+    }
+
+    /// Takes a brief message that meets no receive, or is none that the engine takes at once, as a frame;
+    /// false when there is none.
+    #[cold]
+    fn unpack(&mut self, live: &mut Live) -> Result<bool, Broken> {
+        let Some(link) = live.stream.brief() else {
+            return Ok(false);
+        };
+        let Some(brief) = link.next_brief() else {
+            return Ok(false);
+        };
+        let header = self.engine.unpack(live.rank, &brief);
+        let within = live.have > 0 || live.body != Body::None;
+        let len = brief.claimed();
+        let Some(header) = header.filter(|_| !within && len <= BRIEF_BODY) else {
+            let why = "a brief message within another, or one that is too long".to_owned();
+            return Err(Broken::Breach(why));
+        };
+        let (head, rest) = self.staging.split_at_mut(HEADER_LEN);
+        head.copy_from_slice(&header.encode());
+        for (to, word) in rest.as_chunks_mut::<8>().0.iter_mut().zip(brief.body()) {
+            *to = word.to_le_bytes();
+        }
+        link.release_brief();
+        self.meter.stats.briefs_in += 1;
+        self.parse(live, HEADER_LEN + len)?;
+        Ok(true)
     }
 
     /// Where the next bytes go: up to two pieces, their number, and how many bytes go in place.

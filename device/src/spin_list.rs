@@ -21,8 +21,11 @@ impl Device {
         let Some(live) = self.io.slots.live(token) else {
             return Ok(());
         };
+        if !live.watched {
+            return Ok(());
+        }
         live.hits = live.hits.saturating_add(1);
-        if live.hits < BUSY_AFTER || !live.watched {
+        if live.hits < BUSY_AFTER {
             return Ok(());
         }
         live.hits = 0;

@@ -1,7 +1,7 @@
 //! Writing what the engine has for a link, in as few system calls as there can be.
 
 use rejoin_channel_table::ids::Rank;
-use rejoin_engine::{Engine, Envelope, GATHER_PIECES};
+use rejoin_engine::{BRIEF_BODY, Engine, Envelope, GATHER_PIECES};
 
 use crate::device::Device;
 use crate::error::Result;
@@ -63,8 +63,8 @@ pub(crate) fn flush(
 }
 
 impl Device {
-    /// A small blocking send on a link that has nothing else to write: kept and written in one go. False: nothing
-    /// was done, and it goes the long way.
+    /// A small send on a link that has nothing else to write: kept and written in one go. False: nothing was done,
+    /// and it goes the long way. `polled`: only where a write makes no system call, which others could share.
     ///
     /// # Safety
     /// `buf` is readable for `len` bytes.
@@ -78,6 +78,7 @@ impl Device {
         env: &Envelope,
         buf: *const u8,
         len: usize,
+        polled: bool,
     ) -> Result<bool> {
         let Some((_, token)) = self.table.live(to) else {
             return Ok(false);
@@ -85,11 +86,26 @@ impl Device {
         let Some(live) = self.io.slots.live(token) else {
             return Ok(false);
         };
-        if live.write_blocked || !live.ahead.is_empty() || !self.engine.copies(len) {
+        let may = live.polled || !polled;
+        if !may || live.write_blocked || !live.ahead.is_empty() || !self.engine.copies(len) {
             return Ok(false);
         }
         // SAFETY: the caller's promise.
         let bytes = unsafe { memory::bytes(memory::segment(buf, len)) };
+        if len <= BRIEF_BODY
+            && let Some(link) = live.stream.brief()
+            && let Ok(Some(rest)) = link.free_brief()
+        {
+            let Some(first) = self.engine.send_brief(to, env, bytes, rest) else {
+                return Ok(false);
+            };
+            link.publish_brief(first);
+            self.meter.stats.briefs_out += 1;
+            if let Err(fault) = live.struck_after(&mut self.meter) {
+                self.write_failed(to, token, *fault)?;
+            }
+            return Ok(true);
+        }
         let Some(alone) = self.engine.send_alone(to, env, bytes) else {
             return Ok(false);
         };

@@ -109,6 +109,14 @@ impl<B> Retention<B> {
         range
     }
 
+    /// The same for a frame that lies in the ring as a whole, its header in words of little endian order.
+    #[inline(always)]
+    pub fn push_words<const N: usize>(&mut self, header: &[u64; N], payload: &[u8]) -> Range<u64> {
+        let range = self.ring.push_words(header, payload);
+        self.ends.push_back(range.end);
+        range
+    }
+
     /// Where the frame lies in the ring.
     pub fn frame(&self, ssn: Ssn) -> Option<Range<u64>> {
         let at = usize::try_from(ssn.0.checked_sub(self.first.0)?).ok()?;

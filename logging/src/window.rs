@@ -71,6 +71,13 @@ impl SendWindow {
         Ok(more)
     }
 
+    /// The receiver's total of bytes given back, as far as it is known.
+    #[inline]
+    #[must_use]
+    pub fn credited(&self) -> u64 {
+        self.credited
+    }
+
     /// The receiver's total of envelopes granted; true if there are more than before.
     pub fn grant(&mut self, total: u64) -> bool {
         let more = total > self.granted;

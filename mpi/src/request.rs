@@ -13,7 +13,7 @@ use crate::comm::Communicator;
 use crate::decide::Wild;
 use crate::error::{Error, ErrorClass, Result};
 use crate::p2p::{Persistent, Staging};
-use crate::status::Completed;
+use crate::status::{Completed, Status};
 use std::pin::Pin;
 use std::rc::Rc;
 
@@ -22,6 +22,9 @@ use std::rc::Rc;
 pub struct RequestId(u64);
 
 impl RequestId {
+    /// Of every send that was complete when its call returned: there is nothing to keep of it.
+    pub(crate) const SENT: Self = Self(1 << 32);
+
     fn new(slot: u32, generation: u32) -> Self {
         Self(u64::from(generation) << 32 | u64::from(slot))
     }
@@ -92,6 +95,15 @@ impl Request {
             freed: false,
         }
     }
+
+    /// Whether its end is the device's and nothing else.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        self.staging.is_none()
+            && self.persistent.is_none()
+            && self.wild.is_none()
+            && !self.cancelling
+    }
 }
 
 struct Slot {
@@ -99,11 +111,24 @@ struct Slot {
     request: Option<Request>,
 }
 
-/// All requests of the process.
-#[derive(Default)]
+/// All requests of the process. The first slot is [`RequestId::SENT`]'s.
 pub(crate) struct Slab {
     slots: Vec<Slot>,
     free: Vec<u32>,
+}
+
+impl Default for Slab {
+    fn default() -> Self {
+        let sent = State::Ready(Completed::ok(Status::EMPTY));
+        let slot = Slot {
+            generation: RequestId::SENT.generation(),
+            request: Some(Request::new(sent, None)),
+        };
+        Self {
+            slots: vec![slot],
+            free: Vec::new(),
+        }
+    }
 }
 
 const GENERATIONS: u32 = 0x00FF_FFFF;
@@ -143,12 +168,30 @@ impl Slab {
         }
     }
 
+    /// Whether `id` names a request.
+    #[inline]
+    pub fn contains(&self, id: RequestId) -> bool {
+        let slot = self.slots.get(id.slot());
+        slot.is_some_and(|slot| slot.generation == id.generation() && slot.request.is_some())
+    }
+
     pub fn remove(&mut self, id: RequestId) -> Result<Request> {
         self.get(id)?;
         let slot = &mut self.slots[id.slot()];
         slot.generation = (slot.generation & GENERATIONS) % GENERATIONS + 1;
         self.free.push(id.slot() as u32);
         slot.request.take().ok_or_else(|| stale(id))
+    }
+
+    /// Drops a request where it is; an unknown id changes nothing.
+    #[inline]
+    pub fn discard(&mut self, id: RequestId) {
+        if self.contains(id) {
+            let slot = &mut self.slots[id.slot()];
+            slot.generation = (slot.generation & GENERATIONS) % GENERATIONS + 1;
+            slot.request = None;
+            self.free.push(id.slot() as u32);
+        }
     }
 
     /// The id of the request in `slot`.
@@ -169,7 +212,7 @@ impl Slab {
     }
 
     pub fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.slots.len() - self.free.len() - 1
     }
 }
 

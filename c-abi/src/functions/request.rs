@@ -134,7 +134,7 @@ pub(super) unsafe fn finished(mpi: &Mpi, target: *mut MPI_Status, done: Complete
 /// `request` is valid.
 #[inline]
 pub(super) unsafe fn retire(mpi: &Mpi, request: *mut MPI_Request, id: RequestId) -> Result<()> {
-    if !mpi.core()?.request_exists(id) {
+    if mpi.core()?.request_is_over(id) {
         // SAFETY: the caller's.
         unsafe { request.write(MPI_REQUEST_NULL) };
     }

@@ -155,22 +155,37 @@ impl Header {
         }
     }
 
+    /// The 64 bytes as words, whose bytes go in little endian order.
+    #[inline(always)]
+    pub fn words(&self) -> [u64; HEADER_LEN / 8] {
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let start = u32::from_le_bytes([
+            FRAME_MAGIC[0],
+            FRAME_MAGIC[1],
+            self.kind as u8,
+            self.flags.0,
+        ]);
+        let env = &self.envelope;
+        [
+            pair(start, self.epoch.0),
+            pair(env.context, env.source.cast_unsigned()),
+            u64::from(env.tag.cast_unsigned()),
+            self.length,
+            self.ssn.0,
+            self.ack.0,
+            self.credit,
+            self.aux,
+        ]
+    }
+
     /// The 64 bytes.
     #[inline]
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut out = [0; HEADER_LEN];
-        out[0..2].copy_from_slice(&FRAME_MAGIC);
-        out[2] = self.kind as u8;
-        out[3] = self.flags.0;
-        out[4..8].copy_from_slice(&self.epoch.0.to_le_bytes());
-        out[8..12].copy_from_slice(&self.envelope.context.to_le_bytes());
-        out[12..16].copy_from_slice(&self.envelope.source.to_le_bytes());
-        out[16..20].copy_from_slice(&self.envelope.tag.to_le_bytes());
-        out[24..32].copy_from_slice(&self.length.to_le_bytes());
-        out[32..40].copy_from_slice(&self.ssn.0.to_le_bytes());
-        out[40..48].copy_from_slice(&self.ack.0.to_le_bytes());
-        out[48..56].copy_from_slice(&self.credit.to_le_bytes());
-        out[56..64].copy_from_slice(&self.aux.to_le_bytes());
+        let (chunks, _) = out.as_chunks_mut::<8>();
+        for (to, word) in chunks.iter_mut().zip(self.words()) {
+            *to = word.to_le_bytes();
+        }
         out
     }
 

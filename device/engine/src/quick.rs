@@ -8,9 +8,9 @@ use std::ops::Range;
 
 use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 
-use crate::channel::Target;
+use crate::channel::{Channel, Target};
 use crate::engine::Engine;
-use crate::frame::{FRAME_MAGIC, HEADER_LEN, Kind};
+use crate::frame::{FRAME_MAGIC, HEADER_LEN, Header, Kind};
 use crate::tx::{Context, ENVELOPE_COST};
 use crate::types::{Envelope, Segment};
 
@@ -43,6 +43,22 @@ impl Engine {
     /// writes it at once. What it does not write it gives back by [`Engine::send_rest`]. `None`: nothing was done.
     #[inline]
     pub fn send_alone(&mut self, to: Rank, env: &Envelope, bytes: &[u8]) -> Option<Alone<'_>> {
+        let (channel, place, _) = self.keep_alone(to, env, bytes)?;
+        let (a, b) = channel.tx.kept.slices(place.clone());
+        Some(Alone {
+            pieces: [a, b],
+            place,
+        })
+    }
+
+    /// Keeps the frame of a message that its link has alone: where it lies, and its header.
+    #[inline(always)]
+    pub(crate) fn keep_alone(
+        &mut self,
+        to: Rank,
+        env: &Envelope,
+        bytes: &[u8],
+    ) -> Option<(&Channel, Range<u64>, Header)> {
         let epoch = self.epoch;
         let channel = self.channels.get_mut(to.index())?.as_deref_mut()?;
         let idle = channel.up && channel.tx.plan.is_empty() && channel.tx.bulk.is_empty();
@@ -55,12 +71,8 @@ impl Engine {
             config: &self.config,
             epoch,
         };
-        let place = tx.keep_copied(env, bytes)?;
-        let (a, b) = tx.channel.tx.kept.slices(place.clone());
-        Some(Alone {
-            pieces: [a, b],
-            place,
-        })
+        let (place, header) = tx.keep_copied(env, bytes)?;
+        Some((tx.channel, place, header))
     }
 
     /// Of a frame of [`Engine::send_alone`] only the first `written` bytes were written: the rest is planned.

@@ -35,7 +35,7 @@ impl Context<'_> {
     /// Header and body into the ring, and into the plan. False if the message must wait.
     #[inline]
     pub(crate) fn send_copied(&mut self, env: &Envelope, bytes: &[u8]) -> bool {
-        let Some(range) = self.keep_copied(env, bytes) else {
+        let Some((range, _)) = self.keep_copied(env, bytes) else {
             return false;
         };
         if self.channel.up {
@@ -45,9 +45,13 @@ impl Context<'_> {
         true
     }
 
-    /// Header and body into the ring; where they lie. `None` if the message must wait.
-    #[inline]
-    pub(crate) fn keep_copied(&mut self, env: &Envelope, bytes: &[u8]) -> Option<Range<u64>> {
+    /// Header and body into the ring; where they lie, and the header. `None` if the message must wait.
+    #[inline(always)]
+    pub(crate) fn keep_copied(
+        &mut self,
+        env: &Envelope,
+        bytes: &[u8],
+    ) -> Option<(Range<u64>, Header)> {
         let channel = &mut *self.channel;
         let cost = ENVELOPE_COST + bytes.len() as u64;
         if !channel.tx.blocked.is_empty()
@@ -60,7 +64,8 @@ impl Context<'_> {
         let mut header = channel.header(self.epoch, Kind::Eager, ssn);
         header.envelope = *env;
         header.length = bytes.len() as u64;
-        Some(channel.tx.kept.push(&header.encode(), bytes, None))
+        let range = channel.tx.kept.push_words(&header.words(), bytes);
+        Some((range, header))
     }
 
     /// Gives a send its sequence number and envelope, if the window allows. `bytes` are copied

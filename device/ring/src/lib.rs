@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bell;
+pub mod cells;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -111,6 +112,13 @@ impl Writer {
         range
     }
 
+    /// Bytes written so far, the low half of the number.
+    #[inline]
+    #[must_use]
+    pub fn position(&self) -> u32 {
+        self.tail as u32
+    }
+
     /// Shows the reader all that was filled.
     #[inline]
     pub fn publish(&self, tail: &impl Word) {
@@ -155,6 +163,27 @@ impl Reader {
             self.tail = theirs;
         }
         Ok(self.used().min(wanted))
+    }
+
+    /// Bytes read so far, the low half of the number.
+    #[inline]
+    #[must_use]
+    pub fn position(&self) -> u32 {
+        self.head as u32
+    }
+
+    /// How many bytes come before what the writer put at this position of its own.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] when it is none that the ring can hold.
+    #[inline]
+    pub fn until(&self, position: u32) -> Result<usize, OutOfBounds> {
+        let ahead = u64::from(position.wrapping_sub(self.position()));
+        if ahead > self.capacity {
+            let (theirs, ours) = (u64::from(position), self.head);
+            return Err(OutOfBounds { theirs, ours });
+        }
+        Ok(ahead as usize)
     }
 
     /// Whether the writer has published nothing beyond what was read. May lag; fails never.

@@ -118,6 +118,10 @@ pub trait Stream {
 }
 
 /// A live link of some transport.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "it lies in a box of its own, and the fast path follows no second one"
+)]
 pub enum Link {
     /// Over TCP.
     Tcp(tcp::TcpLink),
@@ -142,6 +146,15 @@ impl Link {
         match self {
             Self::Tcp(_) => false,
             Self::Shm(link) => link.is_idle(),
+        }
+    }
+
+    /// The link as one that carries brief messages.
+    #[inline]
+    pub(crate) fn brief(&mut self) -> Option<&mut shm::ShmLink> {
+        match self {
+            Self::Tcp(_) => None,
+            Self::Shm(link) => Some(link),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Nonblocking sends and receives (MPI-5.0 §3.7).
 
 use super::{Data, SendMode, Staging};
-use crate::adi::Mode;
+use crate::adi::{Mode, ReqId};
 use crate::check;
 use crate::comm::Communicator;
 use crate::decide::Wild;
@@ -110,6 +110,9 @@ impl Mpi {
         data.check()?;
         // SAFETY: the caller's.
         let (state, staging) = unsafe { self.post_send(data, dest, tag, comm, mode) }?;
+        if matches!(state, State::Device(ReqId::DONE)) {
+            return Ok(RequestId::SENT);
+        }
         let mut request = Request::new(state, Some(comm.clone()));
         request.staging = staging;
         Ok(self.enter_request(request))

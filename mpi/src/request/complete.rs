@@ -142,7 +142,38 @@ impl Mpi {
     }
 
     /// If `id` is finished, what it says; then it is gone, or inactive if persistent.
+    #[inline]
     pub(crate) fn try_finish(&self, id: RequestId) -> Result<Option<Completed>> {
+        if id == RequestId::SENT {
+            return Ok(Some(Completed::ok(Status::EMPTY)));
+        }
+        let mut requests = self.requests.borrow_mut();
+        let request = requests.get(id)?;
+        let State::Device(r) = request.state else {
+            drop(requests);
+            return self.finish_any(id);
+        };
+        if !request.is_plain() {
+            drop(requests);
+            return self.finish_any(id);
+        }
+        let Some(done) = self.dev.borrow_mut().poll(r) else {
+            return Ok(None);
+        };
+        let completed = if request.receives {
+            received(&done, true)
+        } else {
+            sent(&done)
+        };
+        if completed.error.is_some() {
+            self.blame.replace(request.comm.clone());
+        }
+        requests.discard(id);
+        Ok(Some(completed))
+    }
+
+    /// The same for a request of any kind.
+    fn finish_any(&self, id: RequestId) -> Result<Option<Completed>> {
         if !self.settle(id)? {
             return Ok(None);
         }
@@ -181,9 +212,15 @@ impl Mpi {
         }
     }
 
-    /// Whether `id` still names a request: after a wait or test, false says that the handle becomes null.
+    /// Whether `id` names a request.
     pub fn request_exists(&self, id: RequestId) -> bool {
-        self.requests.borrow_mut().get(id).is_ok()
+        self.requests.borrow().contains(id)
+    }
+
+    /// After a wait or test that has finished `id`: whether its handle becomes null.
+    #[inline]
+    pub fn request_is_over(&self, id: RequestId) -> bool {
+        id == RequestId::SENT || !self.requests.borrow().contains(id)
     }
 
     /// The request in a slot (the low 32 bits of its number), for handles that keep less of it.
@@ -207,7 +244,11 @@ impl Mpi {
     }
 
     /// `MPI_Wait`.
+    #[inline]
     pub fn wait(&self, id: RequestId) -> Result<Completed> {
+        if let Some(done) = self.try_finish(id)? {
+            return Ok(done);
+        }
         let hint = self.hint(id);
         self.wait_until(hint, |m| m.try_finish(id))
     }
@@ -279,6 +320,9 @@ impl Mpi {
 
     /// `MPI_Request_free`: the operation goes on; the request goes when it is over.
     pub fn request_free(&self, id: RequestId) -> Result<()> {
+        if id == RequestId::SENT {
+            return Ok(());
+        }
         let finished = self.settle(id)?;
         if finished {
             let mut requests = self.requests.borrow_mut();

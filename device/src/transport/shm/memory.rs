@@ -17,10 +17,13 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
 use crate::descriptors;
 
-/// Bytes before the first ring: the shared words, each on two cache lines of its own, since processors
+/// Bytes before the cells: the shared words, each on two cache lines of its own, since processors
 /// fetch lines in pairs.
 const WORDS: usize = 4096;
 const WORD: usize = 128;
+/// Cells of one direction, which lie between the words and the rings.
+pub(crate) const CELLS: usize = 128;
+const CELLS_BYTES: usize = CELLS * rejoin_ring::cells::WORDS * 8;
 /// Smallest and largest ring, in bytes.
 pub(crate) const LEAST: usize = 64 << 10;
 const MOST: usize = 16 << 20;
@@ -59,6 +62,8 @@ pub(crate) enum Place {
     Head(Direction),
     /// Whether the side that writes this direction can read the other's memory: see `peer.rs`.
     Reach(Direction),
+    /// The reader's position among the cells.
+    CellHead(Direction),
     /// Where that side's secret is: process id, address, value.
     Secret(Direction, usize),
 }
@@ -111,7 +116,7 @@ impl Memory {
             return Err(io::Error::other("the peer's memory may shrink"));
         }
         let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(0);
-        let capacity = bytes.saturating_sub(WORDS) / 2;
+        let capacity = bytes.saturating_sub(RINGS) / 2;
         let is_ring = capacity.is_power_of_two() && (LEAST..=MOST).contains(&capacity);
         if !is_ring || length(capacity) != bytes {
             let problem = format!("the peer's memory has {bytes} bytes, which is no pair of rings");
@@ -150,11 +155,21 @@ impl Memory {
     /// The ring of a direction, `capacity` bytes.
     pub(crate) fn ring(&self, direction: Direction) -> NonNull<u8> {
         let offset = match direction {
-            Direction::FromDialer => WORDS,
-            Direction::ToDialer => WORDS + self.capacity,
+            Direction::FromDialer => RINGS,
+            Direction::ToDialer => RINGS + self.capacity,
         };
         // SAFETY: the offset lies within the mapping.
         unsafe { self.start.add(offset) }
+    }
+
+    /// The first of the words of the cells of a direction.
+    pub(crate) fn cells(&self, direction: Direction) -> NonNull<AtomicU64> {
+        let offset = match direction {
+            Direction::FromDialer => WORDS,
+            Direction::ToDialer => WORDS + CELLS_BYTES,
+        };
+        // SAFETY: the offset lies within the mapping, aligned to its page.
+        unsafe { self.start.add(offset).cast() }
     }
 
     /// A shared word; good for as long as the memory is mapped.
@@ -165,6 +180,7 @@ impl Memory {
             Place::Head(direction) => (4, direction),
             Place::Reach(direction) => (6, direction),
             Place::Secret(direction, part) => (8 + 2 * (part % 3), direction),
+            Place::CellHead(direction) => (14, direction),
         };
         let number = first + usize::from(direction == Direction::ToDialer);
         // SAFETY: the words lie within the mapping, aligned.
@@ -185,8 +201,11 @@ impl Drop for Memory {
     }
 }
 
+/// Bytes before the first ring.
+const RINGS: usize = WORDS + 2 * CELLS_BYTES;
+
 const fn length(capacity: usize) -> usize {
-    WORDS + 2 * capacity
+    RINGS + 2 * capacity
 }
 
 fn create() -> io::Result<OwnedFd> {

@@ -6,6 +6,7 @@
 //!
 //! A piece of memory that cannot be used ends the process here, where a socket would return an error.
 
+mod cells;
 mod door;
 mod memory;
 mod peer;
@@ -21,9 +22,11 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use rejoin_engine::{BRIEF_REST, Brief};
 use rejoin_ring::{OutOfBounds, Reader, Writer, bell};
 
 use super::{Fault, Lost, Path, Piece, Stream, closed, moved};
+use cells::Cells;
 use memory::{Direction, Place};
 use peer::Peer;
 
@@ -57,6 +60,9 @@ pub fn be_readable() {
     let _ = unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
 }
 
+/// Bytes of a cell.
+const CELL: u64 = 64;
+
 /// The side of the handshake that this process was on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
@@ -89,6 +95,7 @@ pub struct ShmLink {
     out: Half,
     reader: Reader,
     come: Half,
+    cells: Cells,
     /// What would wake this side, and the other.
     own_bell: NonNull<AtomicU64>,
     peers_bell: NonNull<AtomicU64>,
@@ -150,6 +157,7 @@ impl ShmLink {
             out: Half::new(&memory, out),
             reader: Reader::new(memory.capacity()),
             come: Half::new(&memory, come),
+            cells: Cells::new(&memory, out),
             own_bell: memory.word(Place::Bell(out)),
             peers_bell: memory.word(Place::Bell(come)),
             ended: false,
@@ -176,7 +184,52 @@ impl ShmLink {
     #[inline]
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        !self.ended && self.reader.is_empty(word!(self.come.tail))
+        !self.ended && self.next_cell().is_none() && self.reader.is_empty(word!(self.come.tail))
+    }
+
+    /// After how many bytes the next cell comes, if there is one.
+    #[inline]
+    fn next_cell(&self) -> Option<u32> {
+        // SAFETY: the memory is mapped for as long as the link is there.
+        unsafe { self.cells.next() }
+    }
+
+    /// The words of a brief message to be filled behind the first, if there is room for one.
+    ///
+    /// # Errors
+    /// The link is broken.
+    #[inline]
+    pub(crate) fn free_brief(&mut self) -> Result<Option<&mut [u64; BRIEF_REST]>, Box<Fault>> {
+        if self.ended {
+            return Ok(None);
+        }
+        // SAFETY: the memory is mapped for as long as the link is there.
+        unsafe { self.cells.free() }.map_err(breach)
+    }
+
+    /// Shows the brief message to the peer, behind everything before it.
+    #[inline]
+    pub(crate) fn publish_brief(&mut self, first: u64) {
+        let after = self.writer.position();
+        // SAFETY: the memory is mapped for as long as the link is there.
+        unsafe { self.cells.publish(first, after) };
+        self.ring(bell::DATA);
+        self.moved += CELL;
+    }
+
+    /// The brief message that comes next, if one does.
+    #[inline]
+    pub(crate) fn next_brief(&self) -> Option<Brief<'_>> {
+        // SAFETY: the memory is mapped for as long as the link is there.
+        unsafe { self.cells.read(self.reader.position()) }
+    }
+
+    /// Lets go of it.
+    #[inline]
+    pub(crate) fn release_brief(&mut self) {
+        // SAFETY: the memory is mapped for as long as the link is there.
+        unsafe { self.cells.release() };
+        self.moved += CELL;
     }
 
     /// Whether this side can read the peer's memory, and the peer this side's, if it has said so yet.
@@ -258,7 +311,7 @@ impl Stream for ShmLink {
     unsafe fn write(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>> {
         if self.ended {
             // What the other side has said before its end is read first.
-            return if self.reader.is_empty(word!(self.come.tail)) {
+            return if self.next_cell().is_none() && self.reader.is_empty(word!(self.come.tail)) {
                 Err(closed())
             } else {
                 Ok(0)
@@ -305,8 +358,16 @@ impl Stream for ShmLink {
         while left > 0 {
             let wanted = left.min(STEP);
             let ready = self.reader.ready(word!(self.come.tail), wanted);
-            let ready = ready.map_err(breach)?;
+            let mut ready = ready.map_err(breach)?;
+            // Looked at behind the bytes: what was published before them shows.
+            let cell = self.next_cell();
+            if let Some(after) = cell {
+                ready = ready.min(self.reader.until(after).map_err(breach)?);
+            }
             if ready == 0 {
+                if cell.is_some() {
+                    return Ok(asked - left);
+                }
                 break;
             }
             let crowded = self.reader.is_crowded();

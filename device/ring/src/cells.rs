@@ -1,0 +1,122 @@
+//! Cells: messages of one cache line, which show themselves.
+//!
+//! Bytes of the ring take three cache lines from one processor to the other: the position, and the two
+//! that a header and a short body lie in. A cell takes one: its first word says both that it is there and what
+//! it holds. Which of the two words that a place can hold means "here" changes with each turn around
+//! the cells, so a reader need not clear what it has taken.
+//!
+//! Cells and bytes keep one order. A cell says after how many bytes it comes; a reader that has seen
+//! bytes looks at the cell once more before it takes them, since a cell that comes before them was
+//! published before them ([`Reader::until`](crate::Reader::until)).
+
+use std::sync::atomic::Ordering;
+
+use crate::{OutOfBounds, Word};
+
+/// Words of a cell: one cache line.
+pub const WORDS: usize = 8;
+/// Bits of the first word that say whether the cell is there; the others are the writer's.
+const STAMP: u64 = 0xff;
+
+#[inline]
+fn stamp(position: u64, count: u64) -> u64 {
+    1 + (position / count) % 2
+}
+
+/// The side that writes cells.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    count: u64,
+    tail: u64,
+    head: u64,
+}
+
+impl Writer {
+    /// At the beginning of so many cells of zeros, a power of two.
+    #[must_use]
+    pub fn new(count: usize) -> Self {
+        debug_assert!(count.is_power_of_two());
+        Self {
+            count: count as u64,
+            tail: 0,
+            head: 0,
+        }
+    }
+
+    /// The index of the next cell, unless all are in use; looks at the reader's word only when it must.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`]: the cells are of no use any more.
+    #[inline]
+    pub fn free(&mut self, head: &impl Word) -> Result<Option<usize>, OutOfBounds> {
+        if self.tail.wrapping_sub(self.head) == self.count {
+            let theirs = head.load(Ordering::Acquire);
+            if theirs.wrapping_sub(self.head) > self.count {
+                let ours = self.tail;
+                return Err(OutOfBounds { theirs, ours });
+            }
+            self.head = theirs;
+            if self.tail.wrapping_sub(theirs) == self.count {
+                return Ok(None);
+            }
+        }
+        Ok(Some(self.index()))
+    }
+
+    /// The index of the cell that is written next.
+    #[inline]
+    #[must_use]
+    pub fn index(&self) -> usize {
+        (self.tail & (self.count - 1)) as usize
+    }
+
+    /// Shows the reader the cell that was free, whose other words are filled; the low byte of `word` is
+    /// not the caller's.
+    #[inline]
+    pub fn publish(&mut self, first: &impl Word, word: u64) {
+        let word = word & !STAMP | stamp(self.tail, self.count);
+        first.store(word, Ordering::Release);
+        self.tail = self.tail.wrapping_add(1);
+    }
+}
+
+/// The side that reads cells.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    count: u64,
+    head: u64,
+}
+
+impl Reader {
+    /// At the beginning of so many cells of zeros, a power of two.
+    #[must_use]
+    pub fn new(count: usize) -> Self {
+        debug_assert!(count.is_power_of_two());
+        Self {
+            count: count as u64,
+            head: 0,
+        }
+    }
+
+    /// The index of the cell that comes next.
+    #[inline]
+    #[must_use]
+    pub fn index(&self) -> usize {
+        (self.head & (self.count - 1)) as usize
+    }
+
+    /// The first word of the cell that comes next, when it is there: then its other words are.
+    #[inline]
+    #[must_use]
+    pub fn look(&self, first: &impl Word) -> Option<u64> {
+        let word = first.load(Ordering::Acquire);
+        (word & STAMP == stamp(self.head, self.count)).then_some(word)
+    }
+
+    /// Gives the cell back, whose words were taken out.
+    #[inline]
+    pub fn release(&mut self, head: &impl Word) {
+        self.head = self.head.wrapping_add(1);
+        head.store(self.head, Ordering::Release);
+    }
+}
