@@ -128,6 +128,39 @@ fn an_end_in_the_middle_is_a_failure_even_with_code_zero() {
 }
 
 #[test]
+fn who_begins_to_end_while_it_is_to_make_room_is_told_of_as_what_it_was() {
+    let mut core = Local::new();
+    let spawn = ToLocal::Spawn {
+        generation: Generation(0),
+        ranks: vec![(R, I)],
+        hold: true,
+    };
+    let order = ToLocal::Restore {
+        generation: Generation(1),
+        epoch: None,
+        ranks: vec![(R, I.next())],
+    };
+    let until = vec![
+        Input::Central(spawn),
+        Input::Spawned(R, I, CHILD),
+        said(CHILD, register()),
+        Input::Central(order),
+    ];
+    assert_eq!(steps(&mut core, until).last(), Some(&Effect::Retire(R, I)));
+    let (life, pid) = (life(), CHILD);
+    let effects = steps(&mut core, vec![Input::Dying(R, I)]);
+    let told = Effect::Central(ToCentral::Dying { life, pid });
+    assert_eq!(effects, [told]);
+    let effects = steps(&mut core, vec![Input::ChildEnded(R, I, End::Signaled(9))]);
+    let cause = Cause::Ended {
+        end: End::Signaled(9),
+        stage: Stage::Registered,
+    };
+    let told = Effect::Central(ToCentral::Buried { life, pid, cause });
+    assert_eq!(effects, [told]);
+}
+
+#[test]
 fn a_caller_under_a_wrapper_is_watched_and_judged() {
     let mut core = spawned();
     let effects = steps(&mut core, vec![said(CALLER, register())]);

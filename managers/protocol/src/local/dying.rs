@@ -23,7 +23,7 @@ impl Local {
         incarnation: Incarnation,
         effects: &mut Vec<Effect>,
     ) {
-        let life = self.life(rank, incarnation);
+        let mut life = self.life(rank, incarnation);
         let hold = self.hold;
         let Some(process) = self.find(rank, incarnation) else {
             return;
@@ -37,6 +37,7 @@ impl Local {
         process.failed = true;
         process.suspect = None;
         let stage = process.stage.max(Stage::Registered);
+        life.generation = process.of.unwrap_or(life.generation);
         self.dying.push(Dying { life, pid, stage });
         self.tell(ToCentral::Dying { life, pid }, effects);
     }

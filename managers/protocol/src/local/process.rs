@@ -3,7 +3,7 @@
 use super::restore::Retire;
 use crate::control::{End, Life, Stage, Time};
 use crate::rank::{Limits, MOST_COUNTERS, VERSION};
-use rejoin_channel_table::{BusinessCard, Epoch, Incarnation, Rank};
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -37,6 +37,8 @@ pub(super) struct Process {
     pub limits: Option<Limits>,
     /// It is to make room for its successor.
     pub retire: Retire,
+    /// The generation that it is of, when the job has gone on to another without it.
+    pub of: Option<Generation>,
     /// What it can come back from: the images' process ids.
     pub images: BTreeMap<Epoch, u32>,
 }
@@ -61,6 +63,7 @@ impl Process {
             card: None,
             limits: None,
             retire: Retire::No,
+            of: None,
             images: BTreeMap::new(),
         }
     }

@@ -52,12 +52,13 @@ impl Local {
             let rest = before.ranks.into_iter();
             ranks.extend(rest.filter(|(rank, _)| !anew.contains(rank)));
         }
-        self.generation = generation;
+        let before = std::mem::replace(&mut self.generation, generation);
         for (rank, _) in &ranks {
             let Some(process) = self.ranks.iter_mut().find(|r| r.rank == *rank) else {
                 continue;
             };
             process.suspect = None;
+            process.of.get_or_insert(before);
             if process.retire == Retire::No {
                 process.retire = Retire::Asked;
                 effects.push(Effect::Retire(process.rank, process.incarnation));
