@@ -527,20 +527,42 @@ fn what_was_shown_stays_when_a_job_goes_on_elsewhere() {
 #[test]
 fn a_job_that_waits_to_go_on_elsewhere_can_be_ended() {
     let hosts = hosts!(3);
-    let beside = Beside::new(&hosts, "ended");
+    ended_before_it_goes_on(&hosts, "waits", |job, lost| {
+        let all = hosts.processes(1, "rejoin-local");
+        kill(lost, libc::SIGKILL);
+        all_gone(&all, SOON);
+        kill(job, libc::SIGTERM);
+    });
+}
+
+#[test]
+fn a_job_that_has_lost_a_host_can_be_ended_while_the_others_end() {
+    let hosts = hosts!(3);
+    ended_before_it_goes_on(&hosts, "ends", |job, lost| {
+        // It does not hear that it is to end.
+        let other = hosts.processes(1, "rejoin-local")[0];
+        kill(other, libc::SIGSTOP);
+        let before = children(job).len();
+        kill(lost, libc::SIGKILL);
+        wait_for(SOON, "the lost host's launch agent", || {
+            children(job).len() < before
+        });
+        kill(job, libc::SIGTERM);
+        kill(other, libc::SIGCONT);
+    });
+}
+
+/// A job that would go on elsewhere without the manager `lost` is ended with SIGTERM.
+fn ended_before_it_goes_on(hosts: &Hosts, name: &str, end: impl FnOnce(u32, u32)) {
+    let beside = Beside::new(hosts, name);
     // The lease of the lost host is waited for.
-    let job = beside.start_talking(&hosts, "20");
+    let job = beside.start_talking(hosts, "20");
     beside.stored();
     job.until("committed", 20);
-    let manager = hosts.processes(2, "rejoin-local")[0];
-    kill(manager, libc::SIGKILL);
-    let all = hosts.processes(1, "rejoin-local");
-    all_gone(&all, SOON);
-    kill(job.child.id(), libc::SIGTERM);
+    end(job.child.id(), hosts.processes(2, "rejoin-local")[0]);
     let done = job.end();
-    // The verdict is what came first.
-    let code = done.output.status.code();
-    assert!(matches!(code, Some(1 | 143)), "{}", done.text());
+    // Without the signal it would have gone on, so that is what ended it.
+    assert_eq!(done.output.status.code(), Some(143), "{}", done.text());
     assert!(
         !done.stderr().contains("goes on elsewhere"),
         "{}",

@@ -81,6 +81,11 @@ impl Elsewhere {
         newest(self.folder.as_ref()?, self.launch.plan.size, limit)
     }
 
+    /// Whether it goes on is not decided.
+    pub fn is_open(&self) -> bool {
+        self.next.is_none()
+    }
+
     /// The next launch, and when it may begin.
     pub fn next(&self) -> Option<&(Box<Launch>, Instant)> {
         self.next.as_ref()?.as_ref()
@@ -124,6 +129,11 @@ impl Launcher {
         self.elsewhere.next().is_some()
     }
 
+    /// The job is over because of a host.
+    pub(super) fn has_lost_a_host(&self) -> bool {
+        matches!(self.central.over(), Some((Verdict::HostLost { .. }, _)))
+    }
+
     /// The job does not go on elsewhere.
     pub(super) fn stay(&mut self) {
         self.elsewhere.next = Some(None);
@@ -136,9 +146,13 @@ impl Launcher {
         let launch = &self.elsewhere.launch;
         let host = launch.machines.hosts.iter().position(|h| h.name == *host)?;
         let state = self.elsewhere.state(self.streams.newest_state());
-        let state = state.filter(|_| !self.unwanted)?;
+        let mut next = without(launch, host)?;
+        let state = state?;
+        if let Some(signal) = self.unwanted {
+            self.central.replace(Verdict::Interrupted { signal });
+            return None;
+        }
         let at = self.hosts.fenced_at(self.terms);
-        let mut next = without(&self.elsewhere.launch, host)?;
         next.plan.options.newest = (next.show == Show::Commit).then_some(state);
         Some((Box::new(next), at))
     }

@@ -174,8 +174,8 @@ struct Launcher {
     checkpoint_signal: Option<i32>,
     elsewhere: Elsewhere,
     terms: Terms,
-    /// Somebody wants the job to end.
-    unwanted: bool,
+    /// The signal by which somebody wants the job to end.
+    unwanted: Option<i32>,
 }
 
 /// Whether mpirun and the local manager of its host may have what they need; others look for themselves.
@@ -271,7 +271,7 @@ impl Launcher {
             checkpoint_signal: launch.checkpoint_signal,
             elsewhere,
             terms: machines.terms,
-            unwanted: false,
+            unwanted: None,
         })
     }
 
@@ -505,7 +505,9 @@ impl Launcher {
 
     fn read_signals(&mut self) -> Result<()> {
         while let Some(signal) = self.signals.take() {
-            self.unwanted |= signals::ends(signal) && self.checkpoint_signal != Some(signal);
+            let ends = signals::ends(signal) && self.checkpoint_signal != Some(signal);
+            let first = ends && self.unwanted.is_none();
+            self.unwanted = self.unwanted.or(ends.then_some(signal));
             match signal {
                 libc::SIGCHLD => {
                     // The local manager's end is seen on its link; orphans only need reaping.
@@ -533,6 +535,8 @@ impl Launcher {
                     self.central.tell(Input::Checkpoint);
                 }
                 _ if self.elsewhere.next().is_some() => self.signal_before_relaunch(signal),
+                // When all hosts have ended, too, that is why it does not go on elsewhere.
+                _ if first && self.elsewhere.is_open() && self.has_lost_a_host() => {}
                 _ if self.central.over().is_some() && signal != libc::SIGCONT => {
                     // Only a slow reader keeps us: it is not waited for any longer.
                     self.central.overrule(Verdict::Interrupted { signal });
