@@ -6,6 +6,7 @@
 //! `REJOIN_CONNECT_TIMEOUT` of failures it is an error. A peer that took the connection and does
 //! not answer is computing: it is waited for.
 
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use rejoin_channel_table::ids::{Attempt, Rank};
@@ -18,7 +19,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::fruitless::Row;
 use crate::io;
-use crate::pending::Pending;
+use crate::pending::{Failing, Pending};
 use crate::poller::Token;
 use crate::slots::Slot;
 use crate::transport::{shm, tcp};
@@ -40,6 +41,9 @@ const LOOK_UP_PATIENCE: Duration = Duration::from_secs(1);
 /// The same where there is no other address: the kernel notices a dead connection by itself.
 const LONG_PATIENCE: Duration = Duration::from_secs(3600);
 
+/// Attempts over shared memory that may break off before TCP takes its place.
+const MOST_BROKEN: u32 = 4;
+
 /// What is known about reaching one rank.
 #[derive(Debug, Default)]
 pub(crate) struct Dial {
@@ -59,6 +63,10 @@ pub(crate) struct Dial {
     /// How long the row has lasted, times of computing between two attempts left out.
     failing: Duration,
     last_failure: String,
+    /// Attempts over shared memory that have broken off.
+    broken: u32,
+    /// Why TCP is tried in its place.
+    given_up: Option<String>,
     /// In the list of ranks to be dialed later.
     listed: bool,
     /// Links that came to stand and brought nothing on.
@@ -70,11 +78,39 @@ impl Dial {
     fn reset(&mut self) {
         *self = Self {
             addresses: std::mem::take(&mut self.addresses),
+            broken: self.broken,
             listed: self.listed,
             row: std::mem::take(&mut self.row),
             ..Self::default()
         };
     }
+
+    /// Where to dial now. As long as there is a door nothing else is tried.
+    fn pick(&mut self) -> Option<Address> {
+        if let Some(door) = self.addresses.first().filter(|at| is_door(at)) {
+            return Some(*door);
+        }
+        let count = self.addresses.len();
+        let address = *self.addresses.get(self.next.checked_rem(count)?)?;
+        self.next = (self.next + 1) % count;
+        Some(address)
+    }
+
+    /// An attempt over shared memory came to nothing; true when TCP is tried from now on.
+    fn door_failed(&mut self, why: &str, for_good: bool) -> bool {
+        self.broken += 1;
+        if !(for_good || self.broken >= MOST_BROKEN) || self.addresses.iter().all(is_door) {
+            return false;
+        }
+        self.addresses.retain(|address| !is_door(address));
+        (self.next, self.tries) = (0, 0);
+        self.given_up = Some(why.to_owned());
+        true
+    }
+}
+
+fn is_door(address: &Address) -> bool {
+    matches!(address, Address::Local(_))
 }
 
 /// An address in messages to people.
@@ -192,16 +228,29 @@ impl Device {
         }
         let mut last = String::new();
         for _ in 0..count {
-            let dial = self.dial_state(rank);
-            let address = dial.addresses[dial.next % count];
-            dial.next = (dial.next + 1) % count;
+            let Some(address) = self.dial_state(rank).pick() else {
+                break;
+            };
             let socket = match address {
                 Address::Tcp(at) => tcp::connect(at),
                 Address::Local(name) => shm::connect(name),
             };
-            match socket {
+            let error = match socket {
                 Ok(socket) => return self.begin(rank, socket, address),
-                Err(error) => last = format!("{}: {error}", place(&address)),
+                Err(error) => error,
+            };
+            last = format!("{}: {error}", place(&address));
+            if is_door(&address) {
+                // A full queue and a lack of descriptors pass; a door that is not there, or another user's, stays so.
+                let kind = error.kind();
+                let for_good = matches!(
+                    kind,
+                    ErrorKind::ConnectionRefused | ErrorKind::PermissionDenied
+                );
+                let dial = self.dial_state(rank);
+                if !dial.door_failed(&error.to_string(), for_good) {
+                    break;
+                }
             }
         }
         self.dial_failed(rank, &last)
@@ -259,10 +308,10 @@ impl Device {
             .card(rank)
             .map(|card| self.card.order(card));
         let mut addresses = addresses.unwrap_or_default();
-        let is_door = |address: &Address| matches!(address, Address::Local(_));
         match io::transport(&self.options, &self.settings) {
-            Transport::Tcp | Transport::Auto => addresses.retain(|address| !is_door(address)),
             Transport::Shm if addresses.iter().any(is_door) => addresses.retain(is_door),
+            // Who has no door can have no memory either, or wants none.
+            _ if self.io.door.is_none() => addresses.retain(|address| !is_door(address)),
             _ => {}
         }
         self.dial_state(rank).addresses = addresses;
@@ -271,7 +320,8 @@ impl Device {
     /// How long a dialer waits for the answer of a peer that took its connection.
     pub(crate) fn answer_patience(&mut self, rank: Rank) -> Duration {
         let dial = self.dial_state(rank);
-        if dial.addresses.len() < 2 {
+        // Who has taken a local connection and is silent computes, or the kernel would tell.
+        if dial.addresses.len() < 2 || dial.addresses.first().is_some_and(is_door) {
             return LONG_PATIENCE;
         }
         ANSWER_PATIENCE * 2u32.pow((dial.tries / 4).min(6))
@@ -283,7 +333,7 @@ impl Device {
     }
 
     fn attempt_ended(&mut self, token: Token, why: &str, counts: bool) -> Result<()> {
-        let Slot::Pending(pending) = self.io.slots.take(token) else {
+        let Slot::Pending(mut pending) = self.io.slots.take(token) else {
             return Ok(());
         };
         let Some((rank, attempt)) = pending.dials() else {
@@ -291,10 +341,16 @@ impl Device {
             return Ok(());
         };
         let address = pending.address.as_ref().map(place).unwrap_or_default();
+        let door = pending.address.as_ref().is_some_and(is_door);
+        let failing = pending.failing.take();
         drop(pending);
         self.attempt_over(rank, attempt);
         if !counts {
             self.dial_state(rank).failing = Duration::ZERO;
+        }
+        if let (true, Some(failing)) = (door, failing) {
+            let for_good = failing == Failing::Memory;
+            self.dial_state(rank).door_failed(why, for_good);
         }
         self.dial_failed(rank, &format!("{address}: {why}"))
     }
@@ -312,7 +368,9 @@ impl Device {
         }
         let jitter = self.jitter();
         let dial = self.dial_state(rank);
-        let rounds = dial.tries / u32::try_from(dial.addresses.len().max(1)).unwrap_or(1);
+        let door = dial.addresses.first().is_some_and(is_door);
+        let others = if door { 1 } else { dial.addresses.len().max(1) };
+        let rounds = dial.tries / u32::try_from(others).unwrap_or(1);
         // The other addresses of a card are tried without a pause.
         let pause = if rounds == 0 {
             Duration::ZERO
@@ -365,9 +423,16 @@ impl Device {
         }
     }
 
-    /// A link stands: nothing is left of the way there.
-    pub(crate) fn dial_succeeded(&mut self, rank: Rank) {
-        self.dial_state(rank).reset();
+    /// A link stands, over shared memory or not: nothing is left of the way there.
+    pub(crate) fn dial_succeeded(&mut self, rank: Rank, shared: bool) -> Result<()> {
+        let dial = self.dial_state(rank);
+        let given_up = dial.given_up.take();
+        dial.reset();
+        // Only now: where nobody answered the peer may have been dead.
+        match given_up {
+            Some(why) if !shared => self.tell_fallback(rank, &why),
+            _ => Ok(()),
+        }
     }
 
     /// Closes a link that another has taken the place of.

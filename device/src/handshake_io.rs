@@ -12,7 +12,7 @@ use crate::agent;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::live::Live;
-use crate::pending::{Pending, Side};
+use crate::pending::{Failing, Pending, Side};
 use crate::poller::Token;
 use crate::receive::{Broken, Intake, note_due};
 use crate::slots::Slot;
@@ -135,7 +135,7 @@ impl Device {
         match pending.connect() {
             Ok(true) => {}
             Ok(false) => return Next::Stay(pending),
-            Err(error) => return Next::Fail(pending, error.to_string()),
+            Err(error) => return broke(pending, &error),
         }
         if let (false, Some((rank, _))) = (was_connected, pending.dials()) {
             pending.deadline = Instant::now() + self.answer_patience(rank);
@@ -144,7 +144,7 @@ impl Device {
             match pending.flush() {
                 Ok(true) if pending.closing => return Next::Fail(pending, "refused".to_owned()),
                 Ok(_) => {}
-                Err(error) => return Next::Fail(pending, error.to_string()),
+                Err(error) => return broke(pending, &error),
             }
             if pending.closing {
                 return Next::Stay(pending);
@@ -152,7 +152,7 @@ impl Device {
             let count = match pending.read(&mut self.io.staging) {
                 Ok(Some(count)) => count,
                 Ok(None) => return Next::Stay(pending),
-                Err(error) => return Next::Fail(pending, error.to_string()),
+                Err(error) => return broke(pending, &error),
             };
             let mut at = 0;
             while at < count {
@@ -226,6 +226,7 @@ impl Device {
         let resume = self.engine.resume(rank);
         let capacity = shm::capacity(self.settings.local_size);
         if let Err(error) = pending.offer_memory(capacity) {
+            pending.failing = Some(Failing::Memory);
             return Step::Fail(format!("no memory to share: {error}"));
         }
         let Side::Dial(dialer) = &mut pending.side else {
@@ -351,7 +352,7 @@ impl Device {
             self.learn_reach(rank);
         }
         self.meter.stats.links_made += 1;
-        self.dial_succeeded(rank);
+        self.dial_succeeded(rank, polled)?;
         // Beside shared memory nothing comes but wake-ups.
         if until > from && !polled {
             self.io.staging.copy_within(from..until, 0);
@@ -414,6 +415,15 @@ impl Device {
             problem: format!("{MOST_BREACHES} links were dropped for what came over them: {why}"),
         })
     }
+}
+
+/// The connection fails the handshake.
+fn broke(mut pending: Box<Pending>, error: &io::Error) -> Next {
+    // Who waits for long is dropped by the other side, and and would be by TCP.
+    if pending.begun.elapsed() < ACCEPT_PATIENCE / 2 {
+        pending.failing = Some(Failing::Connection);
+    }
+    Next::Fail(pending, error.to_string())
 }
 
 /// What the device has done for a handshake.

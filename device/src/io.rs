@@ -15,6 +15,7 @@ use crate::agent::Agent;
 use crate::connect::Dial;
 use crate::error::{Error, Result};
 use crate::key::KeyPage;
+use crate::notes::Notes;
 use crate::options::Options;
 use crate::poller::{Event, Poller, Token};
 use crate::receive::STAGING;
@@ -32,6 +33,8 @@ pub(crate) struct Io {
     pub(crate) listeners: Listeners,
     /// Where ranks of the same host knock for shared memory.
     pub(crate) door: Option<Door>,
+    /// What the user is told of it.
+    pub(crate) notes: Notes,
     pub(crate) agent: Option<Agent>,
     pub(crate) slots: Slots,
     pub(crate) dials: Vec<Option<Box<Dial>>>,
@@ -72,10 +75,10 @@ impl Io {
     ) -> Result<Self> {
         let poller = Poller::new(waker)?;
         let listeners = listen(&poller, options, settings)?;
-        let door = open_door(transport(options, settings), settings)?;
+        let (door, lacking) = open_door(transport(options, settings), settings)?;
         if let Some(door) = &door {
-            if options.single_copy {
-                shm::be_readable();
+            if let (true, Some(agent)) = (options.single_copy, &agent) {
+                shm::be_readable(agent.descriptor());
             }
             poller.add(door.descriptor(), Token::listener(Token::DOOR), false)?;
         }
@@ -87,6 +90,10 @@ impl Io {
             poller,
             listeners,
             door,
+            notes: Notes {
+                lacking,
+                ..Notes::default()
+            },
             agent,
             slots: Slots::default(),
             dials: (0..size).map(|_| None).collect(),
@@ -124,16 +131,21 @@ pub(crate) fn transport(options: &Options, settings: &RankOptions) -> Transport 
     options.transport.unwrap_or(settings.transport)
 }
 
-/// Opens the door for ranks of the same host, having tried whether shared memory can be had.
-fn open_door(wanted: Transport, settings: &RankOptions) -> Result<Option<Door>> {
-    if wanted != Transport::Shm || settings.local_size < 2 {
-        return Ok(None);
+/// Opens the door for ranks of the same host, having tried whether shared memory can be had. Where it need
+/// not be: why there is none.
+fn open_door(wanted: Transport, settings: &RankOptions) -> Result<(Option<Door>, Option<String>)> {
+    if wanted == Transport::Tcp || settings.local_size < 2 {
+        return Ok((None, None));
     }
     let tried = shm::try_memory(settings.local_size);
-    tried
-        .and_then(|()| Door::open())
-        .map(Some)
-        .map_err(|error| Error::system("have shared memory with ranks of this host", error))
+    match tried.and_then(|()| Door::open()) {
+        Ok(door) => Ok((Some(door), None)),
+        Err(error) if wanted == Transport::Auto => Ok((None, Some(error.to_string()))),
+        Err(error) => {
+            let what = "have shared memory with ranks of this host";
+            Err(Error::system(what, error))
+        }
+    }
 }
 
 /// Opens the listeners on the interfaces and ports that were asked for, and watches them.

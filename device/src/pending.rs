@@ -34,6 +34,15 @@ enum Carrier {
     },
 }
 
+/// What has gone wrong that may go wrong again with the same kind of connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failing {
+    /// The connection broke, or was closed without a word.
+    Connection,
+    /// No memory can be shared.
+    Memory,
+}
+
 /// A connection that is no link yet.
 pub(crate) struct Pending {
     socket: Socket,
@@ -48,6 +57,10 @@ pub(crate) struct Pending {
     pub(crate) connected: bool,
     /// Close as soon as everything is sent.
     pub(crate) closing: bool,
+    /// Why the attempt fails, where that lies in the connection.
+    pub(crate) failing: Option<Failing>,
+    /// When it was made.
+    pub(crate) begun: Instant,
     /// When to give up; a dialer whose peer computes may wait for long.
     pub(crate) deadline: Instant,
 }
@@ -70,6 +83,8 @@ impl Pending {
             sent: 0,
             connected: false,
             closing: false,
+            failing: None,
+            begun: Instant::now(),
             deadline: until,
         }
     }
@@ -90,6 +105,8 @@ impl Pending {
             sent: 0,
             connected: true,
             closing: false,
+            failing: None,
+            begun: Instant::now(),
             deadline: until,
         }
     }

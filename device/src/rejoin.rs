@@ -74,6 +74,7 @@ impl Device {
         let Some(agent) = &mut self.io.agent else {
             return Ok(());
         };
+        self.io.notes.tell_lacking(agent)?;
         let agent::Start { book, image } = agent.register(&now, self.size, &self.card, limits)?;
         if self.leaving {
             agent.tell(&ToManager::Finalizing)?;

@@ -84,7 +84,10 @@ impl Device {
         let card = card(&io, &options, &settings);
         let config = limits::config(&options, &settings, size)?;
         let agent::Start { book, image } = match &mut io.agent {
-            Some(agent) => agent.register(&identity, size, &card, limits::limits(&config))?,
+            Some(agent) => {
+                io.notes.tell_lacking(agent)?;
+                agent.register(&identity, size, &card, limits::limits(&config))?
+            }
             None => agent::Start {
                 book: AddressBook::new(vec![(identity.incarnation, card.clone())]),
                 image: None,

@@ -1,4 +1,5 @@
-//! Buffers that are not in the process's memory: an error that says so, no lost link.
+//! Buffers that are not in the process's memory: an error that says so, no lost link. Over TCP: what moves the bytes of
+//! shared memory is this process itself, which such a buffer ends.
 
 mod common;
 
@@ -9,6 +10,7 @@ use common::{Job, from, irecv, isend, recv, send};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect};
 use rejoin_channel_table::Rank;
 use rejoin_device::{Device, Error, Mode};
+use rejoin_managers_protocol::rank::Transport;
 
 const LEN: usize = 1 << 20;
 /// Readable and writable bytes at the start of the buffer.
@@ -47,33 +49,35 @@ fn check(error: &Error, operation: &str) {
 fn a_send_from_nowhere_is_an_error_of_the_buffer() {
     for len in [100_000, LEN] {
         // Rank 1 never gets the message, so the ranks end without MPI_Finalize's agreement.
-        let lost = Job::new(2).run_unfinished(move |device| {
-            if device.rank().0 == 1 {
-                recv(device, from(0, 2), &mut [0]);
-                send(device, 0, 3, &[1]);
-                let posted = irecv(device, from(0, 1), Vec::leak(vec![0; LEN]));
-                while !device.is_complete(posted) && device.stats().links_lost == 0 {
-                    device.wait(Some(posted), None).expect("progress");
+        let lost = Job::new(2)
+            .over(Transport::Tcp)
+            .run_unfinished(move |device| {
+                if device.rank().0 == 1 {
+                    recv(device, from(0, 2), &mut [0]);
+                    send(device, 0, 3, &[1]);
+                    let posted = irecv(device, from(0, 1), Vec::leak(vec![0; LEN]));
+                    while !device.is_complete(posted) && device.stats().links_lost == 0 {
+                        device.wait(Some(posted), None).expect("progress");
+                    }
+                    return 0;
                 }
-                return 0;
-            }
-            send(device, 1, 2, &[1]);
-            recv(device, from(1, 3), &mut [0]);
-            let bad = bad_buffer();
-            let env = common::envelope(device, 1);
-            // SAFETY: not what is promised, and that is the point: the kernel refuses it.
-            let sent = unsafe { device.isend(Rank(1), env, bad.as_ptr(), len, Mode::Standard) };
-            let error = sent.err().unwrap_or_else(|| first_error(device));
-            check(&error, "send");
-            device.stats().links_lost
-        });
+                send(device, 1, 2, &[1]);
+                recv(device, from(1, 3), &mut [0]);
+                let bad = bad_buffer();
+                let env = common::envelope(device, 1);
+                // SAFETY: not what is promised, and that is the point: the kernel refuses it.
+                let sent = unsafe { device.isend(Rank(1), env, bad.as_ptr(), len, Mode::Standard) };
+                let error = sent.err().unwrap_or_else(|| first_error(device));
+                check(&error, "send");
+                device.stats().links_lost
+            });
         assert_eq!(lost, [0, 0], "{len} bytes");
     }
 }
 
 #[test]
 fn a_receive_to_nowhere_is_an_error_of_the_buffer() {
-    let lost = Job::new(2).run_unfinished(|device| {
+    let lost = Job::new(2).over(Transport::Tcp).run_unfinished(|device| {
         if device.rank().0 == 1 {
             let body = Vec::leak(vec![7; LEN]);
             let sent = isend(device, 0, 1, body, Mode::Standard);

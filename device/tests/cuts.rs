@@ -119,7 +119,7 @@ fn many_ranks_with_links_cut() {
 #[test]
 fn blocking_sends_and_wildcards_with_links_cut() {
     const EACH: u64 = 1500;
-    let mut job = Job::with(3, cut_options(5, 50));
+    let mut job = Job::with(3, cut_options(5, 50)).over(Transport::Tcp);
     job.cores = 2;
     job.run(|device| {
         let me = device.rank().0;
@@ -198,7 +198,7 @@ fn either_family_of_addresses_works() {
 
 #[test]
 fn a_dead_address_is_passed_over() {
-    let mut job = Job::new(2);
+    let mut job = Job::new(2).over(Transport::Tcp);
     job.edit = Arc::new(|table| {
         for (_, card) in table {
             // Port 1 of loopback: refused at once.
@@ -298,7 +298,7 @@ fn strangers_are_dropped_and_do_no_harm() {
 fn a_crowd_at_the_door_is_not_turned_away() {
     const CROWD: usize = 400;
     let cards = Arc::new(Mutex::new(Vec::new()));
-    let mut job = Job::new(2);
+    let mut job = Job::new(2).over(Transport::Tcp);
     let seen = Arc::clone(&cards);
     job.edit = Arc::new(move |table| {
         let addresses = table[0].1.addresses.iter();

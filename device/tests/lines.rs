@@ -1,4 +1,4 @@
-//! Lines that are down without a word, and lines that break as soon as they stand.
+//! Lines that are down without a word, and lines that break as soon as they stand: over TCP.
 
 mod common;
 
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use common::{Job, finish, from, isend, pattern, recv, send, tcp};
 use rejoin_channel_table::{Address, Rank};
 use rejoin_device::{Error, Mode, Options};
+use rejoin_managers_protocol::rank::Transport;
 
 /// One of these tests at a time: what cuts the lines cuts every line of this process.
 fn alone() -> MutexGuard<'static, ()> {
@@ -71,24 +72,26 @@ fn a_line_that_is_down_is_given_up_and_dialed_anew() {
     let _alone = alone();
     // Rank 0 waits in one, and polls in the other.
     for polls in [false, true] {
-        let stats = Job::with(2, impatient).run(move |device| {
-            let me = device.rank().0;
-            if me == 0 {
-                send(device, 1, 1, &[1]);
-                recv(device, from(1, 1), &mut [0]);
-                assert_eq!(unplug(), 2);
-                let sent = isend(device, 1, 2, &[2], Mode::Synchronous);
-                while polls && !device.is_complete(sent) {
-                    device.progress(Some(sent)).expect("progress");
+        let stats = Job::with(2, impatient)
+            .over(Transport::Tcp)
+            .run(move |device| {
+                let me = device.rank().0;
+                if me == 0 {
+                    send(device, 1, 1, &[1]);
+                    recv(device, from(1, 1), &mut [0]);
+                    assert_eq!(unplug(), 2);
+                    let sent = isend(device, 1, 2, &[2], Mode::Synchronous);
+                    while polls && !device.is_complete(sent) {
+                        device.progress(Some(sent)).expect("progress");
+                    }
+                    finish(device, sent);
+                } else {
+                    recv(device, from(0, 1), &mut [0]);
+                    send(device, 0, 1, &[1]);
+                    recv(device, from(0, 2), &mut [0]);
                 }
-                finish(device, sent);
-            } else {
-                recv(device, from(0, 1), &mut [0]);
-                send(device, 0, 1, &[1]);
-                recv(device, from(0, 2), &mut [0]);
-            }
-            device.stats()
-        });
+                device.stats()
+            });
         assert_eq!(stats[0].links_lost, 1);
         assert_eq!(stats[0].links_made, 2);
     }
@@ -98,7 +101,7 @@ fn a_line_that_is_down_is_given_up_and_dialed_anew() {
 fn a_rank_that_computes_keeps_its_link_however_full() {
     let _alone = alone();
     const LEN: usize = 8 << 20;
-    let stats = Job::with(2, impatient).run(|device| {
+    let stats = Job::with(2, impatient).over(Transport::Tcp).run(|device| {
         let body = pattern(3, LEN);
         if device.rank().0 == 0 {
             send(device, 1, 1, &[1]);

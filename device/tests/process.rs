@@ -36,6 +36,10 @@ fn child() {
             device.wait(None, None).expect("progress");
         },
         "abort" => device.abort(42),
+        "echo" => {
+            common::ping_pong(&mut device, 3, 100_000);
+            device.finalize().expect("finalized");
+        }
         _ => device.finalize().expect("finalized"),
     }
 }
@@ -71,18 +75,22 @@ fn rank_with(part: &str, variables: &[(&str, &str)]) -> (Child, Line) {
     line.say(&welcome(0, 1, 1));
     let number = std::os::fd::AsRawFd::as_raw_fd(&theirs);
     let child = start_with(part, &number.to_string(), variables);
-    let Some(ToManager::Register {
-        card, incarnation, ..
-    }) = line.hear()
-    else {
-        panic!("no registration")
-    };
+    let table = vec![registered(&mut line)];
     line.say(&FromManager::Start {
         generation: Generation(0),
-        table: vec![(incarnation, card)],
+        table,
         image: None,
     });
     (child, line)
+}
+
+fn registered(line: &mut Line) -> (Incarnation, BusinessCard) {
+    match line.hear() {
+        Some(ToManager::Register {
+            card, incarnation, ..
+        }) => (incarnation, card),
+        other => panic!("a registration, not {other:?}"),
+    }
 }
 
 /// Exit code and standard error; kills a child that does not end.
@@ -205,8 +213,8 @@ fn a_wrong_descriptor_is_refused_clearly() {
     assert!(said.contains("no socket"), "{said}");
 }
 
-#[test]
-fn a_rank_that_needs_shared_memory_and_can_have_none_says_why() {
+/// A rank of two that can have no memory for rings.
+fn without_memory(part: &str, transport: &str) -> (Child, Line) {
     let (ours, theirs) = UnixStream::pair().expect("a pair");
     fcntl(theirs.as_fd(), FcntlArg::F_SETFD(FdFlag::empty())).expect("inherited");
     let mut line = Line {
@@ -219,18 +227,77 @@ fn a_rank_that_needs_shared_memory_and_can_have_none_says_why() {
         .args(["-c", "ulimit -f 1 && exec \"$0\" \"$@\""])
         .arg(std::env::current_exe().expect("a path"))
         .args(["--exact", "child", "--nocapture"])
-        .env(PART, "wait")
+        .env(PART, part)
         .env(MANAGER_FD, number.to_string())
-        .env("REJOIN_TRANSPORT", "shm")
+        .env("REJOIN_TRANSPORT", transport)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
         .expect("started");
+    (child, line)
+}
+
+#[test]
+fn a_rank_that_needs_shared_memory_and_can_have_none_says_why() {
+    let (child, _line) = without_memory("wait", "shm");
     let (code, said) = ended(child);
     assert_eq!(code, Some(3), "{said}");
     for part in ["shared memory", "ulimit -f"] {
         assert!(said.contains(part), "{said}");
     }
+}
+
+#[test]
+fn a_rank_that_can_do_without_shared_memory_says_so_and_goes_on() {
+    let (child, mut line) = without_memory("echo", "auto");
+    let said = line.hear_all();
+    let Some(ToManager::Note {
+        important: true,
+        text,
+    }) = said
+    else {
+        panic!("{said:?}");
+    };
+    for part in ["TCP instead of shared memory", "ulimit -f"] {
+        assert!(text.contains(part), "{text}");
+    }
+    let here = registered(&mut line);
+    let (mut other, theirs) = UnixStream::pair()
+        .map(|(ours, theirs)| {
+            let reader = FrameReader::new(RANK_LIMIT);
+            let socket = ours;
+            (Line { socket, reader }, theirs)
+        })
+        .expect("a pair");
+    other.say(&welcome(1, 2, 2));
+    // This one has a door, and memory.
+    let thread = std::thread::spawn(move || {
+        let mut device = Device::with_manager(theirs.into(), Options::default()).expect("a rank");
+        common::ping_pong(&mut device, 3, 100_000);
+        device.finalize().expect("finalized");
+        device.stats()
+    });
+    let table = vec![here, registered(&mut other)];
+    let mut lines = [line, other];
+    for line in &mut lines {
+        line.say(&FromManager::Start {
+            generation: Generation(0),
+            table: table.clone(),
+            image: None,
+        });
+    }
+    for line in &mut lines {
+        assert_eq!(line.hear(), Some(ToManager::Finalizing));
+    }
+    for line in &mut lines {
+        line.say(&FromManager::AllFinalized {
+            generation: Generation(0),
+        });
+        assert_eq!(line.hear(), Some(ToManager::Leave));
+    }
+    let stats = thread.join().expect("the other rank");
+    assert_eq!((stats.rings_made, stats.links_made), (0, 1), "{stats:?}");
+    assert_eq!(ended(child), (Some(0), String::new()));
 }
 
 #[test]

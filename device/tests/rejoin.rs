@@ -14,7 +14,7 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_device::{Device, Mode, Old, Options, descriptors};
 use rejoin_managers_protocol::codec::{FrameReader, RANK_LIMIT};
-use rejoin_managers_protocol::rank::{FromManager, MANAGER_FD, ToManager};
+use rejoin_managers_protocol::rank::{FromManager, MANAGER_FD, ToManager, Transport};
 
 const PART: &str = "REJOIN_TEST_PART";
 /// The number of the second channel to the manager.
@@ -138,8 +138,15 @@ fn a_device_that_drops_every_descriptor_goes_on_with_its_peer() {
             assert!(!cards.contains(&device.card().addresses), "the old card");
             // The handle that another thread holds follows.
             waker.wake();
+            // Nobody receives it: it wants a link.
+            let made = device.stats().links_made;
+            send(device, 1, 9, &[1]);
+            while device.stats().links_made == made {
+                device.wait(None, None).expect("progress");
+            }
         });
         device.finalize().expect("finalized");
+        device.stats()
     });
     let other = thread::spawn(move || {
         let mut device = Device::with_manager(theirs1, Options::default()).expect("a device");
@@ -152,14 +159,23 @@ fn a_device_that_drops_every_descriptor_goes_on_with_its_peer() {
     start(&mut second, &table);
     for incarnation in 1..=u32::from(ROUNDS) {
         let (mut next, theirs) = line();
-        next.say(&welcome_as(0, 2, 2, incarnation));
+        // It changes what carries its messages each time.
+        next.say(&match welcome_as(0, 2, 2, incarnation) {
+            FromManager::Welcome(mut welcome) if incarnation % 2 == 1 => {
+                welcome.options.transport = Transport::Tcp;
+                FromManager::Welcome(welcome)
+            }
+            other => other,
+        });
         sockets.send(theirs).expect("waited for");
         serve_return(&mut next, &mut second, incarnation, &there);
         assert_eq!(first.hear(), None, "the old channel is closed");
         first = next;
     }
     leave(vec![first, second]);
-    back.join().expect("the rank that came back");
+    let stats = back.join().expect("the rank that came back");
+    let over_tcp = stats.links_made - stats.rings_made;
+    assert!(stats.rings_made >= 2 && over_tcp >= 2, "{stats:?}");
     other.join().expect("the other rank");
 }
 

@@ -2,9 +2,14 @@
 
 mod common;
 
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
-use common::{Job, finish, from, irecv, isend, pattern, ping_pong};
+use common::{Job, finish, from, irecv, isend, lead_astray, pattern, ping_pong};
+use rejoin_channel_table::card::DoorName;
 use rejoin_device::{Mode, Options, Stats};
 use rejoin_managers_protocol::rank::Transport;
 
@@ -120,4 +125,43 @@ fn long_messages_are_read_in_one_copy_where_that_is_allowed() {
             assert_eq!(stats.bytes_pulled > 10_000_000, allowed, "{stats:?}");
         }
     }
+}
+
+/// Ranks whose doors are elsewhere talk over TCP.
+fn over_tcp_all_the_same(door: DoorName) -> Vec<Stats> {
+    let mut job = Job::new(2);
+    job.edit = Arc::new(move |table| lead_astray(table, door));
+    let stats = job.run(|device| {
+        for len in [8, 9000, 3_000_000] {
+            ping_pong(device, 3, len);
+        }
+        device.stats()
+    });
+    for stats in &stats {
+        assert_eq!((stats.rings_made, stats.links_made), (0, 1), "{stats:?}");
+    }
+    stats
+}
+
+#[test]
+fn a_door_that_is_not_there_is_passed_over() {
+    over_tcp_all_the_same(DoorName([0x5a; 16]));
+}
+
+#[test]
+fn a_door_behind_which_nothing_comes_to_stand_is_passed_over() {
+    let door = DoorName(
+        std::process::id()
+            .to_le_bytes()
+            .repeat(4)
+            .try_into()
+            .expect("16 bytes"),
+    );
+    let name = SocketAddr::from_abstract_name(format!("rejoin-{door}")).expect("a name");
+    let listener = UnixListener::bind_addr(&name).expect("bound");
+    // Takes every connection and drops it. The thread ends with the test's process.
+    thread::spawn(move || listener.incoming().for_each(drop));
+    let stats = over_tcp_all_the_same(door);
+    // Bounded: a few at the door, and one or two over TCP.
+    assert!(stats.iter().all(|stats| stats.dials <= 7), "{stats:?}");
 }

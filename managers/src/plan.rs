@@ -91,6 +91,15 @@ pub enum Up {
         /// A line each.
         lines: Vec<String>,
     },
+    /// What the rank tells the user.
+    Note {
+        /// Which.
+        rank: Rank,
+        /// Shown without `--verbose` too.
+        important: bool,
+        /// One line.
+        text: String,
+    },
     /// So many bytes of standard input were taken by the rank.
     InputCredit(u32),
     /// Nobody reads standard input any more.

@@ -196,7 +196,7 @@ fn verbose_tells_the_course_of_the_job() {
     let done = run(&["--verbose", "-n", "2", &fake, "ok"]);
     assert_eq!(done.code, Some(0), "{}", done.err);
     for text in [
-        "2 ranks, over TCP",
+        "2 ranks on",
         "rank 1: started on ",
         "rank 0: in MPI_Init, pid ",
         ", listens on tcp 127.0.0.1:5001",

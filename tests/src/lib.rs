@@ -10,6 +10,7 @@ pub mod job;
 #[cfg(feature = "models")]
 pub mod models;
 pub mod processes;
+pub mod tracee;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

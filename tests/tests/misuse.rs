@@ -7,7 +7,10 @@ fn misuse(way: &str) -> Finished {
 }
 
 fn ends_with(way: &str, code: i32, says: &str) -> Finished {
-    let done = misuse(way);
+    ended_with(misuse(way), code, says)
+}
+
+fn ended_with(done: Finished, code: i32, says: &str) -> Finished {
     assert_eq!(done.output.status.code(), Some(code), "{}", done.text());
     assert!(done.stderr().contains(says), "{}", done.text());
     done
@@ -92,8 +95,15 @@ fn a_session_after_the_last_one_is_refused_in_words() {
 }
 
 #[test]
-fn a_buffer_that_is_no_memory_is_named() {
-    let done = ends_with("bad-buffer", 1, "rank 1: MPI_Send: send with rank 0");
+fn a_buffer_that_is_no_memory_is_named_over_tcp_and_ends_the_rank_over_shared_memory() {
+    let over = |transport| {
+        let run = Run::raw(["--recovery", "none", "--transport", transport, "-n", "2"]);
+        run.arg(program("misuse")).arg("bad-buffer").output()
+    };
+    let done = ended_with(over("tcp"), 1, "rank 1: MPI_Send: send with rank 0");
     let says = "(MPI_ERR_BUFFER)";
     assert!(done.stderr().contains(says), "{}", done.text());
+    let says = "was killed by signal 11 (SIGSEGV)";
+    let done = ended_with(over("auto"), 128 + 11, says);
+    assert!(done.last_line().contains("rank 1"), "{}", done.text());
 }

@@ -9,6 +9,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rejoin_channel_table::card::DoorName;
 use rejoin_channel_table::{
     Address, BusinessCard, Generation, Identity, Incarnation, JobId, JobKey, Rank,
 };
@@ -37,8 +38,18 @@ impl Line {
         self.socket.write_all(&bytes).expect("the rank reads");
     }
 
-    /// `None` at the end of the stream.
+    /// What comes next but notes; `None` at the end of the stream.
     pub fn hear(&mut self) -> Option<ToManager> {
+        loop {
+            match self.hear_all() {
+                Some(ToManager::Note { .. }) => {}
+                said => return said,
+            }
+        }
+    }
+
+    /// What comes next; `None` at the end of the stream.
+    pub fn hear_all(&mut self) -> Option<ToManager> {
         let mut bytes = [0; 4096];
         loop {
             if let Some(message) = self.reader.next().expect("a message") {
@@ -154,6 +165,15 @@ pub struct Job {
 
 /// All that there is between ranks of one host.
 pub const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Shm];
+
+/// Has the cards say that the ranks' doors are elsewhere.
+pub fn lead_astray(table: &mut [(Incarnation, BusinessCard)], door: DoorName) {
+    for address in table.iter_mut().flat_map(|(_, card)| &mut card.addresses) {
+        if matches!(address, Address::Local(_)) {
+            *address = Address::Local(door);
+        }
+    }
+}
 
 /// The address of a TCP listener.
 pub fn tcp(address: &Address) -> Option<SocketAddr> {

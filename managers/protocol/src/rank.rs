@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub const MANAGER_FD: &str = "REJOIN_MANAGER_FD";
 
 /// Version of the messages in this crate; both sides must have the same.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// Most counters that a rank may report.
 pub const MOST_COUNTERS: usize = 64;
@@ -108,6 +108,13 @@ pub enum ToManager {
         rank: Rank,
         /// No older incarnation will do.
         least: Incarnation,
+    },
+    /// A line for the user, which changes nothing.
+    Note {
+        /// Shown, once, also to those who did not ask how things go ([`RankOptions::verbose`]).
+        important: bool,
+        /// The line.
+        text: String,
     },
 }
 
@@ -303,6 +310,8 @@ pub struct RankOptions {
     pub newest: Option<u32>,
     /// Between ranks of one host.
     pub transport: Transport,
+    /// The user wants to know how things go (`--verbose`).
+    pub verbose: bool,
 }
 
 /// What a rank must know to take images of itself.

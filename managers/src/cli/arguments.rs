@@ -195,11 +195,11 @@ pub(super) enum BindTo {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Carrier {
-    /// What Rejoin chooses: TCP for now
+    /// Shared memory between ranks of one host where it can be had, else TCP
     Auto,
     /// TCP, as between hosts
     Tcp,
-    /// Shared memory; where there is none the job does not start
+    /// Shared memory between ranks of one host; where there is none the job does not start
     Shm,
     #[value(hide = true)]
     Verbs,

@@ -124,6 +124,7 @@ fn options(job: &JobArguments, takes_images: bool) -> Result<RankOptions, String
             Carrier::Shm => Transport::Shm,
             Carrier::Tcp | Carrier::Verbs => Transport::Tcp,
         },
+        verbose: job.verbose,
         ..RankOptions::default()
     })
 }

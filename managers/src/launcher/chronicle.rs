@@ -20,6 +20,10 @@ pub(super) struct Chronicle {
     /// What was said about images that can't be taken.
     refused: BTreeSet<String>,
     caveats: BTreeSet<String>,
+    /// What was said of what ranks have told.
+    noted: BTreeSet<String>,
+    /// The user wants to know how things go.
+    verbose: bool,
     diverged: bool,
     /// The checkpoint that the job goes back to.
     stands: Option<Epoch>,
@@ -46,6 +50,14 @@ fn say(text: &str) {
 }
 
 impl Chronicle {
+    /// For a job whose user wants to know how things go, or not.
+    pub fn new(verbose: bool) -> Chronicle {
+        Chronicle {
+            verbose,
+            ..Chronicle::default()
+        }
+    }
+
     /// Something happened. What is told of lost ranks waits for others that are told of at once, see
     /// [`Chronicle::tell_lost`].
     pub fn event(&mut self, event: &Event) {
@@ -148,6 +160,13 @@ impl Chronicle {
     pub fn unbound(&mut self, rank: Rank, errno: i32) {
         let error = plain(&std::io::Error::from_raw_os_error(errno));
         say(&format!("rank {} could not be bound: {error}", rank.0));
+    }
+
+    /// What a rank's library says of itself. The same of several ranks is told once, unless all is to be told.
+    pub fn note(&mut self, rank: Rank, important: bool, text: &str) {
+        if self.verbose || (important && self.noted.insert(text.to_owned())) {
+            say(&format!("rank {}: {text}", rank.0));
+        }
     }
 
     /// A restored rank wrote something else than before.

@@ -32,7 +32,7 @@ impl Narrator {
     /// The job is about to begin.
     pub fn job(&self, ranks: usize, hosts: &[String]) {
         let on = hosts.join(", ");
-        self.say(&format!("{ranks} ranks, over TCP, on {on}"));
+        self.say(&format!("{ranks} ranks on {on}"));
     }
 
     /// A local manager said this.

@@ -344,6 +344,11 @@ impl Driver {
             Effect::StopAll => self.stop_all(),
             Effect::ContinueAll => self.continue_all(),
             Effect::Caveats(rank, lines) => self.link.queue(&Up::Caveats { rank, lines })?,
+            Effect::Note(rank, important, text) => self.link.queue(&Up::Note {
+                rank,
+                important,
+                text,
+            })?,
             _ => {}
         }
         Ok(())

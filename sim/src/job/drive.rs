@@ -253,7 +253,10 @@ impl<W: Work> World<W> {
                 let delay = self.rng.between(100_000, 3 * MILLI);
                 self.after(delay, Event::Swept(host));
             }
-            local::Effect::Exit | local::Effect::Caveats(..) | local::Effect::Watch(..) => {}
+            local::Effect::Exit
+            | local::Effect::Caveats(..)
+            | local::Effect::Note(..)
+            | local::Effect::Watch(..) => {}
             #[allow(unreachable_patterns, reason = "cores may learn more")]
             other => return Err(format!("{other:?} in this world")),
         }

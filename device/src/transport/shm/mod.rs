@@ -22,6 +22,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use nix::sys::socket::{getsockopt, sockopt};
 use rejoin_engine::{BRIEF_REST, Brief};
 use rejoin_ring::{OutOfBounds, Reader, Writer, bell};
 
@@ -53,11 +54,17 @@ pub fn try_memory(local_size: u32) -> io::Result<()> {
     Memory::make(capacity(local_size)).map(drop)
 }
 
-/// Lets other processes of the user read this one's memory where a security module (Yama) would not: any
-/// of them, since the ranks of a job are not each other's parents.
-pub fn be_readable() {
-    // SAFETY: the call touches no memory. Where there is no such module it is refused, and not needed.
-    let _ = unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
+/// Lets the other ranks of this host read this process's memory where a security module (Yama) would not: the
+/// process at the other end of the manager's channel may, and with it those that it has started.
+pub fn be_readable(manager: BorrowedFd<'_>) {
+    let Ok(manager) = getsockopt(&manager, sockopt::PeerCredentials) else {
+        return;
+    };
+    // Not known here: it is in another namespace of processes. To others nothing is allowed.
+    if manager.pid() > 0 {
+        // SAFETY: the call touches no memory. Where there is no such module it is refused, and not needed.
+        let _ = unsafe { libc::prctl(libc::PR_SET_PTRACER, manager.pid(), 0, 0, 0) };
+    }
 }
 
 /// Bytes of a cell.

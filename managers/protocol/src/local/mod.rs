@@ -86,6 +86,8 @@ pub enum Effect {
     DropImage(Rank, Epoch),
     /// Tell the user once what an image of this rank can't bring back.
     Caveats(Rank, Vec<String>),
+    /// Tell the user what this rank has said: in any case, or only who wants to know how things go.
+    Note(Rank, bool, String),
     /// Tell central.
     Central(ToCentral),
     /// Tell these ranks.
@@ -476,6 +478,7 @@ impl Local {
             }
             // The driver tells mpirun, in its place among the output.
             ToManager::Stored { .. } => {}
+            ToManager::Note { important, text } => Self::note(rank, important, &text, effects),
             ToManager::Finalizing if stage == Stage::Registered => {
                 process.stage = Stage::Finalizing;
                 self.tell(ToCentral::Finalizing { life }, effects);
@@ -512,6 +515,11 @@ impl Local {
                 self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
             }
         }
+    }
+
+    /// A rank has a line for the user.
+    fn note(rank: Rank, important: bool, text: &str, effects: &mut Vec<Effect>) {
+        effects.push(Effect::Note(rank, important, one_line(text)));
     }
 
     /// The process that called `MPI_Init` is there.

@@ -1,0 +1,39 @@
+/* Two ranks exchange long messages, which are as different as rounds and ranks, and look at every word.
+ *
+ *   giants [MEBIBYTES [ROUNDS]] */
+#include "check.h"
+#include <stdint.h>
+
+static uint64_t word(uint64_t rank, uint64_t round, uint64_t at)
+{
+    return (at + 1) * 0x9e3779b97f4a7c15ull ^ rank << 60 ^ round << 40;
+}
+
+int main(int argc, char **argv)
+{
+    int rank, size, count = (argc > 1 ? atoi(argv[1]) : 32) << 17, rounds = argc > 2 ? atoi(argv[2]) : 10;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    CHECK(size == 2);
+    uint64_t *out = malloc(count * sizeof *out), *in = malloc(count * sizeof *in);
+    CHECK(out && in);
+    for (int round = 0; round < rounds; round++) {
+        MPI_Request requests[2];
+        memset(in, 0xee, count * sizeof *in);
+        for (int at = 0; at < count; at++)
+            out[at] = word(rank, round, at);
+        MPI_Irecv(in, count, MPI_UINT64_T, !rank, 1, MPI_COMM_WORLD, requests);
+        MPI_Isend(out, count, MPI_UINT64_T, !rank, 1, MPI_COMM_WORLD, requests + 1);
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        uint64_t sum = 0;
+        for (int at = 0; at < count; at++) {
+            CHECK(in[at] == word(!rank, round, at));
+            sum = sum * 31 + in[at];
+        }
+        printf("rank %d: round %d, %016llx\n", rank, round, (unsigned long long)sum);
+        fflush(stdout);
+    }
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,274 @@
+//! Shared memory between ranks of one host: where it can't be had, who dies in the middle of a copy, what is
+//! left of it.
+
+use rejoin_tests::job::{Job, by_rank};
+use rejoin_tests::processes::{all_gone, descendants, kill, wait_for};
+use rejoin_tests::tracee::{Stop, Tracee};
+use rejoin_tests::{Finished, Run, finish, program};
+use std::time::Duration;
+
+/// What is only waited for, never for how long.
+const SOON: Duration = Duration::from_secs(30);
+
+/// What four ranks of `storm` write; each size and mode of message is among them.
+const STORM: [&str; 2] = ["5", "25"];
+
+/// Four ranks of `storm`, from which a system call is kept: from all of them, or from the first.
+fn storm_without(call: &str, from_all: bool, options: &[&str]) -> Finished {
+    let without = program("without");
+    let (first, others) = if from_all { ("4", "0") } else { ("1", "3") };
+    let mut run = Run::raw(["--stats"].iter().chain(options));
+    run = run.arg("-n").arg(first).arg(without).arg(call);
+    run = run.arg(program("storm")).arg(STORM[0]).arg(STORM[1]);
+    if !from_all {
+        run = run.arg(":").arg("-n").arg(others).arg(program("storm"));
+        run = run.arg(STORM[0]).arg(STORM[1]);
+    }
+    run.output()
+}
+
+fn storm() -> Finished {
+    let run = Run::raw(["--stats", "-n", "4"]).arg(program("storm"));
+    let done = run.arg(STORM[0]).arg(STORM[1]).ok();
+    assert!(done.counted("rings_made") > 0, "{}", done.text());
+    assert!(done.counted("bytes_pulled") > 0, "{}", done.text());
+    done
+}
+
+fn same(done: &Finished, as_this: &Finished) {
+    assert!(done.output.status.success(), "{}", done.text());
+    let lines = |done: &Finished| by_rank(&done.stdout(), false);
+    assert_eq!(lines(done), lines(as_this), "{}", done.text());
+}
+
+#[test]
+fn where_no_memory_of_others_may_be_read_messages_go_through_rings() {
+    let undisturbed = storm();
+    for from_all in [true, false] {
+        let done = storm_without("process_vm_readv", from_all, &[]);
+        same(&done, &undisturbed);
+        let (rings, links) = (done.counted("rings_made"), done.counted("links_made"));
+        assert!(rings > 0 && rings == links, "{}", done.text());
+        // The others still read each other's and the first one's.
+        let pulled = done.counted("bytes_pulled");
+        assert_eq!(pulled == 0, from_all, "{}", done.text());
+    }
+}
+
+#[test]
+fn where_no_memory_can_be_had_messages_go_over_tcp_and_the_user_is_told() {
+    let undisturbed = storm();
+    let says = "TCP instead of shared memory with the ranks of its host: ";
+    for from_all in [true, false] {
+        let done = storm_without("memfd_create", from_all, &[]);
+        same(&done, &undisturbed);
+        let (rings, links) = (done.counted("rings_made"), done.counted("links_made"));
+        assert_eq!(rings == 0, from_all, "{}", done.text());
+        assert!(links > rings, "{}", done.text());
+        assert_eq!(done.stderr().matches(says).count(), 1, "{}", done.text());
+        assert!(
+            done.stderr().contains("Operation not permitted"),
+            "{}",
+            done.text()
+        );
+    }
+    let done = storm_without("memfd_create", true, &["--transport", "shm"]);
+    assert!(!done.output.status.success(), "{}", done.text());
+    let says = "have shared memory with ranks of this host";
+    assert!(done.stderr().contains(says), "{}", done.text());
+}
+
+/// The lines of each rank.
+fn lines(done: &Finished) -> Vec<String> {
+    assert!(done.output.status.success(), "{}", done.text());
+    by_rank(&done.stdout(), true)
+}
+
+/// The limit on the size of files, which is that on memory for rings too.
+fn limit_files(pid: u32, bytes: u64) {
+    let limit = libc::rlimit {
+        rlim_cur: bytes,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: the limit lives through the call; nothing is read back.
+    let done = unsafe {
+        libc::prlimit(
+            pid.cast_signed(),
+            libc::RLIMIT_FSIZE,
+            &raw const limit,
+            std::ptr::null_mut(),
+        )
+    };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+}
+
+#[test]
+fn ranks_that_come_back_change_between_shared_memory_and_tcp() {
+    let run = |options: &[&str]| {
+        let mut all = vec!["--tag-output", "--stats", "-n", "4"];
+        all.extend(options);
+        Run::raw(all).arg(program("jacobi")).arg("256").arg("6000")
+    };
+    let undisturbed = run(&["--recovery", "none"]).ok();
+    let folder = rejoin_tests::folder::Folder::new("switch");
+    let events = folder.name("events");
+    let child = run(&["--checkpoint-interval", "0.1", "--events", &events]).start();
+    let count = |kind: &str| {
+        let text = std::fs::read_to_string(&events).unwrap_or_default();
+        let wanted = format!("\"event\":\"{kind}\"");
+        let lines = text.lines().map(|line| line.replace(": ", ":"));
+        lines.filter(|line| line.contains(&wanted)).count()
+    };
+    let job = Job::of(child.id(), "jacobi");
+    let mut committed = 0;
+    // Where ranks have no memory for rings when they come back, and where they have it again.
+    for (round, limit) in [1000, libc::RLIM_INFINITY, 1000].into_iter().enumerate() {
+        wait_for(SOON, "a checkpoint", || count("committed") > committed);
+        let mut ranks = job.ranks();
+        for pid in ranks.iter().copied().chain(job.images()) {
+            limit_files(pid, limit);
+        }
+        // Images that are made from here on have the limit of their ranks.
+        let known = count("committed");
+        wait_for(SOON, "a checkpoint", || count("committed") > known + 1);
+        kill(ranks.swap_remove(round), libc::SIGKILL);
+        wait_for(SOON, "a recovery", || count("recovered") > round);
+        committed = count("committed");
+    }
+    let done = finish(child, Duration::from_secs(60), "jacobi that changes");
+    assert_eq!(lines(&done), lines(&undisturbed), "{}", done.text());
+    let says = "TCP instead of shared memory with the ranks of its host: ";
+    assert_eq!(done.stderr().matches(says).count(), 1, "{}", done.text());
+    let (rings, links) = (done.counted("rings_made"), done.counted("links_made"));
+    // Neighbours in a row of four have six ends of links, which each recovery makes again.
+    assert!(rings >= 12 && links - rings >= 12, "{}", done.text());
+}
+
+#[test]
+fn ranks_that_outnumber_the_cores_by_far_end_well() {
+    let run = |transport| {
+        let options = ["--stats", "--transport", transport, "-n", "32"];
+        Run::raw(options)
+            .arg(program("sort"))
+            .arg("500")
+            .arg("4")
+            .ok()
+    };
+    let (shared, tcp) = (run("auto"), run("tcp"));
+    let lines = |done: &Finished| by_rank(&done.stdout(), false);
+    assert_eq!(lines(&shared), lines(&tcp), "{}", shared.text());
+    let made = |done: &Finished| (done.counted("rings_made"), done.counted("links_made"));
+    let (rings, links) = made(&shared);
+    assert!(rings == links && rings > 32, "{}", shared.text());
+    assert_eq!(made(&tcp).0, 0, "{}", tcp.text());
+}
+
+/// Names in the folder of shared memory.
+fn named() -> Vec<std::ffi::OsString> {
+    let entries = std::fs::read_dir("/dev/shm").expect("the folder");
+    let mut names: Vec<_> = entries.map(|e| e.expect("an entry").file_name()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn memory_of_rings_has_no_name_that_could_be_left_behind() {
+    let before = named();
+    let run = Run::new(4, program("jacobi")).arg("512").arg("100000");
+    let mut child = run.start();
+    let job = Job::of(child.id(), "jacobi");
+    let maps = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    wait_for(SOON, "rings between all neighbours", || {
+        let ranks = job.ranks();
+        let rings = |pid| maps(pid).matches("/memfd:rejoin-ring (deleted)").count();
+        ranks.len() == 4 && ranks.iter().map(rings).sum::<usize>() >= 6
+    });
+    wait_for(SOON, "images", || job.images().len() >= 4);
+    let all = descendants(child.id());
+    for pid in &all {
+        assert!(!maps(pid).contains("/dev/shm"), "{}", maps(pid));
+    }
+    // No image has rings, or what is written to them would be kept from the system for longer.
+    for image in job.images() {
+        assert!(!maps(&image).contains("rejoin-ring"), "{}", maps(&image));
+    }
+    assert_eq!(named(), before, "while it runs");
+    for pid in all.iter().copied().chain([child.id()]) {
+        kill(pid, libc::SIGKILL);
+    }
+    child.wait().expect("its end");
+    all_gone(&all, SOON);
+    assert_eq!(named(), before, "after its end");
+}
+
+/// Whom to kill in the middle of a copy.
+#[derive(Debug, Clone, Copy)]
+enum Victim {
+    Reader,
+    Owner,
+}
+
+/// What `giants` fills its buffer with before something is received.
+const NOTHING: u64 = 0xeeee_eeee_eeee_eeee;
+
+/// Kills one of the two ranks of `giants` while the first is copying out of the other's memory.
+fn kill_in_a_copy(mpirun: u32, victim: Victim) {
+    let job = Job::of(mpirun, "giants");
+    wait_for(SOON, "images", || job.images().len() >= 2);
+    let ranks = job.ranks();
+    let [reader, owner] = ranks[..] else {
+        panic!("two ranks, not {ranks:?}");
+    };
+    let victim = match victim {
+        Victim::Reader => reader,
+        Victim::Owner => owner,
+    };
+    let mut tracee = Tracee::seize(reader);
+    loop {
+        let called = tracee.next_call(libc::SYS_process_vm_readv);
+        assert_eq!(called, Stop::Entry, "no more copies");
+        // The second of the pieces that it reads into.
+        let pieces = tracee.arguments()[1];
+        let [start, len] = [16, 24].map(|at| tracee.word(pieces + at).expect("a piece"));
+        if len < 1 << 16 {
+            continue;
+        }
+        let untouched = |at| tracee.word(at) == Some(NOTHING);
+        let last = start + len - 8;
+        if !untouched(start) || !untouched(last) {
+            continue;
+        }
+        tracee.go_on();
+        while tracee.word(start) == Some(NOTHING) {}
+        // If it has run to its end meanwhile there will be another.
+        if tracee.word(last) == Some(NOTHING) {
+            kill(victim, libc::SIGKILL);
+            let end = tracee.wait();
+            assert!(victim == owner || end == Stop::Dead, "{end:?}");
+            return;
+        }
+        tracee.wait();
+    }
+}
+
+#[test]
+fn whoever_dies_in_the_middle_of_a_copy_comes_back() {
+    let run = |options: &[&str]| {
+        let mut all = vec!["--tag-output", "--stats", "-n", "2"];
+        all.extend(options);
+        Run::raw(all).arg(program("giants")).arg("48").arg("12")
+    };
+    let undisturbed = run(&["--recovery", "none"]).ok();
+    for victim in [Victim::Reader, Victim::Owner] {
+        let child = run(&["--checkpoint-interval", "0.2"]).start();
+        kill_in_a_copy(child.id(), victim);
+        let done = finish(child, Duration::from_secs(60), "giants");
+        assert_eq!(
+            lines(&done),
+            lines(&undisturbed),
+            "{victim:?}: {}",
+            done.text()
+        );
+        assert!(done.stderr().contains("is back after"), "{}", done.text());
+    }
+}
