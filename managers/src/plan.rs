@@ -117,6 +117,8 @@ pub enum Up {
         rank: Rank,
         /// The number of the stored state.
         number: u32,
+        /// The beginnings of the lines that it had not finished, of each stream.
+        begun: Begun,
     },
     /// Of where ranks are.
     Look(lookup::Message),
@@ -130,6 +132,9 @@ pub enum Up {
     /// This rank could not be bound, for this error of the system.
     Unbound(Rank, i32),
 }
+
+/// The beginnings of unfinished lines: of standard output and of standard error.
+pub type Begun = [ByteBuf; 2];
 
 /// What local managers say to each other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -170,6 +175,8 @@ pub struct Plan {
     pub options: RankOptions,
     /// How the ranks of each host are bound.
     pub binding: Binding,
+    /// Ranks whose earlier processes had begun lines that these end.
+    pub begun: Vec<(Rank, Begun)>,
     /// The rank that reads mpirun's standard input.
     pub stdin: Option<Rank>,
     /// A person sits at the terminal: pass unfinished lines on after a moment.
@@ -194,6 +201,12 @@ impl Plan {
                 .filter(|(rank, _)| here(rank))
                 .copied()
                 .collect(),
+            begun: self
+                .begun
+                .iter()
+                .filter(|(r, _)| here(r))
+                .cloned()
+                .collect(),
             stdin: self.stdin.filter(here),
             ..self.clone()
         }
@@ -214,6 +227,7 @@ mod tests {
             ranks: vec![(Rank(0), 0), (Rank(1), 0), (Rank(2), 1)],
             options: RankOptions::default(),
             binding: Binding::NONE,
+            begun: vec![(Rank(1), Begun::default())],
             stdin: Some(Rank(1)),
             interactive: false,
             lease: None,
@@ -227,6 +241,7 @@ mod tests {
         let second = plan.part(&placement, 1);
         assert_eq!(second.ranks, [(Rank(1), 0)]);
         assert_eq!(second.stdin, Some(Rank(1)));
+        assert_eq!((first.begun.len(), second.begun.len()), (0, 1));
         assert!(plan.part(&placement, 2).ranks.is_empty());
     }
 }

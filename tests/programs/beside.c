@@ -1,8 +1,8 @@
 /* A program that knows its state and goes on from it, and whose ranks act all the time: each appends a line to a
  * file that all hosts share, every ten milliseconds, wherever it is: "NANOSECONDS RANK HOST".
  *
- * With a third argument each rank also tells of each step, before it is stored, and rank 0 reads its standard input to
- * the end first, and tells in the end how much that was.
+ * With a third argument each rank also tells of each step, half a line before it is stored and half after, and rank 0
+ * reads its standard input to the end first, and tells in the end how much that was.
  *
  *   beside FILE STEPS [talk] */
 #include "check.h"
@@ -16,6 +16,7 @@
 static struct {
     long step;
     double sum;
+    bool half;
 } state;
 
 static int file, rank;
@@ -30,6 +31,13 @@ static void act(int signal)
     int length = snprintf(line, sizeof line, "%lld %d %s\n", now.tv_sec * 1000000000LL + now.tv_nsec, rank, host);
     if (write(file, line, length) != length)
         _exit(8);
+}
+
+static void rest_of_line(void)
+{
+    if (state.half)
+        printf("of rank %d\n", rank), fflush(stdout);
+    state.half = false;
 }
 
 int main(int argc, char **argv)
@@ -52,14 +60,18 @@ int main(int argc, char **argv)
     while (talks && rank == 0 && getchar() != EOF)
         got++;
     MPI_Rejoin();
+    /* Another process has told the first half. */
+    rest_of_line();
     while (state.step < steps) {
         double mine = rank + state.step * 0.5, all = 0;
         MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
         state.sum = state.sum * 0.75 + all;
         state.step++;
         if (talks)
-            printf("step %ld of rank %d\n", state.step, rank), fflush(stdout);
+            printf("step %ld ", state.step), fflush(stdout);
+        state.half = talks;
         CHECK(MPIX_Checkpoint() == MPI_SUCCESS);
+        rest_of_line();
         struct timespec nap = {0, 5000000};
         while (nanosleep(&nap, &nap) != 0)
             ;

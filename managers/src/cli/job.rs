@@ -60,6 +60,7 @@ pub(super) fn launch(
         ranks,
         options,
         binding: binding(job),
+        begun: Vec::new(),
         stdin,
         interactive,
         lease: None,

@@ -152,6 +152,9 @@ impl Launcher {
             self.central.replace(Verdict::Interrupted { signal });
             return None;
         }
+        if let Some(begun) = self.streams.begun(state) {
+            next.plan.begun = begun;
+        }
         let at = self.hosts.fenced_at(self.terms);
         next.plan.options.newest = (next.show == Show::Commit).then_some(state);
         Some((Box::new(next), at))

@@ -494,7 +494,11 @@ impl Launcher {
                         Up::Tree(message) => self.hosts.heard(host, message)?,
                         Up::Look(question) => self.hosts.looked(host, question)?,
                         Up::InputClosed => self.streams.input_closed(),
-                        Up::Stored { rank, number } => self.streams.has_stored(rank, number),
+                        Up::Stored {
+                            rank,
+                            number,
+                            begun,
+                        } => self.streams.has_stored(rank, number, begun),
                         Up::Bound { lines, crowded } => {
                             let name = self.central.host(host);
                             self.chronicle.bound(name, &lines, crowded);

@@ -8,7 +8,7 @@ use super::sink::{self, Lost, Sink};
 use super::source::{Consumed, Source};
 use super::stored::{States, Stored};
 use crate::error::{Context, Result};
-use crate::plan::{Down, Stream};
+use crate::plan::{Begun, Down, Stream};
 use crate::reactor::{Interest, Reactor, Token};
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_protocol::central::HostIndex;
@@ -76,6 +76,8 @@ pub(super) struct Streams {
     stored: Option<Stored>,
     /// What ranks have stored otherwise.
     states: States,
+    /// Lines that were unfinished then, of states that the job may go on from.
+    begun: BTreeMap<u32, BTreeMap<Rank, Begun>>,
     /// Why holding failed; not taken yet.
     failed: Option<std::io::Error>,
 }
@@ -116,6 +118,7 @@ impl Streams {
                 .filter(|_| show == Show::Commit)
                 .map(|restarted| Stored::new(ranks, restarted)),
             states: States::new(ranks),
+            begun: BTreeMap::new(),
             failed: None,
         })
     }
@@ -256,12 +259,24 @@ impl Streams {
     }
 
     /// A rank has stored its state as the one of this number.
-    pub fn has_stored(&mut self, rank: Rank, number: u32) {
+    pub fn has_stored(&mut self, rank: Rank, number: u32, begun: Begun) {
         self.states.note(rank, number);
         if let (Some(hold), Some(_)) = (&mut self.hold, &self.stored) {
             let held = hold.push(&Piece::mark(rank, number));
             self.failed = self.failed.take().or(held.err());
+            self.begun.entry(number).or_default().insert(rank, begun);
+            // What was shown lies before one that is on disk still: of each rank, two are.
+            let oldest = self
+                .newest_state()
+                .map_or(0, |newest| newest.saturating_sub(1));
+            self.begun = self.begun.split_off(&oldest);
         }
+    }
+
+    /// The lines that were unfinished when the state of this number was stored; `None`: it was not in this launch, or
+    /// output is not held, so they were shown.
+    pub fn begun(&mut self, state: u32) -> Option<Vec<(Rank, Begun)>> {
+        Some(self.begun.remove(&state)?.into_iter().collect())
     }
 
     /// The newest state that all ranks have stored. Of a job whose output is held, all output that may be shown was

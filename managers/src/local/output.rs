@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// A person should see a prompt after this time.
 const PROMPT: Duration = Duration::from_millis(100);
 
+/// Of a line that is unfinished when its rank stores its state, so much is kept at most.
+const MOST_BEGUN: usize = 4096;
+
 /// One output pipe of one rank.
 pub(super) struct Output {
     pipe: OwnedFd,
@@ -243,8 +246,18 @@ impl Driver {
         for stream in [Stream::Out, Stream::Err] {
             self.empty_pipe(slot, stream);
         }
+        let begun = [Stream::Out, Stream::Err].map(|stream| {
+            let output = self.ranks[slot].outputs[stream as usize].as_ref();
+            let begun = output.map_or(&[][..], |output| output.lines.unfinished());
+            ByteBuf::from(begun.get(..MOST_BEGUN).unwrap_or(begun))
+        });
         let rank = self.ranks[slot].rank;
-        if let Err(error) = self.link.queue(&Up::Stored { rank, number }) {
+        let stored = Up::Stored {
+            rank,
+            number,
+            begun,
+        };
+        if let Err(error) = self.link.queue(&stored) {
             tracing::error!(%error, "a stored state is not told of");
         }
     }

@@ -7,7 +7,7 @@ use super::{Driver, kind};
 use crate::error::{Context, Error, Result, plain};
 use crate::limits::Limits;
 use crate::link::Link;
-use crate::plan::{Plan, Program, Up};
+use crate::plan::{Begun, Plan, Program, Up};
 use crate::reactor::{Interest, Token};
 use crate::spawn::{FAILURE_LENGTH, Failure, Order, Step, manager_number, spawn};
 use crate::topology::{parallelism, places::Places};
@@ -23,6 +23,7 @@ use rejoin_managers_protocol::control::{End, Life};
 use rejoin_managers_protocol::local::Input;
 use rejoin_managers_protocol::rank::{FromManager, MANAGER_FD, VERSION, Welcome};
 use rejoin_managers_protocol::signals;
+use serde_bytes::ByteBuf;
 use std::collections::VecDeque;
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -248,13 +249,19 @@ impl Driver {
             open_files: self.open_files,
         })
         .map_err(|e| format!("the system does not start a process: {}", plain(&e)))?;
+        let same = |(other, _): &&(Rank, Begun)| *other == rank.rank;
+        let begun = plan.begun.iter().find(same).map(|(_, begun)| begun);
+        let [out, err] = begun.cloned().unwrap_or_default().map(ByteBuf::into_vec);
         let rank = &mut self.ranks[slot];
         rank.incarnation = life.incarnation;
         rank.exited = false;
         rank.child = Some((child.pid, child.pidfd));
         rank.socket = Some(socket);
         rank.group.get_or_insert(child.pid);
-        rank.outputs = [Some(Output::new(ends.out.0)), Some(Output::new(ends.err.0))];
+        rank.outputs = [
+            Some(Output::after(ends.out.0, out)),
+            Some(Output::after(ends.err.0, err)),
+        ];
         self.watch_rank(slot).map_err(|e| e.to_string())?;
         Ok(child.pid)
     }

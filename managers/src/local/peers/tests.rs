@@ -38,6 +38,7 @@ impl Node {
             ranks: Vec::new(),
             options,
             binding: Binding::NONE,
+            begun: Vec::new(),
             stdin: None,
             interactive: false,
             lease: None,
