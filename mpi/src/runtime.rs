@@ -5,7 +5,7 @@
 
 use crate::adi::{Dev, Names, ReqId};
 use crate::attr::Keyvals;
-use crate::coll::Scratch;
+use crate::coll::{Choice, Scratch};
 use crate::comm::{Communicator, ContextIds};
 use crate::decide::Decider;
 use crate::error::{Error, ErrorClass, Result};
@@ -48,6 +48,8 @@ pub struct Mpi {
     env_info: Rc<Info>,
     /// Temporary memory of collectives.
     pub(crate) scratch: Rc<Scratch>,
+    /// What the user wants of collectives, the same on all ranks.
+    pub(crate) choice: Choice,
 }
 
 /// `MPI_INFO_ENV` (MPI-5.0 §11.2.1). A key stands for what was asked for before the program started, so
@@ -70,6 +72,10 @@ fn env_info(dev: &Dev) -> Info {
 impl Mpi {
     /// The state over a device that is ready.
     pub fn new(dev: Dev) -> Rc<Self> {
+        Self::with_choice(dev, Choice::default())
+    }
+
+    fn with_choice(dev: Dev, choice: Choice) -> Rc<Self> {
         let (rank, size) = (dev.rank(), dev.size());
         let ids = Rc::new(ContextIds::default());
         let world = Rc::new(Group::world(size, rank));
@@ -98,12 +104,14 @@ impl Mpi {
             blame: RefCell::new(None),
             env_info,
             scratch: Rc::new(Scratch::new()),
+            choice,
         })
     }
 
     /// Connects to the job, or starts a job of one.
     pub fn init() -> Result<Rc<Self>> {
-        Ok(Self::new(Dev::init()?))
+        let choice = Choice::from_environment()?;
+        Ok(Self::with_choice(Dev::init()?, choice))
     }
 
     /// A counted reference to `self`.

@@ -2,9 +2,10 @@
 
 use super::ctx::{Ctx, Receives, Sends};
 use super::flat;
+use super::levels;
 use super::mem::{Blocks, Mem};
 use super::p2p::P2p;
-use super::select::Allgather;
+use super::select::{ALLGATHER_LOGARITHMIC, Allgather};
 use crate::error::Result;
 
 /// `send` of rank i goes to block i of `recv` on all ranks. `None`: it is there already (`MPI_IN_PLACE`).
@@ -22,7 +23,19 @@ pub async fn allgather<P: P2p>(ctx: &Ctx<P>, send: Option<Mem>, recv: Blocks<'_>
         own.copy_from(mine);
         return Ok(());
     }
+    let total = recv.total(0, size, size);
+    if let Some(hosts) = ctx.hosts()
+        && (1..=ALLGATHER_LOGARITHMIC).contains(&total)
+    {
+        return Box::pin(levels::allgather(ctx, hosts, mine, recv)).await;
+    }
     own.copy_from(mine);
+    among(ctx, recv).await
+}
+
+/// Each rank's own block is in its place.
+pub(super) async fn among<P: P2p>(ctx: &Ctx<P>, recv: Blocks<'_>) -> Result<()> {
+    let (rank, size) = (ctx.rank(), ctx.size());
     let total = recv.total(0, size, size);
     if size == 1 || total == 0 {
         return Ok(());

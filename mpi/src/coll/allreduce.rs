@@ -4,6 +4,7 @@ use super::ctx::{Ctx, Sends};
 use super::direct::Direct;
 use super::flat::{swap_all, tell_all};
 use super::halving::{Halves, Part, Survivors};
+use super::levels;
 use super::mem::{Mem, Split};
 use super::order::Order;
 use super::p2p::P2p;
@@ -28,6 +29,20 @@ pub async fn allreduce<P: P2p>(
     if recv.is_empty() {
         return Ok(());
     }
+    match ctx.hosts() {
+        Some(hosts) if ctx.choice.host_by_host(op) => {
+            Box::pin(levels::allreduce(ctx, hosts, op, (mine, recv))).await
+        }
+        _ => among(ctx, op, mine, recv).await,
+    }
+}
+
+pub(super) async fn among<P: P2p>(
+    ctx: &Ctx<P>,
+    op: &dyn Reducer,
+    mine: Mem,
+    recv: Mem,
+) -> Result<()> {
     if ctx.size() == 1 {
         recv.copy_from(mine);
         return Ok(());
@@ -82,9 +97,15 @@ async fn direct<P: P2p>(
         op,
         order,
         first: 0,
+        whole: ctx.size() == 2,
         elements: recv.len() / op.element(),
     };
     let block = direct.part(recv, ctx.rank());
+    if direct.whole {
+        let mut operands = Sends::new();
+        direct.reduce(mine, block, &mut operands).await?;
+        return operands.finish(ctx).await;
+    }
     let (mut operands, mut results) = (Sends::new(), Sends::new());
     direct.reduce(mine, block, &mut operands).await?;
     if !block.is_empty() {

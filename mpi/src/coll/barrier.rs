@@ -2,6 +2,7 @@
 
 use super::ctx::Ctx;
 use super::flat;
+use super::levels;
 use super::mem::Mem;
 use super::p2p::P2p;
 use super::select::Barrier;
@@ -12,6 +13,13 @@ use crate::error::Result;
 /// # Errors
 /// When a message fails.
 pub async fn barrier<P: P2p>(ctx: &Ctx<P>) -> Result<()> {
+    match ctx.hosts() {
+        Some(hosts) => Box::pin(levels::barrier(ctx, hosts)).await,
+        None => among(ctx).await,
+    }
+}
+
+pub(super) async fn among<P: P2p>(ctx: &Ctx<P>) -> Result<()> {
     if ctx.choice.flat(ctx.alone()) {
         return flat::swap_all(ctx, |_| Some(Mem::EMPTY), |_| Some(Mem::EMPTY)).await;
     }

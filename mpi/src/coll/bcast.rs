@@ -3,6 +3,7 @@
 use super::allgather;
 use super::ctx::{Ctx, Receives, Sends};
 use super::flat;
+use super::levels;
 use super::mem::Mem;
 use super::p2p::P2p;
 use super::select::{Bcast, SEGMENT};
@@ -16,6 +17,13 @@ pub async fn bcast<P: P2p>(ctx: &Ctx<P>, data: Mem, root: usize) -> Result<()> {
     if ctx.size() == 1 || data.is_empty() {
         return Ok(());
     }
+    match ctx.hosts() {
+        Some(hosts) => Box::pin(levels::bcast(ctx, hosts, data, root)).await,
+        None => among(ctx, data, root).await,
+    }
+}
+
+pub(super) async fn among<P: P2p>(ctx: &Ctx<P>, data: Mem, root: usize) -> Result<()> {
     if ctx.choice.flat(ctx.alone()) {
         return from_root(ctx, data, root).await;
     }

@@ -205,7 +205,7 @@ fn task(ctx: Ctx<Channel>, call: Rc<Call>) -> Task {
 
 impl Mpi {
     fn collective_context(&self, comm: &Rc<Communicator>, tag: i32) -> Ctx<Channel> {
-        Ctx::new(Channel::new(self, comm), tag, self.scratch.clone())
+        Ctx::new(Channel::new(self, comm), tag, self.scratch.clone()).with_choice(self.choice)
     }
 
     /// Runs a collective to its end. All ranks of `comm` make the same calls in the same order.
@@ -213,7 +213,7 @@ impl Mpi {
     /// # Errors
     /// Those of the collective; `UnsupportedOperation` on an inter-communicator.
     pub fn collective(&self, comm: &Rc<Communicator>, call: &Call) -> Result<()> {
-        self.collective_with(comm, call, Choice::default())
+        self.collective_with(comm, call, self.choice)
     }
 
     /// [`Mpi::collective`] with algorithms of the caller's choice (tests and benches).

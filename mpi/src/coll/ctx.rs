@@ -3,7 +3,9 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::Poll;
 
+use super::hosts::Hosts;
 use super::mem::{Blocks, Mem};
 use super::p2p::{P2p, Pending};
 use super::scratch::{Loan, Scratch};
@@ -17,14 +19,38 @@ pub struct Ctx<P> {
     tag: i32,
     scratch: Rc<Scratch>,
     live: Cell<usize>,
+    spread: Spread,
     /// Algorithms that the caller demands instead of the usual choice.
     pub choice: Choice,
+}
+
+/// Where the ranks of a call are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spread {
+    /// It is not known, or nothing follows from it.
+    Apart,
+    /// All on one host, and few.
+    Alone,
+    /// On several hosts, with more than one on some.
+    Hosts,
+}
+
+impl Spread {
+    #[inline]
+    fn of(size: usize, hosts: Option<&Hosts>) -> Self {
+        match hosts.map(Hosts::count) {
+            Some(1) if size <= FLAT_RANKS => Self::Alone,
+            Some(count) if 1 < count && count < size => Self::Hosts,
+            _ => Self::Apart,
+        }
+    }
 }
 
 impl<P: P2p> Ctx<P> {
     /// A call with its own `tag` on `p2p`: no other call in flight on this communicator may use the tag.
     pub fn new(p2p: P, tag: i32, scratch: Rc<Scratch>) -> Self {
         Self {
+            spread: Spread::of(p2p.size(), p2p.hosts()),
             p2p,
             tag,
             scratch,
@@ -69,8 +95,26 @@ impl<P: P2p> Ctx<P> {
     /// Whether all ranks are few and share a host.
     #[inline]
     pub(crate) fn alone(&self) -> bool {
-        let hosts = self.p2p.hosts();
-        self.size() <= FLAT_RANKS && hosts.is_some_and(|hosts| hosts.count() == 1)
+        self.spread == Spread::Alone
+    }
+
+    /// Those of whom some share a host and some do not, unless the caller has demanded how data travels.
+    #[inline]
+    pub(crate) fn hosts(&self) -> Option<&Hosts> {
+        if self.spread != Spread::Hosts || self.choice.near.is_some() {
+            return None;
+        }
+        self.p2p.hosts()
+    }
+
+    /// Says that the ranks of this call share a host.
+    pub(super) fn share_a_host(&mut self) {
+        self.spread = Spread::Alone;
+    }
+
+    /// A call among some of the ranks, as a part of this one.
+    pub(super) fn part<Q: P2p>(&self, p2p: Q) -> Ctx<Q> {
+        Ctx::new(p2p, self.tag, self.scratch.clone()).with_choice(self.choice)
     }
 
     /// Temporary memory of `len` bytes, back in the pool at the end of the scope.
@@ -129,6 +173,15 @@ impl<P: P2p> Ctx<P> {
         })
     }
 
+    /// Polls a request of a part of this call.
+    pub(super) fn poll_part(&self, pending: &mut Pending) -> Poll<Result<usize>> {
+        let polled = self.p2p.poll(pending);
+        if polled.is_ready() {
+            self.live.set(self.live.get() - 1);
+        }
+        polled
+    }
+
     pub(crate) async fn sent(&self, mut pending: Pending) -> Result<()> {
         if pending == Pending::DONE {
             return Ok(());
@@ -181,7 +234,7 @@ impl<P: P2p> Ctx<P> {
 /// A posted receive whose message must have exactly the region's length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Receive {
-    pending: Pending,
+    pub(super) pending: Pending,
     len: usize,
     from: usize,
 }

@@ -8,7 +8,7 @@ use super::mem::{Mem, Split};
 use super::order::{MOST, Order};
 use super::p2p::P2p;
 use super::reducer::Reducer;
-use super::select::DIRECT_PIECE;
+use super::select::{DIRECT_CACHE, DIRECT_PIECE};
 use crate::error::Result;
 
 /// A long reduction by blocks. Commutative operations only.
@@ -19,6 +19,9 @@ pub(super) struct Direct<'a, P> {
     pub(super) first: usize,
     /// The order of combining; along a ring each block begins at its own place.
     pub(super) order: Order,
+    /// Whether every rank combines the whole vector, not a block: of two ranks each reads as much either way, and
+    /// need not wait for the other's block.
+    pub(super) whole: bool,
     /// Elements of the whole vector.
     pub(super) elements: usize,
 }
@@ -35,6 +38,9 @@ impl<P: P2p> Direct<'_, P> {
 
     /// A rank's block of a vector.
     pub(super) fn part(&self, vector: Mem, rank: usize) -> Mem {
+        if self.whole {
+            return vector;
+        }
         let split = Split::Even {
             elements: self.elements,
             parts: self.ctx.size(),
@@ -54,10 +60,11 @@ impl<P: P2p> Direct<'_, P> {
         }
     }
 
-    /// Bytes of a piece.
+    /// Bytes of a piece: with one of each other rank it fits in a core's own cache.
     fn step(&self) -> usize {
         let element = self.op.element().max(1);
-        (DIRECT_PIECE / element).max(1) * element
+        let bytes = DIRECT_CACHE / (self.ctx.size() - 1);
+        (bytes.max(DIRECT_PIECE) / element).max(1) * element
     }
 
     /// A piece of a block, if it is that long.
@@ -78,7 +85,11 @@ impl<P: P2p> Direct<'_, P> {
         let target = if in_place { me } else { (me + 1) % size };
         let longest = self.part(mine, self.rank_of_block(0)).len();
         let steps = longest.div_ceil(self.step());
-        let ahead = (WINDOW / (size - 1)).clamp(1, 2);
+        // All that may be in flight: then a rank need not run again for the others to go on.
+        let ahead = match in_place && self.whole {
+            true => 1,
+            false => WINDOW / (size - 1),
+        };
         let mut offered = 0;
         for step in 0..steps {
             while offered < steps.min(step + ahead) {
@@ -99,6 +110,10 @@ impl<P: P2p> Direct<'_, P> {
                 receives.push_or_wait(ctx, from, value(place)).await?;
             }
             receives.finish(ctx).await?;
+            if in_place && self.whole {
+                // The others have read what is overwritten now.
+                sends.finish(ctx).await?;
+            }
             self.order(rank)
                 .combine_into(self.op, size, value, me, target)?;
         }

@@ -62,11 +62,18 @@ impl Hosts {
         &self.ranks[self.starts[host] as usize..self.starts[host + 1] as usize]
     }
 
-    /// The most ranks of one host.
+    /// All ranks, host by host.
+    #[inline]
     #[must_use]
-    pub fn most(&self) -> usize {
-        let len = |host| self.ranks(host).len();
-        (0..self.count()).map(len).max().unwrap_or(0)
+    pub fn all(&self) -> &[u32] {
+        &self.ranks
+    }
+
+    /// Where a host's ranks begin among all.
+    #[inline]
+    #[must_use]
+    pub fn start(&self, host: usize) -> usize {
+        self.starts[host] as usize
     }
 }
 
@@ -86,12 +93,13 @@ mod tests {
         assert_eq!(hosts.ranks(0), [0, 2]);
         assert_eq!(hosts.ranks(1), [1, 4, 5]);
         assert_eq!(hosts.ranks(2), [3]);
-        assert_eq!(hosts.most(), 3);
+        assert_eq!(hosts.all(), [0, 2, 1, 4, 5, 3]);
+        assert_eq!(hosts.start(2), 5);
     }
 
     #[test]
     fn one_host_and_no_rank() {
         assert_eq!(Hosts::new(4, |_, _| true).count(), 1);
-        assert_eq!(Hosts::new(0, |_, _| true).most(), 0);
+        assert_eq!(Hosts::new(0, |_, _| true).count(), 0);
     }
 }

@@ -21,6 +21,7 @@ mod flat;
 mod gather;
 mod halving;
 mod hosts;
+mod levels;
 mod mem;
 mod order;
 mod p2p;

@@ -4,6 +4,7 @@ use super::ctx::{Ctx, Sends};
 use super::direct::Direct;
 use super::flat::collect;
 use super::halving::{Halves, Part, Survivors};
+use super::levels;
 use super::mem::{Mem, Split};
 use super::order::Order;
 use super::p2p::P2p;
@@ -24,14 +25,29 @@ pub async fn reduce<P: P2p>(
     recv: Mem,
     root: usize,
 ) -> Result<()> {
-    let (rank, size) = (ctx.rank(), ctx.size());
     let mine = send.unwrap_or(recv);
-    if rank == root {
+    if ctx.rank() == root {
         super::check_equal(mine.len(), recv.len())?;
     }
     if mine.is_empty() {
         return Ok(());
     }
+    match ctx.hosts() {
+        Some(hosts) if ctx.choice.host_by_host(op) => {
+            Box::pin(levels::reduce(ctx, hosts, op, (mine, recv), root)).await
+        }
+        _ => among(ctx, op, mine, recv, root).await,
+    }
+}
+
+pub(super) async fn among<P: P2p>(
+    ctx: &Ctx<P>,
+    op: &dyn Reducer,
+    mine: Mem,
+    recv: Mem,
+    root: usize,
+) -> Result<()> {
+    let size = ctx.size();
     if size == 1 {
         recv.copy_from(mine);
         return Ok(());
@@ -92,6 +108,7 @@ async fn direct<P: P2p>(
         op,
         order,
         first,
+        whole: false,
         elements: mine.len() / op.element(),
     };
     let mut operands = Sends::new();

@@ -6,6 +6,8 @@
 
 use super::direct;
 use super::order;
+use super::reducer::Reducer;
+use crate::error::{Error, ErrorClass, Result};
 
 /// From twice this on a message that is reduced on arrival is cut into pieces.
 pub(super) const PIECE: usize = 64 << 10;
@@ -40,7 +42,9 @@ pub const REDUCE_SCATTER_HALVING: usize = 256 << 10;
 pub const FLAT_RANKS: usize = 16;
 /// Most bytes of operands that one rank of several takes to combine all of them itself.
 pub const FLAT_BYTES: usize = 32 << 10;
-/// Pieces of a long reduction between ranks of a host: with one of each rank they fit in a core's own cache.
+/// What the operands of one piece of a long reduction between ranks of a host take together.
+pub(super) const DIRECT_CACHE: usize = 512 << 10;
+/// The least such piece of one rank.
 pub(super) const DIRECT_PIECE: usize = 64 << 10;
 /// Longest scan in logarithmically many steps.
 pub const SCAN_DOUBLING: usize = 256 << 10;
@@ -155,6 +159,8 @@ pub enum Scan {
 pub struct Choice {
     /// How data travels, whatever the hosts.
     pub near: Option<Near>,
+    /// Whether the order in which a commutative operation combines may follow the hosts.
+    pub by_hosts: bool,
     /// Barrier.
     pub barrier: Option<Barrier>,
     /// Broadcast.
@@ -178,6 +184,18 @@ pub struct Choice {
 }
 
 impl Choice {
+    /// What the environment asks for: `REJOIN_REDUCE_ORDER`, `ranks` or `hosts`.
+    ///
+    /// # Errors
+    /// `Arg`: another value.
+    pub fn from_environment() -> Result<Self> {
+        let order = std::env::var_os("REJOIN_REDUCE_ORDER").unwrap_or_default();
+        Ok(Self {
+            by_hosts: by_hosts(&order.to_string_lossy())?,
+            ..Self::default()
+        })
+    }
+
     /// Whether all ranks exchange without steps; `alone` says that there are only these on one host.
     #[inline]
     pub(super) fn flat(&self, alone: bool) -> bool {
@@ -185,6 +203,11 @@ impl Choice {
             None => alone,
             Some(near) => near != Near::Steps,
         }
+    }
+
+    /// Whether a reduction is done on each host first.
+    pub(super) fn host_by_host(&self, op: &dyn Reducer) -> bool {
+        op.commutative() && (op.exact() || self.by_hosts)
     }
 
     /// How the operands of a reduction travel.
@@ -316,10 +339,34 @@ impl Choice {
     }
 }
 
+fn by_hosts(order: &str) -> Result<bool> {
+    match order {
+        "" | "ranks" => Ok(false),
+        "hosts" => Ok(true),
+        other => Err(Error::new(
+            ErrorClass::Arg,
+            format!("REJOIN_REDUCE_ORDER is {other:?} where ranks or hosts is needed"),
+        )),
+    }
+}
+
 fn binomial_up_to(block: usize) -> Gather {
     if block <= GATHER_BINOMIAL {
         Gather::Binomial
     } else {
         Gather::Linear
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_of_reductions_is_that_of_ranks_unless_hosts_are_asked_for() {
+        assert!(!by_hosts("").unwrap() && !by_hosts("ranks").unwrap());
+        assert!(by_hosts("hosts").unwrap());
+        let error = by_hosts("layout").unwrap_err();
+        assert_eq!(error.class, ErrorClass::Arg);
     }
 }

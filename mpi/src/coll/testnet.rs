@@ -27,6 +27,15 @@ impl Rng {
     }
 }
 
+thread_local! {
+    static CROSSED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Messages sent so far in this thread between ranks on different hosts.
+pub(super) fn crossed() -> usize {
+    CROSSED.get()
+}
+
 enum Body {
     /// Taken at the send, which was complete at once.
     Copied(Vec<u8>),
@@ -211,6 +220,9 @@ impl P2p for Endpoint {
     unsafe fn isend(&self, to: usize, tag: i32, buf: *const u8, len: usize) -> Result<Pending> {
         let mut net = self.net.borrow_mut();
         net.start(self.rank)?;
+        if self.hosts.of(self.rank) != self.hosts.of(to) {
+            CROSSED.set(CROSSED.get() + 1);
+        }
         // SAFETY: the caller keeps the buffer until the request is done.
         let data = unsafe { Mem::new(buf.cast_mut(), len) };
         Ok(net.send(self.rank, to, tag, data))

@@ -10,6 +10,13 @@ pub(super) trait Arithmetic: Copy {
 /// A value with an order; numbers that are not comparable are not less.
 pub(super) trait Ordered: Copy {
     fn less(self, other: Self) -> bool;
+
+    /// The same in an order of all values, in which only equal bits are equal: IEEE 754's totalOrder. So the smaller
+    /// and the larger of many are the same bits in whatever order they are compared.
+    #[inline(always)]
+    fn below(self, other: Self) -> bool {
+        self.less(other)
+    }
 }
 
 macro_rules! integers {
@@ -61,9 +68,25 @@ macro_rules! ordered {
     )*};
 }
 
+macro_rules! ordered_floats {
+    ($($t:ty)*) => {$(
+        impl Ordered for $t {
+            #[inline(always)]
+            fn less(self, other: Self) -> bool {
+                self < other
+            }
+            #[inline(always)]
+            fn below(self, other: Self) -> bool {
+                self.total_cmp(&other).is_lt()
+            }
+        }
+    )*};
+}
+
 integers!(u8 u16 u32 u64 u128);
 floats!(f32 f64);
-ordered!(i8 u8 i16 u16 i32 u32 i64 u64 i128 f32 f64);
+ordered!(i8 u8 i16 u16 i32 u32 i64 u64 i128);
+ordered_floats!(f32 f64);
 
 /// An operation on two values of a type: `left op right`.
 pub(super) trait Combine<T> {
@@ -108,14 +131,14 @@ impl<T: Arithmetic> Combine<T> for Prod {
 impl<T: Ordered> Combine<T> for Min {
     #[inline(always)]
     fn combine(left: T, right: T) -> T {
-        if left.less(right) { left } else { right }
+        if left.below(right) { left } else { right }
     }
 }
 
 impl<T: Ordered> Combine<T> for Max {
     #[inline(always)]
     fn combine(left: T, right: T) -> T {
-        if right.less(left) { left } else { right }
+        if right.below(left) { left } else { right }
     }
 }
 

@@ -62,6 +62,11 @@ impl Ordered for Half {
     fn less(self, other: Self) -> bool {
         self.to_f32() < other.to_f32()
     }
+
+    fn below(self, other: Self) -> bool {
+        // No number loses its place on the way to binary32.
+        self.to_f32().total_cmp(&other.to_f32()).is_lt()
+    }
 }
 
 #[cfg(test)]

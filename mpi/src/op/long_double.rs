@@ -4,7 +4,7 @@
 use std::arch::asm;
 
 use super::arith::{Arithmetic, Ordered};
-use super::quad::signed_magnitude;
+use super::quad::{signed_magnitude, total};
 
 /// A `long double`, at any alignment. The 6 bytes of padding mean nothing.
 #[derive(Clone, Copy)]
@@ -67,6 +67,10 @@ impl Ordered for LongDouble {
             return false;
         }
         signed_magnitude(self.bits(), SIGN) < signed_magnitude(other.bits(), SIGN)
+    }
+
+    fn below(self, other: Self) -> bool {
+        total(self.bits(), SIGN) < total(other.bits(), SIGN)
     }
 }
 

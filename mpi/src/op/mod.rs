@@ -161,6 +161,24 @@ impl Op {
         self.commutative
     }
 
+    /// Whether many elements of this type give the same bits in whatever order they are combined.
+    pub fn is_exact(&self, datatype: &Datatype) -> bool {
+        match self.kind {
+            Kind::User(_) => false,
+            Kind::Builtin(Builtin::Sum | Builtin::Prod) => matches!(
+                datatype.reduction_element(),
+                Some((
+                    Class::CInteger | Class::FortranInteger | Class::MultiLanguage,
+                    _
+                ))
+            ),
+            Kind::Builtin(builtin) => !matches!(
+                builtin,
+                Builtin::Minloc | Builtin::Maxloc | Builtin::Replace | Builtin::NoOp
+            ),
+        }
+    }
+
     /// Which predefined operation this is; `None` for a user's.
     pub fn as_builtin(&self) -> Option<Builtin> {
         match self.kind {

@@ -167,6 +167,20 @@ impl Ordered for Quad {
         }
         signed_magnitude(self.bits(), SIGN) < signed_magnitude(other.bits(), SIGN)
     }
+
+    fn below(self, other: Self) -> bool {
+        total(self.bits(), SIGN) < total(other.bits(), SIGN)
+    }
+}
+
+/// A number whose order is that of all bit patterns with this sign bit, the negative zero below the other.
+pub(super) fn total(bits: u128, sign: u128) -> i128 {
+    let magnitude = (bits & (sign - 1)) as i128;
+    if bits & sign != 0 {
+        !magnitude
+    } else {
+        magnitude
+    }
 }
 
 /// A number whose order is that of the sign-and-magnitude number with this sign bit.

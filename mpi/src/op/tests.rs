@@ -255,3 +255,45 @@ fn long_doubles() {
     let product = reduce(Builtin::Prod, n, &join(a), &join(b)).unwrap();
     assert_eq!(product, join([of(1.5 * 2.25 + 14.0), of(1.5 * 7.0 - 4.5)]));
 }
+
+/// Zeros of both signs, numbers and what is none, of binary64: an operand for each pair of them.
+#[test]
+fn the_smaller_and_the_larger_do_not_depend_on_the_order_of_operands() {
+    let values: [f64; 8] = [
+        0.0,
+        -0.0,
+        1.5,
+        -1.5,
+        f64::INFINITY,
+        f64::NAN,
+        -f64::NAN,
+        f64::from_bits(f64::NAN.to_bits() | 1),
+    ];
+    let (a, b): (Vec<f64>, Vec<f64>) = values.iter().flat_map(|&a| values.map(|b| (a, b))).unzip();
+    for builtin in [Builtin::Min, Builtin::Max] {
+        let bits = |left: &[f64], right: &[f64]| -> Vec<u64> {
+            let got = reduce(builtin, Named::Double, left, right).unwrap();
+            got.iter().map(|x| x.to_bits()).collect()
+        };
+        assert_eq!(bits(&a, &b), bits(&b, &a), "{builtin:?}");
+        let zero = bits(&[0.0], &[-0.0])[0];
+        let wanted = if builtin == Builtin::Max {
+            0.0f64
+        } else {
+            -0.0
+        };
+        assert_eq!(zero, wanted.to_bits());
+    }
+}
+
+#[test]
+fn only_what_has_no_rounding_and_no_order_is_exact() {
+    let exact = |builtin, named| Op::builtin(builtin).is_exact(&Datatype::named(named));
+    for builtin in [Builtin::Sum, Builtin::Prod] {
+        assert!(exact(builtin, Named::Int) && !exact(builtin, Named::Double));
+    }
+    assert!(exact(Builtin::Max, Named::Double) && exact(Builtin::Bxor, Named::Int));
+    assert!(!exact(Builtin::Maxloc, Named::DoubleInt) && !exact(Builtin::Replace, Named::Int));
+    let users = Op::user(Rc::new(|_, _, _, _| ()), true);
+    assert!(!users.is_exact(&Datatype::named(Named::Int)));
+}

@@ -1,8 +1,11 @@
-//! What hosts may not change: the bits of a reduction.
+//! Ranks that share hosts, in all orders: what arrives, and the bits of reductions, which hosts may not change.
 
 use super::super::select::{Allreduce, Choice, Near, Reduce};
-use super::super::{allreduce, reduce};
+use super::super::testnet::crossed;
+use super::super::{Blocks, allgather, allreduce, barrier, bcast, reduce};
 use super::*;
+use std::cell::Cell;
+use std::rc::Rc;
 
 /// The ways that operands may travel, and the hosts that make the usual choice.
 const WAYS: [(Option<Near>, Layout); 8] = [
@@ -113,4 +116,149 @@ fn a_reduce_has_the_same_bits_whatever_the_hosts() {
             }
         }
     }
+}
+
+const LAYOUTS: [Layout; 7] = [
+    Layout::One,
+    Layout::Rows(2),
+    Layout::Rows(5),
+    Layout::Dealt(2),
+    Layout::Dealt(3),
+    Layout::Mixed(1, 3),
+    Layout::Mixed(2, 5),
+];
+
+fn on(layout: Layout, size: usize) -> Run {
+    conditions(size, Choice::default(), (None, layout))
+}
+
+#[test]
+fn a_barrier_over_hosts_lets_nobody_pass_early() {
+    for (layout, size) in LAYOUTS.into_iter().flat_map(|l| SIZES.map(|n| (l, n))) {
+        let entered = Rc::new(Cell::new(0));
+        let results = on(layout, size).go(1, |ctx| {
+            let entered = entered.clone();
+            Box::pin(async move {
+                entered.set(entered.get() + 1);
+                barrier(&ctx[0]).await?;
+                assert_eq!(entered.get(), size, "{layout:?}");
+                Ok(())
+            })
+        });
+        assert!(results.iter().all(Result::is_ok), "{layout:?} n={size}");
+    }
+}
+
+#[test]
+fn data_reaches_all_ranks_of_all_hosts() {
+    for (layout, size) in LAYOUTS.into_iter().flat_map(|l| SIZES.map(|n| (l, n))) {
+        for len in [1, 700, 30_000] {
+            let blocks = random(size, len, 3);
+            for root in [0, size / 2, size - 1] {
+                let got = run(
+                    on(layout, size),
+                    &blank(size, 0),
+                    &blocks,
+                    |ctx, _, data| Box::pin(bcast(ctx, data, root)),
+                );
+                assert!(
+                    got.iter().all(|g| *g == blocks[root]),
+                    "{layout:?} n={size} {len} root={root}"
+                );
+            }
+            if size * len > 200_000 {
+                continue;
+            }
+            // Blocks of different lengths, and none of some ranks.
+            let uneven: Buffers = (0..size)
+                .map(|i| blocks[i][..len * (i % 3) / 2].to_vec())
+                .collect();
+            for blocks in [&blocks, &uneven] {
+                let whole = concat(blocks);
+                let starts: Vec<usize> = blocks
+                    .iter()
+                    .scan(0, |end, b| {
+                        *end += b.len();
+                        Some(*end - b.len())
+                    })
+                    .collect();
+                let got = run(
+                    on(layout, size),
+                    blocks,
+                    &blank(size, whole.len()),
+                    |ctx, s, r| {
+                        let table: Vec<Mem> = (0..size)
+                            .map(|i| r.part(starts[i], blocks[i].len()))
+                            .collect();
+                        Box::pin(
+                            async move { allgather(ctx, Some(s), Blocks::Table(&table)).await },
+                        )
+                    },
+                );
+                assert!(got.iter().all(|g| *g == whole), "{layout:?} n={size} {len}");
+            }
+        }
+    }
+}
+
+#[test]
+fn exact_operations_go_host_by_host_and_others_do_when_asked() {
+    for (layout, size) in LAYOUTS.into_iter().flat_map(|l| SIZES.map(|n| (l, n))) {
+        for (count, op) in [
+            (1, TestOp::Sum),
+            (3_000, TestOp::Odd),
+            (300, TestOp::Float),
+            (40, TestOp::Affine),
+        ] {
+            let choice = Choice {
+                by_hosts: true,
+                ..Choice::default()
+            };
+            let conditions = conditions(size, choice, (None, layout));
+            let values = op.operands(size, count, 4);
+            let all = run(
+                conditions,
+                &values,
+                &blank(size, values[0].len()),
+                |ctx, s, r| Box::pin(async move { allreduce(ctx, &op, Some(s), r).await }),
+            );
+            assert!(
+                all.iter().all(|g| *g == all[0]),
+                "{op:?} {layout:?} n={size}"
+            );
+            let root = size / 2;
+            let one = run(conditions, &values, &values, |ctx, s, r| {
+                let send = (ctx.rank() != root).then_some(s);
+                Box::pin(async move { reduce(ctx, &op, send, r, root).await })
+            });
+            if !matches!(op, TestOp::Float) {
+                assert_eq!(all[0], op.all(&values), "{op:?} {layout:?} n={size}");
+                assert_eq!(one[root], all[0], "{op:?} {layout:?} n={size}");
+            }
+        }
+    }
+}
+
+/// How many messages cross between hosts, which is what the levels are for.
+#[test]
+fn hosts_are_crossed_once_each() {
+    let layout = Layout::Dealt(2);
+    let crossings = |body: for<'a> fn(&'a Ctx<Endpoint>, Mem) -> Fut<'a>| {
+        let conditions = on(layout, 8);
+        let (mut data, before) = (random(8, 64, 1), crossed());
+        let into: Vec<Mem> = data.iter_mut().map(mem).collect();
+        let results = conditions.go(1, |ctx| body(&ctx[0], into[ctx[0].rank()]));
+        assert!(results.iter().all(Result::is_ok));
+        crossed() - before
+    };
+    assert_eq!(crossings(|ctx, data| Box::pin(bcast(ctx, data, 3))), 1);
+    assert_eq!(crossings(|ctx, _| Box::pin(barrier(ctx))), 2);
+    assert_eq!(
+        crossings(|ctx, data| Box::pin(allreduce(ctx, &TestOp::Sum, None, data))),
+        2
+    );
+    assert_eq!(
+        crossings(|ctx, data| Box::pin(reduce(ctx, &TestOp::Sum, Some(data), data, 5))),
+        1
+    );
 }

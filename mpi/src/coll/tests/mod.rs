@@ -139,6 +139,10 @@ impl Reducer for TestOp {
         !matches!(self, TestOp::Affine)
     }
 
+    fn exact(&self) -> bool {
+        matches!(self, TestOp::Sum | TestOp::Odd)
+    }
+
     unsafe fn apply(&self, input: *const u8, inout: *mut u8, count: usize) -> Result<()> {
         let len = count * self.element();
         // SAFETY: the caller's promise: both have `count` elements and do not overlap.

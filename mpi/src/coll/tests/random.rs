@@ -44,6 +44,7 @@ fn choices() -> impl Strategy<Value = Choice> {
     let near = prop::option::of(select(vec![Near::Steps, Near::Flat, Near::Direct]));
     (near, moves, reductions).prop_map(|(near, m, r)| Choice {
         near,
+        by_hosts: false,
         barrier: None,
         bcast: Some(m.0),
         gather: Some(m.1),

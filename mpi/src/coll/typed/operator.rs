@@ -78,6 +78,10 @@ impl Reducer for Operator<'_> {
         self.op.is_commutative()
     }
 
+    fn exact(&self) -> bool {
+        self.op.is_exact(self.datatype)
+    }
+
     unsafe fn apply(&self, input: *const u8, inout: *mut u8, count: usize) -> Result<()> {
         let count = count as i64;
         match self.datatype.contiguous_offset(count) {

@@ -1,0 +1,223 @@
+//! Collectives in two levels: within each host, and between one rank of each, its leader.
+//!
+//! Between hosts goes what must, once for each host. Ranks of a host need not be neighbours. Reductions go this way
+//! where their bits do not depend on it, or where the user has said that they may.
+
+use std::cell::Cell;
+use std::task::Poll;
+
+use super::ctx::{Ctx, Sends};
+use super::flat::{collect, tell_all};
+use super::hosts::Hosts;
+use super::mem::{Blocks, Mem};
+use super::p2p::{P2p, Pending};
+use super::reducer::Reducer;
+use super::select::{FLAT_RANKS, Near};
+use crate::error::Result;
+
+/// Some of the ranks of a call.
+enum Members<'a> {
+    /// Those of one host.
+    Host(&'a [u32]),
+    /// The leader of each host: its first rank, or this one.
+    Leaders(&'a Hosts, Option<usize>),
+}
+
+impl Members<'_> {
+    fn size(&self) -> usize {
+        match self {
+            Members::Host(ranks) => ranks.len(),
+            Members::Leaders(hosts, _) => hosts.count(),
+        }
+    }
+
+    fn rank(&self, member: usize) -> usize {
+        match *self {
+            Members::Host(ranks) => ranks[member] as usize,
+            Members::Leaders(hosts, chosen) => match chosen {
+                Some(rank) if hosts.of(rank) == member => rank,
+                _ => hosts.ranks(member)[0] as usize,
+            },
+        }
+    }
+}
+
+/// The messages of a call among some of its ranks.
+pub(super) struct Part<'a, P> {
+    whole: &'a Ctx<P>,
+    members: Members<'a>,
+    me: usize,
+}
+
+impl<P: P2p> P2p for Part<'_, P> {
+    fn rank(&self) -> usize {
+        self.me
+    }
+
+    fn size(&self) -> usize {
+        self.members.size()
+    }
+
+    unsafe fn isend(&self, to: usize, _: i32, buf: *const u8, len: usize) -> Result<Pending> {
+        // SAFETY: the caller's promise.
+        let data = unsafe { Mem::new(buf.cast_mut(), len) };
+        self.whole.isend(self.members.rank(to), data)
+    }
+
+    unsafe fn irecv(&self, from: usize, _: i32, buf: *mut u8, len: usize) -> Result<Pending> {
+        // SAFETY: the caller's promise.
+        let room = unsafe { Mem::new(buf, len) };
+        let receive = self.whole.irecv(self.members.rank(from), room)?;
+        Ok(receive.pending)
+    }
+
+    fn poll(&self, pending: &mut Pending) -> Poll<Result<usize>> {
+        self.whole.poll_part(pending)
+    }
+}
+
+/// This rank's host, as a part of a call; `chosen` leads its host.
+struct Levels<'a, P> {
+    whole: &'a Ctx<P>,
+    hosts: &'a Hosts,
+    chosen: Option<usize>,
+    near: Ctx<Part<'a, P>>,
+    /// The leader's number among the ranks of this host.
+    leader: usize,
+}
+
+impl<'a, P: P2p> Levels<'a, P> {
+    fn new(whole: &'a Ctx<P>, hosts: &'a Hosts, chosen: Option<usize>) -> Self {
+        let host = hosts.of(whole.rank());
+        let ranks = hosts.ranks(host);
+        let place = |rank: usize| ranks.partition_point(|&r| (r as usize) < rank);
+        let leader = match chosen {
+            Some(rank) if hosts.of(rank) == host => place(rank),
+            _ => 0,
+        };
+        let mut near = whole.part(Part {
+            whole,
+            members: Members::Host(ranks),
+            me: place(whole.rank()),
+        });
+        if ranks.len() <= FLAT_RANKS {
+            near.share_a_host();
+        }
+        Self {
+            whole,
+            hosts,
+            chosen,
+            near,
+            leader,
+        }
+    }
+
+    /// The leaders, if this rank is one.
+    fn leaders(&self) -> Option<Ctx<Part<'a, P>>> {
+        if self.near.rank() != self.leader {
+            return None;
+        }
+        let mut far = self.whole.part(Part {
+            whole: self.whole,
+            members: Members::Leaders(self.hosts, self.chosen),
+            me: self.hosts.of(self.whole.rank()),
+        });
+        far.choice.near = Some(Near::Steps);
+        Some(far)
+    }
+}
+
+pub(super) async fn barrier<P: P2p>(ctx: &Ctx<P>, hosts: &Hosts) -> Result<()> {
+    let levels = Levels::new(ctx, hosts, None);
+    let near = &levels.near;
+    collect(near, levels.leader, Mem::EMPTY, |_| Mem::EMPTY).await?;
+    let Some(far) = levels.leaders() else {
+        return near.recv(levels.leader, Mem::EMPTY).await;
+    };
+    super::barrier::among(&far).await?;
+    let mut sends = Sends::new();
+    tell_all(near, Mem::EMPTY, &mut sends).await?;
+    sends.finish(near).await
+}
+
+pub(super) async fn bcast<P: P2p>(
+    ctx: &Ctx<P>,
+    hosts: &Hosts,
+    data: Mem,
+    root: usize,
+) -> Result<()> {
+    let levels = Levels::new(ctx, hosts, Some(root));
+    if let Some(far) = levels.leaders() {
+        super::bcast::among(&far, data, hosts.of(root)).await?;
+    }
+    super::bcast::among(&levels.near, data, levels.leader).await
+}
+
+/// Blocks of all ranks, host by host, in temporary memory: one message takes those of a host.
+pub(super) async fn allgather<P: P2p>(
+    ctx: &Ctx<P>,
+    hosts: &Hosts,
+    mine: Mem,
+    recv: Blocks<'_>,
+) -> Result<()> {
+    let size = ctx.size();
+    let levels = Levels::new(ctx, hosts, None);
+    let temp = ctx.temp(recv.total(0, size, size))?;
+    let end = Cell::new(0);
+    let next = |len: usize| {
+        let start = end.get();
+        end.set(start + len);
+        temp.mem().part(start, len)
+    };
+    let order = hosts.all();
+    let length = |rank: &u32| recv.get(*rank as usize).len();
+    let ranks = ctx.table(size, |at| next(length(&order[at])))?;
+    end.set(0);
+    let whole = ctx.table(hosts.count(), |host| {
+        next(hosts.ranks(host).iter().map(length).sum())
+    })?;
+    let first = hosts.start(hosts.of(ctx.rank()));
+    let near = &levels.near;
+    let place = |member: usize| ranks.blocks().get(first + member);
+    place(near.rank()).copy_from(mine);
+    collect(near, levels.leader, mine, place).await?;
+    if let Some(far) = levels.leaders() {
+        super::allgather::among(&far, whole.blocks()).await?;
+    }
+    super::bcast::among(near, temp.mem(), levels.leader).await?;
+    for (at, &rank) in order.iter().enumerate() {
+        recv.get(rank as usize).copy_from(ranks.blocks().get(at));
+    }
+    Ok(())
+}
+
+pub(super) async fn reduce<P: P2p>(
+    ctx: &Ctx<P>,
+    hosts: &Hosts,
+    op: &dyn Reducer,
+    (mine, recv): (Mem, Mem),
+    root: usize,
+) -> Result<()> {
+    let levels = Levels::new(ctx, hosts, Some(root));
+    let Some(far) = levels.leaders() else {
+        return super::reduce::among(&levels.near, op, mine, Mem::EMPTY, levels.leader).await;
+    };
+    let temp = ctx.temp(if ctx.rank() == root { 0 } else { mine.len() })?;
+    let value = if ctx.rank() == root { recv } else { temp.mem() };
+    super::reduce::among(&levels.near, op, mine, value, levels.leader).await?;
+    super::reduce::among(&far, op, value, value, hosts.of(root)).await
+}
+
+pub(super) async fn allreduce<P: P2p>(
+    ctx: &Ctx<P>,
+    hosts: &Hosts,
+    op: &dyn Reducer,
+    (mine, recv): (Mem, Mem),
+) -> Result<()> {
+    let levels = Levels::new(ctx, hosts, None);
+    super::reduce::among(&levels.near, op, mine, recv, levels.leader).await?;
+    if let Some(far) = levels.leaders() {
+        super::allreduce::among(&far, op, recv, recv).await?;
+    }
+    super::bcast::among(&levels.near, recv, levels.leader).await
+}
