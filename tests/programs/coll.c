@@ -1,5 +1,5 @@
 /* Every blocking collective against the answer computed by hand, over sizes that meet every
- * algorithm, with MPI_IN_PLACE, derived types and a user's non-commutative operation. */
+ * algorithm, with MPI_IN_PLACE, derived types and a user's non-commutative operation. With an argument, a hash of rounded sums is printed. */
 #include "check.h"
 
 static int rank, size;
@@ -255,6 +255,37 @@ static void columns(void)
     MPI_Type_free(&col);
 }
 
+/* A hash of sums of numbers of many magnitudes, whose bits show the order of the additions. */
+static unsigned long long rounded(void)
+{
+    double *a = malloc(sizeof(double) * BIG), *b = malloc(sizeof(double) * BIG);
+    unsigned long long hash = 1469598103934665603ULL, bits, state = rank + 1;
+    for (int s = 1; s < SIZES; s++) {
+        int n = sizes[s], root = (s + 1) % size;
+        for (int i = 0; i < n; i++) {
+            state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+            a[i] = (double)(long long)state / (double)(1ULL << (state >> 33 & 31));
+        }
+        for (int i = 0; i < n; i++)
+            b[i] = a[i];
+        MPI_Allreduce(s % 2 ? a : MPI_IN_PLACE, b, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+        for (int i = 0; i < n; i++) {
+            memcpy(&bits, &b[i], sizeof bits);
+            hash = (hash ^ bits) * 1099511628211ULL;
+        }
+        MPI_Reduce(a, b, n, MPI_DOUBLE, MPI_SUM, root, MPI_COMM_WORLD);
+        for (int i = 0; rank == root && i < n; i++) {
+            memcpy(&bits, &b[i], sizeof bits);
+            hash = (hash ^ bits) * 1099511628211ULL;
+        }
+    }
+    free(a);
+    free(b);
+    unsigned long long all = 0;
+    MPI_Reduce(&hash, &all, 1, MPI_UNSIGNED_LONG_LONG, MPI_BXOR, 0, MPI_COMM_WORLD);
+    return all;
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -269,6 +300,11 @@ int main(int argc, char **argv)
     reduce_scatters();
     ordered();
     columns();
+    if (argc > 1) {
+        unsigned long long hash = rounded();
+        if (rank == 0)
+            printf("coll: bits %016llx\n", hash);
+    }
     if (rank == 0)
         printf("coll: right on %d ranks\n", size);
     MPI_Finalize();

@@ -121,6 +121,41 @@ fn ranks_are_placed_and_have_streams_and_codes() {
 }
 
 #[test]
+fn collectives_are_right_and_have_the_same_bits_on_any_hosts() {
+    let hosts = hosts!(2);
+    let ordered = |options: &[&str], order: &str| {
+        let options = options.iter().copied().chain(["-n", "5"]);
+        let run = hosts.mpirun(options).env("REJOIN_REDUCE_ORDER", order);
+        run.arg(program("coll")).arg("bits").ok().stdout()
+    };
+    let on = |options: &[&str]| ordered(options, "ranks");
+    let alone = on(&["--host", "h1:5"]);
+    assert!(
+        alone.contains("bits") && alone.contains("right on 5"),
+        "{alone}"
+    );
+    for layout in [
+        ["--host", "h1:3,h2:2"].as_slice(),
+        &["--host", "h1:3,h2:2", "--map-by", "node"],
+        &["--host", "h1:5", "--transport", "tcp"],
+        &["--host", "h1:5", "--transport", "shm"],
+        &[
+            "--host",
+            "h1:2,h2:3",
+            "--map-by",
+            "node",
+            "--transport",
+            "shm",
+        ],
+    ] {
+        assert_eq!(on(layout), alone, "{layout:?}");
+    }
+    // Where it is asked for, the hosts show.
+    let by_hosts = ordered(&["--host", "h1:3,h2:2", "--map-by", "node"], "hosts");
+    assert!(by_hosts.contains("right on 5") && by_hosts != alone);
+}
+
+#[test]
 fn standard_input_goes_to_a_rank_on_another_host() {
     let hosts = hosts!(2);
     let options = [
