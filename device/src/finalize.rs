@@ -30,6 +30,7 @@ impl Device {
         self.leaving = true;
         // Before any rank may close its links: a lost one below is one that was really lost.
         let counters = self.stats().named(self.engine.messages());
+        self.tell_links()?;
         if let Some(agent) = &mut self.io.agent {
             agent.tell(&ToManager::Finalizing)?;
             while !self.all_finalized {

@@ -73,12 +73,13 @@ impl Device {
         Ok(any)
     }
 
-    /// The rank is awake: its peers need not wake it.
-    pub(crate) fn disarm_polled(&mut self) {
+    /// The rank is awake: its peers need not wake it. What has come without a wake-up while it `slept` is counted.
+    pub(crate) fn disarm_polled(&mut self, slept: bool) {
         self.io.armed = false;
         for token in &self.io.polled {
             if let Some(live) = self.io.slots.live(*token) {
-                live.stream.disarm();
+                let unheard = live.stream.disarm();
+                self.meter.stats.late += u64::from(unheard && slept);
             }
         }
     }

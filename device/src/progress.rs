@@ -204,7 +204,7 @@ impl Device {
         if !self.io.polled.is_empty() {
             self.io.looked = clock::ticks();
             if self.io.armed {
-                self.disarm_polled();
+                self.disarm_polled(events.is_empty() && limit != Some(Duration::ZERO));
             }
         }
         let mut moved = false;

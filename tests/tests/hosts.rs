@@ -1,6 +1,7 @@
 //! Jobs over several hosts, which are process trees in namespaces of their own; root is needed.
 
 use rejoin_tests::hosts::{Cut, Hosts};
+use rejoin_tests::job::Numbers;
 use rejoin_tests::processes::{all_gone, children, kill, wait_for};
 use rejoin_tests::{Finished, Run, finish, program};
 use std::io::Write;
@@ -249,6 +250,61 @@ fn ranks_killed_on_both_hosts_come_back_with_the_same_lines() {
     good(&done);
     assert_eq!(lines(&done), lines(&undisturbed), "{}", done.text());
     assert!(done.stderr().contains("back after"), "{}", done.text());
+}
+
+/// Ends of links over shared memory that `jacobi` has where nobody is lost: two ranks on each of two hosts.
+const RINGS: u64 = 4;
+
+#[test]
+fn shared_memory_goes_on_while_links_between_hosts_are_cut() {
+    let hosts = hosts!(2);
+    let undisturbed = Job::jacobi(&hosts, &["--stats"]).end();
+    good(&undisturbed);
+    assert_eq!(undisturbed.counted("rings_made"), RINGS);
+    assert!(undisturbed.counted("links_made") > RINGS);
+    let job = Job::jacobi(&hosts, &["--stats", "--host-lease", "20"]);
+    for number in 1..=6 {
+        job.until("committed", job.events("committed") + 1);
+        hosts.reset(1 + number % 2);
+    }
+    let recovered = job.events("recovered");
+    let done = job.end();
+    good(&done);
+    assert_eq!(lines(&done), lines(&undisturbed), "{}", done.text());
+    assert_eq!(recovered, 0, "{}", done.text());
+    let (lost, rings) = (done.counted("links_lost"), done.counted("rings_made"));
+    assert!(lost > 2 && rings == RINGS, "{}", done.text());
+}
+
+#[test]
+fn ranks_that_share_memory_and_talk_to_another_host_are_killed_again_and_again() {
+    let hosts = hosts!(2);
+    let undisturbed = Job::jacobi(&hosts, &[]).end();
+    for seed in 1..=2 {
+        let mut numbers = Numbers(seed);
+        let job = Job::jacobi(&hosts, &["--stats", "--max-restarts", "1000"]);
+        job.until("committed", 1);
+        for back in 1..=5 {
+            // Between checkpoints, in them, and in what comes after a recovery.
+            std::thread::sleep(Duration::from_micros(numbers.below(60_000)));
+            let mut ranks = hosts.processes(1, "jacobi");
+            ranks.extend(hosts.processes(2, "jacobi"));
+            // Those that stand still have been replaced.
+            ranks.retain(|&pid| "RSD".contains(state(pid)));
+            for _ in 0..=numbers.below(2) {
+                let victim = numbers.below(ranks.len() as u64) as usize;
+                kill(ranks.swap_remove(victim), libc::SIGKILL);
+            }
+            job.until("recovered", back);
+        }
+        let done = job.end();
+        good(&done);
+        let same = lines(&done) == lines(&undisturbed);
+        assert!(same, "seed {seed}: {}", done.text());
+        // What is counted goes back with the ranks.
+        let rings = done.counted("rings_made");
+        assert!(rings >= RINGS, "seed {seed}: {}", done.text());
+    }
 }
 
 #[test]

@@ -98,8 +98,10 @@ pub trait Stream {
         Ok(false)
     }
 
-    /// No event is needed any more.
-    fn disarm(&mut self) {}
+    /// No event is needed any more. True when there is something to read.
+    fn disarm(&mut self) -> bool {
+        false
+    }
 
     /// Breaks the link at once, so that both sides notice (tests only).
     fn cut(&mut self);
@@ -198,8 +200,8 @@ impl Stream for Link {
         each!(self, link => link.arm(for_room))
     }
 
-    fn disarm(&mut self) {
-        each!(self, link => link.disarm());
+    fn disarm(&mut self) -> bool {
+        each!(self, link => link.disarm())
     }
 
     fn cut(&mut self) {

@@ -3,6 +3,7 @@
 mod checks;
 mod machine;
 mod reading;
+mod transport;
 
 use serde::Serialize;
 use std::io::Write;
@@ -66,6 +67,7 @@ impl Finding {
 pub fn run(json: bool) -> i32 {
     let mut findings = checks::all();
     findings.extend(machine::all());
+    findings.push(transport::within_host());
     let missing = findings.iter().any(|f| f.grade == Grade::Missing);
     if json {
         let text = serde_json::json!({ "ok": !missing, "findings": findings });

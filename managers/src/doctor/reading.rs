@@ -39,8 +39,8 @@ pub(super) fn single_copy() -> Finding {
     }
 }
 
-/// Makes a process that holds the secret, and one beside it that reads it. `allow`: the one lets all of its user
-/// trace it, as ranks do under Yama.
+/// Makes a process that holds the secret, and one beside it that reads it. `allow`: the one lets its parent and
+/// what that has started trace it, as ranks do under Yama.
 fn try_read(allow: bool) -> Result<(), String> {
     let said = |error: std::io::Error| crate::error::plain(&error);
     let (mut ours, theirs) = UnixStream::pair().map_err(said)?;
@@ -111,7 +111,7 @@ unsafe fn hold(cell: *const u64, allow: bool, socket: i32) -> i32 {
     unsafe {
         cell.cast_mut().write_volatile(SECRET);
         if allow {
-            libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0);
+            libc::prctl(libc::PR_SET_PTRACER, libc::getppid(), 0, 0, 0);
         }
         let mut byte = 1u8;
         libc::write(socket, (&raw const byte).cast(), 1);

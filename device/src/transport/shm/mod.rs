@@ -113,6 +113,8 @@ pub struct ShmLink {
     wakes: u64,
     /// The peer's memory, if it can be read.
     peer: Option<Peer>,
+    /// What the system said when it was tried.
+    barred: Option<io::Error>,
     /// The direction that this side writes.
     own: Direction,
     socket: OwnedFd,
@@ -155,9 +157,13 @@ impl ShmLink {
     ) -> Self {
         let out = side.writes();
         let come = out.opposite();
-        let peer = Peer::try_read(&memory, out, wanted);
+        let (peer, barred) = match Peer::try_read(&memory, out, wanted) {
+            Ok(peer) => (Some(peer), None),
+            Err(error) => (None, error),
+        };
         Self {
             peer,
+            barred,
             own: out,
             shown,
             writer: Writer::new(memory.capacity()),
@@ -237,6 +243,12 @@ impl ShmLink {
         // SAFETY: the memory is mapped for as long as the link is there.
         unsafe { self.cells.release() };
         self.moved += CELL;
+    }
+
+    /// What stands in the way of reading the peer's memory.
+    #[must_use]
+    pub fn barred(&self) -> Option<&io::Error> {
+        self.barred.as_ref()
     }
 
     /// Whether this side can read the peer's memory, and the peer this side's, if it has said so yet.
@@ -450,8 +462,9 @@ impl Stream for ShmLink {
         Ok(room || !self.is_idle())
     }
 
-    fn disarm(&mut self) {
+    fn disarm(&mut self) -> bool {
         bell::disarm(word!(self.own_bell));
+        !self.ended && !self.is_idle()
     }
 
     #[inline]

@@ -4,6 +4,7 @@
 //! fetches the secret too, in the same call: so it was the same process, whatever became of its number. What
 //! stands in the way is a security module (Yama), a filter on system calls, or a namespace of processes.
 
+use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -57,7 +58,14 @@ pub(super) struct Peer {
 
 impl Peer {
     /// Tries to read the other side's secret, and tells it whether that went well.
-    pub(super) fn try_read(memory: &Memory, own: Direction, wanted: bool) -> Option<Self> {
+    ///
+    /// # Errors
+    /// What stands in the way; nothing did where it was not `wanted`.
+    pub(super) fn try_read(
+        memory: &Memory,
+        own: Direction,
+        wanted: bool,
+    ) -> Result<Self, Option<io::Error>> {
         let theirs = own.opposite();
         let part =
             |number| word(memory.word(Place::Secret(theirs, number))).load(Ordering::Acquire);
@@ -69,9 +77,10 @@ impl Peer {
         let shown = wanted && peer.pid > 0 && peer.secret != 0;
         // SAFETY: nothing is written but the secret's copy.
         let can = shown && unsafe { peer.read(0, std::ptr::null_mut(), 0) };
+        let error = shown.then(io::Error::last_os_error);
         let said = if can { CAN } else { CANNOT };
         word(memory.word(Place::Reach(own))).store(said, Ordering::Release);
-        can.then_some(peer)
+        if can { Ok(peer) } else { Err(error) }
     }
 
     /// Reads so many bytes at an address of the peer's; false when not all could be read.
