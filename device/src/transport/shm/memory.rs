@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io;
 use std::num::NonZero;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
@@ -80,29 +80,21 @@ impl Memory {
     /// # Errors
     /// Why the system refuses.
     pub(crate) fn make(capacity: usize) -> io::Result<(Self, OwnedFd)> {
-        let length = length(capacity);
-        let (limit, _) = getrlimit(Resource::RLIMIT_FSIZE)?;
-        if limit != RLIM_INFINITY && limit < length as u64 {
-            // To go on would end the process by SIGXFSZ.
-            return Err(io::Error::other(format!(
-                "the limit on the size of files (ulimit -f) is below {length} bytes"
-            )));
-        }
-        let fd = descriptors::raise(create()?).map_err(io::Error::other)?;
-        let file = File::from(fd);
-        file.set_len(length as u64)?;
+        let file = file(capacity)?;
         // All of it now: a page that is missing later would end the process.
-        // SAFETY: the call touches no memory of this process.
-        let got = unsafe {
-            let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
-            libc::fallocate(fd, 0, 0, libc::off_t::try_from(length).unwrap_or(0))
-        };
-        if got < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        reserve(&file, length(capacity))?;
         let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
         fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
         Ok((Self::map(&file, capacity)?, file.into()))
+    }
+
+    /// Whether such rings can be had, without the time that they take: what stands in the way does so at the
+    /// first page.
+    ///
+    /// # Errors
+    /// Why the system refuses.
+    pub(crate) fn attempt(capacity: usize) -> io::Result<()> {
+        reserve(&file(capacity)?, WORD)
     }
 
     /// Maps the rings that the other end has made.
@@ -128,7 +120,8 @@ impl Memory {
     fn map(file: impl AsFd, capacity: usize) -> io::Result<Self> {
         let length = length(capacity);
         let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        let flags = MapFlags::MAP_SHARED | MapFlags::MAP_POPULATE;
+        // Pages come as they are used: to touch them all now would cost most of what making a link does.
+        let flags = MapFlags::MAP_SHARED;
         let size = NonZero::new(length).unwrap_or(NonZero::<usize>::MIN);
         // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
         let at = unsafe { mmap(None, size, rights, flags, file, 0) }?;
@@ -206,6 +199,31 @@ const RINGS: usize = WORDS + 2 * CELLS_BYTES;
 
 const fn length(capacity: usize) -> usize {
     RINGS + 2 * capacity
+}
+
+/// A file of the length that rings of this capacity need; nothing is behind it yet.
+fn file(capacity: usize) -> io::Result<File> {
+    let length = length(capacity);
+    let (limit, _) = getrlimit(Resource::RLIMIT_FSIZE)?;
+    if limit != RLIM_INFINITY && limit < length as u64 {
+        // To go on would end the process by SIGXFSZ.
+        return Err(io::Error::other(format!(
+            "the limit on the size of files (ulimit -f) is below {length} bytes"
+        )));
+    }
+    let file = File::from(descriptors::raise(create()?).map_err(io::Error::other)?);
+    file.set_len(length as u64)?;
+    Ok(file)
+}
+
+/// Has the system put memory behind the first bytes of a file.
+fn reserve(file: &File, bytes: usize) -> io::Result<()> {
+    // SAFETY: the call touches no memory of this process.
+    let got = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes as libc::off_t) };
+    if got < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
 }
 
 fn create() -> io::Result<OwnedFd> {

@@ -51,7 +51,7 @@ pub fn capacity(local_size: u32) -> usize {
 /// # Errors
 /// Why not.
 pub fn try_memory(local_size: u32) -> io::Result<()> {
-    Memory::make(capacity(local_size)).map(drop)
+    Memory::attempt(capacity(local_size))
 }
 
 /// Lets the other ranks of this host read this process's memory where a security module (Yama) would not: the
