@@ -142,7 +142,7 @@ fn ends(point: &str, victims: &str, done: &Finished) -> bool {
     let (code, line) = (done.output.status.code(), done.last_line());
     // Who was killed first is named, with how.
     let killed = code == Some(137) && line.contains("was killed by signal 9");
-    let gone = killed && line.contains("can't be brought back: its image");
+    let gone = killed && line.contains("can't be brought back: ");
     match point {
         "twin-killed" => gone,
         _ => victims.contains("twin") && NEEDED.contains(&point) && gone,
