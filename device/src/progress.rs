@@ -302,7 +302,8 @@ impl Device {
                 };
                 moved = intake.meet_briefs(live) > 0;
             }
-            if live.stream.is_idle() {
+            // What meets no receive yet is left where it is for a pass in which nothing does.
+            if moved || live.stream.is_idle() {
                 return Ok(moved);
             }
         }

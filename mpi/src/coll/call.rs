@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::channel::Channel;
 use super::ctx::Ctx;
 use super::typed::{self, Shares, Typed};
-use super::{Choice, barrier};
+use super::{Choice, barrier, quick};
 use crate::comm::Communicator;
 use crate::error::{Error, ErrorClass, Result};
 use crate::op::Op;
@@ -230,6 +230,9 @@ impl Mpi {
         let ctx = self
             .collective_context(comm, next_tag(comm, Kind::Blocking))
             .with_choice(choice);
+        if let Some(result) = quick::run(&ctx, call) {
+            return result.map_err(|e| ctx.given_up(e));
+        }
         with_future!(&ctx, call, future => ctx.run(future))
     }
 

@@ -78,6 +78,11 @@ impl Channel {
         &self.comm
     }
 
+    /// Moves messages until something has happened, as a blocking call does that waits for what it has polled last.
+    pub(super) fn wait(&self) -> Result<()> {
+        self.mpi.block(self.hint.get())
+    }
+
     fn truncated(&self, source: i32, sent: u64, room: u64) -> Error {
         Error::new(
             ErrorClass::Truncate,
@@ -158,7 +163,7 @@ impl Ctx<Channel> {
     /// As [`Ctx::given_up`], and when no messages can be moved.
     pub fn run<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
         let channel = self.p2p();
-        let wait = || channel.mpi.block(channel.hint.get());
+        let wait = || channel.wait();
         block_on(future, wait).map_err(|e| self.given_up(e))
     }
 

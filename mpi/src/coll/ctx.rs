@@ -173,7 +173,8 @@ impl<P: P2p> Ctx<P> {
         })
     }
 
-    /// Polls a request of a part of this call.
+    /// Polls a request of this call, for whoever waits for it in another way.
+    #[inline]
     pub(super) fn poll_part(&self, pending: &mut Pending) -> Poll<Result<usize>> {
         let polled = self.p2p.poll(pending);
         if polled.is_ready() {
@@ -194,19 +195,24 @@ impl<P: P2p> Ctx<P> {
     pub(crate) async fn received(&self, mut receive: Receive) -> Result<()> {
         let result = poll_fn(|_| self.p2p.poll(&mut receive.pending)).await;
         self.live.set(self.live.get() - 1);
-        let len = result?;
-        if len != receive.len {
-            return Err(Error::new(
-                ErrorClass::Truncate,
-                format!(
-                    "collective: rank {} sent {len} bytes where rank {} expected {}; the ranks' counts or datatypes differ",
-                    receive.from,
-                    self.rank(),
-                    receive.len
-                ),
-            ));
+        self.whole(&receive, result?)
+    }
+
+    /// Checks that as much has come as was expected.
+    #[inline]
+    pub(super) fn whole(&self, receive: &Receive, len: usize) -> Result<()> {
+        if len == receive.len {
+            return Ok(());
         }
-        Ok(())
+        Err(Error::new(
+            ErrorClass::Truncate,
+            format!(
+                "collective: rank {} sent {len} bytes where rank {} expected {}; the ranks' counts or datatypes differ",
+                receive.from,
+                self.rank(),
+                receive.len
+            ),
+        ))
     }
 
     #[inline]

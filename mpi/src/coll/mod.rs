@@ -25,6 +25,7 @@ mod levels;
 mod mem;
 mod order;
 mod p2p;
+mod quick;
 mod reduce;
 mod reduce_scatter;
 mod reducer;

@@ -80,6 +80,10 @@ impl Order {
         size: usize,
         value: impl Fn(usize) -> Mem,
     ) -> Result<Mem> {
+        if size == 2 && !matches!(self, Order::Ring(_)) {
+            fold(op, value(0), value(1))?;
+            return Ok(value(1));
+        }
         let mut now = [0u8; MOST];
         for (place, now) in now.iter_mut().enumerate().take(size) {
             *now = place as u8;

@@ -9,5 +9,6 @@ mod staging;
 pub use moves::{
     allgather, allgatherv, alltoall, alltoallv, bcast, gather, gatherv, scatter, scatterv,
 };
+pub(super) use operator::Operator;
 pub use reductions::{Shares, allreduce, reduce, reduce_scatter, scan};
 pub use staging::Typed;

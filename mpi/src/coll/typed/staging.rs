@@ -40,7 +40,7 @@ impl Typed {
     }
 
     /// `n` buffers like this one, each after the other.
-    pub(super) fn times(&self, n: usize) -> Result<Typed> {
+    pub(in crate::coll) fn times(&self, n: usize) -> Result<Typed> {
         let count = i64::try_from(n)
             .ok()
             .and_then(|n| self.count.checked_mul(n));
@@ -57,7 +57,7 @@ impl Typed {
     }
 
     /// The elements as they lie, if that is how they are packed.
-    fn direct(&self) -> Result<Option<Mem>> {
+    pub(in crate::coll) fn direct(&self) -> Result<Option<Mem>> {
         let len = self.bytes()?;
         let Some(offset) = self.datatype.contiguous_offset(self.count) else {
             return Ok(None);
