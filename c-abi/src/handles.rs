@@ -206,6 +206,18 @@ impl<H: Handle, T> Table<H, T> {
         }
     }
 
+    /// The same without an error to build; `None` for an invalid handle.
+    #[inline(always)]
+    pub fn glance<R>(&self, handle: H, look: impl FnOnce(&T) -> R) -> Option<R> {
+        let index = handle.raw().wrapping_sub(H::NULL.raw());
+        if index < H::PREDEFINED {
+            return self.predefined.borrow().get(index)?.as_ref().map(look);
+        }
+        let slots = self.slots.borrow();
+        let index = slots.find::<H>(handle)?;
+        slots.list[index].value.as_ref().map(look)
+    }
+
     /// A copy of the object (usually an `Rc`).
     #[inline]
     pub fn get(&self, handle: H) -> Result<T>

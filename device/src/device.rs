@@ -17,6 +17,7 @@ use crate::live::Meter;
 use crate::memory;
 use crate::options::Options;
 use crate::poller::Token;
+use crate::progress::LOOK_EVERY;
 use crate::stall::Names;
 use crate::stats::Stats;
 use crate::waker::Waker;
@@ -240,11 +241,8 @@ impl Device {
     #[inline]
     fn after_send(&mut self) -> Result<()> {
         self.passes = self.passes.wrapping_add(1);
-        if self.passes.is_multiple_of(64) {
-            self.serve_polled()?;
-            if self.must_look() {
-                self.look(Some(Duration::ZERO))?;
-            }
+        if self.must_look(LOOK_EVERY) {
+            self.look(Some(Duration::ZERO))?;
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ mod connect;
 mod cut;
 pub mod descriptors;
 mod device;
+mod direct;
 pub mod epoch;
 mod error;
 mod finalize;

@@ -110,6 +110,12 @@ impl Live {
         }
     }
 
+    /// Whether a brief message may be taken at once: no part of a frame has come, and none is held.
+    #[inline]
+    pub(crate) fn is_between_frames(&self) -> bool {
+        self.have == 0 && self.body == Body::None && self.held.is_empty()
+    }
+
     /// One write; short or empty when there is no room.
     ///
     /// # Safety

@@ -4,12 +4,9 @@ use crate::clock;
 use crate::device::Device;
 use crate::error::Result;
 use crate::poller::Token;
-use crate::progress::LOOK_EVERY;
 use crate::receive::Broken;
 use crate::transport::{Fault, Lost, Stream};
 
-/// Passes between two looks at epoll where some links need it.
-const LOOK_OFTEN: u32 = 4;
 /// Time between two looks at epoll at most, while the program polls.
 const LOOK_AFTER: u64 = 50 * clock::MICROSECOND;
 
@@ -31,16 +28,18 @@ impl Device {
         Ok(moved)
     }
 
-    /// Whether it is time to look at epoll, polled links being read in each pass: every so many passes,
-    /// and after a while for a program that polls seldom.
+    /// Whether it is time to look at epoll: after so many passes where some links need it, and where links are
+    /// polled after a while, however few the passes are (some calls make none).
     #[inline]
-    pub(crate) fn must_look(&self) -> bool {
+    pub(crate) fn must_look(&self, every: u32) -> bool {
         let slots = &self.io.slots;
-        if self.io.polled.is_empty() {
-            return self.passes.is_multiple_of(LOOK_EVERY);
-        }
-        if (slots.any_pending() || slots.any_watched()) && self.passes.is_multiple_of(LOOK_OFTEN) {
-            return true;
+        if self.io.polled.is_empty() || slots.any_pending() || slots.any_watched() {
+            if self.passes.is_multiple_of(every) {
+                return true;
+            }
+            if self.io.polled.is_empty() {
+                return false;
+            }
         }
         clock::ticks().wrapping_sub(self.io.looked) > LOOK_AFTER
     }

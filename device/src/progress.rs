@@ -18,6 +18,8 @@ use crate::slots::Slot;
 use crate::transmit;
 use crate::transport::{Fault, Stream};
 
+/// Passes between two looks at epoll where nothing is hinted at and some links need it.
+const LOOK_OFTEN: u32 = 4;
 /// Passes with a hinted link between two looks at epoll.
 pub(crate) const LOOK_EVERY: u32 = 64;
 /// Passes with a hinted link between two looks at the links that need no epoll.
@@ -67,7 +69,7 @@ impl Device {
             if !moved && self.passes.is_multiple_of(SERVE_EVERY) {
                 moved |= self.serve_polled()?;
             }
-            if moved || !self.passes.is_multiple_of(LOOK_EVERY) || !self.must_look() {
+            if (moved && self.io.polled.is_empty()) || !self.must_look(LOOK_EVERY) {
                 return Ok(self.flush_ready()? | moved);
             }
         } else if !self.io.polled.is_empty() {
@@ -75,7 +77,7 @@ impl Device {
             if moved {
                 self.flush_ready()?;
             }
-            if !self.must_look() {
+            if !self.must_look(LOOK_OFTEN) {
                 return Ok(moved);
             }
         } else if let Some(token) = self.io.recent {
@@ -300,7 +302,10 @@ impl Device {
                     meter: &mut self.meter,
                     image_due: &mut self.image_due,
                 };
-                moved = intake.meet_briefs(live) > 0;
+                match intake.meet_briefs(live) {
+                    Ok(count) => moved = count > 0,
+                    Err(broken) => return self.drop_link(token, broken).map(|()| true),
+                }
             }
             // What meets no receive yet is left where it is for a pass in which nothing does.
             if moved || live.stream.is_idle() {

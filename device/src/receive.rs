@@ -13,11 +13,11 @@
 use std::io;
 
 use rejoin_channel_table::Epoch;
-use rejoin_engine::{BRIEF_BODY, Engine, HEADER_LEN, Header, Met, ProtocolError, RxBody, Segment};
+use rejoin_engine::{Engine, HEADER_LEN, Header, Met, ProtocolError, RxBody, Segment};
 
 use crate::live::{Body, Live, Meter};
 use crate::memory;
-use crate::transport::{Fault, Lost, Piece};
+use crate::transport::{Fault, Lost, Piece, shm};
 
 /// Length of the staging buffer, which all links share: between reads a link keeps no more than a
 /// part of a header.
@@ -124,22 +124,32 @@ impl Intake<'_> {
 
     /// Takes in the brief messages that come next and meet their receives; returns their number. One that
     /// does not is left.
+    ///
+    /// # Errors
+    /// The link must be dropped.
     #[inline]
-    pub(crate) fn meet_briefs(&mut self, live: &mut Live) -> usize {
-        if live.have > 0 || live.body != Body::None {
-            return 0;
+    pub(crate) fn meet_briefs(&mut self, live: &mut Live) -> Result<usize, Broken> {
+        if !live.is_between_frames() {
+            return Ok(0);
         }
         let Some(link) = live.stream.brief() else {
-            return 0;
+            return Ok(0);
         };
         let mut count = 0;
         while count < MOST_BRIEFS
             && let Some(brief) = link.next_brief()
+            && shm::can_be(&brief)
             && let Some(met) = self.engine.rx_brief(live.rank, &brief)
         {
-            // SAFETY: the segment is a posted receive's, which is complete with this copy.
-            unsafe { memory::fill_words(met.into, brief.body()) };
-            link.release_brief();
+            if brief.is_apart() {
+                let into = memory::incoming(memory::start(met.into), met.into.len);
+                // SAFETY: the segment is a posted receive's, which is complete with this copy.
+                unsafe { link.release_apart(into, met.len)? };
+            } else {
+                // SAFETY: as above.
+                unsafe { memory::fill_words(met.into, brief.body()) };
+                link.release_brief();
+            }
             count += 1;
         }
         if count > 0 {
@@ -147,7 +157,7 @@ impl Intake<'_> {
             self.meter.stats.frames_in += count as u64;
             self.meter.stats.briefs_in += count as u64;
         }
-        count
+        Ok(count)
     }
 
     /// Takes in the brief messages that come next; returns their number.
@@ -157,7 +167,7 @@ impl Intake<'_> {
     fn briefs(&mut self, live: &mut Live) -> Result<usize, Broken> {
         let mut count = 0;
         while count < MOST_BRIEFS && live.held.is_empty() {
-            count += self.meet_briefs(live);
+            count += self.meet_briefs(live)?;
             if !self.unpack(live)? {
                 break;
             }
@@ -174,6 +184,7 @@ impl Intake<'_> {
     /// false when there is none.
     #[cold]
     fn unpack(&mut self, live: &mut Live) -> Result<bool, Broken> {
+        let within = !live.is_between_frames();
         let Some(link) = live.stream.brief() else {
             return Ok(false);
         };
@@ -181,18 +192,23 @@ impl Intake<'_> {
             return Ok(false);
         };
         let header = self.engine.unpack(live.rank, &brief);
-        let within = live.have > 0 || live.body != Body::None;
         let len = brief.claimed();
-        let Some(header) = header.filter(|_| !within && len <= BRIEF_BODY) else {
+        let Some(header) = header.filter(|_| !within && shm::can_be(&brief)) else {
             let why = "a brief message within another, or one that is too long".to_owned();
             return Err(Broken::Breach(why));
         };
         let (head, rest) = self.staging.split_at_mut(HEADER_LEN);
         head.copy_from_slice(&header.encode());
-        for (to, word) in rest.as_chunks_mut::<8>().0.iter_mut().zip(brief.body()) {
-            *to = word.to_le_bytes();
+        if brief.is_apart() {
+            let into = memory::incoming(rest.as_mut_ptr(), len);
+            // SAFETY: so many bytes of the staging buffer are behind the header.
+            unsafe { link.release_apart(into, len)? };
+        } else {
+            for (to, word) in rest.as_chunks_mut::<8>().0.iter_mut().zip(brief.body()) {
+                *to = word.to_le_bytes();
+            }
+            link.release_brief();
         }
-        link.release_brief();
         self.meter.stats.briefs_in += 1;
         self.parse(live, HEADER_LEN + len)?;
         Ok(true)

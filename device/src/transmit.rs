@@ -92,14 +92,15 @@ impl Device {
         }
         // SAFETY: the caller's promise.
         let bytes = unsafe { memory::bytes(memory::segment(buf, len)) };
-        if len <= BRIEF_BODY
-            && let Some(link) = live.stream.brief()
+        let apart = if len > BRIEF_BODY { bytes } else { &[] };
+        if let Some(link) = live.stream.brief()
+            && (apart.is_empty() || link.has_room_apart(len).unwrap_or(false))
             && let Ok(Some(rest)) = link.free_brief()
         {
             let Some(first) = self.engine.send_brief(to, env, bytes, rest) else {
                 return Ok(false);
             };
-            link.publish_brief(first);
+            link.publish_brief(first, apart);
             self.meter.stats.briefs_out += 1;
             if let Err(fault) = live.struck_after(&mut self.meter) {
                 self.write_failed(to, token, *fault)?;

@@ -241,6 +241,45 @@ impl Dev {
         self.keep(started)
     }
 
+    /// Sends a message of few bytes at once; false: nothing was done, [`Dev::send`] is to.
+    ///
+    /// # Safety
+    /// `buf` is valid for `len` bytes.
+    #[inline(always)]
+    pub unsafe fn send_now(
+        &mut self,
+        to: Rank,
+        env: &Envelope,
+        buf: *const u8,
+        len: usize,
+    ) -> bool {
+        if self.failed.is_some() {
+            return false;
+        }
+        // SAFETY: the caller's promise.
+        on!(self, d => unsafe { d.send_now(to, env, buf, len) }, _t => false)
+    }
+
+    /// Receives a message of few bytes at once; `None`: nothing was done, [`Dev::irecv`] is to.
+    ///
+    /// # Safety
+    /// `buf` is valid for writes of `len` bytes and nothing else uses it.
+    #[inline(always)]
+    pub unsafe fn recv_now(
+        &mut self,
+        pat: &Pattern,
+        buf: *mut u8,
+        len: usize,
+    ) -> Result<Option<Completion>> {
+        if self.failed.is_some() {
+            return Ok(None);
+        }
+        // SAFETY: the caller's promise.
+        let done = on!(self, d => unsafe { d.recv_now(pat, buf, len) }.map_err(as_error),
+            _t => Ok(None));
+        self.keep(done)
+    }
+
     /// Posts a receive.
     ///
     /// # Safety

@@ -3,6 +3,7 @@
 mod blocking;
 mod buffered;
 mod data;
+mod direct;
 mod nonblocking;
 mod persistent;
 mod probe;

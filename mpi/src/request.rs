@@ -23,7 +23,7 @@ pub struct RequestId(u64);
 
 impl RequestId {
     /// Of every send that was complete when its call returned: there is nothing to keep of it.
-    pub(crate) const SENT: Self = Self(1 << 32);
+    pub const SENT: Self = Self(1 << 32);
 
     fn new(slot: u32, generation: u32) -> Self {
         Self(u64::from(generation) << 32 | u64::from(slot))

@@ -206,6 +206,12 @@ impl Mpi {
         self.lock.get_or_init(make).clone()
     }
 
+    /// Whether calls are between [`BigLock::enter`] and [`BigLock::leave`].
+    #[inline]
+    pub(crate) fn has_lock(&self) -> bool {
+        self.lock.get().is_some()
+    }
+
     /// Counts what moved or completed, for [`BigLock::leave`].
     pub fn events(&self) -> u64 {
         self.events.get().wrapping_add(self.dev.borrow().moved())

@@ -57,6 +57,16 @@ impl Datatypes {
         self.handles.get(handle)
     }
 
+    /// Looks at the datatype of a handle where it is; `None` for null and invalid handles.
+    #[inline(always)]
+    pub fn glance<R>(
+        &self,
+        handle: MPI_Datatype,
+        look: impl FnOnce(&Rc<Datatype>) -> R,
+    ) -> Option<R> {
+        self.handles.glance(handle, look)
+    }
+
     /// The datatype of a handle, for communication.
     ///
     /// # Errors

@@ -2,8 +2,9 @@
 
 use std::ffi::{c_int, c_void};
 
-use rejoin_mpi::Result;
 use rejoin_mpi::p2p::{Data, SendMode};
+use rejoin_mpi::request::RequestId;
+use rejoin_mpi::{Result, Status};
 
 use crate::functions::request::{self, give};
 use crate::state::Mpi;
@@ -25,6 +26,10 @@ macro_rules! sends {
             tag: c_int,
             comm: MPI_Comm,
         ) -> Result<()> {
+            // SAFETY: the caller's.
+            if unsafe { sent_now(mpi, SendMode::$mode, buf, count, datatype, dest, tag, comm) } {
+                return Ok(());
+            }
             let comm = mpi.comms.get(comm)?;
             let datatype = &mpi.datatypes.get(datatype)?;
             let data = Data { addr: buf.cast_mut().cast(), count, datatype };
@@ -49,6 +54,11 @@ macro_rules! sends {
             request: *mut MPI_Request,
         ) -> Result<()> {
             request::check_out(request)?;
+            // SAFETY: the caller's.
+            if unsafe { sent_now(mpi, SendMode::$mode, buf, count, datatype, dest, tag, comm) } {
+                // SAFETY: checked above.
+                return unsafe { give(request, RequestId::SENT) };
+            }
             let comm = mpi.comms.get(comm)?;
             let datatype = &mpi.datatypes.get(datatype)?;
             let data = Data { addr: buf.cast_mut().cast(), count, datatype };
@@ -91,6 +101,73 @@ sends! {
     Ready rsend irsend rsend_init "`MPI_Rsend`, `MPI_Irsend`, `MPI_Rsend_init`";
 }
 
+/// A send that could be done at once. Nothing of the program runs meanwhile, so its objects are looked at where
+/// they are.
+///
+/// # Safety
+/// The elements are readable.
+#[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "the standard's")]
+unsafe fn sent_now(
+    mpi: &Mpi,
+    mode: SendMode,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+) -> bool {
+    let Some(core) = mpi.core.get().filter(|_| mode == SendMode::Standard) else {
+        return false;
+    };
+    let addr = buf.cast_mut().cast();
+    let sent = mpi.comms.glance(comm, |comm| {
+        mpi.datatypes.glance(datatype, |datatype| {
+            let data = Data {
+                addr,
+                count,
+                datatype,
+            };
+            // SAFETY: the caller's.
+            unsafe { core.send_now(&data, dest, tag, comm) }
+        })
+    });
+    sent.flatten() == Some(true)
+}
+
+/// A receive that could be done at once, as [`sent_now`].
+///
+/// # Safety
+/// The elements are writable.
+#[inline(always)]
+unsafe fn received_now(
+    mpi: &Mpi,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+) -> Result<Option<Status>> {
+    let Some(core) = mpi.core.get() else {
+        return Ok(None);
+    };
+    let addr = buf.cast();
+    let received = mpi.comms.glance(comm, |comm| {
+        mpi.datatypes.glance(datatype, |datatype| {
+            let data = Data {
+                addr,
+                count,
+                datatype,
+            };
+            // SAFETY: the caller's.
+            unsafe { core.recv_now(&data, source, tag, comm) }
+        })
+    });
+    received.flatten().unwrap_or(Ok(None))
+}
+
 /// `MPI_Recv`.
 ///
 /// # Safety
@@ -107,6 +184,12 @@ pub unsafe fn recv(
     comm: MPI_Comm,
     status: *mut MPI_Status,
 ) -> Result<()> {
+    // SAFETY: the caller's.
+    if let Some(now) = unsafe { received_now(mpi, buf, count, datatype, source, tag, comm) }? {
+        // SAFETY: the caller's.
+        unsafe { request::put(status, &now) };
+        return Ok(());
+    }
     let comm = mpi.comms.get(comm)?;
     let datatype = &mpi.datatypes.get(datatype)?;
     let data = Data {

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::brief::{BRIEF_REST, Brief};
 use crate::harness::World;
 use crate::{Config, Mode, Sent};
 
@@ -98,7 +99,13 @@ impl Pair {
         loop {
             let frame = self.short.whole(from, to);
             let node = &mut self.short.nodes[to];
-            if let Some(met) = node.engine.rx_met(Rank(from as u32), &frame) {
+            if let Some((len, met)) = as_brief(&mut node.engine, Rank(from as u32), &frame) {
+                let body = &frame[HEADER_LEN..HEADER_LEN + len];
+                let into = met.into.addr..met.into.addr + met.into.len;
+                node.memory[into].copy_from_slice(&body[..met.into.len]);
+                self.short.skip(from, to, HEADER_LEN + len);
+                self.quick[1] += 1;
+            } else if let Some(met) = node.engine.rx_met(Rank(from as u32), &frame) {
                 let body = &frame[HEADER_LEN..HEADER_LEN + met.len];
                 let into = met.into.addr..met.into.addr + met.into.len;
                 node.memory[into].copy_from_slice(&body[..met.into.len]);
@@ -154,6 +161,26 @@ impl Pair {
             assert_eq!(a.engine, b.engine);
         }
     }
+}
+
+/// Takes a frame as the brief message that it could have been.
+fn as_brief(engine: &mut Engine, from: Rank, frame: &[u8]) -> Option<(usize, Met)> {
+    let (head, rest) = frame.split_first_chunk::<HEADER_LEN>()?;
+    let header = Header::decode(head).ok()?;
+    let plain = header.kind == Kind::Eager && header.flags == crate::Flags::NONE;
+    let body = rest.get(..header.length as usize).filter(|_| plain)?;
+    let mut words = [0x5555; BRIEF_REST];
+    let first = crate::brief::pack(&header, body, &mut words);
+    let brief = Brief {
+        first: first | 0xdead_beef << 32 | 7,
+        rest: &words,
+    };
+    assert_eq!(engine.unpack(from, &brief), Some(header));
+    assert_eq!(
+        (brief.claimed(), brief.is_apart()),
+        (body.len(), body.len() > 32)
+    );
+    Some((body.len(), engine.rx_brief(from, &brief)?))
 }
 
 fn config() -> Config {
@@ -217,4 +244,63 @@ fn forged_frames_are_left_to_the_long_way() {
     assert_eq!(engine.rx_met(Rank(7), &good), None);
     assert!(engine.rx_met(Rank(0), &good).is_some());
     assert_eq!(engine.rx_met(Rank(0), &good), None);
+}
+
+/// What a receive that need not be posted leaves behind is what one that is posted does.
+#[test]
+fn a_direct_receive_leaves_the_channel_as_a_posted_one_does() {
+    let mut pair = Pair::new(config());
+    let pattern = World::pattern(Some(0), Some(1));
+    let one = Rank(1);
+    for round in 0..200 {
+        let len = [0, 1, 8, 31, 32, 33, 100][round % 7];
+        pair.take(&Step::Send(0, len, 1, false, usize::MAX));
+        pair.long.recv(1, pattern, 128);
+        pair.long.read(1, 0, usize::MAX);
+        let frame = pair.short.whole(0, 1);
+        let header = Header::decode(frame.first_chunk().unwrap()).unwrap();
+        let mut words = [0; BRIEF_REST];
+        let first = crate::brief::pack(&header, &frame[HEADER_LEN..], &mut words);
+        let brief = Brief {
+            first,
+            rest: &words,
+        };
+        let engine = &mut pair.short.nodes[1].engine;
+        let seg = crate::Segment { addr: 0, len: 128 };
+        let other = World::pattern(Some(0), Some(2));
+        assert!(engine.is_alone(&pattern));
+        assert_eq!(engine.rx_direct(Rank(0), &brief, &other, seg), None);
+        let short = crate::Segment {
+            addr: 0,
+            len: len.saturating_sub(1),
+        };
+        assert!(len == 0 || engine.rx_direct(Rank(0), &brief, &pattern, short).is_none());
+        let (done, met) = engine.rx_direct(Rank(0), &brief, &pattern, seg).unwrap();
+        assert_eq!(
+            (done.len, done.source, done.tag, met.len),
+            (len as u64, 0, 1, len)
+        );
+        assert_eq!(engine.rx_direct(Rank(0), &brief, &pattern, seg), None);
+        pair.short.skip(0, 1, frame.len());
+        // Answers carry acks and credit back.
+        if round % 3 == 0 {
+            pair.take(&Step::Recv(0, true, Some(3), 8));
+            pair.take(&Step::Send(1, 8, 3, false, usize::MAX));
+            pair.take(&Step::Read(0));
+        }
+        for at in 0..2 {
+            let [a, b] = [&pair.short, &pair.long].map(|world| &world.nodes[at].engine.channels);
+            assert_eq!(a, b, "round {round}, rank {at}");
+        }
+    }
+    assert!(
+        !pair.short.nodes[one.index()]
+            .engine
+            .is_alone(&World::pattern(Some(0), None))
+    );
+    pair.take(&Step::Recv(1, false, Some(9), 8));
+    assert!(
+        !pair.short.nodes[one.index()].engine.is_alone(&pattern),
+        "a receive from anyone is posted"
+    );
 }

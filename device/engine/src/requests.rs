@@ -55,15 +55,21 @@ impl Recv {
     /// Fixes the message: from now on nothing else can match.
     #[inline]
     pub(crate) fn bind(&mut self, env: &Envelope, len: u64) {
-        let room = self.seg.len as u64;
         self.state = RecvState::Bound;
-        self.completion = Completion {
-            source: env.source,
-            tag: env.tag,
-            len: len.min(room),
-            truncated: (len > room).then_some(len),
-            cancelled: false,
-        };
+        self.completion = met(env, len, self.seg.len);
+    }
+}
+
+/// How a receive of so much room ends that has met a message.
+#[inline]
+pub(crate) fn met(env: &Envelope, len: u64, room: usize) -> Completion {
+    let room = room as u64;
+    Completion {
+        source: env.source,
+        tag: env.tag,
+        len: len.min(room),
+        truncated: (len > room).then_some(len),
+        cancelled: false,
     }
 }
 
@@ -180,6 +186,12 @@ impl Core {
             own_bytes: 0,
             moved: 0,
         }
+    }
+
+    /// Whether no receive is posted that a message of this peer could meet.
+    #[inline]
+    pub(crate) fn none_posted(&self, peer: Rank) -> bool {
+        self.posted_any == 0 && self.posted_from.get(peer.index()) == Some(&0)
     }
 
     fn count_posted(&mut self, pattern: &Pattern) -> &mut u32 {

@@ -387,6 +387,13 @@ impl Engine {
         None
     }
 
+    /// Whether [`Engine::next_ready`] may name a peer.
+    #[inline]
+    #[must_use]
+    pub fn any_ready(&self) -> bool {
+        !self.core.ready.is_empty()
+    }
+
     /// Whether there is something to write on the peer's link.
     #[inline]
     pub fn tx_pending(&self, peer: Rank) -> bool {

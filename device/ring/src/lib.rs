@@ -147,7 +147,7 @@ impl Reader {
     }
 
     /// How many of `wanted` bytes are there; looks at the writer's word only when its last known
-    /// position leaves less.
+    /// position leaves less. A word that says less than is known says nothing new ([`Reader::shown`]).
     ///
     /// # Errors
     /// [`OutOfBounds`]: the ring is of no use any more.
@@ -155,12 +155,15 @@ impl Reader {
     pub fn ready(&mut self, tail: &impl Word, wanted: usize) -> Result<usize, OutOfBounds> {
         if self.used() < wanted {
             let theirs = tail.load(Ordering::Acquire);
-            let ahead = theirs.wrapping_sub(self.head);
-            if ahead > self.capacity || ahead < self.used() as u64 {
+            let news = theirs.wrapping_sub(self.tail).cast_signed();
+            let far = theirs.wrapping_sub(self.head) > self.capacity;
+            if (news > 0 && far) || news.unsigned_abs() > self.capacity {
                 let ours = self.head;
                 return Err(OutOfBounds { theirs, ours });
             }
-            self.tail = theirs;
+            if news > 0 {
+                self.tail = theirs;
+            }
         }
         Ok(self.used().min(wanted))
     }
@@ -190,7 +193,25 @@ impl Reader {
     #[inline]
     #[must_use]
     pub fn is_empty(&self, tail: &impl Word) -> bool {
-        tail.load(Ordering::Relaxed) == self.head
+        let ahead = tail.load(Ordering::Relaxed).wrapping_sub(self.head);
+        ahead.cast_signed() <= 0
+    }
+
+    /// So many bytes are there as something else has shown, though the writer's word may not say so yet: it
+    /// does when more are published.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] when the ring can't hold them.
+    #[inline]
+    pub fn shown(&mut self, len: usize) -> Result<(), OutOfBounds> {
+        if len as u64 > self.capacity {
+            let (theirs, ours) = (self.head.wrapping_add(len as u64), self.head);
+            return Err(OutOfBounds { theirs, ours });
+        }
+        if self.used() < len {
+            self.tail = self.head.wrapping_add(len as u64);
+        }
+        Ok(())
     }
 
     /// Whether the writer may have found the ring full: at least half of it is known to be in use. A

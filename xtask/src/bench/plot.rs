@@ -1,5 +1,6 @@
 //! The plot: each case's ratio to the best peer on a logarithmic axis, better to the right.
 
+use super::contestants::Medium;
 use super::report::ratios;
 use super::run::CaseResult;
 use anyhow::Result;
@@ -24,7 +25,7 @@ fn x(advantage: f64) -> f64 {
 }
 
 /// Writes the plot as SVG.
-pub fn write(path: &Path, results: &[CaseResult]) -> Result<()> {
+pub fn write(path: &Path, results: &[CaseResult], medium: Medium) -> Result<()> {
     let rows: Vec<_> = results
         .iter()
         .filter_map(|r| Some((r, advantage(r)?)))
@@ -33,8 +34,9 @@ pub fn write(path: &Path, results: &[CaseResult]) -> Result<()> {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
-         <text x=\"10\" y=\"18\" font-size=\"14\">Rejoin against the best peer over TCP (times better; higher is better)</text>\n",
-        LEFT + WIDTH + 80
+         <text x=\"10\" y=\"18\" font-size=\"14\">Rejoin against the best peer over {} (times better; higher is better)</text>\n",
+        LEFT + WIDTH + 80,
+        medium.title()
     );
     for tick in [1.0 / 16.0, 0.25, 0.5, 1.0, 2.0, 4.0, 16.0] {
         let label = if tick < 1.0 {

@@ -2,14 +2,15 @@
 
 use super::Args;
 use super::cases::Goal;
-use super::run::{CaseResult, RAW};
+use super::contestants::Medium;
+use super::run::CaseResult;
 use anyhow::Result;
 use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::Path;
 
 const PEERS: Range<usize> = 1..3;
-const RAWS: Range<usize> = PEERS.end..PEERS.end + RAW.len();
+const OPEN_MPI: Range<usize> = 2..3;
 
 fn number(v: Option<f64>) -> String {
     match v {
@@ -21,15 +22,16 @@ fn number(v: Option<f64>) -> String {
 }
 
 fn best(r: &CaseResult, columns: Range<usize>) -> Option<f64> {
+    let columns = columns.start..columns.end.min(r.columns.len());
     let medians = columns.filter_map(|i| r.columns.get(i).and_then(|c| c.median()));
     medians.reduce(|a, b| if (a < b) == r.case.higher { b } else { a })
 }
 
-/// Rejoin's median over the best peer's and over the better raw socket's.
+/// Rejoin's median over the best peer's and over the better floor's.
 pub fn ratios(r: &CaseResult) -> (Option<f64>, Option<f64>) {
     let ours = r.columns[0].median();
     let over = |other: Option<f64>| Some(ours? / other?);
-    (over(best(r, PEERS)), over(best(r, RAWS)))
+    (over(best(r, PEERS)), over(best(r, PEERS.end..usize::MAX)))
 }
 
 fn verdict(r: &CaseResult) -> String {
@@ -38,6 +40,15 @@ fn verdict(r: &CaseResult) -> String {
         let (value, text, met) = match *goal {
             Goal::PeerAtMost(g) => (peer, format!("≤ {g} peer"), peer.is_some_and(|v| v <= g)),
             Goal::PeerAtLeast(g) => (peer, format!("≥ {g} peer"), peer.is_some_and(|v| v >= g)),
+            Goal::OpenMpiAtMost(g) => {
+                let ours = r.columns[0].median();
+                let ratio = best(r, OPEN_MPI).and_then(|theirs| Some(ours? / theirs));
+                (
+                    ratio,
+                    format!("≤ {g} Open MPI"),
+                    ratio.is_some_and(|v| v <= g),
+                )
+            }
             Goal::RawAtMost(g) => (raw, format!("≤ {g} raw"), raw.is_some_and(|v| v <= g)),
             Goal::RawAtLeast(g) => (raw, format!("≥ {g} raw"), raw.is_some_and(|v| v >= g)),
             Goal::AbsoluteAtMost(g) => {
@@ -54,11 +65,11 @@ fn verdict(r: &CaseResult) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-fn cells(r: &CaseResult) -> Vec<String> {
+fn cells(r: &CaseResult, medium: Medium) -> Vec<String> {
     let (peer, raw) = ratios(r);
     let ratio = |v: Option<f64>| v.map_or("–".to_string(), |v| format!("{v:.2}"));
     let mut row = vec![r.case.name(), r.case.unit.to_string()];
-    for i in 0..RAWS.end {
+    for i in 0..PEERS.end + medium.floors().len() {
         row.push(r.columns.get(i).map_or("–".into(), |c| number(c.median())));
     }
     row.extend([ratio(peer), ratio(raw), verdict(r)]);
@@ -66,8 +77,8 @@ fn cells(r: &CaseResult) -> Vec<String> {
 }
 
 /// One line for the terminal while the bench runs.
-pub fn line(r: &CaseResult) -> String {
-    let mut line = cells(r).join(" | ");
+pub fn line(r: &CaseResult, medium: Medium) -> String {
+    let mut line = cells(r, medium).join(" | ");
     for c in &r.columns {
         if let Some(why) = &c.failure {
             let _ = write!(line, "\n    {} failed: {why}", c.name);
@@ -76,22 +87,45 @@ pub fn line(r: &CaseResult) -> String {
     line
 }
 
-/// Writes `tcp.md` (the table) and `tcp.tsv` (every sample).
+/// What was done to whom.
+fn setting(medium: Medium) -> &'static str {
+    match medium {
+        Medium::Tcp => {
+            "every MPI forced to TCP over loopback.\n\
+             Ratios are Rejoin's median over the best peer's and over the better raw socket's: raw TCP runs\n\
+             with the system's default congestion control and with reno, which Rejoin also asks for within a host.\n"
+        }
+        Medium::Shm => {
+            "every MPI with its own settings for ranks of one host, Rejoin in its default recovery mode.\n\
+             Ratios are Rejoin's median over the best peer's and over the floor's: a message copied into shared\n\
+             memory and out of it again, and for streams one memcpy at a time.\n"
+        }
+    }
+}
+
+/// Writes the table (`tcp.md` or `shm.md`) and every sample (`.tsv`).
 pub fn write(out: &Path, results: &[CaseResult], args: &Args) -> Result<()> {
-    let mut md = String::from("# TCP over loopback, side by side\n\n");
+    let medium = args.medium;
+    let mut md = format!("# Over {}, side by side\n\n", medium.title());
     writeln!(
         md,
-        "Medians of {} interleaved rounds (`cargo xtask bench`), {} cores, every MPI forced to TCP over loopback.\n\
-         Ratios are Rejoin's median over the best peer's and over the better raw socket's: raw TCP runs\n\
-         with the system's default congestion control and with reno, which Rejoin also asks for within a host.\n",
+        "Medians of {} interleaved rounds (`cargo xtask bench --medium {}`), {} cores, {}",
         args.rounds,
-        std::thread::available_parallelism()?
+        medium.name(),
+        std::thread::available_parallelism()?,
+        setting(medium)
     )?;
-    md.push_str("| case | unit | Rejoin | MPICH 5.0.2 | Open MPI 5.0.11 | raw TCP | raw TCP, reno | vs best peer | vs raw | goal |\n");
-    md.push_str("|---|---|---|---|---|---|---|---|---|---|\n");
+    let floors = medium.floors().iter().map(|floor| floor.0);
+    let floors = floors.collect::<Vec<_>>();
+    writeln!(
+        md,
+        "| case | unit | Rejoin | MPICH 5.0.2 | Open MPI 5.0.11 | {} | vs best peer | vs raw | goal |",
+        floors.join(" | ")
+    )?;
+    writeln!(md, "|{}", "---|".repeat(8 + floors.len()))?;
     let mut tsv = String::from("case\tunit\tcontestant\tsamples\n");
     for r in results {
-        writeln!(md, "| {} |", cells(r).join(" | "))?;
+        writeln!(md, "| {} |", cells(r, medium).join(" | "))?;
         for c in &r.columns {
             let values: Vec<_> = c.values.iter().map(|v| format!("{v:.4}")).collect();
             writeln!(
@@ -104,7 +138,8 @@ pub fn write(out: &Path, results: &[CaseResult], args: &Args) -> Result<()> {
             )?;
         }
     }
-    std::fs::write(out.join("tcp.md"), md)?;
-    std::fs::write(out.join("tcp.tsv"), tsv)?;
+    let file = out.join(medium.name());
+    std::fs::write(file.with_extension("md"), md)?;
+    std::fs::write(file.with_extension("tsv"), tsv)?;
     Ok(())
 }

@@ -8,10 +8,6 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The raw sockets' columns: with the system's default congestion control, which may pace, and with
-/// one that does not. Each figure is held to the better.
-pub const RAW: [(&str, Option<&str>); 2] = [("raw TCP", None), ("raw TCP, reno", Some("reno"))];
-
 /// The samples of one column.
 pub struct Samples {
     /// Column heading.
@@ -35,7 +31,7 @@ impl Samples {
     }
 }
 
-/// What came of a case: the MPIs' columns in the field's order, then the raw sockets'.
+/// What came of a case: the MPIs' columns in the field's order, then the floor's.
 pub struct CaseResult<'a> {
     /// The case.
     pub case: &'a Case,
@@ -45,11 +41,13 @@ pub struct CaseResult<'a> {
 
 /// Runs every contestant in turn, round after round, so that drift meets all alike.
 pub fn case<'a>(field: &Field, case: &'a Case, args: &Args) -> CaseResult<'a> {
-    let names = field
-        .mpis
-        .iter()
-        .map(|m| m.name)
-        .chain(RAW.iter().filter(|_| case.has_raw()).map(|raw| raw.0));
+    let floors = field.medium.floors();
+    let names = field.mpis.iter().map(|m| m.name).chain(
+        floors
+            .iter()
+            .filter(|_| case.has_raw())
+            .map(|floor| floor.0),
+    );
     let mut columns: Vec<_> = names
         .map(|name| Samples {
             name,
@@ -68,8 +66,7 @@ pub fn case<'a>(field: &Field, case: &'a Case, args: &Args) -> CaseResult<'a> {
                 Some(mpi) => mpi.command(program, case.ranks, &case.args(args.quick)),
                 None => {
                     let mut raw = Command::new(&field.raw);
-                    let congestion = RAW[i - field.mpis.len()].1;
-                    raw.envs(congestion.map(|name| ("RAWTCP_CONGESTION", name)));
+                    raw.envs(floors[i - field.mpis.len()].1);
                     raw.args(case.args(args.quick));
                     raw
                 }

@@ -69,6 +69,14 @@ pub fn be_readable(manager: BorrowedFd<'_>) {
 
 /// Bytes of a cell.
 const CELL: u64 = 64;
+/// Longest body that stands apart from its brief message: less than any ring, or the staging buffer.
+const MOST_APART: usize = 16 << 10;
+
+/// Whether a brief message can be one that the peer has written.
+#[inline]
+pub(crate) fn can_be(brief: &Brief<'_>) -> bool {
+    !brief.is_apart() || brief.claimed() <= MOST_APART
+}
 
 /// The side of the handshake that this process was on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +111,8 @@ pub struct ShmLink {
     reader: Reader,
     come: Half,
     cells: Cells,
+    /// Bytes of bodies released since the peer was last told of room.
+    released: usize,
     /// What would wake this side, and the other.
     own_bell: NonNull<AtomicU64>,
     peers_bell: NonNull<AtomicU64>,
@@ -173,6 +183,7 @@ impl ShmLink {
             cells: Cells::new(&memory, out),
             own_bell: memory.word(Place::Bell(out)),
             peers_bell: memory.word(Place::Bell(come)),
+            released: 0,
             ended: false,
             moved: 0,
             wakes: 0,
@@ -220,10 +231,33 @@ impl ShmLink {
         unsafe { self.cells.free() }.map_err(breach)
     }
 
-    /// Shows the brief message to the peer, behind everything before it.
+    /// Whether a body of so many bytes has room apart from its message.
+    ///
+    /// # Errors
+    /// The link is broken.
     #[inline]
-    pub(crate) fn publish_brief(&mut self, first: u64) {
+    pub(crate) fn has_room_apart(&mut self, len: usize) -> Result<bool, Box<Fault>> {
+        let room = self.writer.room(word!(self.out.head), len);
+        Ok(len <= MOST_APART && room.map_err(breach)? == len)
+    }
+
+    /// Shows the brief message to the peer, behind everything before it, with a body that stands apart, for which
+    /// there is room.
+    #[inline]
+    pub(crate) fn publish_brief(&mut self, first: u64, apart: &[u8]) {
         let after = self.writer.position();
+        let mut rest = apart;
+        while !rest.is_empty() {
+            let range = self.writer.next(rest.len());
+            let (now, later) = rest.split_at(range.len());
+            // SAFETY: the range is room in the ring, which nobody reads before the message is published.
+            unsafe {
+                let to = self.out.bytes.as_ptr().add(range.start);
+                std::ptr::copy_nonoverlapping(now.as_ptr(), to, now.len());
+            }
+            rest = later;
+        }
+        self.moved += apart.len() as u64;
         // SAFETY: the memory is mapped for as long as the link is there.
         unsafe { self.cells.publish(first, after) };
         self.ring(bell::DATA);
@@ -249,6 +283,46 @@ impl ShmLink {
     #[must_use]
     pub fn barred(&self) -> Option<&io::Error> {
         self.barred.as_ref()
+    }
+
+    /// Lets go of it, and copies the first bytes of its body of `len` bytes, which stands apart, to where they go.
+    ///
+    /// # Safety
+    /// `into` is writable memory of at most `len` bytes that nothing else uses.
+    ///
+    /// # Errors
+    /// No ring can hold so many bytes.
+    #[inline]
+    pub(crate) unsafe fn release_apart(
+        &mut self,
+        into: Piece,
+        len: usize,
+    ) -> Result<(), Box<Fault>> {
+        self.reader.shown(len).map_err(breach)?;
+        let (mut done, mut left) = (0, len);
+        while left > 0 {
+            let range = self.reader.next(left);
+            let wanted = range.len().min(into.iov_len - done);
+            // SAFETY: the range was published with its message and is not written before it is released; the
+            // caller promises the rest.
+            unsafe {
+                let from = self.come.bytes.as_ptr().add(range.start);
+                let to = into.iov_base.cast::<u8>().add(done);
+                std::ptr::copy_nonoverlapping(from, to, wanted);
+            }
+            done += wanted;
+            left -= range.len();
+        }
+        self.reader.release(word!(self.come.head));
+        self.moved += len as u64;
+        self.release_brief();
+        // What lies behind is not known here, so nor is whether the ring was full.
+        self.released += len;
+        if self.released >= self.memory.capacity() / 4 {
+            self.released = 0;
+            self.ring(bell::ROOM);
+        }
+        Ok(())
     }
 
     /// Whether this side can read the peer's memory, and the peer this side's, if it has said so yet.

@@ -152,9 +152,40 @@ fn a_writer_that_waits_for_room_is_woken() {
 }
 
 #[test]
+fn a_writer_that_waits_for_room_hears_of_bodies_that_stood_apart() {
+    let (mut a, mut b) = pair();
+    let body = bytes(8 << 10, 0);
+    let mut count = 0;
+    while a.has_room_apart(body.len()).expect("good") {
+        let rest = a.free_brief().expect("good").expect("free");
+        rest[3] = body.len() as u64;
+        a.publish_brief(255 << 8, &body);
+        count += 1;
+    }
+    assert_eq!(count, memory::LEAST / body.len());
+    assert!(!a.arm(true).expect("good"), "no room yet");
+    let mut room = vec![0; body.len()];
+    for taken in 1..=count {
+        let brief = b.next_brief().expect("there");
+        assert!(brief.is_apart() && brief.claimed() == body.len() && can_be(&brief));
+        let into = Piece {
+            iov_base: room.as_mut_ptr().cast(),
+            iov_len: room.len(),
+        };
+        // SAFETY: the room is the test's alone.
+        unsafe { b.release_apart(into, body.len()) }.expect("good");
+        assert_eq!(room, body);
+        // It sleeps until there is room that is worth to be woken for, and no longer.
+        assert_eq!(b.wakes(), u64::from(taken >= 2), "after {taken}");
+    }
+    assert!(b.next_brief().is_none() && b.is_idle());
+}
+
+#[test]
 fn positions_of_a_wild_peer_break_the_link_and_nothing_else() {
     for (mine, theirs) in [
-        (true, u64::MAX),
+        (true, u64::MAX - memory::LEAST as u64),
+        (true, 1 << 40),
         (true, memory::LEAST as u64 + 1),
         (false, 5 * memory::LEAST as u64),
     ] {

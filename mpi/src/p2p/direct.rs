@@ -1,0 +1,96 @@
+//! The shortest way of a short message between ranks of one host, for calls whose arguments are all plainly
+//! right. Whatever is not is refused before anything is done, and the long way says what is wrong.
+
+use super::Data;
+use crate::comm::Communicator;
+use crate::error::Result;
+use crate::runtime::Mpi;
+use crate::status::Status;
+
+/// Most elements, and bytes of one, that are looked at.
+const MOST: i64 = 1 << 16;
+
+impl Data<'_> {
+    /// The bytes, when count, type and address are right and they lie in memory as in the message.
+    #[inline(always)]
+    fn plain(&self) -> Option<(*mut u8, usize)> {
+        let (size, count) = (self.datatype.size(), self.count);
+        // So short that nothing overflows.
+        let right = (0..=MOST).contains(&count)
+            && (1..=MOST).contains(&size)
+            && self.datatype.is_committed()
+            && !self.addr.is_null();
+        if !right {
+            return None;
+        }
+        let offset = self.datatype.contiguous_offset(count)?;
+        let addr = self.addr.wrapping_offset(offset as isize);
+        Some((addr, (size * count) as usize))
+    }
+}
+
+impl Mpi {
+    /// A standard send, if it can be done at once; false: nothing was done.
+    ///
+    /// # Safety
+    /// The elements are readable.
+    #[inline(always)]
+    pub unsafe fn send_now(
+        &self,
+        data: &Data<'_>,
+        dest: i32,
+        tag: i32,
+        comm: &Communicator,
+    ) -> bool {
+        let peers = comm.peers();
+        let Some((addr, len)) = data.plain() else {
+            return false;
+        };
+        if dest < 0 || dest as usize >= peers.size() || tag < 0 {
+            return false;
+        }
+        let (to, env) = (peers.world_rank(dest as usize), comm.envelope(tag));
+        let Ok(mut dev) = self.dev.try_borrow_mut() else {
+            return false;
+        };
+        // SAFETY: the bytes are the elements.
+        unsafe { dev.send_now(to, &env, addr, len) }
+    }
+
+    /// A receive without wildcards, if its message is there or comes at once; `None`: nothing was done.
+    ///
+    /// # Safety
+    /// The elements are writable.
+    ///
+    /// # Errors
+    /// A peer that cannot be reached.
+    #[inline(always)]
+    pub unsafe fn recv_now(
+        &self,
+        data: &Data<'_>,
+        source: i32,
+        tag: i32,
+        comm: &Communicator,
+    ) -> Result<Option<Status>> {
+        let Some((addr, len)) = data.plain() else {
+            return Ok(None);
+        };
+        let named = source >= 0 && (source as usize) < comm.peers().size() && tag >= 0;
+        // With several threads the long way tells the others what it does.
+        if !named || self.has_lock() {
+            return Ok(None);
+        }
+        let pattern = comm.pattern(source, tag);
+        let Ok(mut dev) = self.dev.try_borrow_mut() else {
+            return Ok(None);
+        };
+        // SAFETY: the bytes are the elements.
+        let done = unsafe { dev.recv_now(&pattern, addr, len) }?;
+        Ok(done.map(|done| Status {
+            source: done.source,
+            tag: done.tag,
+            count: done.len,
+            cancelled: false,
+        }))
+    }
+}
