@@ -165,6 +165,20 @@ fn obey(epoch: u32) {
     }
 }
 
+/// What earlier tries saw of a rank's processes, for [`send`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    pid: i32,
+    /// It takes the signal in its own code, and has not been seen to block it since.
+    open: bool,
+    /// Since it was seen to block it, or first, it was seen running with the signal open: its time on
+    /// processors in nanoseconds, and how often it had gone to sleep.
+    ran: Option<(u64, u64)>,
+}
+
+/// Time on a processor, in nanoseconds, after which a process that never slept is in no call.
+const RAN: u64 = 1_000_000;
+
 /// Sends an order to the rank that `pidfd` and `pid` name, if it takes the signal at once. A program that changed what
 /// the signal does, or runs another program by now, would die of it; one that blocks it, or waits for all signals
 /// (`sigwait`), would find one that is none of its own. `false` then: the order by socket stands, and the caller may
@@ -172,22 +186,64 @@ fn obey(epoch: u32) {
 ///
 /// # Errors
 /// When the process is gone, or the system refuses.
-pub fn send(pidfd: BorrowedFd<'_>, pid: i32, signal: i32, epoch: u32) -> io::Result<bool> {
+pub fn send(
+    pidfd: BorrowedFd<'_>,
+    pid: i32,
+    signal: i32,
+    epoch: u32,
+    seen: &mut Seen,
+) -> io::Result<bool> {
     let mut text = Vec::with_capacity(4096);
+    if seen.pid != pid {
+        // One that comes of an image blocks what the one before did.
+        (seen.pid, seen.ran) = (pid, None);
+    }
+    let before = std::mem::take(&mut seen.open);
     if !is_open(pid, signal, &mut text)? {
+        seen.ran = None;
         return Ok(false);
     }
     let call = sys::Path::new(format_args!("/proc/{pid}/syscall"));
-    let hint = match sys::read_file(call.as_c_str(), &mut text) {
+    let (hint, sleeps) = match sys::read_file(call.as_c_str(), &mut text) {
         Ok(()) if waits_for(pid, signal, &text) => return Ok(false),
-        Ok(()) => Hint::read(&text),
-        Err(_) => Hint::none(),
+        Ok(()) => (
+            Hint::read(&text),
+            text.first().is_some_and(u8::is_ascii_digit),
+        ),
+        Err(_) => (Hint::none(), false),
     };
     // While a process waits for signals the system shows them as not blocked, and it may have done so a moment ago.
     if !is_open(pid, signal, &mut text)? {
         return Ok(false);
     }
+    // Of one that is to run again the system does not tell what call it comes out of.
+    if !before && !sleeps && !seen.runs(pid, &text) {
+        return Ok(false);
+    }
+    (seen.open, seen.ran) = (true, None);
     queue(pidfd, signal, hint.with(epoch)).map(|()| true)
+}
+
+impl Seen {
+    /// Whether a process has been running with the signal open since the last try, and slept in no call; by
+    /// the text of `/proc/PID/status`.
+    fn runs(&mut self, pid: i32, status: &[u8]) -> bool {
+        let field = |name| proc::field(status, name).and_then(proc::number);
+        let path = sys::Path::new(format_args!("/proc/{pid}/schedstat"));
+        let mut text = Vec::with_capacity(64);
+        let read = sys::read_file(path.as_c_str(), &mut text).ok();
+        let time = read.and_then(|()| proc::words(text.trim_ascii()).next().and_then(proc::number));
+        let Some((ran, slept)) = time.zip(field("voluntary_ctxt_switches:")) else {
+            return false;
+        };
+        match self.ran {
+            Some((then, before)) if slept == before => ran >= then + RAN,
+            _ => {
+                self.ran = Some((ran, slept));
+                false
+            }
+        }
+    }
 }
 
 /// Whether a process handles a signal and does not put it off.

@@ -1,5 +1,6 @@
 //! The manager's side: one rank, its pipes, its image.
 
+use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,8 @@ pub struct Job {
     pub text: String,
     /// What it has written since, as far as it was read.
     fresh: Vec<u8>,
+    /// What tries to order by signal saw of it.
+    seen: Cell<rejoin_ckpt::order::Seen>,
 }
 
 impl Job {
@@ -88,6 +91,7 @@ impl Job {
                 stderr,
                 twin,
                 text,
+                seen: Cell::default(),
                 fresh: Vec::new(),
             }
         }
@@ -123,7 +127,10 @@ impl Job {
 
     /// Tries to order an image by signal.
     pub fn try_order(&self, epoch: u32) -> bool {
-        let sent = rejoin_ckpt::order::send(self.pidfd.as_fd(), self.pid, super::signal(), epoch);
+        let mut seen = self.seen.get();
+        let pidfd = self.pidfd.as_fd();
+        let sent = rejoin_ckpt::order::send(pidfd, self.pid, super::signal(), epoch, &mut seen);
+        self.seen.set(seen);
         sent.expect("the rank is there")
     }
 

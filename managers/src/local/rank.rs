@@ -55,6 +55,8 @@ pub(super) struct RankIo {
     pub group: Option<u32>,
     /// An order that the present process does not take by signal now.
     unsent: Option<(Epoch, Incarnation)>,
+    /// What tries to order by signal saw of it.
+    seen: order::Seen,
 }
 
 /// Orders that could not be sent by signal are tried again.
@@ -97,6 +99,7 @@ impl RankIo {
             retired: Vec::new(),
             group: None,
             unsent: None,
+            seen: order::Seen::default(),
         }
     }
 
@@ -136,7 +139,7 @@ impl RankIo {
             && let Some((pid, pidfd)) = &self.child
         {
             let signal = order::usual_signal();
-            match order::send(pidfd.as_fd(), *pid as i32, signal, epoch.0) {
+            match order::send(pidfd.as_fd(), *pid as i32, signal, epoch.0, &mut self.seen) {
                 Ok(true) => {}
                 Ok(false) => self.unsent = Some((epoch, self.incarnation)),
                 Err(error) => tracing::debug!(rank = self.rank.0, %error, "no order by signal"),
