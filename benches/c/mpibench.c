@@ -3,6 +3,7 @@
  *   mpibench lat  BYTES ITERS        one-way latency of a ping-pong, microseconds
  *   mpibench bw   BYTES WINDOW ITERS MB/s of windows of MPI_Isend, answered by one small message
  *   mpibench rate BYTES WINDOW ITERS million messages per second, same pattern
+ *   mpibench burst BYTES ITERS       64 blocking sends, their receives, and an answer: microseconds per message
  *   mpibench allreduce|alltoall|bcast|barrier|allgather BYTES ITERS   microseconds per call
  *   mpibench idle                    resident kilobytes of an idle rank (largest of all ranks)
  *
@@ -108,6 +109,28 @@ static void stream(const char *name, long n, int window, int iters)
     free(buf);
 }
 
+static void burst(long n, int iters)
+{
+    char *buf = buffer(n, 'x'), token = 0;
+    double start = 0;
+    for (int i = -iters / 10 - 1; i < iters && rank < 2; i++) {
+        if (i == 0)
+            start = MPI_Wtime();
+        for (int m = 0; m < 64; m++)
+            if (rank == 0)
+                MPI_Send(buf, (int)n, MPI_CHAR, 1, 1, MPI_COMM_WORLD);
+            else
+                MPI_Recv(buf, (int)n, MPI_CHAR, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (rank == 0)
+            MPI_Recv(&token, 1, MPI_CHAR, 1, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        else
+            MPI_Send(&token, 1, MPI_CHAR, 0, 2, MPI_COMM_WORLD);
+    }
+    check(buf, n, 'x');
+    report("burst", n, (MPI_Wtime() - start) / iters / 64 * 1e6);
+    free(buf);
+}
+
 static void one_collective(const char *name, char *in, char *out, long n)
 {
     if (!strcmp(name, "allreduce"))
@@ -175,6 +198,8 @@ int main(int argc, char **argv)
         latency(a[0], (int)a[1]);
     else if (!strcmp(what, "bw") || !strcmp(what, "rate"))
         stream(what, a[0], (int)a[1], (int)a[2]);
+    else if (!strcmp(what, "burst"))
+        burst(a[0], (int)a[1]);
     else if (!strcmp(what, "idle"))
         idle();
     else

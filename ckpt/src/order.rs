@@ -174,10 +174,16 @@ pub struct Seen {
     /// Since it was seen to block it, or first, it was seen running with the signal open: its time on
     /// processors in nanoseconds, and how often it had gone to sleep.
     ran: Option<(u64, u64)>,
+    /// How often it was so in a row.
+    times: u8,
 }
 
 /// Time on a processor, in nanoseconds, after which a process that never slept is in no call.
 const RAN: u64 = 1_000_000;
+
+/// Tries in a row that found a process running with the signal open, which is then taken to be: one that
+/// comes out of a wait for signals is not met there time after time.
+const TIMES: u8 = 4;
 
 /// Sends an order to the rank that `pidfd` and `pid` name, if it takes the signal at once. A program that changed what
 /// the signal does, or runs another program by now, would die of it; one that blocks it, or waits for all signals
@@ -196,16 +202,19 @@ pub fn send(
     let mut text = Vec::with_capacity(4096);
     if seen.pid != pid {
         // One that comes of an image blocks what the one before did.
-        (seen.pid, seen.ran) = (pid, None);
+        (seen.pid, seen.ran, seen.times) = (pid, None, 0);
     }
     let before = std::mem::take(&mut seen.open);
     if !is_open(pid, signal, &mut text)? {
-        seen.ran = None;
+        (seen.ran, seen.times) = (None, 0);
         return Ok(false);
     }
     let call = sys::Path::new(format_args!("/proc/{pid}/syscall"));
     let (hint, sleeps) = match sys::read_file(call.as_c_str(), &mut text) {
-        Ok(()) if waits_for(pid, signal, &text) => return Ok(false),
+        Ok(()) if waits_for(pid, signal, &text) => {
+            (seen.ran, seen.times) = (None, 0);
+            return Ok(false);
+        }
         Ok(()) => (
             Hint::read(&text),
             text.first().is_some_and(u8::is_ascii_digit),
@@ -220,7 +229,7 @@ pub fn send(
     if !before && !sleeps && !seen.runs(pid, &text) {
         return Ok(false);
     }
-    (seen.open, seen.ran) = (true, None);
+    (seen.open, seen.ran, seen.times) = (true, None, 0);
     queue(pidfd, signal, hint.with(epoch)).map(|()| true)
 }
 
@@ -228,6 +237,10 @@ impl Seen {
     /// Whether a process has been running with the signal open since the last try, and slept in no call; by
     /// the text of `/proc/PID/status`.
     fn runs(&mut self, pid: i32, status: &[u8]) -> bool {
+        self.times += 1;
+        if self.times >= TIMES {
+            return true;
+        }
         let field = |name| proc::field(status, name).and_then(proc::number);
         let path = sys::Path::new(format_args!("/proc/{pid}/schedstat"));
         let mut text = Vec::with_capacity(64);

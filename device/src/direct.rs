@@ -63,7 +63,7 @@ impl Device {
     }
 
     /// Receives a message of few bytes that is there, or comes at once, and that no other receive could get;
-    /// `None`: nothing was done but looked.
+    /// `None`: nothing was received, and the caller posts it.
     ///
     /// # Safety
     /// `buf` is writable for `len` bytes, and nothing else uses it during the call.
@@ -126,7 +126,7 @@ impl Device {
         if brief.is_apart() {
             let into = memory::incoming(memory::start(met.into), met.into.len);
             // SAFETY: a part of the caller's buffer, by its promise.
-            unsafe { link.release_apart(into, met.len) }.ok()?;
+            unsafe { link.release_apart(into, met.len) };
         } else {
             // SAFETY: as above.
             unsafe { memory::fill_words(met.into, brief.body()) };

@@ -144,7 +144,7 @@ impl Intake<'_> {
             if brief.is_apart() {
                 let into = memory::incoming(memory::start(met.into), met.into.len);
                 // SAFETY: the segment is a posted receive's, which is complete with this copy.
-                unsafe { link.release_apart(into, met.len)? };
+                unsafe { link.release_apart(into, met.len) };
             } else {
                 // SAFETY: as above.
                 unsafe { memory::fill_words(met.into, brief.body()) };
@@ -174,7 +174,6 @@ impl Intake<'_> {
             count += 1;
         }
         if count > 0 {
-            // What they brought is lost with the link, as if it had never come.
             live.struck_after(self.meter)?;
         }
         Ok(count)
@@ -202,7 +201,7 @@ impl Intake<'_> {
         if brief.is_apart() {
             let into = memory::incoming(rest.as_mut_ptr(), len);
             // SAFETY: so many bytes of the staging buffer are behind the header.
-            unsafe { link.release_apart(into, len)? };
+            unsafe { link.release_apart(into, len) };
         } else {
             for (to, word) in rest.as_chunks_mut::<8>().0.iter_mut().zip(brief.body()) {
                 *to = word.to_le_bytes();

@@ -217,3 +217,35 @@ fn direct_messages_keep_their_order_among_others() {
         "{counts:?}"
     );
 }
+
+/// More bodies than a ring holds go by without a byte of another kind, met and not met: the link stays.
+#[test]
+fn a_link_outlives_many_bodies_that_stood_apart() {
+    for ahead in [1, 50] {
+        let mut job = Job::new(2);
+        job.transport = Some(Transport::Shm);
+        let stats = job.run(move |device| {
+            let body = [9; 1024];
+            for _ in 0..2000 / ahead {
+                if device.rank().0 == 0 {
+                    (0..ahead).for_each(|_| send(device, 1, 1, &body));
+                    send(device, 1, 3, &[7]);
+                    recv(device, from(1, 2), &mut [0]);
+                } else {
+                    // Before the others, which are not expected then.
+                    recv(device, from(0, 3), &mut [0]);
+                    let mut room = [0; 1024];
+                    (0..ahead).for_each(|_| {
+                        recv(device, from(0, 1), &mut room);
+                    });
+                    assert_eq!(room, body);
+                    send(device, 0, 2, &[1]);
+                }
+            }
+            device.stats()
+        });
+        for stats in stats {
+            assert_eq!((stats.links_made, stats.links_lost), (1, 0), "{stats:?}");
+        }
+    }
+}

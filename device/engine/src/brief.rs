@@ -32,13 +32,13 @@ pub const BRIEF_REST: usize = 7;
 /// The word where the body begins, of these.
 const BODY: usize = 3;
 
-/// A brief message that has come, where the transport has it.
+/// A brief message that has come: a copy, which the peer can't change any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Brief<'a> {
+pub struct Brief {
     /// The first word. The transport's part of it is not looked at.
     pub first: u64,
     /// The others.
-    pub rest: &'a [u64; BRIEF_REST],
+    pub rest: [u64; BRIEF_REST],
 }
 
 /// Packs a frame into the words of a brief message; returns the first, the transport's part zero.
@@ -71,7 +71,7 @@ pub(crate) fn pack(header: &Header, body: &[u8], rest: &mut [u64; BRIEF_REST]) -
     length << 8 | u64::from(header.epoch.0 as u16) << 16
 }
 
-impl Brief<'_> {
+impl Brief {
     /// The words of a body that lies in the message.
     #[must_use]
     #[inline]
@@ -160,7 +160,7 @@ impl Engine {
 
     /// As [`Engine::rx_met`], of a brief message.
     #[inline(always)]
-    pub fn rx_brief(&mut self, peer: Rank, brief: &Brief<'_>) -> Option<Met> {
+    pub fn rx_brief(&mut self, peer: Rank, brief: &Brief) -> Option<Met> {
         let (mut rx, len) = self.heed_brief(peer, brief)?;
         let request = rx.core.match_posted(&brief.envelope(), len as u64)?;
         let into = rx.core.recv_segment(request).part(0, len);
@@ -191,7 +191,7 @@ impl Engine {
     pub fn rx_direct(
         &mut self,
         peer: Rank,
-        brief: &Brief<'_>,
+        brief: &Brief,
         pattern: &Pattern,
         seg: Segment,
     ) -> Option<(Completion, Met)> {
@@ -217,7 +217,7 @@ impl Engine {
 
     /// Takes the word of acks of a brief message that comes next; its length.
     #[inline(always)]
-    fn heed_brief(&mut self, peer: Rank, brief: &Brief<'_>) -> Option<(Context<'_>, usize)> {
+    fn heed_brief(&mut self, peer: Rank, brief: &Brief) -> Option<(Context<'_>, usize)> {
         let length = brief.claimed();
         let cost = ENVELOPE_COST.saturating_add(length as u64);
         let channel = self.channels.get_mut(peer.index())?.as_deref_mut()?;
@@ -245,7 +245,7 @@ impl Engine {
     /// The header of the frame that a brief message stands for, which the long way takes with the body
     /// behind it. `None` for a peer without a channel, and for what can't be such a message.
     #[must_use]
-    pub fn unpack(&self, peer: Rank, brief: &Brief<'_>) -> Option<Header> {
+    pub fn unpack(&self, peer: Rank, brief: &Brief) -> Option<Header> {
         if !brief.is_sound(self.config.eager_max) {
             return None;
         }
@@ -292,7 +292,7 @@ mod tests {
         let sound = |first, length, longest| {
             let mut rest = rest;
             rest[BODY] = length;
-            Brief { first, rest: &rest }.is_sound(longest)
+            Brief { first, rest }.is_sound(longest)
         };
         assert_eq!(rest[BODY], 33);
         assert!(sound(first, 33, 33) && !sound(first, 34, 33) && !sound(first, 32, 33));
@@ -322,7 +322,7 @@ mod tests {
             };
             let mut rest = [u64::MAX; BRIEF_REST];
             let first = pack(&header, &body, &mut rest);
-            let brief = Brief { first, rest: &rest };
+            let brief = Brief { first, rest };
             prop_assert!(brief.is_sound(BRIEF_BODY) && !brief.is_apart());
             let bytes: Vec<u8> = brief.body().iter().flat_map(|word| word.to_le_bytes()).collect();
             prop_assert_eq!(&bytes[..brief.claimed()], &body[..]);

@@ -173,7 +173,7 @@ fn as_brief(engine: &mut Engine, from: Rank, frame: &[u8]) -> Option<(usize, Met
     let first = crate::brief::pack(&header, body, &mut words);
     let brief = Brief {
         first: first | 0xdead_beef << 32 | 7,
-        rest: &words,
+        rest: words,
     };
     assert_eq!(engine.unpack(from, &brief), Some(header));
     assert_eq!(
@@ -261,10 +261,7 @@ fn a_direct_receive_leaves_the_channel_as_a_posted_one_does() {
         let header = Header::decode(frame.first_chunk().unwrap()).unwrap();
         let mut words = [0; BRIEF_REST];
         let first = crate::brief::pack(&header, &frame[HEADER_LEN..], &mut words);
-        let brief = Brief {
-            first,
-            rest: &words,
-        };
+        let brief = Brief { first, rest: words };
         let engine = &mut pair.short.nodes[1].engine;
         let seg = crate::Segment { addr: 0, len: 128 };
         let other = World::pattern(Some(0), Some(2));

@@ -50,7 +50,7 @@ impl Word for AtomicU64 {
     }
 }
 
-/// The other side's position went back, or beyond what there is.
+/// The other side's position is beyond what there can be, or the reader's went back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the peer's position {theirs} in the ring cannot be, ours being {ours}")]
 pub struct OutOfBounds {
@@ -155,13 +155,11 @@ impl Reader {
     pub fn ready(&mut self, tail: &impl Word, wanted: usize) -> Result<usize, OutOfBounds> {
         if self.used() < wanted {
             let theirs = tail.load(Ordering::Acquire);
-            let news = theirs.wrapping_sub(self.tail).cast_signed();
-            let far = theirs.wrapping_sub(self.head) > self.capacity;
-            if (news > 0 && far) || news.unsigned_abs() > self.capacity {
-                let ours = self.head;
-                return Err(OutOfBounds { theirs, ours });
-            }
-            if news > 0 {
+            if theirs.wrapping_sub(self.tail).cast_signed() > 0 {
+                if theirs.wrapping_sub(self.head) > self.capacity {
+                    let ours = self.head;
+                    return Err(OutOfBounds { theirs, ours });
+                }
                 self.tail = theirs;
             }
         }

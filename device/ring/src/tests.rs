@@ -172,6 +172,18 @@ fn bytes_that_something_else_has_shown_are_there_before_the_word_says_so() {
     assert!(!reader.is_empty(&later));
     assert_eq!(reader.ready(&later, 8), Ok(2));
     assert_eq!(reader.until(7), Ok(2));
+    // However long the word says nothing of them.
+    let mut lagging = Reader::new(8);
+    for round in 0..20 {
+        assert_eq!(lagging.shown(8), Ok(()));
+        let taken = lagging.next(3).len() + lagging.next(5).len();
+        assert_eq!(
+            (taken, lagging.ready(&shared.tail, 8)),
+            (8, Ok(0)),
+            "{round}"
+        );
+        assert!(lagging.is_empty(&shared.tail));
+    }
     let beyond = OutOfBounds {
         theirs: 14,
         ours: 5,

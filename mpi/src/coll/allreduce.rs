@@ -54,7 +54,7 @@ pub(super) async fn among<P: P2p>(
         Allreduce::Rabenseifner => Order::Halving,
         Allreduce::Ring => Order::Ring(0),
     };
-    match ctx.choice.operands(ctx.alone(), size, len, commutative) {
+    match ctx.choice.operands(ctx.alone(), size, len, op.symmetric()) {
         Near::Steps => {}
         Near::Flat if matches!(order, Order::Ring(_)) => {}
         Near::Flat => return flat(ctx, op, order, mine, recv).await,

@@ -11,7 +11,7 @@ use super::reducer::Reducer;
 use super::select::{DIRECT_CACHE, DIRECT_PIECE};
 use crate::error::Result;
 
-/// A long reduction by blocks. Commutative operations only.
+/// A long reduction by blocks. Symmetric operations only: which operand is left depends on where the result goes.
 pub(super) struct Direct<'a, P> {
     pub(super) ctx: &'a Ctx<P>,
     pub(super) op: &'a dyn Reducer,

@@ -54,7 +54,7 @@ pub(super) fn run(ctx: &Ctx<Channel>, call: &Call) -> Option<Result<()>> {
             let operator = Operator::new(op, recv.datatype(), ctx.scratch());
             let choice = &ctx.choice;
             let (size, len, commutative) = (ctx.size(), into.len(), operator.commutative());
-            let flat = choice.operands(true, size, len, commutative) == Near::Flat
+            let flat = choice.operands(true, size, len, operator.symmetric()) == Near::Flat
                 && choice.allreduce(size, len, commutative) == Allreduce::Doubling;
             let same = mine.len() == len && len > 0;
             (flat && same).then(|| allreduce(ctx, &operator, mine, into))

@@ -60,7 +60,7 @@ pub(super) async fn among<P: P2p>(
     };
     // In the order of ranks the tree's root is rank 0, for the others it is the root.
     let first = if commutative { root } else { 0 };
-    match ctx.choice.operands(ctx.alone(), size, len, commutative) {
+    match ctx.choice.operands(ctx.alone(), size, len, op.symmetric()) {
         Near::Steps => {}
         Near::Flat => return flat(ctx, op, (order, first), mine, recv, root).await,
         Near::Direct => return direct(ctx, op, (order, first), mine, recv, root).await,

@@ -14,6 +14,11 @@ pub trait Reducer {
     /// Whether operands may change places. If not, results are `x0 op x1 op … ` in the order of ranks.
     fn commutative(&self) -> bool;
 
+    /// Whether `a op b` has the bits of `b op a` (but for what a NaN carries), and an element is small.
+    fn symmetric(&self) -> bool {
+        self.exact()
+    }
+
     /// Whether the result has the same bits in whatever order all operands are combined.
     fn exact(&self) -> bool {
         false

@@ -216,7 +216,7 @@ impl Choice {
         alone: bool,
         ranks: usize,
         bytes: usize,
-        commutative: bool,
+        symmetric: bool,
     ) -> Near {
         let usual = if !alone {
             Near::Steps
@@ -226,7 +226,7 @@ impl Choice {
             Near::Direct
         };
         match self.near.unwrap_or(usual) {
-            Near::Direct if !commutative || ranks > direct::RANKS => Near::Steps,
+            Near::Direct if !symmetric || ranks > direct::RANKS => Near::Steps,
             Near::Flat if ranks > order::MOST => Near::Steps,
             near => near,
         }

@@ -1,7 +1,7 @@
 //! The cells of a link: messages of one cache line, in one order with the bytes.
 
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rejoin_engine::{BRIEF_REST, Brief};
 use rejoin_ring::{OutOfBounds, cells, cells::WORDS};
@@ -94,17 +94,21 @@ impl Cells {
     /// The next cell, if it is there and comes after so many bytes.
     ///
     /// # Safety
-    /// The memory is mapped for as long as the message is used.
+    /// The memory is mapped.
     #[inline]
-    pub(super) unsafe fn read(&self, after: u32) -> Option<Brief<'_>> {
+    pub(super) unsafe fn read(&self, after: u32) -> Option<Brief> {
         let cell = self.come.cell(self.reader.index());
         // SAFETY: the caller's promise.
         let first = self.reader.look(unsafe { cell.as_ref() })?;
         if (first >> 32) as u32 != after {
             return None;
         }
-        // SAFETY: the cell is there, and not written again before it is given back.
-        let rest = unsafe { cell.add(1).cast().as_ref() };
+        // A copy: whatever the peer does to the cell, what is looked at stays what it is.
+        let mut rest = [0; BRIEF_REST];
+        for (at, word) in rest.iter_mut().enumerate() {
+            // SAFETY: a word of the cell.
+            *word = unsafe { cell.add(1 + at).as_ref() }.load(Ordering::Relaxed);
+        }
         Some(Brief { first, rest })
     }
 

@@ -74,7 +74,7 @@ const MOST_APART: usize = 16 << 10;
 
 /// Whether a brief message can be one that the peer has written.
 #[inline]
-pub(crate) fn can_be(brief: &Brief<'_>) -> bool {
+pub(crate) fn can_be(brief: &Brief) -> bool {
     !brief.is_apart() || brief.claimed() <= MOST_APART
 }
 
@@ -266,7 +266,7 @@ impl ShmLink {
 
     /// The brief message that comes next, if one does.
     #[inline]
-    pub(crate) fn next_brief(&self) -> Option<Brief<'_>> {
+    pub(crate) fn next_brief(&self) -> Option<Brief> {
         // SAFETY: the memory is mapped for as long as the link is there.
         unsafe { self.cells.read(self.reader.position()) }
     }
@@ -286,19 +286,17 @@ impl ShmLink {
     }
 
     /// Lets go of it, and copies the first bytes of its body of `len` bytes, which stands apart, to where they go.
+    /// It is one that [`can_be`].
     ///
     /// # Safety
     /// `into` is writable memory of at most `len` bytes that nothing else uses.
-    ///
-    /// # Errors
-    /// No ring can hold so many bytes.
     #[inline]
-    pub(crate) unsafe fn release_apart(
-        &mut self,
-        into: Piece,
-        len: usize,
-    ) -> Result<(), Box<Fault>> {
-        self.reader.shown(len).map_err(breach)?;
+    pub(crate) unsafe fn release_apart(&mut self, into: Piece, len: usize) {
+        if self.reader.shown(len).is_err() {
+            debug_assert!(false, "no ring holds {len} bytes");
+            self.ended = true;
+            return;
+        }
         let (mut done, mut left) = (0, len);
         while left > 0 {
             let range = self.reader.next(left);
@@ -316,13 +314,18 @@ impl ShmLink {
         self.reader.release(word!(self.come.head));
         self.moved += len as u64;
         self.release_brief();
-        // What lies behind is not known here, so nor is whether the ring was full.
+        self.freed(len);
+    }
+
+    /// So many bytes were released: a writer that may have found the ring full is told, at a quarter of it
+    /// each time. What lies behind is not always known, so nor is whether it was full.
+    #[inline]
+    fn freed(&mut self, len: usize) {
         self.released += len;
         if self.released >= self.memory.capacity() / 4 {
             self.released = 0;
             self.ring(bell::ROOM);
         }
-        Ok(())
     }
 
     /// Whether this side can read the peer's memory, and the peer this side's, if it has said so yet.
@@ -458,10 +461,17 @@ impl Stream for ShmLink {
                 ready = ready.min(self.reader.until(after).map_err(breach)?);
             }
             if ready == 0 {
-                if cell.is_some() {
-                    return Ok(asked - left);
+                let Some(after) = cell else {
+                    break;
+                };
+                // What comes before a cell was there before it.
+                let before = self.reader.until(after).map_err(breach)?;
+                let tail = word!(self.come.tail);
+                if before > 0 && self.reader.ready(tail, 1).map_err(breach)? == 0 {
+                    let (theirs, ours) = (after.into(), self.reader.position().into());
+                    return Err(breach(OutOfBounds { theirs, ours }));
                 }
-                break;
+                return Ok(asked - left);
             }
             let crowded = self.reader.is_crowded();
             let mut step = ready;
@@ -483,6 +493,8 @@ impl Stream for ShmLink {
             self.reader.release(word!(self.come.head));
             if crowded {
                 self.ring(bell::ROOM);
+            } else {
+                self.freed(ready);
             }
             left -= ready;
             if ready < wanted {

@@ -80,6 +80,38 @@ fn an_allreduce_has_the_same_bits_whatever_the_hosts() {
     }
 }
 
+/// An operation that is commutative but for its bits: all ranks have the same all the same.
+#[test]
+fn all_ranks_have_the_same_of_an_operation_that_prefers_an_operand() {
+    for size in [2, 3, 4, 8] {
+        for count in [3, 1000, 40_000] {
+            let values = TestOp::First.operands(size, count, 13);
+            for way in WAYS {
+                for in_place in [false, true] {
+                    let recvs = match in_place {
+                        true => values.clone(),
+                        false => blank(size, values[0].len()),
+                    };
+                    let all = run(
+                        conditions(size, Choice::default(), way),
+                        &values,
+                        &recvs,
+                        |ctx, send, recv| {
+                            let send = (!in_place).then_some(send);
+                            let op = TestOp::First;
+                            Box::pin(async move { allreduce(ctx, &op, send, recv).await })
+                        },
+                    );
+                    assert!(
+                        all.windows(2).all(|two| two[0] == two[1]),
+                        "n={size} {count} {way:?} in_place={in_place}"
+                    );
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_reduce_has_the_same_bits_whatever_the_hosts() {
     for size in (1..=17).chain([32]) {

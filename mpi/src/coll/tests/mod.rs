@@ -66,6 +66,9 @@ enum TestOp {
     Affine,
     /// Three bytes, added: an odd element size.
     Odd,
+    /// The larger first byte, with its second one; of two equal ones the lower. Said to be commutative, as users do
+    /// of what is not so to the bit.
+    First,
 }
 
 impl TestOp {
@@ -91,6 +94,11 @@ impl TestOp {
             TestOp::Odd => {
                 for (a, b) in lower.iter().zip(upper) {
                     *b = b.wrapping_add(*a);
+                }
+            }
+            TestOp::First => {
+                if lower[0] % 4 >= upper[0] % 4 {
+                    upper.copy_from_slice(lower);
                 }
             }
         }
@@ -132,11 +140,16 @@ impl Reducer for TestOp {
             TestOp::Float => 4,
             TestOp::Affine => 16,
             TestOp::Odd => 3,
+            TestOp::First => 2,
         }
     }
 
     fn commutative(&self) -> bool {
         !matches!(self, TestOp::Affine)
+    }
+
+    fn symmetric(&self) -> bool {
+        !matches!(self, TestOp::Affine | TestOp::First)
     }
 
     fn exact(&self) -> bool {

@@ -82,6 +82,11 @@ impl Reducer for Operator<'_> {
         self.op.is_commutative()
     }
 
+    /// A user's may take the first of two equal ones, and work on elements of any size.
+    fn symmetric(&self) -> bool {
+        self.op.is_commutative() && self.op.as_builtin().is_some()
+    }
+
     fn exact(&self) -> bool {
         self.op.is_exact(self.datatype)
     }
