@@ -419,7 +419,7 @@ impl Device {
 
 /// The connection fails the handshake.
 fn broke(mut pending: Box<Pending>, error: &io::Error) -> Next {
-    // Who waits for long is dropped by the other side, and and would be by TCP.
+    // Who waits for long is dropped by the other side, and would be over TCP.
     if pending.begun.elapsed() < ACCEPT_PATIENCE / 2 {
         pending.failing = Some(Failing::Connection);
     }
