@@ -25,6 +25,11 @@ macro_rules! hosts {
     };
 }
 
+/// 2000 steps, as fast as they go.
+fn jacobi(run: Run) -> Run {
+    run.arg(program("jacobi")).arg("512").arg("2000")
+}
+
 /// A job under way over hosts.
 struct Job {
     child: Child,
@@ -32,11 +37,16 @@ struct Job {
 }
 
 impl Job {
-    /// `jacobi` with two ranks on each of two hosts, for a second or more.
+    /// `jacobi` with two ranks on each of two hosts, for two seconds or more.
     fn jacobi(hosts: &Hosts, options: &[&str]) -> Job {
-        Job::start(hosts, options, |run| {
-            run.arg(program("jacobi")).arg("512").arg("2000")
-        })
+        Job::start(hosts, options, |run| jacobi(run).arg("1000"))
+    }
+
+    /// The same as fast as it goes, for its output.
+    fn undisturbed(hosts: &Hosts, options: &[&str]) -> Finished {
+        let done = Job::start(hosts, options, jacobi).end();
+        good(&done);
+        done
     }
 
     fn start(hosts: &Hosts, options: &[&str], program: impl FnOnce(Run) -> Run) -> Job {
@@ -65,7 +75,12 @@ impl Job {
     /// Waits until something has happened so many times.
     fn until(&self, kind: &str, count: usize) {
         let what = format!("{kind} {count} times");
-        wait_for(SOON, &what, || self.events(kind) >= count);
+        wait_for(SOON, &what, || {
+            let ended = state(self.child.id()) == 'Z';
+            let enough = self.events(kind) >= count;
+            assert!(enough || !ended, "the job ended before it {what}");
+            enough
+        });
     }
 
     fn end(self) -> Finished {
@@ -236,8 +251,7 @@ fn a_host_that_can_not_be_reached_is_named_with_the_command() {
 #[test]
 fn ranks_killed_on_both_hosts_come_back_with_the_same_lines() {
     let hosts = hosts!(2);
-    let undisturbed = Job::jacobi(&hosts, &[]).end();
-    good(&undisturbed);
+    let undisturbed = Job::undisturbed(&hosts, &[]);
     assert_eq!(undisturbed.stdout().matches(" on h1").count(), 2);
     assert_eq!(undisturbed.stdout().matches(" on h2").count(), 2);
     let job = Job::jacobi(&hosts, &[]);
@@ -258,8 +272,7 @@ const RINGS: u64 = 4;
 #[test]
 fn shared_memory_goes_on_while_links_between_hosts_are_cut() {
     let hosts = hosts!(2);
-    let undisturbed = Job::jacobi(&hosts, &["--stats"]).end();
-    good(&undisturbed);
+    let undisturbed = Job::undisturbed(&hosts, &["--stats"]);
     assert_eq!(undisturbed.counted("rings_made"), RINGS);
     assert!(undisturbed.counted("links_made") > RINGS);
     let job = Job::jacobi(&hosts, &["--stats", "--host-lease", "20"]);
@@ -279,7 +292,7 @@ fn shared_memory_goes_on_while_links_between_hosts_are_cut() {
 #[test]
 fn ranks_that_share_memory_and_talk_to_another_host_are_killed_again_and_again() {
     let hosts = hosts!(2);
-    let undisturbed = Job::jacobi(&hosts, &[]).end();
+    let undisturbed = Job::undisturbed(&hosts, &[]);
     for seed in 1..=2 {
         let mut numbers = Numbers(seed);
         let job = Job::jacobi(&hosts, &["--stats", "--max-restarts", "1000"]);
@@ -341,8 +354,7 @@ fn state(pid: u32) -> char {
 #[test]
 fn ranks_of_a_host_that_is_cut_off_stand_still_and_go_on() {
     let hosts = hosts!(2);
-    let undisturbed = Job::jacobi(&hosts, &[]).end();
-    good(&undisturbed);
+    let undisturbed = Job::undisturbed(&hosts, &[]);
     for how in [Cut::Both, Cut::Out, Cut::In] {
         let job = Job::jacobi(&hosts, &["--host-lease", "1", "--host-patience", "60"]);
         job.until("committed", 1);
@@ -366,7 +378,7 @@ fn ranks_of_a_host_that_is_cut_off_stand_still_and_go_on() {
 #[test]
 fn a_short_cut_and_reset_connections_are_not_noticed() {
     let hosts = hosts!(2);
-    let undisturbed = Job::jacobi(&hosts, &[]).end();
+    let undisturbed = Job::undisturbed(&hosts, &[]);
     let job = Job::jacobi(&hosts, &["--host-lease", "20"]);
     job.until("committed", 1);
     hosts.reset(2);
@@ -390,7 +402,7 @@ fn a_short_cut_and_reset_connections_are_not_noticed() {
 #[test]
 fn a_firewall_that_refuses_connections_ends_no_host() {
     let hosts = hosts!(2);
-    let undisturbed = Job::jacobi(&hosts, &[]).end();
+    let undisturbed = Job::undisturbed(&hosts, &[]);
     let job = Job::jacobi(&hosts, &["--host-lease", "20"]);
     job.until("committed", 1);
     hosts.refuse(2);
@@ -405,7 +417,7 @@ fn a_firewall_that_refuses_connections_ends_no_host() {
 #[test]
 fn a_hang_up_of_the_agents_terminal_ends_no_host() {
     let hosts = hosts!(2);
-    let undisturbed = Job::jacobi(&hosts, &[]).end();
+    let undisturbed = Job::undisturbed(&hosts, &[]);
     let job = Job::jacobi(&hosts, &[]);
     job.until("committed", 1);
     let agents = hosts.processes(2, "rejoin-agent");
@@ -438,7 +450,7 @@ fn what_runs_elsewhere_ends_when_mpirun_does() {
 #[test]
 fn hosts_are_not_blamed_for_a_standstill_of_mpirun() {
     let hosts = hosts!(2);
-    let undisturbed = Job::jacobi(&hosts, &[]).end();
+    let undisturbed = Job::undisturbed(&hosts, &[]);
     let job = Job::jacobi(&hosts, &["--host-lease", "1", "--host-patience", "2"]);
     job.until("committed", 1);
     let mpirun = job.child.id();
@@ -468,7 +480,7 @@ fn hosts_are_not_blamed_for_a_standstill_of_mpirun() {
 #[test]
 fn a_frozen_host_is_found_silent_and_goes_on_when_it_thaws() {
     let hosts = hosts!(2);
-    let undisturbed = Job::jacobi(&hosts, &[]).end();
+    let undisturbed = Job::undisturbed(&hosts, &[]);
     let job = Job::jacobi(&hosts, &["--host-lease", "1", "--host-patience", "60"]);
     job.until("committed", 1);
     if !hosts.freeze(2) {

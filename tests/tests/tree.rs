@@ -100,7 +100,7 @@ fn recovers(table: &str) {
     let events = hosts.folder().join("events");
     let file = events.to_str().expect("a path in UTF-8");
     let jacobi = program("jacobi");
-    let words = [jacobi.to_str().expect("UTF-8"), "512", "2000"];
+    let words = [jacobi.to_str().expect("UTF-8"), "512", "2000", "500"];
     let options = [
         "--tag-output",
         "--checkpoint-interval",
