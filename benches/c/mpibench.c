@@ -4,7 +4,8 @@
  *   mpibench bw   BYTES WINDOW ITERS MB/s of windows of MPI_Isend, answered by one small message
  *   mpibench rate BYTES WINDOW ITERS million messages per second, same pattern
  *   mpibench burst BYTES ITERS       64 blocking sends, their receives, and an answer: microseconds per message
- *   mpibench allreduce|alltoall|bcast|barrier|allgather BYTES ITERS   microseconds per call
+ *   mpibench allreduce|alltoall|bcast|barrier|allgather BYTES ITERS [MS]   microseconds per call; with MS,
+ *                                    fewer calls where so many would take more milliseconds
  *   mpibench idle                    resident kilobytes of an idle rank (largest of all ranks)
  *
  * It knows nothing of the library it runs on.  Buffers are checked once after each
@@ -147,12 +148,30 @@ static void one_collective(const char *name, char *in, char *out, long n)
         die("no such measurement");
 }
 
-static void collective(const char *name, long n, int iters)
+/* How many calls to measure: a few tell what one takes, once the links between all are there. */
+static int fitting(const char *name, char *in, char *out, long n, int iters, long ms)
+{
+    const int warm = 3, tries = 7;
+    double start = 0;
+    for (int i = -warm; i < tries; i++) {
+        if (i == 0)
+            start = MPI_Wtime();
+        one_collective(name, in, out, n);
+    }
+    double most = ms * 1e-3 / ((MPI_Wtime() - start) / tries + 1e-9);
+    int fit = most < 10 ? 10 : most < iters ? (int)most : iters;
+    MPI_Bcast(&fit, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return fit;
+}
+
+static void collective(const char *name, long n, int iters, long ms)
 {
     char *in = buffer(n * size, 0), *out = buffer(n * size, 0);
     if (!strcmp(name, "allreduce"))
         for (long i = 0; i < n / 8; i++)
             ((double *)in)[i] = rank + 1;
+    if (ms > 0)
+        iters = fitting(name, in, out, n, iters, ms);
     double start = 0;
     for (int i = -iters / 10 - 1; i < iters; i++) {
         if (i == 0) {
@@ -203,7 +222,7 @@ int main(int argc, char **argv)
     else if (!strcmp(what, "idle"))
         idle();
     else
-        collective(what, a[0], (int)a[1]);
+        collective(what, a[0], (int)a[1], a[2]);
     MPI_Finalize();
     return 0;
 }

@@ -3,7 +3,7 @@
 use super::Args;
 use super::cases::Goal;
 use super::contestants::Medium;
-use super::run::CaseResult;
+use super::run::{CaseResult, Samples};
 use anyhow::Result;
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -21,17 +21,24 @@ fn number(v: Option<f64>) -> String {
     }
 }
 
-fn best(r: &CaseResult, columns: Range<usize>) -> Option<f64> {
-    let columns = columns.start..columns.end.min(r.columns.len());
-    let medians = columns.filter_map(|i| r.columns.get(i).and_then(|c| c.median()));
-    medians.reduce(|a, b| if (a < b) == r.case.higher { b } else { a })
+/// The column with the best median of these.
+fn best<'a>(r: &'a CaseResult, columns: Range<usize>) -> Option<&'a Samples> {
+    let columns = r
+        .columns
+        .get(columns.start..columns.end.min(r.columns.len()))?;
+    let medians = columns.iter().filter_map(|c| Some((c, c.median()?)));
+    let better = |a: (_, f64), b: (_, f64)| if (a.1 < b.1) == r.case.higher { b } else { a };
+    medians.reduce(better).map(|(column, _)| column)
 }
 
-/// Rejoin's median over the best peer's and over the better floor's.
+/// Rejoin over the best of these columns, round by round.
+fn over(r: &CaseResult, columns: Range<usize>) -> Option<f64> {
+    r.columns[0].over(best(r, columns)?)
+}
+
+/// Rejoin over the best peer, and over the better floor.
 pub fn ratios(r: &CaseResult) -> (Option<f64>, Option<f64>) {
-    let ours = r.columns[0].median();
-    let over = |other: Option<f64>| Some(ours? / other?);
-    (over(best(r, PEERS)), over(best(r, PEERS.end..usize::MAX)))
+    (over(r, PEERS), over(r, PEERS.end..usize::MAX))
 }
 
 fn verdict(r: &CaseResult) -> String {
@@ -41,8 +48,7 @@ fn verdict(r: &CaseResult) -> String {
             Goal::PeerAtMost(g) => (peer, format!("≤ {g} peer"), peer.is_some_and(|v| v <= g)),
             Goal::PeerAtLeast(g) => (peer, format!("≥ {g} peer"), peer.is_some_and(|v| v >= g)),
             Goal::OpenMpiAtMost(g) => {
-                let ours = r.columns[0].median();
-                let ratio = best(r, OPEN_MPI).and_then(|theirs| Some(ours? / theirs));
+                let ratio = over(r, OPEN_MPI);
                 (
                     ratio,
                     format!("≤ {g} Open MPI"),
@@ -70,7 +76,10 @@ fn cells(r: &CaseResult, medium: Medium) -> Vec<String> {
     let ratio = |v: Option<f64>| v.map_or("–".to_string(), |v| format!("{v:.2}"));
     let mut row = vec![r.case.name(), r.case.unit.to_string()];
     for i in 0..PEERS.end + medium.floors().len() {
-        row.push(r.columns.get(i).map_or("–".into(), |c| number(c.median())));
+        row.push(r.columns.get(i).map_or("–".into(), |c| {
+            let mark = if c.unsteady() { " ~" } else { "" };
+            number(c.median()) + mark
+        }));
     }
     row.extend([ratio(peer), ratio(raw), verdict(r)]);
     row
@@ -92,12 +101,12 @@ fn setting(medium: Medium) -> &'static str {
     match medium {
         Medium::Tcp => {
             "every MPI forced to TCP over loopback.\n\
-             Ratios are Rejoin's median over the best peer's and over the better raw socket's: raw TCP runs\n\
+             Ratios are Rejoin over the best peer and over the better raw socket: raw TCP runs\n\
              with the system's default congestion control and with reno, which Rejoin also asks for within a host.\n"
         }
         Medium::Shm => {
             "every MPI with its own settings for ranks of one host, Rejoin in its default recovery mode.\n\
-             Ratios are Rejoin's median over the best peer's and over the floor's: a message copied into shared\n\
+             Ratios are Rejoin over the best peer and over the floor: a message copied into shared\n\
              memory and out of it again, and for streams one memcpy at a time.\n"
         }
     }
@@ -109,9 +118,11 @@ pub fn write(out: &Path, results: &[CaseResult], args: &Args) -> Result<()> {
     let mut md = format!("# Over {}, side by side\n\n", medium.title());
     writeln!(
         md,
-        "Medians of {} interleaved rounds (`cargo xtask bench --medium {}`), {} cores, {}",
+        "Medians of {} interleaved rounds (`cargo xtask bench --medium {}{}`), {} cores, {}\
+         A ratio is the median of what each round says; `~` marks samples of one column that differ by more than a factor of two.\n",
         args.rounds,
         medium.name(),
+        if args.quick { " --quick" } else { "" },
         std::thread::available_parallelism()?,
         setting(medium)
     )?;
@@ -127,7 +138,8 @@ pub fn write(out: &Path, results: &[CaseResult], args: &Args) -> Result<()> {
     for r in results {
         writeln!(md, "| {} |", cells(r, medium).join(" | "))?;
         for c in &r.columns {
-            let values: Vec<_> = c.values.iter().map(|v| format!("{v:.4}")).collect();
+            let value = |v: &Option<f64>| v.map_or("failed".into(), |v| format!("{v:.4}"));
+            let values: Vec<_> = c.values.iter().map(value).collect();
             writeln!(
                 tsv,
                 "{}\t{}\t{}\t{}",

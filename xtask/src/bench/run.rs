@@ -8,12 +8,15 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// A column whose samples differ by more than this factor says little.
+const UNSTEADY: f64 = 2.0;
+
 /// The samples of one column.
 pub struct Samples {
     /// Column heading.
     pub name: &'static str,
-    /// One value per round that worked.
-    pub values: Vec<f64>,
+    /// One value per round, none where it failed.
+    pub values: Vec<Option<f64>>,
     /// Why the last failing round failed.
     pub failure: Option<String>,
 }
@@ -21,13 +24,32 @@ pub struct Samples {
 impl Samples {
     /// The median, if any round worked.
     pub fn median(&self) -> Option<f64> {
-        let mut v = self.values.clone();
-        v.sort_by(f64::total_cmp);
-        match v.len() {
-            0 => None,
-            n if n % 2 == 1 => Some(v[n / 2]),
-            n => Some((v[n / 2 - 1] + v[n / 2]) / 2.0),
-        }
+        median(self.values.iter().flatten().copied().collect())
+    }
+
+    /// The median of what each round says of these beside others: the machine's own speed changes between rounds
+    /// more than within one.
+    pub fn over(&self, other: &Samples) -> Option<f64> {
+        let pairs = self.values.iter().zip(&other.values);
+        median(pairs.filter_map(|(a, b)| Some((*a)? / (*b)?)).collect())
+    }
+
+    /// Whether the samples differ so much that the machine must have changed.
+    pub fn unsteady(&self) -> bool {
+        let values = || self.values.iter().flatten().copied();
+        let (least, most) = (values().reduce(f64::min), values().reduce(f64::max));
+        least
+            .zip(most)
+            .is_some_and(|(least, most)| most > UNSTEADY * least)
+    }
+}
+
+fn median(mut v: Vec<f64>) -> Option<f64> {
+    v.sort_by(f64::total_cmp);
+    match v.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(v[n / 2]),
+        n => Some(f64::midpoint(v[n / 2 - 1], v[n / 2])),
     }
 }
 
@@ -60,8 +82,13 @@ pub fn case<'a>(field: &Field, case: &'a Case, args: &Args) -> CaseResult<'a> {
     } else {
         "mpibench"
     };
-    for _ in 0..args.rounds {
-        for (i, column) in columns.iter_mut().enumerate() {
+    for round in 0..args.rounds {
+        // To and fro, so that none always comes first.
+        let mut turns: Vec<_> = columns.iter_mut().enumerate().collect();
+        if round % 2 == 1 {
+            turns.reverse();
+        }
+        for (i, column) in turns {
             let mut command = match field.mpis.get(i) {
                 Some(mpi) => mpi.command(program, case.ranks, &case.args(args.quick)),
                 None => {
@@ -71,9 +98,10 @@ pub fn case<'a>(field: &Field, case: &'a Case, args: &Args) -> CaseResult<'a> {
                     raw
                 }
             };
-            match once(&mut command, case.kind, Duration::from_secs(args.timeout)) {
-                Ok(value) => column.values.push(value),
-                Err(e) => column.failure = Some(format!("{e:#}")),
+            let value = once(&mut command, case.kind, Duration::from_secs(args.timeout));
+            column.values.push(value.as_ref().ok().copied());
+            if let Err(error) = value {
+                column.failure = Some(format!("{error:#}"));
             }
         }
     }
