@@ -4,7 +4,7 @@
  *   left FILE      MPI_Finalize, then a wait for FILE
  *   fault FILE     rank 1 has a fault, but not while FILE is there; it makes FILE first unless FILE is "-"
  *   threads|shared|child   something that an image can't hold, then work
- *   work           work alone */
+ *   work [GATE]    work alone; in silence until the file GATE is there, however fast the machine is */
 #include "check.h"
 #include <fcntl.h>
 #include <pthread.h>
@@ -38,15 +38,31 @@ static void line(const char *what, int i, unsigned long long sum)
     fflush(stdout);
 }
 
+static unsigned long long one_round(unsigned long long mine)
+{
+    unsigned long long all = 0;
+    MPI_Allreduce(&mine, &all, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
+    pause_ms(1);
+    return all * 6364136223846793005ull + rank;
+}
+
 static void work(int rounds)
 {
-    unsigned long long mine = rank + 1, all = 0;
+    unsigned long long mine = rank + 1;
     for (int i = 1; i <= rounds; i++) {
-        MPI_Allreduce(&mine, &all, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
-        mine = all * 6364136223846793005ull + rank;
-        pause_ms(1);
+        mine = one_round(mine);
         if (i % 20 == 0)
             line("round", i, mine);
+    }
+}
+
+static void work_until(const char *gate)
+{
+    for (int closed = 1; closed;) {
+        one_round(rank);
+        if (rank == 0)
+            closed = access(gate, F_OK) != 0;
+        MPI_Bcast(&closed, 1, MPI_INT, 0, MPI_COMM_WORLD);
     }
 }
 
@@ -127,6 +143,8 @@ int main(int argc, char **argv)
         work(10);
     else
         refused(way);
+    if (!strcmp(way, "work") && argc > 2)
+        work_until(argv[2]);
     MPI_Finalize();
     if (!strcmp(way, "after"))
         for (int i = 1; i <= 100; i++) {

@@ -2,9 +2,12 @@
  * Every dot product is an allreduce, so each step depends on every rank.  Prints the residual
  * bit by bit: any two runs with as many ranks print the same.
  *
- *   cg [SIDE [STEPS [EVERY]]] */
+ *   cg [SIDE [STEPS [EVERY [PACE]]]]
+ *
+ * No step ends sooner than PACE microseconds for each since the first. */
 #include "check.h"
 #include <math.h>
+#include <unistd.h>
 
 static int rank, size, side, rows;
 
@@ -45,7 +48,8 @@ int main(int argc, char **argv)
     side = argc > 1 ? atoi(argv[1]) : 256;
     int steps = argc > 2 ? atoi(argv[2]) : 400;
     int every = argc > 3 ? atoi(argv[3]) : 50;
-    CHECK(side >= size && steps > 0 && every > 0);
+    int pace = argc > 4 ? atoi(argv[4]) : 0;
+    CHECK(side >= size && steps > 0 && every > 0 && pace >= 0);
     rows = side / size + (rank < side % size);
     size_t n = (size_t)rows * side;
     double *x = calloc(n, 8), *r = malloc(n * 8), *p = malloc(n * 8), *q = malloc(n * 8);
@@ -53,7 +57,7 @@ int main(int argc, char **argv)
     CHECK(x && r && p && q && edge);
     for (size_t i = 0; i < n; i++)
         r[i] = p[i] = 1.0 + (double)((i * 7 + rank) % 13);
-    double rr = dot(r, r);
+    double rr = dot(r, r), begun = MPI_Wtime();
     for (int step = 1; step <= steps; step++) {
         apply(p, q, edge);
         double alpha = rr / dot(p, q);
@@ -67,6 +71,9 @@ int main(int argc, char **argv)
         rr = next;
         if (step % every == 0)
             printf("rank %d step %d residual %a x %a\n", rank, step, sqrt(rr), x[n / 2]);
+        double early = begun + 1e-6 * pace * step - MPI_Wtime();
+        if (early > 0)
+            usleep((useconds_t)(1e6 * early));
     }
     printf("rank %d done %a\n", rank, dot(x, x));
     free(x), free(r), free(p), free(q), free(edge);

@@ -2,7 +2,9 @@
  * clock, and the last line of each rank sums all of them up.  Whoever reads the output can see whether it is what
  * the program that ended has written.
  *
- *   divergent [STEPS] */
+ * It does not end before the file GATE is there, if one is named.
+ *
+ *   divergent [STEPS [GATE]] */
 #include "check.h"
 #include <inttypes.h>
 #include <time.h>
@@ -25,6 +27,12 @@ int main(int argc, char **argv)
             fflush(stdout);
         usleep(1000);
         MPI_Barrier(MPI_COMM_WORLD);
+    }
+    for (int closed = argc > 2; closed;) {
+        usleep(1000);
+        if (rank == 0)
+            closed = access(argv[2], F_OK) != 0;
+        MPI_Bcast(&closed, 1, MPI_INT, 0, MPI_COMM_WORLD);
     }
     printf("%d sum %" PRIu32 "\n", rank, sum);
     MPI_Finalize();

@@ -2,10 +2,11 @@
  * rank, with halo exchange and a residual over all ranks.  Prints the residual now and then and
  * a checksum of the plate at the end; both are the same for any run with as many ranks.
  *
- *   jacobi [SIDE [STEPS [PACE]]]
+ *   jacobi [SIDE [STEPS [PACE [GATE]]]]
  *
  * No step ends sooner than PACE microseconds for each since the first: who disturbs a run knows how
- * long there is something to disturb, however fast the machine is. */
+ * long there is something to disturb, however fast the machine is.  The run does not end before the
+ * file GATE is there, however slow who disturbs it is: the last step is made again until then. */
 #include "check.h"
 #include <math.h>
 #include <unistd.h>
@@ -44,6 +45,14 @@ static double relax(double *from, double *to)
         }
     }
     return change;
+}
+
+/* Whether there is more to wait for, as rank 0 sees it. */
+static int is_closed(const char *gate)
+{
+    int closed = rank == 0 && access(gate, F_OK) != 0;
+    MPI_Bcast(&closed, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return closed;
 }
 
 static double checksum(double *grid)
@@ -96,6 +105,11 @@ int main(int argc, char **argv)
         if (rank == 0 && (step % (steps / 4 > 0 ? steps / 4 : 1) == 0))
             printf("step %d: residual %.12e\n", step, sqrt(all));
         keep_pace(begun, step);
+    }
+    while (argc > 4 && is_closed(argv[4])) {
+        exchange(now);
+        relax(now, next);
+        usleep(pace);
     }
     double sum = checksum(now);
     if (rank == 0)

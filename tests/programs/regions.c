@@ -1,7 +1,9 @@
 /* A program that knows its state: it registers that, stores it at a call, and goes on from there when it is started
  * again. Rank 0 tells from which step on it ran; with LAST it stops in the middle, as if the machine had been lost.
  *
- *   regions STEPS [LAST] */
+ * No step ends sooner than PACE microseconds after it began.
+ *
+ *   regions STEPS [LAST [PACE]] */
 #include "check.h"
 #include <unistd.h>
 
@@ -16,6 +18,7 @@ int main(int argc, char **argv)
 {
     int rank, size;
     long steps = argc > 1 ? atol(argv[1]) : 10, last = argc > 2 ? atol(argv[2]) : -1;
+    int pace = argc > 3 ? atoi(argv[3]) : 0;
     static char small[10];
 
     /* Before MPI_Init and wrong arguments. */
@@ -51,6 +54,7 @@ int main(int argc, char **argv)
             state.cells[i] = 0.5 * state.cells[i] + 0.5 * state.cells[i - 1];
         state.cells[0] = 0.5 * state.cells[0] + 0.5 * edge;
         state.step++;
+        usleep(pace);
         small[state.step % 10]++;
         int stored = MPIX_Checkpoint();
         if (stored != MPI_SUCCESS) {

@@ -5,7 +5,7 @@
 //!
 //! Root is needed. There is no ssh: the launch agent of the tests enters the host's namespaces.
 
-use crate::processes::wait_for;
+use crate::processes::{eldest_of_each_rank, wait_for};
 use crate::{Run, prefix};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -325,7 +325,8 @@ impl Hosts {
         run(command.args(words)).expect("a command on a host")
     }
 
-    /// The processes on a host that have this name (as the kernel keeps it), by their numbers here.
+    /// The processes on a host that have this name (as the kernel keeps it), by their numbers here; of a program's those
+    /// that are ranks.
     pub fn processes(&self, number: usize, name: &str) -> Vec<u32> {
         let mut found = Vec::new();
         let mut waiting = vec![self.host(number).pid];
@@ -340,7 +341,10 @@ impl Hosts {
                 found.push(pid);
             }
         }
-        found
+        if name.starts_with("rejoin-") {
+            return found;
+        }
+        eldest_of_each_rank(found)
     }
 
     /// Power loss: the others hear nothing more, then everything there is gone.

@@ -1,6 +1,6 @@
 //! A job from outside: its processes, and numbers from a seed to choose among them.
 
-use crate::processes::{children, wait_for};
+use crate::processes::{children, eldest_of_each_rank, is_alive, wait_for};
 use std::time::Duration;
 
 /// Numbers from a seed (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
@@ -55,20 +55,25 @@ impl Job {
     /// # Panics
     /// When it does not come.
     pub fn of(mpirun: u32, name: &str) -> Job {
-        let mut local = 0;
+        Self::unless_over(mpirun, name).expect("a job that has not ended")
+    }
+
+    /// The same for one that may have ended before anybody looked.
+    ///
+    /// # Panics
+    /// When the local manager does not come.
+    pub fn unless_over(mpirun: u32, name: &str) -> Option<Job> {
+        let mut local = None;
         wait_for(Duration::from_secs(20), "the local manager", || {
-            local = living_children(mpirun, "rejoin-local")
-                .first()
-                .copied()
-                .unwrap_or(0);
-            local != 0
+            local = living_children(mpirun, "rejoin-local").first().copied();
+            local.is_some() || !is_alive(mpirun)
         });
-        Job {
+        Some(Job {
             mpirun,
-            local,
+            local: local?,
             // As the kernel keeps it.
             name: name.chars().take(15).collect(),
-        }
+        })
     }
 
     /// Its local manager.
@@ -82,7 +87,12 @@ impl Job {
 
     /// Its ranks that run.
     pub fn ranks(&self) -> Vec<u32> {
-        self.called(&self.name)
+        eldest_of_each_rank(self.called(&self.name))
+    }
+
+    /// Its `mpirun` has not ended.
+    pub fn goes_on(&self) -> bool {
+        is_alive(self.mpirun)
     }
 
     /// Its central manager, if that has a process of its own that lives.

@@ -1,5 +1,6 @@
 //! Looking at processes, and ending them.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Sends a signal to a process that the test started.
@@ -28,6 +29,35 @@ pub fn children(pid: u32) -> Vec<u32> {
     text.split_ascii_whitespace()
         .filter_map(|n| n.parse().ok())
         .collect()
+}
+
+/// Of processes that look like ranks those that are ranks: who is being made into an image has its rank's name and number
+/// for a while. Who stands still may have a successor, and is not compared with who does not.
+pub fn eldest_of_each_rank(pids: Vec<u32>) -> Vec<u32> {
+    let born = |pid: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // proc_pid_stat(5): the third, and the twenty-second.
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+        let stands_still = fields.next()? == "T";
+        let born: u64 = fields.nth(18)?.parse().ok()?;
+        Some((stands_still, (born, pid)))
+    };
+    let rank = |pid: u32| {
+        let text = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+        let mut all = text.split(|byte| *byte == 0);
+        all.find(|word| word.starts_with(b"REJOIN_RANK="))
+            .map(<[u8]>::to_vec)
+    };
+    let mut eldest = BTreeMap::new();
+    for pid in &pids {
+        if let (Some(rank), Some((still, born))) = (rank(*pid), born(*pid)) {
+            let first = eldest.entry((rank, still)).or_insert(born);
+            *first = born.min(*first);
+        }
+    }
+    let mut pids = pids;
+    pids.retain(|pid| eldest.values().any(|(_, first)| first == pid));
+    pids
 }
 
 /// Every process below this one.

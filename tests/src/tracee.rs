@@ -2,6 +2,13 @@
 //!
 //! All of it belongs to one thread of the test.
 
+use std::time::{Duration, Instant};
+
+/// Within this time a process comes to its next system call, or ends.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks at it.
+const PAUSE: Duration = Duration::from_micros(20);
+
 /// What became of a traced process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
@@ -111,20 +118,38 @@ impl Tracee {
     }
 
     /// Waits until it stands at the begin or end of a system call; its signals get through.
+    ///
+    /// # Panics
+    /// When it does not within a minute.
     pub fn wait(&mut self) -> Stop {
+        let stop = self.wait_until(Instant::now() + PATIENCE);
+        stop.unwrap_or_else(|| panic!("process {} makes no system call", self.pid))
+    }
+
+    /// The same until some moment at most.
+    fn wait_until(&mut self, end: Instant) -> Option<Stop> {
         loop {
             let mut status = 0;
+            let flags = libc::__WALL | libc::WNOHANG;
             // SAFETY: the status is written to a variable of its type.
-            let got = unsafe { libc::waitpid(self.pid, &raw mut status, libc::__WALL) };
+            let got = unsafe { libc::waitpid(self.pid, &raw mut status, flags) };
+            if got == 0 {
+                if Instant::now() > end {
+                    return None;
+                }
+                std::thread::sleep(PAUSE);
+                continue;
+            }
             if got < 0 || libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
                 self.dead = true;
-                return Stop::Dead;
+                return Some(Stop::Dead);
             }
             self.stopped = true;
             let signal = libc::WSTOPSIG(status);
             if signal == libc::SIGTRAP | 0x80 {
                 self.inside = !self.inside;
-                return if self.inside { Stop::Entry } else { Stop::Exit };
+                let stop = if self.inside { Stop::Entry } else { Stop::Exit };
+                return Some(stop);
             }
             // What stops it is no signal for it; anything else is.
             let event = status >> 16 != 0;
@@ -142,9 +167,9 @@ impl Drop for Tracee {
         }
         if !self.stopped {
             self.ask(libc::PTRACE_INTERRUPT, 0);
-            while !self.stopped && !self.dead {
-                self.wait();
-            }
+            let end = Instant::now() + PATIENCE;
+            // If it does not come the thread's end lets go of it.
+            while !self.stopped && !self.dead && self.wait_until(end).is_some() {}
         }
         self.ask(libc::PTRACE_DETACH, 0);
     }

@@ -52,7 +52,9 @@ fn checkpoints_come_when_asked_for_and_are_told_of() {
         "-n",
         "2",
     ];
-    let run = Run::raw(arguments).arg(program("divergent")).arg("3000");
+    let gate = folder.join("gate");
+    let run = Run::raw(arguments).arg(program("divergent"));
+    let run = run.arg("500").arg(&gate);
     let child = run.env("XDG_RUNTIME_DIR", &folder.name("")).start();
     let mpirun = child.id();
     // The first one is taken at the end of MPI_Init, unasked.
@@ -82,6 +84,7 @@ fn checkpoints_come_when_asked_for_and_are_told_of() {
     assert_eq!(seen["ranks"][1]["incarnation"], 1, "{seen}");
     assert_ne!(seen["ranks"][1]["pid"], victim);
 
+    std::fs::write(gate, "").expect("the gate");
     let done = finish(child, LIMIT, "divergent");
     assert!(done.output.status.success(), "{}", done.text());
     let all = events(&journal);
@@ -135,7 +138,9 @@ fn with_output_commit_only_what_stays_is_shown() {
         "-n",
         "3",
     ];
-    let run = Run::raw(arguments).arg(program("divergent")).arg("1000");
+    let gate = folder.join("gate");
+    let run = Run::raw(arguments).arg(program("divergent"));
+    let run = run.arg("1000").arg(&gate);
     let child = run.env("XDG_RUNTIME_DIR", &folder.name("")).start();
     let mpirun = child.id();
     for killed in 1..=4 {
@@ -150,6 +155,7 @@ fn with_output_commit_only_what_stays_is_shown() {
             count(&journal, "recovered") == killed
         });
     }
+    std::fs::write(gate, "").expect("the gate");
     let done = finish(child, LIMIT, "divergent");
     assert!(done.output.status.success(), "{}", done.text());
     let text = done.stdout();
@@ -238,5 +244,5 @@ fn held_output_for_which_there_is_no_room_ends_the_job() {
     assert!(last.contains("output can't be written: "), "{last}");
     assert!(last.contains("No space left on device"), "{last}");
     let all: Vec<u32> = all.into_iter().collect();
-    all_gone(&all, Duration::from_secs(2));
+    all_gone(&all, LIMIT);
 }

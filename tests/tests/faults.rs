@@ -9,6 +9,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 const RANKS: u32 = 4;
+/// What is only waited for, never for how long.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// What brings a job to a point: nothing, the loss of a rank, or that of an image.
 const LOSS: &str = "after-keep:2=rank-1";
@@ -93,7 +95,10 @@ fn run(options: &[&str]) -> Run {
     let run = Run::raw(["--tag-output"]);
     let run = options.iter().fold(run, |run, option| run.arg(option));
     let run = run.arg("-n").arg(RANKS.to_string()).arg(program("cg"));
-    run.arg("256").arg("700").limit(Duration::from_secs(30))
+    // Long enough for all checkpoints that the points are about, however fast the machine is.
+    let args = ["256", "700", "50", "400"];
+    let run = args.iter().fold(run, |run, arg| run.arg(arg));
+    run.limit(LIMIT)
 }
 
 /// What an undisturbed run says.
@@ -109,7 +114,7 @@ fn struck(faults: &str) -> (Finished, Vec<(String, Vec<u32>)>) {
     let done = run.env("REJOIN_FAULT_FILE", &notes.path()).output();
     let all = notes.read();
     let pids: Vec<u32> = all.iter().flat_map(|(_, pids)| pids.clone()).collect();
-    all_gone(&pids, Duration::from_secs(2));
+    all_gone(&pids, LIMIT);
     (done, all)
 }
 

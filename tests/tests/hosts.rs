@@ -34,12 +34,18 @@ fn jacobi(run: Run) -> Run {
 struct Job {
     child: Child,
     events: PathBuf,
+    gate: PathBuf,
 }
 
 impl Job {
-    /// `jacobi` with two ranks on each of two hosts, for two seconds or more.
+    /// `jacobi` with two ranks on each of two hosts, for two seconds or more, and not before it may end.
     fn jacobi(hosts: &Hosts, options: &[&str]) -> Job {
-        Job::start(hosts, options, |run| jacobi(run).arg("1000"))
+        let gate = Job::gate(hosts);
+        Job::start(hosts, options, |run| jacobi(run).arg("1000").arg(gate))
+    }
+
+    fn gate(hosts: &Hosts) -> PathBuf {
+        hosts.folder().join("gate")
     }
 
     /// The same as fast as it goes, for its output.
@@ -55,13 +61,20 @@ impl Job {
 
     fn start_as(hosts: &Hosts, options: &[&str], start: impl FnOnce(Run) -> Child) -> Job {
         let events = hosts.folder().join("events");
-        let _ = std::fs::remove_file(&events);
+        let gate = Job::gate(hosts);
+        for left in [&events, &gate] {
+            let _ = std::fs::remove_file(left);
+        }
         let file = events.to_str().expect("a path in UTF-8");
         let mut all = vec!["--tag-output", "--events", file, "--host", "h1:2,h2:2"];
         all.extend(["-n", "4", "--checkpoint-interval", "0.1", "--spin", "0"]);
         all.extend(options);
         let child = start(hosts.mpirun(all));
-        Job { child, events }
+        Job {
+            child,
+            events,
+            gate,
+        }
     }
 
     fn events(&self, kind: &str) -> usize {
@@ -83,7 +96,9 @@ impl Job {
         });
     }
 
+    /// From here on it may end.
     fn end(self) -> Finished {
+        std::fs::write(&self.gate, "").expect("the gate");
         finish(self.child, Duration::from_secs(60), "a job over hosts")
     }
 }

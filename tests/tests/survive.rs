@@ -119,7 +119,7 @@ fn survives(case: &Case, seed: u64, files: bool) -> u32 {
             );
         }
     }
-    all_gone(&all, Duration::from_secs(2));
+    all_gone(&all, Duration::from_secs(20));
     killed
 }
 

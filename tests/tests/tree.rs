@@ -100,7 +100,15 @@ fn recovers(table: &str) {
     let events = hosts.folder().join("events");
     let file = events.to_str().expect("a path in UTF-8");
     let jacobi = program("jacobi");
-    let words = [jacobi.to_str().expect("UTF-8"), "512", "2000", "500"];
+    let gate = hosts.folder().join("gate");
+    let paced = [
+        jacobi.to_str().expect("UTF-8"),
+        "512",
+        "2000",
+        "500",
+        gate.to_str().expect("UTF-8"),
+    ];
+    let fast = &paced[..3];
     let options = [
         "--tag-output",
         "--checkpoint-interval",
@@ -115,19 +123,20 @@ fn recovers(table: &str) {
             text.replace(": ", ":").contains(&wanted)
         });
     };
-    let start = |variables: &[_]| {
+    let start = |words: &[&str], variables: &[_]| {
         let variables = [variables, &[("REJOIN_TABLE", table)]].concat();
-        start_with(&hosts, 5, "2", &options, &words, &variables)
+        start_with(&hosts, 5, "2", &options, words, &variables)
     };
-    let undisturbed = end(start(&[]));
+    let undisturbed = end(start(fast, &[]));
     std::fs::remove_file(&events).expect("its events");
-    let job = start(&[]);
+    let job = start(&paced, &[]);
     happened("committed");
     // Central has h1 and h2, h1 has h3 and h4, h2 has h5.
     connected(&hosts, 1, &[3, 4]);
     connected(&hosts, 2, &[5]);
     kill(hosts.processes(5, "jacobi")[0], libc::SIGKILL);
     happened("recovered");
+    std::fs::write(&gate, "").expect("the gate");
     let done = end(job);
     let sorted = |done: &Finished| {
         let mut lines: Vec<_> = done.stdout().lines().map(str::to_owned).collect();
@@ -139,10 +148,11 @@ fn recovers(table: &str) {
     std::fs::remove_file(&events).expect("its events");
     let faults = hosts.folder().join("faults");
     let noted = faults.to_str().expect("UTF-8");
-    let job = start(&[
+    let variables = [
         ("REJOIN_FAULT", "start-sent=central"),
         ("REJOIN_FAULT_FILE", noted),
-    ]);
+    ];
+    let job = start(fast, &variables);
     happened("committed");
     let done = end(job);
     let fell = std::fs::read_to_string(faults);

@@ -4,14 +4,14 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::living_children;
-use rejoin_tests::processes::{children, kill, wait_for};
+use rejoin_tests::processes::{children, eldest_of_each_rank, kill, wait_for};
 use rejoin_tests::{Finished, Run, finish, program, root};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::time::{Duration, Instant};
 
 const RANKS: usize = 2;
 /// Each of these is long after anything that works has happened.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// From here on the program may end.
 fn stop(folder: &Folder) {
@@ -31,6 +31,11 @@ fn start_with(case: &str, folder: &Folder, options: &[&str]) -> Run {
         .arg(case)
         .arg(folder.join("stop"))
         .arg(folder)
+}
+
+/// A job's ranks that run.
+fn ranks_of(mpirun: u32) -> Vec<u32> {
+    eldest_of_each_rank(called(mpirun, "twins"))
 }
 
 /// The processes below a job's local manager that have this name and run.
@@ -55,20 +60,18 @@ fn fresh_images(mpirun: u32) -> Vec<u32> {
 fn torment(mpirun: u32, kills: usize, before: impl Fn(&[u32])) {
     let begun = Instant::now();
     for number in 0..kills {
-        wait_for(LIMIT, "all ranks", || {
-            called(mpirun, "twins").len() == RANKS
-        });
+        wait_for(LIMIT, "all ranks", || ranks_of(mpirun).len() == RANKS);
         // Another moment each time, but not before what was repeated is behind it.
         fresh_images(mpirun);
         std::thread::sleep(Duration::from_micros(
             begun.elapsed().subsec_micros() as u64 % 9_000,
         ));
         before(&called(mpirun, "rejoin-twin"));
-        let ranks = called(mpirun, "twins");
+        let ranks = ranks_of(mpirun);
         if let Some(victim) = ranks.get(number % ranks.len().max(1)) {
             kill(*victim, libc::SIGKILL);
             wait_for(LIMIT, "the rank to come back", || {
-                let now = called(mpirun, "twins");
+                let now = ranks_of(mpirun);
                 now.len() == RANKS && !now.iter().any(|pid| ranks.contains(pid))
             });
         }
@@ -272,7 +275,7 @@ fn files_that_others_write_too_are_left_as_they_are() {
         });
     };
     grows([0, 0]);
-    let mut ranks = called(mpirun, "twins");
+    let mut ranks = ranks_of(mpirun);
     let mut seen = ranks.clone();
     for number in 0..2 {
         let mark = format!("mark {number}\n");
@@ -285,7 +288,7 @@ fn files_that_others_write_too_are_left_as_they_are() {
         }
         kill(ranks[number], libc::SIGKILL);
         wait_for(LIMIT, "the ranks to come back", || {
-            ranks = called(mpirun, "twins");
+            ranks = ranks_of(mpirun);
             ranks.retain(|pid| !seen.contains(pid));
             ranks.len() == RANKS
         });
