@@ -9,7 +9,7 @@ use rejoin_channel_table::{BusinessCard, LocalHostId, Table};
 use rejoin_engine::{
     Completion, Config, Detach, Engine, Envelope, MsgId, PULL_MIN, Pattern, Probe, ReqId, Sent,
 };
-use rejoin_managers_protocol::rank::RankOptions;
+use rejoin_managers_protocol::rank::{RankOptions, Transport};
 
 use crate::error::{Error, Result};
 use crate::io::Io;
@@ -119,6 +119,13 @@ impl Device {
     pub fn local_host_of(&self, rank: Rank) -> &LocalHostId {
         let known = self.table.book().local_host(rank);
         known.unwrap_or(&self.card.local_host)
+    }
+
+    /// Whether the job lets ranks of a host talk over shared memory: what the launcher says, the same on all ranks,
+    /// whatever a rank then can do or asks for itself.
+    #[must_use]
+    pub fn may_share_memory(&self) -> bool {
+        self.settings.transport != Transport::Tcp
     }
 
     /// Number of the program on the command line, when there are several (`MPI_APPNUM`).

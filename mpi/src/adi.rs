@@ -194,6 +194,11 @@ impl Dev {
         ask!(self, d => d.local_host_of(a) == d.local_host_of(b), t => t.same_host(a, b))
     }
 
+    /// Whether ranks of a host may talk over shared memory, the same on all ranks.
+    pub fn may_share_memory(&self) -> bool {
+        ask!(self, d => d.may_share_memory(), _t => true)
+    }
+
     /// Name of the host of `rank`.
     pub fn host_of(&self, rank: Rank) -> String {
         ask!(self, d => d.host_of(rank).to_string(), _t => format!("test{}", rank.0))

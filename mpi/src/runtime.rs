@@ -110,8 +110,10 @@ impl Mpi {
 
     /// Connects to the job, or starts a job of one.
     pub fn init() -> Result<Rc<Self>> {
-        let choice = Choice::from_environment()?;
-        Ok(Self::with_choice(Dev::init()?, choice))
+        let mut choice = Choice::from_environment()?;
+        let dev = Dev::init()?;
+        choice.by_sockets = !dev.may_share_memory();
+        Ok(Self::with_choice(dev, choice))
     }
 
     /// A counted reference to `self`.

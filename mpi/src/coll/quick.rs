@@ -23,7 +23,8 @@ const BYTES: usize = 1 << 10;
 
 /// Runs a call to its end, if it is of this kind.
 pub(super) fn run(ctx: &Ctx<Channel>, call: &Call) -> Option<Result<()>> {
-    if !ctx.alone() || !(2..=RANKS).contains(&ctx.size()) || ctx.choice.near.is_some() {
+    let usual = ctx.choice.near.is_none() && ctx.choice.flat(ctx.alone());
+    if !usual || !(2..=RANKS).contains(&ctx.size()) {
         return None;
     }
     match call {

@@ -159,6 +159,9 @@ pub enum Scan {
 pub struct Choice {
     /// How data travels, whatever the hosts.
     pub near: Option<Near>,
+    /// Whether messages between ranks of a host go through sockets, where every one has its price: exchanges
+    /// without steps have more of them. The same on all ranks.
+    pub by_sockets: bool,
     /// Whether the order in which a commutative operation combines may follow the hosts.
     pub by_hosts: bool,
     /// Barrier.
@@ -200,7 +203,7 @@ impl Choice {
     #[inline]
     pub(super) fn flat(&self, alone: bool) -> bool {
         match self.near {
-            None => alone,
+            None => alone && !self.by_sockets,
             Some(near) => near != Near::Steps,
         }
     }
@@ -218,7 +221,7 @@ impl Choice {
         bytes: usize,
         symmetric: bool,
     ) -> Near {
-        let usual = if !alone {
+        let usual = if !alone || self.by_sockets {
             Near::Steps
         } else if bytes.saturating_mul(ranks - 1) <= FLAT_BYTES {
             Near::Flat
@@ -368,5 +371,19 @@ mod tests {
         assert!(by_hosts("hosts").unwrap());
         let error = by_hosts("layout").unwrap_err();
         assert_eq!(error.class, ErrorClass::Arg);
+    }
+
+    #[test]
+    fn ranks_of_a_host_go_by_steps_over_sockets() {
+        let sockets = Choice {
+            by_sockets: true,
+            ..Choice::default()
+        };
+        for (choice, near) in [(Choice::default(), true), (sockets, false)] {
+            assert_eq!(choice.flat(true), near);
+            let operands = [8, 1 << 20].map(|bytes| choice.operands(true, 4, bytes, true));
+            assert_eq!(operands.map(|near| near != Near::Steps), [near, near]);
+            assert!(!choice.flat(false));
+        }
     }
 }
