@@ -244,6 +244,7 @@ fn exact_operations_go_host_by_host_and_others_do_when_asked() {
         ] {
             let choice = Choice {
                 by_hosts: true,
+                by_sockets: size % 2 == 0,
                 ..Choice::default()
             };
             let conditions = conditions(size, choice, (None, layout));

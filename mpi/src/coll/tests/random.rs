@@ -42,8 +42,9 @@ fn choices() -> impl Strategy<Value = Choice> {
         select(vec![Scan::Doubling, Scan::Chain]),
     );
     let near = prop::option::of(select(vec![Near::Steps, Near::Flat, Near::Direct]));
-    (near, moves, reductions).prop_map(|(near, m, r)| Choice {
+    (near, any::<bool>(), moves, reductions).prop_map(|(near, by_sockets, m, r)| Choice {
         near,
+        by_sockets,
         by_hosts: false,
         barrier: None,
         bcast: Some(m.0),
