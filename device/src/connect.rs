@@ -74,11 +74,10 @@ pub(crate) struct Dial {
 }
 
 impl Dial {
-    /// The link stands: the next loss starts from fresh.
+    /// Nothing is left of the way to a link: the next loss starts from fresh.
     fn reset(&mut self) {
         *self = Self {
             addresses: std::mem::take(&mut self.addresses),
-            broken: self.broken,
             listed: self.listed,
             row: std::mem::take(&mut self.row),
             ..Self::default()
@@ -471,5 +470,30 @@ impl Device {
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
         f64::from((self.noise >> 40) as u32) / f64::from(1u32 << 24) + 0.5
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rejoin_channel_table::card::DoorName;
+
+    #[test]
+    fn attempts_over_shared_memory_count_from_the_last_link_on() {
+        let tcp = Address::Tcp(([127, 0, 0, 1], 7).into());
+        let mut dial = Dial {
+            addresses: vec![Address::Local(DoorName([7; 16])), tcp],
+            ..Dial::default()
+        };
+        for _ in 0..3 {
+            for _ in 1..MOST_BROKEN {
+                assert!(!dial.door_failed("broken", false));
+            }
+            dial.reset();
+        }
+        for number in 1..=MOST_BROKEN {
+            assert_eq!(dial.door_failed("broken", false), number == MOST_BROKEN);
+        }
+        assert_eq!(dial.pick(), Some(tcp));
     }
 }

@@ -134,6 +134,12 @@ impl Device {
         self.appnum
     }
 
+    /// Whether the order in which a reduction combines may follow the hosts, the same on all ranks.
+    #[must_use]
+    pub fn reduces_by_hosts(&self) -> bool {
+        self.options.reduce_by_hosts
+    }
+
     /// What the launcher set for this rank.
     #[must_use]
     pub fn settings(&self) -> &RankOptions {

@@ -52,11 +52,12 @@ pub(crate) fn config(options: &Options, settings: &RankOptions, size: u32) -> Re
 }
 
 /// What the manager compares between ranks.
-pub(crate) fn limits(config: &Config) -> Limits {
+pub(crate) fn limits(config: &Config, options: &Options) -> Limits {
     Limits {
         eager_copy: config.eager_copy as u64,
         eager_max: config.eager_max as u64,
         window: config.window,
+        reduce_by_hosts: options.reduce_by_hosts,
     }
 }
 

@@ -41,6 +41,9 @@ pub struct Options {
     pub transport: Option<Transport>,
     /// `REJOIN_SINGLE_COPY=off`: no rank of this host's memory is read for long messages.
     pub single_copy: bool,
+    /// `REJOIN_REDUCE_ORDER`, `ranks` or `hosts`: the order in which a reduction combines may follow the hosts. Nothing to
+    /// the device, but it tells the manager what all ranks must share.
+    pub reduce_by_hosts: bool,
     /// `REJOIN_TEST_CUT=seed:interval`: a test facility, not for production. Cuts a live link at
     /// random moments, on average once in `interval` writes and reads that move bytes, also inside
     /// a body.
@@ -62,6 +65,7 @@ impl Default for Options {
             window: None,
             transport: None,
             single_copy: true,
+            reduce_by_hosts: false,
             cut: None,
         }
     }
@@ -105,27 +109,16 @@ impl Options {
         options.eager_copy = number("REJOIN_EAGER_COPY")?;
         options.eager_max = number("REJOIN_EAGER_MAX")?;
         options.window = number("REJOIN_WINDOW")?.map(|bytes| bytes as u64);
-        if let Some(text) = variable("REJOIN_TRANSPORT") {
-            options.transport = Some(match text.as_str() {
-                "auto" => Transport::Auto,
-                "tcp" => Transport::Tcp,
-                "shm" => Transport::Shm,
-                _ => {
-                    return Err(refuse(
-                        "REJOIN_TRANSPORT",
-                        &text,
-                        "auto, tcp or shm is needed",
-                    ));
-                }
-            });
-        }
-        if let Some(text) = variable("REJOIN_SINGLE_COPY") {
-            options.single_copy = match text.as_str() {
-                "on" => true,
-                "off" => false,
-                _ => return Err(refuse("REJOIN_SINGLE_COPY", &text, "on or off is needed")),
-            };
-        }
+        let transports = [
+            ("auto", Transport::Auto),
+            ("tcp", Transport::Tcp),
+            ("shm", Transport::Shm),
+        ];
+        options.transport = one_of("REJOIN_TRANSPORT", &transports)?;
+        let single_copy = one_of("REJOIN_SINGLE_COPY", &[("on", true), ("off", false)])?;
+        options.single_copy = single_copy.unwrap_or(true);
+        let by_hosts = one_of("REJOIN_REDUCE_ORDER", &[("ranks", false), ("hosts", true)])?;
+        options.reduce_by_hosts = by_hosts.unwrap_or(false);
         if let Some(text) = variable("REJOIN_TEST_CUT") {
             options.cut = Some(
                 parse_cut(&text).map_err(|problem| refuse("REJOIN_TEST_CUT", &text, problem))?,
@@ -147,6 +140,18 @@ fn refuse(variable: &'static str, value: &str, problem: impl Into<String>) -> Er
         value: value.to_owned(),
         problem: problem.into(),
     }
+}
+
+/// One of these words, and what it means.
+fn one_of<T: Copy>(name: &'static str, words: &[(&str, T)]) -> Result<Option<T>> {
+    let Some(text) = variable(name) else {
+        return Ok(None);
+    };
+    let meant = words.iter().find(|(word, _)| *word == text);
+    let all = || words.iter().map(|(word, _)| *word).collect::<Vec<_>>();
+    let meant =
+        meant.ok_or_else(|| refuse(name, &text, format!("{} is needed", all().join(" or "))))?;
+    Ok(Some(meant.1))
 }
 
 fn seconds(name: &'static str) -> Result<Option<Duration>> {

@@ -70,7 +70,7 @@ impl Device {
         self.spin = startup::spin(&self.options, &self.settings);
         self.noise = agent::noise()?;
         self.all_finalized = false;
-        let limits = limits::limits(self.engine.config());
+        let limits = limits::limits(self.engine.config(), &self.options);
         let Some(agent) = &mut self.io.agent else {
             return Ok(());
         };

@@ -86,7 +86,7 @@ impl Device {
         let agent::Start { book, image } = match &mut io.agent {
             Some(agent) => {
                 io.notes.tell_lacking(agent)?;
-                agent.register(&identity, size, &card, limits::limits(&config))?
+                agent.register(&identity, size, &card, limits::limits(&config, &options))?
             }
             None => agent::Start {
                 book: AddressBook::new(vec![(identity.incarnation, card.clone())]),

@@ -125,6 +125,7 @@ fn main() {
         eager_copy: 10,
         eager_max: 20,
         window: if odd { 31 } else { 30 },
+        reduce_by_hosts: false,
     };
     let size = manager.register(&welcome.identity, limits);
     if mode == "ok" {

@@ -189,6 +189,11 @@ impl Dev {
         ask!(self, d => d.size(), t => t.size())
     }
 
+    /// Whether the order in which a reduction combines may follow the hosts (`REJOIN_REDUCE_ORDER`).
+    pub fn reduces_by_hosts(&self) -> bool {
+        ask!(self, d => d.reduces_by_hosts(), _t => false)
+    }
+
     /// True when `a` and `b` share the memory of one host.
     pub fn same_host(&self, a: Rank, b: Rank) -> bool {
         ask!(self, d => d.local_host_of(a) == d.local_host_of(b), t => t.same_host(a, b))

@@ -110,10 +110,13 @@ impl Mpi {
 
     /// Connects to the job, or starts a job of one.
     pub fn init() -> Result<Rc<Self>> {
-        let mut choice = Choice::from_environment()?;
-        let dev = Dev::init()?;
-        choice.by_sockets = !dev.may_share_memory();
-        Ok(Self::with_choice(dev, choice))
+        let device = Dev::init()?;
+        let choice = Choice {
+            by_hosts: device.reduces_by_hosts(),
+            by_sockets: !device.may_share_memory(),
+            ..Choice::default()
+        };
+        Ok(Self::with_choice(device, choice))
     }
 
     /// A counted reference to `self`.

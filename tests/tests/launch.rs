@@ -129,13 +129,14 @@ fn several_programs_make_one_world() {
 }
 
 #[test]
-fn ranks_that_go_by_different_sizes_do_not_start() {
+fn ranks_that_go_by_different_settings_do_not_start() {
     let world = program("world");
     let world = world.to_str().expect("path");
     for (set, names) in [
         ("REJOIN_WINDOW=65536", "REJOIN_WINDOW"),
         ("REJOIN_EAGER_MAX=5000", "REJOIN_EAGER_MAX"),
         ("REJOIN_EAGER_COPY=500", "REJOIN_EAGER_COPY"),
+        ("REJOIN_REDUCE_ORDER=hosts", "REJOIN_REDUCE_ORDER is "),
     ] {
         let odd = Run::raw(["-n", "2", world, ":", "-n", "1", "-x", set, world]).output();
         assert_eq!(odd.output.status.code(), Some(1), "{set}: {}", odd.text());

@@ -211,7 +211,8 @@ pub struct Welcome {
     pub options: RankOptions,
 }
 
-/// Sizes in bytes that all ranks of a job must share, since a sender reckons with its receiver's.
+/// What all ranks of a job must share: sizes in bytes, since a sender reckons with its receiver's, and what decides who
+/// sends to whom.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -222,20 +223,27 @@ pub struct Limits {
     pub eager_max: u64,
     /// Window per channel (`REJOIN_WINDOW`).
     pub window: u64,
+    /// Reductions may follow the hosts (`REJOIN_REDUCE_ORDER`).
+    pub reduce_by_hosts: bool,
 }
 
 impl Limits {
-    /// The first size that differs: its variable's name, this side's value and the other's.
-    /// The window comes first, since the others follow from it.
+    /// The first that differs: its variable's name, this side's value and the other's.
+    /// The window comes first, since the other sizes follow from it.
     #[must_use]
-    pub fn difference(&self, other: &Limits) -> Option<(&'static str, u64, u64)> {
-        [
-            ("REJOIN_WINDOW", self.window, other.window),
-            ("REJOIN_EAGER_MAX", self.eager_max, other.eager_max),
-            ("REJOIN_EAGER_COPY", self.eager_copy, other.eager_copy),
-        ]
-        .into_iter()
-        .find(|(_, ours, theirs)| ours != theirs)
+    pub fn difference(&self, other: &Limits) -> Option<(&'static str, String, String)> {
+        let order = |by_hosts| if by_hosts { "hosts" } else { "ranks" };
+        let of = |limits: &Limits| {
+            [
+                ("REJOIN_WINDOW", limits.window.to_string()),
+                ("REJOIN_EAGER_MAX", limits.eager_max.to_string()),
+                ("REJOIN_EAGER_COPY", limits.eager_copy.to_string()),
+                ("REJOIN_REDUCE_ORDER", order(limits.reduce_by_hosts).into()),
+            ]
+        };
+        let pairs = of(self).into_iter().zip(of(other));
+        let mut pairs = pairs.map(|((name, ours), (_, theirs))| (name, ours, theirs));
+        pairs.find(|(_, ours, theirs)| ours != theirs)
     }
 }
 
@@ -375,19 +383,31 @@ mod tests {
             eager_copy: 1,
             eager_max: 2,
             window: 3,
+            reduce_by_hosts: false,
         };
+        let named =
+            |name, ours: &str, theirs: &str| Some((name, ours.to_owned(), theirs.to_owned()));
         assert_eq!(some.difference(&some), None);
         let other = Limits {
             eager_max: 5,
             window: 4,
             ..some
         };
-        assert_eq!(some.difference(&other), Some(("REJOIN_WINDOW", 3, 4)));
+        assert_eq!(some.difference(&other), named("REJOIN_WINDOW", "3", "4"));
         let other = Limits {
             eager_copy: 7,
             ..some
         };
-        assert_eq!(other.difference(&some), Some(("REJOIN_EAGER_COPY", 7, 1)));
+        assert_eq!(
+            other.difference(&some),
+            named("REJOIN_EAGER_COPY", "7", "1")
+        );
+        let other = Limits {
+            reduce_by_hosts: true,
+            ..some
+        };
+        let said = named("REJOIN_REDUCE_ORDER", "ranks", "hosts");
+        assert_eq!(some.difference(&other), said);
     }
 
     #[test]

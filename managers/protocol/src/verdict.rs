@@ -60,12 +60,12 @@ pub enum Verdict {
     },
     /// Two ranks have different sizes in force where all must have the same.
     Differing {
-        /// Variable that sets the size.
+        /// The variable that sets it.
         variable: String,
         /// A rank and its value.
-        one: (Rank, u64),
+        one: (Rank, String),
         /// Another rank and its value.
-        other: (Rank, u64),
+        other: (Rank, String),
     },
     /// There can be no central manager any more.
     CentralLost {
@@ -289,8 +289,8 @@ mod tests {
         assert_eq!(lost.exit_code(), 1);
         let differing = Verdict::Differing {
             variable: "REJOIN_WINDOW".into(),
-            one: (Rank(0), 5),
-            other: (Rank(2), 6),
+            one: (Rank(0), "5".into()),
+            other: (Rank(2), "6".into()),
         };
         assert_eq!(differing.exit_code(), 1);
         let line = "REJOIN_WINDOW is 5 on rank 0 and 6 on rank 2, and all ranks need the same";

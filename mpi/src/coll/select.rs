@@ -7,7 +7,6 @@
 use super::direct;
 use super::order;
 use super::reducer::Reducer;
-use crate::error::{Error, ErrorClass, Result};
 
 /// From twice this on a message that is reduced on arrival is cut into pieces.
 pub(super) const PIECE: usize = 64 << 10;
@@ -187,18 +186,6 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// What the environment asks for: `REJOIN_REDUCE_ORDER`, `ranks` or `hosts`.
-    ///
-    /// # Errors
-    /// `Arg`: another value.
-    pub fn from_environment() -> Result<Self> {
-        let order = std::env::var_os("REJOIN_REDUCE_ORDER").unwrap_or_default();
-        Ok(Self {
-            by_hosts: by_hosts(&order.to_string_lossy())?,
-            ..Self::default()
-        })
-    }
-
     /// Whether all ranks exchange without steps; `alone` says that there are only these on one host.
     #[inline]
     pub(super) fn flat(&self, alone: bool) -> bool {
@@ -342,17 +329,6 @@ impl Choice {
     }
 }
 
-fn by_hosts(order: &str) -> Result<bool> {
-    match order {
-        "" | "ranks" => Ok(false),
-        "hosts" => Ok(true),
-        other => Err(Error::new(
-            ErrorClass::Arg,
-            format!("REJOIN_REDUCE_ORDER is {other:?} where ranks or hosts is needed"),
-        )),
-    }
-}
-
 fn binomial_up_to(block: usize) -> Gather {
     if block <= GATHER_BINOMIAL {
         Gather::Binomial
@@ -364,14 +340,6 @@ fn binomial_up_to(block: usize) -> Gather {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_order_of_reductions_is_that_of_ranks_unless_hosts_are_asked_for() {
-        assert!(!by_hosts("").unwrap() && !by_hosts("ranks").unwrap());
-        assert!(by_hosts("hosts").unwrap());
-        let error = by_hosts("layout").unwrap_err();
-        assert_eq!(error.class, ErrorClass::Arg);
-    }
 
     #[test]
     fn ranks_of_a_host_go_by_steps_over_sockets() {

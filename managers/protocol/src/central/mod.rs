@@ -350,7 +350,7 @@ impl Central {
         self.start_when_complete(now, effects);
     }
 
-    /// Ends the job if a rank goes by other sizes than one that registered before it.
+    /// Ends the job if a rank goes by other settings than one that registered before it.
     fn compare(&mut self, now: Time, rank: Rank, limits: Limits, effects: &mut Vec<Effect>) {
         // Those before it go by the same ones, so one of them stands for all.
         let mut others = (0u32..).map(Rank).zip(&self.ranks);
