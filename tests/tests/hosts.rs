@@ -38,10 +38,10 @@ struct Job {
 }
 
 impl Job {
-    /// `jacobi` with two ranks on each of two hosts, for two seconds or more, and not before it may end.
+    /// `jacobi` with two ranks on each of two hosts, for a second or more, and not before it may end.
     fn jacobi(hosts: &Hosts, options: &[&str]) -> Job {
         let gate = Job::gate(hosts);
-        Job::start(hosts, options, |run| jacobi(run).arg("1000").arg(gate))
+        Job::start(hosts, options, |run| jacobi(run).arg("500").arg(gate))
     }
 
     fn gate(hosts: &Hosts) -> PathBuf {
