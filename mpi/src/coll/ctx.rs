@@ -198,6 +198,11 @@ impl<P: P2p> Ctx<P> {
         self.whole(&receive, result?)
     }
 
+    /// What the caller of the collective calls this rank.
+    pub(super) fn named(&self, rank: usize) -> usize {
+        self.p2p.named(rank)
+    }
+
     /// Checks that as much has come as was expected.
     #[inline]
     pub(super) fn whole(&self, receive: &Receive, len: usize) -> Result<()> {
@@ -208,8 +213,8 @@ impl<P: P2p> Ctx<P> {
             ErrorClass::Truncate,
             format!(
                 "collective: rank {} sent {len} bytes where rank {} expected {}; the ranks' counts or datatypes differ",
-                receive.from,
-                self.rank(),
+                self.named(receive.from),
+                self.named(self.rank()),
                 receive.len
             ),
         ))

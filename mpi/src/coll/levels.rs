@@ -58,6 +58,10 @@ impl<P: P2p> P2p for Part<'_, P> {
         self.members.size()
     }
 
+    fn named(&self, rank: usize) -> usize {
+        self.whole.named(self.members.rank(rank))
+    }
+
     unsafe fn isend(&self, to: usize, _: i32, buf: *const u8, len: usize) -> Result<Pending> {
         // SAFETY: the caller's promise.
         let data = unsafe { Mem::new(buf.cast_mut(), len) };

@@ -40,6 +40,11 @@ pub trait P2p {
         None
     }
 
+    /// What the caller of the collective calls this rank, where it is a part of its ranks that exchanges.
+    fn named(&self, rank: usize) -> usize {
+        rank
+    }
+
     /// Starts a standard send of `len` bytes.
     ///
     /// # Safety
@@ -76,6 +81,10 @@ impl<T: P2p + ?Sized> P2p for &T {
         (**self).hosts()
     }
 
+    fn named(&self, rank: usize) -> usize {
+        (**self).named(rank)
+    }
+
     unsafe fn isend(&self, to: usize, tag: i32, buf: *const u8, len: usize) -> Result<Pending> {
         // SAFETY: the caller's promise is passed on.
         unsafe { (**self).isend(to, tag, buf, len) }
@@ -102,6 +111,10 @@ impl<T: P2p + ?Sized> P2p for std::rc::Rc<T> {
 
     fn hosts(&self) -> Option<&Hosts> {
         (**self).hosts()
+    }
+
+    fn named(&self, rank: usize) -> usize {
+        (**self).named(rank)
     }
 
     unsafe fn isend(&self, to: usize, tag: i32, buf: *const u8, len: usize) -> Result<Pending> {

@@ -74,6 +74,23 @@ fn different_lengths_are_an_error_not_a_crash() {
 }
 
 #[test]
+fn an_error_within_a_host_names_the_callers_ranks() {
+    let mut data: Buffers = [50, 50, 50, 100].iter().map(|&l| vec![1; l]).collect();
+    let regions: Vec<Mem> = data.iter_mut().map(mem).collect();
+    let run = Run {
+        layout: Layout::Rows(2),
+        ..Run::new(4, 1)
+    };
+    let results = run.go(1, |ctx| {
+        let region = regions[ctx[0].rank()];
+        Box::pin(bcast(&ctx[0], region, 0))
+    });
+    let error = results[3].as_ref().expect_err("lengths differ");
+    let says = "rank 2 sent 50 bytes where rank 3 expected 100";
+    assert!(error.to_string().contains(says), "{error}");
+}
+
+#[test]
 fn a_failed_message_is_reported_wherever_it_happens() {
     let algorithms = [
         Allreduce::Doubling,
