@@ -79,6 +79,15 @@ fn ask(words: &[&str]) -> Child {
     Run::of(command).start()
 }
 
+/// Waits until the central manager answers that the job runs.
+fn wait_until_all_runs(mpirun: u32) {
+    wait_for(SOON, "a job that runs", || {
+        let asked = ask(&["status", "--json", &mpirun.to_string()]);
+        let said = finish(asked, LIMIT, "rejoin status");
+        said.stdout().contains("\"course\": \"running\"")
+    });
+}
+
 /// How many sockets a process has.
 fn sockets(pid: u32) -> usize {
     let fds = std::fs::read_dir(format!("/proc/{pid}/fd"))
@@ -128,8 +137,12 @@ fn killed_eight_times_at_any_moment() {
         let mut numbers = Numbers(seed);
         let central = Disturbed::start(&format!("central-{seed}"));
         let mut last = 0;
-        for _ in 0..8 {
+        for turn in 0..8 {
             last = another(&central.job, last);
+            // One that is killed before it has taken over is not told of by itself.
+            if turn % 2 == 0 {
+                wait_until_all_runs(central.mpirun());
+            }
             // The moment is what is looked for, so time is the way to it.
             std::thread::sleep(Duration::from_micros(numbers.below(60_000)));
             kill(last, libc::SIGKILL);
@@ -137,7 +150,7 @@ fn killed_eight_times_at_any_moment() {
         another(&central.job, last);
         let done = central.end("a job whose central manager is killed");
         same(&done);
-        assert_eq!(times_again(&done), 8, "{}", done.text());
+        assert!((4..=8).contains(&times_again(&done)), "{}", done.text());
     }
 }
 
@@ -150,9 +163,7 @@ fn killed_with_ranks_before_during_and_after_their_recovery() {
         let job = &both.job;
         for turn in 0..8 {
             if turn % 2 == 0 {
-                wait_for(SOON, "all that were killed", || {
-                    job.ranks().len() == 3 && job.central().is_some()
-                });
+                wait_until_all_runs(both.mpirun());
             }
             let (central, ranks) = (job.central(), job.ranks());
             let rank = ranks.get(numbers.below(3) as usize).copied();
@@ -166,8 +177,8 @@ fn killed_with_ranks_before_during_and_after_their_recovery() {
         }
         let done = both.end("a job with kills");
         same(&done);
-        assert!(times_again(&done) >= 3, "{}", done.text());
-        assert!(times_back(&done.stderr()) >= 3, "{}", done.text());
+        assert!(times_again(&done) >= 4, "{}", done.text());
+        assert!(times_back(&done.stderr()) >= 4, "{}", done.text());
     }
 }
 
