@@ -340,7 +340,8 @@ impl Device {
         from: usize,
         until: usize,
     ) -> Result<()> {
-        let (mut stream, ahead) = pending.into_link(self.options.single_copy);
+        let (mut stream, ahead) =
+            pending.into_link((self.options.single_copy, self.spin.is_zero()));
         let polled = stream.is_polled();
         // Its end may have come with the last bytes of the handshake, and is not announced again.
         stream.heard();

@@ -116,6 +116,17 @@ impl Live {
         self.have == 0 && self.body == Body::None && self.held.is_empty()
     }
 
+    /// Carries a part of a body that the peer waits for; true if there was one.
+    #[inline]
+    pub(crate) fn help(&mut self, meter: &mut Meter) -> bool {
+        let Some(link) = self.stream.brief() else {
+            return false;
+        };
+        let bytes = link.help();
+        meter.stats.bytes_pushed += bytes as u64;
+        bytes > 0
+    }
+
     /// One write; short or empty when there is no room.
     ///
     /// # Safety

@@ -280,7 +280,7 @@ impl Pending {
 
     /// The link, the handshake being over, and what is still to be sent ahead of frames. The peer's memory
     /// is read where that is `wanted`.
-    pub(crate) fn into_link(mut self, wanted: bool) -> (Link, Vec<u8>) {
+    pub(crate) fn into_link(mut self, wanted: (bool, bool)) -> (Link, Vec<u8>) {
         let rest = self.out.split_off(self.sent);
         let side = match self.side {
             Side::Dial(_) => shm::Side::Dialer,

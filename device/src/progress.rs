@@ -309,7 +309,7 @@ impl Device {
             }
             // What meets no receive yet is left where it is for a pass in which nothing does.
             if moved || live.stream.is_idle() {
-                return Ok(moved);
+                return Ok(moved || live.help(&mut self.meter));
             }
         }
         moved |= self.take_in(token, None)?;

@@ -1,10 +1,24 @@
-//! Bodies that are read out of the memory of a sender on the same host.
+//! Bodies that are read out of the memory of a sender on the same host, or that it writes into this rank's.
+//!
+//! Bodies are cut into parts, which both sides carry: for few bytes it costs more to share them.
 
 use rejoin_channel_table::ids::Rank;
+use rejoin_engine::{PULL_MIN, Pull};
+use rejoin_ring::desk::MOST;
 
 use crate::device::Device;
 use crate::memory;
 use crate::transport::Link;
+use crate::transport::shm::Part;
+
+/// Least length of a body that is not sent, where each rank has a core of its own.
+const PULL_MIN_APART: usize = 128 << 10;
+/// Most bytes of a part, of a body with few: the last part that is carried has one side wait for the other.
+const PART: usize = 512 << 10;
+/// A body from this length on is shared though it is alone.
+const TWO: usize = 64 << 10;
+/// Bodies are cut where pages of theirs may end.
+const PAGE: usize = 4096;
 
 impl Device {
     /// Tells the engine, once it is known, which side of the link to a rank can read the other's memory.
@@ -20,29 +34,113 @@ impl Device {
         if let Link::Shm(link) = &live.stream {
             let (ours, theirs) = link.reach();
             live.reach_known = theirs.is_some();
-            self.engine.set_reach(rank, ours, theirs == Some(true));
+            // Two cores carry it through the ring at once, and need not wait for each other.
+            let least = match self.spin.is_zero() {
+                true => PULL_MIN,
+                false => PULL_MIN_APART,
+            };
+            let theirs = (theirs == Some(true)).then_some(least);
+            self.engine.set_reach(rank, ours, theirs);
         }
     }
 
-    /// Reads the bodies that the engine asks for; true if there were any.
+    /// Has the bodies carried that the engine asks for; true if there were any.
     #[inline]
     pub(crate) fn pull_all(&mut self) -> bool {
-        let mut any = false;
-        while let Some(pull) = self.engine.next_pull() {
-            any = true;
-            let token = self.table.live(pull.peer).map(|(_, token)| token);
-            let live = token.and_then(|token| self.io.slots.live(token));
-            let whole = match live.map(|live| &mut live.stream) {
-                // SAFETY: the segment is a posted receive's, for which the caller has promised.
-                Some(Link::Shm(link)) => unsafe {
-                    link.pull(pull.from, memory::start(pull.to), pull.to.len)
-                },
-                _ => false,
-            };
-            self.meter.stats.pulls += 1;
-            self.meter.stats.bytes_pulled += if whole { pull.to.len as u64 } else { 0 };
-            self.engine.pulled(&pull, whole);
+        let mut next = self.engine.next_pull();
+        let any = next.is_some();
+        while let Some(first) = next {
+            next = self.pull_with(first);
         }
         any
+    }
+
+    /// Carries a body and those that come behind it from the same sender; returns the one that was next.
+    fn pull_with(&mut self, first: Pull) -> Option<Pull> {
+        let mut batch = Batch::new(first);
+        let next = loop {
+            let next = self.engine.next_pull();
+            match next {
+                Some(pull) if batch.add(pull) => {}
+                _ => break next,
+            }
+        };
+        // A sender that shares its core is not likely to run now.
+        let together = !self.spin.is_zero();
+        let (parts, count) = batch.parts(together);
+        let token = self.table.live(first.peer).map(|(_, token)| token);
+        let live = token.and_then(|token| self.io.slots.live(token));
+        let failed = match live.map(|live| &mut live.stream) {
+            // SAFETY: the segments are posted receives', for which the callers have promised.
+            Some(Link::Shm(link)) => unsafe { link.pull(&parts[..count], together) },
+            _ => u64::MAX,
+        };
+        self.meter.stats.pulls += count as u64;
+        let mut at = 0;
+        for (pull, parts) in batch.pulls.iter().zip(batch.counts).take(batch.count) {
+            let whole = failed >> at & ((1 << parts) - 1) == 0;
+            at += parts;
+            self.meter.stats.bytes_pulled += if whole { pull.to.len as u64 } else { 0 };
+            self.engine.pulled(pull, whole);
+        }
+        next
+    }
+}
+
+/// Bodies that are carried at once, from one sender.
+struct Batch {
+    pulls: [Pull; MOST],
+    /// How many parts each has.
+    counts: [usize; MOST],
+    count: usize,
+    /// Parts of all.
+    all: usize,
+}
+
+impl Batch {
+    fn new(first: Pull) -> Self {
+        Self {
+            pulls: [first; MOST],
+            counts: [first.to.len.div_ceil(PART).clamp(1, MOST); MOST],
+            count: 1,
+            all: first.to.len.div_ceil(PART).clamp(1, MOST),
+        }
+    }
+
+    /// Takes in another, if there is room for its parts.
+    fn add(&mut self, pull: Pull) -> bool {
+        let parts = pull.to.len.div_ceil(PART).max(1);
+        if pull.peer != self.pulls[0].peer || self.all.saturating_add(parts) > MOST {
+            return false;
+        }
+        self.pulls[self.count] = pull;
+        self.counts[self.count] = parts;
+        self.count += 1;
+        self.all += parts;
+        true
+    }
+
+    /// The parts of all, and their number; a body that is alone has two if it is worth it.
+    fn parts(&mut self, together: bool) -> ([Part; MOST], usize) {
+        if together && self.all == 1 && self.pulls[0].to.len >= TWO {
+            self.counts[0] = 2;
+            self.all = 2;
+        }
+        let mut parts = [Part::EMPTY; MOST];
+        let mut filled = 0;
+        for (pull, count) in self.pulls.iter().zip(self.counts).take(self.count) {
+            let each = pull.to.len.div_ceil(count).next_multiple_of(PAGE);
+            for number in 0..count {
+                let at = (number * each).min(pull.to.len);
+                let segment = pull.to.part(at, each);
+                parts[filled] = Part {
+                    from: pull.from.wrapping_add(at as u64),
+                    to: memory::start(segment),
+                    len: segment.len,
+                };
+                filled += 1;
+            }
+        }
+        (parts, filled)
     }
 }

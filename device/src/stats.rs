@@ -21,10 +21,13 @@ pub struct Stats {
     pub rings_made: u64,
     /// Most bytes of shared memory that were mapped for links at any time.
     pub ring_bytes: u64,
-    /// Bodies read out of their senders' memory, with success or without.
+    /// Parts of bodies read out of their senders' memory, by the receiver or with the sender's help, with success or
+    /// without.
     pub pulls: u64,
     /// The bytes of these.
     pub bytes_pulled: u64,
+    /// Bytes that this rank has written into receivers' memory, to help them: among those that they count.
+    pub bytes_pushed: u64,
     /// Peers that slept and were woken over a link of shared memory.
     pub wakes: u64,
     /// Looks at epoll without blocking.
@@ -80,6 +83,7 @@ impl Stats {
             ("wakes", self.wakes),
             ("pulls", self.pulls),
             ("bytes_pulled", self.bytes_pulled),
+            ("bytes_pushed", self.bytes_pushed),
             ("looks", self.looks),
             ("blocks", self.blocks),
             ("late", self.late),

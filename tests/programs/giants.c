@@ -1,6 +1,7 @@
-/* Two ranks exchange long messages, which are as different as rounds and ranks, and look at every word.
+/* Two ranks exchange long messages, which are as different as rounds and ranks, and look at every word; or take
+ * turns, so that each waits while the other receives.
  *
- *   giants [MEBIBYTES [ROUNDS]] */
+ *   giants [MEBIBYTES [ROUNDS [turns]]] */
 #include "check.h"
 #include <stdint.h>
 
@@ -12,6 +13,7 @@ static uint64_t word(uint64_t rank, uint64_t round, uint64_t at)
 int main(int argc, char **argv)
 {
     int rank, size, count = (argc > 1 ? atoi(argv[1]) : 32) << 17, rounds = argc > 2 ? atoi(argv[2]) : 10;
+    int turns = argc > 3;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -19,15 +21,18 @@ int main(int argc, char **argv)
     uint64_t *out = malloc(count * sizeof *out), *in = malloc(count * sizeof *in);
     CHECK(out && in);
     for (int round = 0; round < rounds; round++) {
-        MPI_Request requests[2];
+        MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+        int sends = !turns || round % 2 == rank, receives = !turns || !sends;
         memset(in, 0xee, count * sizeof *in);
         for (int at = 0; at < count; at++)
             out[at] = word(rank, round, at);
-        MPI_Irecv(in, count, MPI_UINT64_T, !rank, 1, MPI_COMM_WORLD, requests);
-        MPI_Isend(out, count, MPI_UINT64_T, !rank, 1, MPI_COMM_WORLD, requests + 1);
+        if (receives)
+            MPI_Irecv(in, count, MPI_UINT64_T, !rank, 1, MPI_COMM_WORLD, requests);
+        if (sends)
+            MPI_Isend(out, count, MPI_UINT64_T, !rank, 1, MPI_COMM_WORLD, requests + 1);
         MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
         uint64_t sum = 0;
-        for (int at = 0; at < count; at++) {
+        for (int at = 0; at < count && receives; at++) {
             CHECK(in[at] == word(!rank, round, at));
             sum = sum * 31 + in[at];
         }

@@ -1,6 +1,6 @@
 /* Runs a command from which a system call is kept: it fails with EPERM, as under the filters of containers.
  *
- *   without process_vm_readv|memfd_create COMMAND [ARGUMENT ...] */
+ *   without process_vm_readv|process_vm_writev|memfd_create COMMAND [ARGUMENT ...] */
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -17,6 +17,8 @@ int main(int argc, char **argv)
     unsigned number;
     if (argc > 2 && !strcmp(argv[1], "process_vm_readv"))
         number = SYS_process_vm_readv;
+    else if (argc > 2 && !strcmp(argv[1], "process_vm_writev"))
+        number = SYS_process_vm_writev;
     else if (argc > 2 && !strcmp(argv[1], "memfd_create"))
         number = SYS_memfd_create;
     else

@@ -28,6 +28,24 @@ pub struct Tracee {
     dead: bool,
 }
 
+/// Eight bytes of a process's memory, also while it runs.
+#[must_use]
+pub fn word_of(pid: u32, at: u64) -> Option<u64> {
+    let mut word = 0u64;
+    let local = libc::iovec {
+        iov_base: (&raw mut word).cast(),
+        iov_len: 8,
+    };
+    let remote = libc::iovec {
+        iov_base: std::ptr::without_provenance_mut(at as usize),
+        iov_len: 8,
+    };
+    let pid = pid.cast_signed();
+    // SAFETY: eight bytes are written to a variable of that size.
+    let got = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
+    (got == 8).then_some(word)
+}
+
 impl Tracee {
     /// Begins to trace a process that runs.
     ///
@@ -89,20 +107,7 @@ impl Tracee {
     /// Eight bytes of its memory, also while it runs.
     #[must_use]
     pub fn word(&self, at: u64) -> Option<u64> {
-        let mut word = 0u64;
-        let local = libc::iovec {
-            iov_base: (&raw mut word).cast(),
-            iov_len: 8,
-        };
-        let remote = libc::iovec {
-            iov_base: std::ptr::without_provenance_mut(at as usize),
-            iov_len: 8,
-        };
-        // SAFETY: eight bytes are written to a variable of that size.
-        let got = unsafe {
-            libc::process_vm_readv(self.pid, &raw const local, 1, &raw const remote, 1, 0)
-        };
-        (got == 8).then_some(word)
+        word_of(self.pid.cast_unsigned(), at)
     }
 
     fn is_in(&self, number: libc::c_long) -> bool {

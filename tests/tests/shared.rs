@@ -4,7 +4,7 @@
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, by_rank};
 use rejoin_tests::processes::{all_gone, descendants, kill, wait_for};
-use rejoin_tests::tracee::{Stop, Tracee};
+use rejoin_tests::tracee::{Stop, Tracee, word_of};
 use rejoin_tests::{Finished, Run, finish, program};
 use std::time::{Duration, Instant};
 
@@ -64,6 +64,27 @@ fn where_no_memory_of_others_may_be_read_messages_go_through_rings() {
         let pulled = done.counted("bytes_pulled");
         assert_eq!(pulled == 0, from_all, "{}", done.text());
     }
+}
+
+#[test]
+fn where_no_memory_of_others_may_be_written_its_owner_reads_all() {
+    let giants = |without: &[&str]| {
+        let mut run = Run::raw(["--stats", "-n", "2"]);
+        for part in without {
+            run = run.arg(part);
+        }
+        run.arg(program("giants"))
+            .arg("8")
+            .arg("6")
+            .arg("turns")
+            .ok()
+    };
+    let undisturbed = giants(&[]);
+    let without = program("without");
+    let done = giants(&[&without.to_string_lossy(), "process_vm_writev"]);
+    same(&done, &undisturbed);
+    assert!(done.counted("bytes_pulled") > 0, "{}", done.text());
+    assert_eq!(done.counted("bytes_pushed"), 0, "{}", done.text());
 }
 
 #[test]
@@ -236,17 +257,29 @@ fn memory_of_rings_has_no_name_that_could_be_left_behind() {
     assert_eq!(named(), before, "after its end");
 }
 
-/// Whom to kill in the middle of a copy.
-#[derive(Debug, Clone, Copy)]
+/// Who dies in the middle of a copy: the receiver that reads, or whose memory it is; the sender that writes to help
+/// it, or whose memory that is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Victim {
     Reader,
     Owner,
+    Writer,
+    Target,
 }
 
 /// What `giants` fills its buffer with before something is received.
 const NOTHING: u64 = 0xeeee_eeee_eeee_eeee;
 
-/// Kills one of the two ranks of `giants` while the first is copying out of the other's memory.
+/// Waits until a part of a process's buffer is written to; whether its end is not yet.
+fn half_done(pid: u32, part: u64, len: u64) -> bool {
+    let begun = Instant::now();
+    while word_of(pid, part) == Some(NOTHING) {
+        assert!(begun.elapsed() < SOON, "nothing is copied");
+    }
+    word_of(pid, part + len - 8) == Some(NOTHING)
+}
+
+/// Kills one of the two ranks of `giants` in the middle of a copy from one to the other.
 fn kill_in_a_copy(mpirun: u32, victim: Victim) {
     let job = Job::of(mpirun, "giants");
     wait_for(SOON, "images", || job.images().len() >= 2);
@@ -254,59 +287,80 @@ fn kill_in_a_copy(mpirun: u32, victim: Victim) {
     let [reader, owner] = ranks[..] else {
         panic!("two ranks, not {ranks:?}");
     };
-    let victim = match victim {
-        Victim::Reader => reader,
-        Victim::Owner => owner,
-    };
+    // They are not to run on while this process waits for a core in the middle of one of their copies.
+    for rank in [reader, owner] {
+        // SAFETY: the call touches no memory.
+        let done = unsafe { libc::setpriority(libc::PRIO_PROCESS, rank, 19) };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    }
     let mut tracee = Tracee::seize(reader);
+    let untouched = |at| word_of(reader, at) == Some(NOTHING);
+    let dies = match victim {
+        Victim::Reader | Victim::Target => reader,
+        Victim::Owner | Victim::Writer => owner,
+    };
     loop {
         let called = tracee.next_call(libc::SYS_process_vm_readv);
-        assert_eq!(called, Stop::Entry, "no more copies");
+        assert_eq!(called, Stop::Entry, "no more copies for {victim:?}");
         // The second of the pieces that it reads into.
         let pieces = tracee.arguments()[1];
         let [start, len] = [16, 24].map(|at| tracee.word(pieces + at).expect("a piece"));
-        if len < 1 << 16 {
+        if len < 1 << 16 || !untouched(start) || !untouched(start + len - 8) {
             continue;
         }
-        let untouched = |at| tracee.word(at) == Some(NOTHING);
-        let last = start + len - 8;
-        if !untouched(start) || !untouched(last) {
-            continue;
-        }
-        tracee.go_on();
-        let begun = Instant::now();
-        while tracee.word(start) == Some(NOTHING) {
-            assert!(begun.elapsed() < SOON, "nothing is copied");
-        }
-        // If it has run to its end meanwhile there will be another.
-        if tracee.word(last) == Some(NOTHING) {
-            kill(victim, libc::SIGKILL);
-            let end = tracee.wait();
-            assert!(victim == owner || end == Stop::Dead, "{end:?}");
+        let in_the_middle = if matches!(victim, Victim::Writer | Victim::Target) {
+            // While it stands here the other writes the parts before this one, the nearest first.
+            (1..=8).any(|part| {
+                let part = start - part * len;
+                untouched(part + len - 8) && half_done(reader, part, len)
+            })
+        } else {
+            tracee.go_on();
+            half_done(reader, start, len)
+        };
+        if in_the_middle {
+            kill(dies, libc::SIGKILL);
+            if victim != Victim::Writer {
+                let end = tracee.wait();
+                assert!(dies == owner || end == Stop::Dead, "{end:?}");
+            }
             return;
         }
-        tracee.wait();
+        // It has run to its end meanwhile: there will be another.
+        if matches!(victim, Victim::Reader | Victim::Owner) {
+            tracee.wait();
+        }
     }
 }
 
 #[test]
 fn whoever_dies_in_the_middle_of_a_copy_comes_back() {
-    let run = |options: &[&str]| {
+    let run = |turns: bool, options: &[&str]| {
         let mut all = vec!["--tag-output", "--stats", "-n", "2"];
         all.extend(options);
-        Run::raw(all).arg(program("giants")).arg("48").arg("12")
+        let run = Run::raw(all).arg(program("giants")).arg("48");
+        if turns {
+            run.arg("8").arg("turns")
+        } else {
+            run.arg("12")
+        }
     };
-    let undisturbed = run(&["--recovery", "none"]).ok();
-    for victim in [Victim::Reader, Victim::Owner] {
-        let child = run(&["--checkpoint-interval", "0.2"]).start();
-        kill_in_a_copy(child.id(), victim);
-        let done = finish(child, Duration::from_secs(60), "giants");
-        assert_eq!(
-            lines(&done),
-            lines(&undisturbed),
-            "{victim:?}: {}",
-            done.text()
-        );
-        assert!(done.stderr().contains("is back after"), "{}", done.text());
+    for (turns, victims) in [
+        (false, [Victim::Reader, Victim::Owner]),
+        (true, [Victim::Writer, Victim::Target]),
+    ] {
+        let undisturbed = run(turns, &["--recovery", "none"]).ok();
+        for victim in victims {
+            let child = run(turns, &["--checkpoint-interval", "0.2"]).start();
+            kill_in_a_copy(child.id(), victim);
+            let done = finish(child, Duration::from_secs(60), "giants");
+            assert_eq!(
+                lines(&done),
+                lines(&undisturbed),
+                "{victim:?}: {}",
+                done.text()
+            );
+            assert!(done.stderr().contains("is back after"), "{}", done.text());
+        }
     }
 }

@@ -132,8 +132,8 @@ pub(crate) struct Rx {
 pub(crate) struct Reach {
     /// This rank the peer's.
     pub ours: bool,
-    /// The peer this rank's.
-    pub theirs: bool,
+    /// The peer this rank's: bodies from this length on.
+    pub theirs: Option<usize>,
 }
 
 /// Both directions and the link.

@@ -66,7 +66,7 @@
 //! probe(&Pattern) -> Option<Probe>                  mprobe(&Pattern) -> Option<(MsgId, Probe)>
 //! poll(ReqId) -> Option<Completion>                 is_complete(ReqId) -> bool
 //! cancel(ReqId)   free(ReqId)   detach(ReqId) -> Detach<'_>   next_copy() -> Option<Copy<'_>>
-//! set_reach(Rank, ours: bool, theirs: bool)   next_pull() -> Option<Pull>   pulled(&Pull, whole: bool)
+//! set_reach(Rank, ours: bool, theirs: Option<usize>)   next_pull() -> Option<Pull>   pulled(&Pull, whole: bool)
 //! next_ready() -> Option<Rank>   tx_pending(Rank) -> bool   tx_waiting(Rank) -> bool
 //! tx_gather(Rank) -> Gather<'_>  tx_advance(Rank, bytes: usize)
 //! rx_header(Rank, &Header) -> Result<RxBody, ProtocolError>

@@ -14,14 +14,14 @@ use crate::rx;
 use crate::tx::Context;
 use crate::types::Pull;
 
-/// Bodies from this length on are not sent where the receiver can read them: below it a round trip and
-/// the system call cost more than to copy twice.
+/// Least length from which on it is better that the receiver reads a body than that it is sent: below it a round trip
+/// and the system call cost more than to copy twice.
 pub const PULL_MIN: usize = 32 << 10;
 
 impl Engine {
     /// Says over the peer's link which side can read the other's memory: this rank the peer's, and the
-    /// peer this rank's. Neither, until it is said; a lost link takes it back.
-    pub fn set_reach(&mut self, peer: Rank, ours: bool, theirs: bool) {
+    /// peer this rank's, which it is to do from a length on. Neither, until it is said; a lost link takes it back.
+    pub fn set_reach(&mut self, peer: Rank, ours: bool, theirs: Option<usize>) {
         if let Some(Some(channel)) = self.channels.get_mut(peer.index())
             && channel.up
         {

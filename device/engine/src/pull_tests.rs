@@ -15,8 +15,10 @@ fn world() -> World {
 }
 
 fn reach(world: &mut World, can: bool) {
-    world.nodes[0].engine.set_reach(Rank(1), false, can);
-    world.nodes[1].engine.set_reach(Rank(0), can, false);
+    world.nodes[0]
+        .engine
+        .set_reach(Rank(1), false, can.then_some(PULL_MIN));
+    world.nodes[1].engine.set_reach(Rank(0), can, None);
 }
 
 /// What rank 1 is to read.
@@ -156,7 +158,7 @@ fn a_body_may_be_read_before_its_sender_knows_of_the_new_link() {
     let sent = send(&mut world, &content, Mode::Standard);
     world.cut(0, 1);
     world.connect_all();
-    world.nodes[1].engine.set_reach(Rank(0), true, false);
+    world.nodes[1].engine.set_reach(Rank(0), true, None);
     world.settle();
     let (_, seg) = world.recv(1, pattern, PULL_MIN);
     let pull = next(&mut world).expect("a body to be read");

@@ -10,7 +10,6 @@ use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 use crate::channel::{Bulk, Channel, Plan, SentBody};
 use crate::engine::Engine;
 use crate::frame::{Flags, GRANTED_LIMIT, HEADER_LEN, Header, Kind};
-use crate::pull::PULL_MIN;
 use crate::requests::{Core, Request};
 use crate::types::{Config, Detach, Envelope, GATHER_PIECES, Gather, Piece};
 
@@ -79,7 +78,7 @@ impl Context<'_> {
             return false;
         }
         let len = send.seg.len;
-        let pulled = channel.reach.theirs && len >= PULL_MIN;
+        let pulled = channel.reach.theirs.is_some_and(|least| len >= least);
         let mut eager = len <= self.config.eager_max && !pulled;
         let cost = ENVELOPE_COST + if eager { len as u64 } else { 0 };
         let mut flags = Flags::NONE;
@@ -115,7 +114,7 @@ impl Context<'_> {
         header.flags = flags;
         header.envelope = send.envelope;
         header.length = len as u64;
-        if !eager && channel.reach.theirs {
+        if !eager && channel.reach.theirs.is_some() {
             send.offered = true;
             header.aux = send.seg.addr as u64;
         }

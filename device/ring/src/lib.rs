@@ -12,6 +12,7 @@
 
 pub mod bell;
 pub mod cells;
+pub mod desk;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -24,6 +25,11 @@ pub trait Word {
     fn store(&self, value: u64, order: Ordering);
     /// Writes it and returns what it held.
     fn swap(&self, value: u64, order: Ordering) -> u64;
+    /// Writes `new` if it holds `old`, and returns what it holds instead if not; acquires and releases.
+    ///
+    /// # Errors
+    /// It holds something else, or seems to.
+    fn exchange(&self, old: u64, new: u64) -> Result<(), u64>;
     /// A sequentially consistent fence.
     fn fence();
 }
@@ -42,6 +48,12 @@ impl Word for AtomicU64 {
     #[inline(always)]
     fn swap(&self, value: u64, order: Ordering) -> u64 {
         self.swap(value, order)
+    }
+
+    #[inline(always)]
+    fn exchange(&self, old: u64, new: u64) -> Result<(), u64> {
+        self.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
+            .map(drop)
     }
 
     #[inline(always)]

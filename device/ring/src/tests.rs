@@ -191,3 +191,32 @@ fn bytes_that_something_else_has_shown_are_there_before_the_word_says_so() {
     assert_eq!(reader.shown(9), Err(beyond));
     assert!(reader.until(4).is_err() && reader.until(14).is_err());
 }
+
+#[test]
+fn a_helper_that_is_late_finds_nothing() {
+    use crate::desk::{Helped, Helper, MOST, Owner};
+    let (desk, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (mut owner, mut helper) = (Owner::default(), Helper::default());
+    for batch in 1..=3 {
+        owner.lay_out(&desk, MOST);
+        assert!(helper.is_asked(&desk));
+        let helped = helper.take(&desk).expect("a piece");
+        let mut own = 0;
+        while let Some(index) = owner.take(&desk) {
+            assert_ne!(index, helped);
+            own += 1;
+        }
+        assert_eq!(own, MOST - 1);
+        assert_eq!(helper.take(&desk), None);
+        assert_eq!(owner.helped(&done), Helped::Waiting, "batch {batch}");
+        let whole = batch != 2;
+        helper.over(&done, helped, whole);
+        let failed = if whole { 0 } else { 1 << helped };
+        assert_eq!(owner.helped(&done), Helped::Over { failed });
+        assert_eq!(owner.abandoned(), 0);
+    }
+    owner.lay_out(&desk, 2);
+    assert_eq!(helper.take(&desk), Some(1));
+    assert_eq!(owner.take(&desk), Some(0));
+    assert_eq!(owner.abandoned(), 1 << 1, "it is gone");
+}

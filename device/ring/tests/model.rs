@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicU64;
 use loom::sync::{Arc, Condvar, Mutex};
+use rejoin_ring::desk::{Helped, Helper, Owner};
 use rejoin_ring::{Reader, Word, Writer, bell, cells};
 
 /// Loom's word.
@@ -21,6 +22,12 @@ impl Word for Modelled {
 
     fn swap(&self, value: u64, order: Ordering) -> u64 {
         self.0.swap(value, order)
+    }
+
+    fn exchange(&self, old: u64, new: u64) -> Result<(), u64> {
+        self.0
+            .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
+            .map(drop)
     }
 
     fn fence() {
@@ -266,4 +273,72 @@ fn cells_and_bytes_keep_one_order() {
 fn cells_are_used_again() {
     mixed(1, &[true, true, true]);
     mixed(2, &[true, true, true]);
+}
+
+/// Pieces of work on a desk: each is to be done once, while it is asked for.
+struct Work {
+    desk: Modelled,
+    done: Modelled,
+    /// What describes a piece: the batch that asks for it.
+    asked: Vec<UnsafeCell<u8>>,
+    /// Its result: the batch that it was done for.
+    results: Vec<UnsafeCell<u8>>,
+}
+
+impl Work {
+    fn carry_out(&self, index: usize) {
+        // SAFETY: loom itself checks that nobody writes the one or uses the other meanwhile.
+        let batch = self.asked[index].with(|asked| unsafe { *asked });
+        // SAFETY: as above.
+        self.results[index].with_mut(|result| unsafe { *result = batch });
+    }
+
+    fn own(&self, batches: u8) {
+        let mut owner = Owner::default();
+        for batch in 1..=batches {
+            for asked in &self.asked {
+                // SAFETY: as above.
+                asked.with_mut(|asked| unsafe { *asked = batch });
+            }
+            owner.lay_out(&self.desk, self.asked.len());
+            while let Some(index) = owner.take(&self.desk) {
+                self.carry_out(index);
+            }
+            while owner.helped(&self.done) == Helped::Waiting {
+                loom::thread::yield_now();
+            }
+            for result in &self.results {
+                // SAFETY: as above.
+                assert_eq!(result.with(|result| unsafe { *result }), batch);
+            }
+        }
+    }
+
+    fn help(&self, looks: u8) {
+        let mut helper = Helper::default();
+        for _ in 0..looks {
+            if let Some(index) = helper.take(&self.desk) {
+                self.carry_out(index);
+                helper.over(&self.done, index, true);
+            }
+        }
+    }
+}
+
+#[test]
+fn each_piece_is_done_once_while_it_is_asked_for() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(|| {
+        let work = Arc::new(Work {
+            desk: word(),
+            done: word(),
+            asked: (0..2).map(|_| UnsafeCell::new(0)).collect(),
+            results: (0..2).map(|_| UnsafeCell::new(0)).collect(),
+        });
+        let other = Arc::clone(&work);
+        let helper = loom::thread::spawn(move || other.help(3));
+        work.own(2);
+        helper.join().unwrap();
+    });
 }

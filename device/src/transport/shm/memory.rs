@@ -21,6 +21,10 @@ use crate::descriptors;
 /// fetch lines in pairs.
 const WORDS: usize = 4096;
 const WORD: usize = 128;
+/// Bytes of what describes the pieces on a desk.
+const PIECES: usize = rejoin_ring::desk::MOST * 3 * 8;
+const _: () = assert!(20 * WORD + 2 * PIECES.next_multiple_of(WORD) <= 26 * WORD);
+const _: () = assert!(28 * WORD <= WORDS);
 /// Cells of one direction, which lie between the words and the rings.
 pub(crate) const CELLS: usize = 128;
 const CELLS_BYTES: usize = CELLS * rejoin_ring::cells::WORDS * 8;
@@ -66,6 +70,14 @@ pub(crate) enum Place {
     CellHead(Direction),
     /// Where that side's secret is: process id, address, value.
     Secret(Direction, usize),
+    /// How the reader wants this direction's bytes written: see `store.rs`.
+    Asked(Direction),
+    /// The desk of the side that writes this direction: see `help.rs`.
+    Desk(Direction),
+    /// What the other side has done of what lies there.
+    Done(Direction),
+    /// What describes it: three words of each piece, on cache lines of their own.
+    Pieces(Direction),
 }
 
 /// A mapping of the two rings of a link.
@@ -174,8 +186,16 @@ impl Memory {
             Place::Reach(direction) => (6, direction),
             Place::Secret(direction, part) => (8 + 2 * (part % 3), direction),
             Place::CellHead(direction) => (14, direction),
+            Place::Desk(direction) => (16, direction),
+            Place::Done(direction) => (18, direction),
+            Place::Pieces(direction) => (20, direction),
+            Place::Asked(direction) => (26, direction),
         };
-        let number = first + usize::from(direction == Direction::ToDialer);
+        let lines = match place {
+            Place::Pieces(_) => PIECES.div_ceil(WORD),
+            _ => 1,
+        };
+        let number = first + lines * usize::from(direction == Direction::ToDialer);
         // SAFETY: the words lie within the mapping, aligned.
         unsafe { self.start.add(number * WORD).cast() }
     }

@@ -8,11 +8,14 @@
 
 mod cells;
 mod door;
+mod help;
 mod memory;
 mod peer;
+mod store;
 
 pub use door::{Door, connect};
 pub(crate) use door::{receive, send_with};
+pub(crate) use help::Part;
 pub(crate) use memory::Memory;
 pub(crate) use peer::Shown;
 
@@ -28,15 +31,17 @@ use rejoin_ring::{OutOfBounds, Reader, Writer, bell};
 
 use super::{Fault, Lost, Path, Piece, Stream, closed, moved};
 use cells::Cells;
+use help::Desks;
 use memory::{Direction, Place};
 use peer::Peer;
+use store::{Gauge, Store};
 
 /// Bytes of one ring, with few ranks on the host.
 const USUAL: usize = 256 << 10;
 /// What the rings that a rank writes may take together.
 const BUDGET: usize = 8 << 20;
 /// What is copied before it is shown to the other side, which copies it on meanwhile.
-const STEP: usize = 32 << 10;
+const STEP: usize = 16 << 10;
 
 /// Bytes of a ring where so many ranks share a host: all rings of a rank stay within bounds.
 #[must_use]
@@ -92,6 +97,8 @@ struct Half {
     bytes: NonNull<u8>,
     tail: NonNull<AtomicU64>,
     head: NonNull<AtomicU64>,
+    /// How the reader has asked for the bytes to be written.
+    asked: NonNull<AtomicU64>,
 }
 
 impl Half {
@@ -100,6 +107,7 @@ impl Half {
             bytes: memory.ring(direction),
             tail: memory.word(Place::Tail(direction)),
             head: memory.word(Place::Head(direction)),
+            asked: memory.word(Place::Asked(direction)),
         }
     }
 }
@@ -111,6 +119,9 @@ pub struct ShmLink {
     reader: Reader,
     come: Half,
     cells: Cells,
+    store: Store,
+    gauge: Gauge,
+    desks: Desks,
     /// Bytes of bodies released since the peer was last told of room.
     released: usize,
     /// What would wake this side, and the other.
@@ -158,12 +169,12 @@ impl Side {
 
 impl ShmLink {
     /// Takes over the socket of a handshake that is over, and the memory that was handed over in it.
-    /// `shown` is what this side has shown; memory is read only where that is `wanted`.
+    /// `shown` is what this side has shown; memory is read only where that is `wanted`; `shared` are the cores.
     pub(crate) fn new(
         socket: OwnedFd,
         (memory, shown): (Memory, Shown),
         side: Side,
-        wanted: bool,
+        (wanted, shared): (bool, bool),
     ) -> Self {
         let out = side.writes();
         let come = out.opposite();
@@ -181,6 +192,9 @@ impl ShmLink {
             reader: Reader::new(memory.capacity()),
             come: Half::new(&memory, come),
             cells: Cells::new(&memory, out),
+            store: Store::new(shared),
+            gauge: Gauge::default(),
+            desks: Desks::new(&memory, out),
             own_bell: memory.word(Place::Bell(out)),
             peers_bell: memory.word(Place::Bell(come)),
             released: 0,
@@ -246,14 +260,14 @@ impl ShmLink {
     #[inline]
     pub(crate) fn publish_brief(&mut self, first: u64, apart: &[u8]) {
         let after = self.writer.position();
-        let mut rest = apart;
+        let (mut rest, said) = (apart, word!(self.out.asked));
         while !rest.is_empty() {
             let range = self.writer.next(rest.len());
             let (now, later) = rest.split_at(range.len());
             // SAFETY: the range is room in the ring, which nobody reads before the message is published.
             unsafe {
                 let to = self.out.bytes.as_ptr().add(range.start);
-                std::ptr::copy_nonoverlapping(now.as_ptr(), to, now.len());
+                self.store.copy(said, to, now.as_ptr(), now.len());
             }
             rest = later;
         }
@@ -298,6 +312,7 @@ impl ShmLink {
             return;
         }
         let (mut done, mut left) = (0, len);
+        let began = self.begin(len);
         while left > 0 {
             let range = self.reader.next(left);
             let wanted = range.len().min(into.iov_len - done);
@@ -311,10 +326,27 @@ impl ShmLink {
             done += wanted;
             left -= range.len();
         }
+        self.end(began, len);
         self.reader.release(word!(self.come.head));
         self.moved += len as u64;
         self.release_brief();
         self.freed(len);
+    }
+
+    /// Before so many bytes are copied out of the ring: see [`Gauge`]. In its first round its pages are fetched too.
+    #[inline(always)]
+    fn begin(&mut self, len: usize) -> Option<u64> {
+        if self.moved < 2 * self.memory.capacity() as u64 {
+            return None;
+        }
+        self.gauge.begin(word!(self.come.asked), len)
+    }
+
+    #[inline(always)]
+    fn end(&mut self, began: Option<u64>, len: usize) {
+        if let Some(began) = began {
+            self.gauge.end(word!(self.come.asked), began, len);
+        }
     }
 
     /// So many bytes were released: a writer that may have found the ring full is told, at a quarter of it
@@ -334,19 +366,40 @@ impl ShmLink {
         (self.peer.is_some(), peer::reach_of(&self.memory, self.own))
     }
 
-    /// Reads so many bytes at an address of the peer's; false when not all could be read.
+    /// Has parts of bodies carried out of the peer's memory, at most as many as a desk holds; bits of those
+    /// that could not be. `together`: the peer may help where it waits for this side.
     ///
     /// # Safety
-    /// `to` is writable for `len` bytes, and nothing else uses them during the call.
-    pub(crate) unsafe fn pull(&mut self, from: u64, to: *mut u8, len: usize) -> bool {
-        // SAFETY: the caller's promise.
-        let whole = self
-            .peer
-            .is_some_and(|peer| unsafe { peer.read(from, to, len) });
-        if !whole {
+    /// Each part's place is writable, and nothing else uses it during the call.
+    pub(crate) unsafe fn pull(&mut self, parts: &[Part], together: bool) -> u64 {
+        let Some(peer) = self.peer else {
+            return u64::MAX;
+        };
+        let mut failed = 0;
+        if together && parts.len() > 1 {
+            self.desks.lay_out(parts);
+            // SAFETY: the caller's promise.
+            failed = unsafe { self.desks.finish(peer, parts) };
+        } else {
+            for index in 0..parts.len() {
+                // SAFETY: the caller's promise.
+                let whole = unsafe { help::read(peer, parts, index) };
+                failed |= u64::from(!whole) << index;
+            }
+        }
+        if failed != 0 {
             self.peer = None;
         }
-        whole
+        failed
+    }
+
+    /// Carries parts of bodies into the peer's memory, if it asks for that; returns their bytes.
+    #[inline]
+    pub(crate) fn help(&mut self) -> usize {
+        match self.peer {
+            Some(peer) if self.desks.is_asked() => self.desks.help(peer),
+            _ => 0,
+        }
     }
 
     /// Wakes the other side if it sleeps and has asked for this.
@@ -416,6 +469,7 @@ impl Stream for ShmLink {
         let asked = total(pieces);
         let mut left = asked;
         let mut from = Cursor { pieces, done: 0 };
+        let said = word!(self.out.asked);
         while left > 0 {
             let room = self.writer.room(word!(self.out.head), left.min(STEP));
             let room = room.map_err(breach)?;
@@ -432,7 +486,7 @@ impl Stream for ShmLink {
                     // caller promises readable memory.
                     unsafe {
                         let to = self.out.bytes.as_ptr().add(range.start);
-                        std::ptr::copy_nonoverlapping(at, to, range.len());
+                        self.store.copy(said, to, at, range.len());
                     }
                     at = at.wrapping_add(range.len());
                     len -= range.len();
@@ -474,6 +528,7 @@ impl Stream for ShmLink {
                 return Ok(asked - left);
             }
             let crowded = self.reader.is_crowded();
+            let began = self.begin(ready);
             let mut step = ready;
             while step > 0 {
                 let (mut at, mut len) = to.next(step);
@@ -490,6 +545,7 @@ impl Stream for ShmLink {
                     len -= range.len();
                 }
             }
+            self.end(began, ready);
             self.reader.release(word!(self.come.head));
             if crowded {
                 self.ring(bell::ROOM);

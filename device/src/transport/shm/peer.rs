@@ -1,4 +1,4 @@
-//! Reading the other side's memory, where the system lets it (`process_vm_readv`, Linux 3.2).
+//! Reading the other side's memory, where the system lets it (`process_vm_readv`, Linux 3.2), and writing it.
 //!
 //! Each side shows where in its memory a secret lies, and the other tries to read it. Every later read
 //! fetches the secret too, in the same call: so it was the same process, whatever became of its number. What
@@ -123,6 +123,38 @@ impl Peer {
                 return true;
             }
         }
+    }
+}
+
+impl Peer {
+    /// Whether the process is there, and the one whose secret it is.
+    pub(super) fn is_there(self) -> bool {
+        // SAFETY: nothing is written but the secret's copy.
+        unsafe { self.read(0, std::ptr::null_mut(), 0) }
+    }
+
+    /// Writes so many bytes at an address of this process's to one of the peer's, which has asked for it; false when
+    /// not all could be.
+    pub(super) fn write(self, from: u64, to: u64, len: usize) -> bool {
+        let at = |address: u64, len| libc::iovec {
+            iov_base: std::ptr::with_exposed_provenance_mut(address as usize),
+            iov_len: len,
+        };
+        let mut done = 0;
+        while done < len {
+            let count = (len - done).min(MOST);
+            let local = at(from.wrapping_add(done as u64), count);
+            let remote = at(to.wrapping_add(done as u64), count);
+            // SAFETY: memory of this process is only read, by the system, which refuses what is not mapped.
+            let put = unsafe {
+                libc::process_vm_writev(self.pid, &raw const local, 1, &raw const remote, 1, 0)
+            };
+            if usize::try_from(put) != Ok(count) {
+                return false;
+            }
+            done += count;
+        }
+        true
     }
 }
 

@@ -13,8 +13,8 @@ fn pair() -> (ShmLink, ShmLink) {
     let shown = [Side::Dialer.show(&memory), Side::Acceptor.show(&theirs)];
     let [ours, other] = shown;
     (
-        ShmLink::new(a.into(), (memory, ours), Side::Dialer, true),
-        ShmLink::new(b.into(), (theirs, other), Side::Acceptor, true),
+        ShmLink::new(a.into(), (memory, ours), Side::Dialer, (true, false)),
+        ShmLink::new(b.into(), (theirs, other), Side::Acceptor, (true, false)),
     )
 }
 
@@ -216,15 +216,106 @@ fn memory_is_read_only_where_the_secret_is_the_peers() {
     let body = bytes(100_000, 5);
     let from = body.as_ptr().expose_provenance() as u64;
     let mut into = vec![0u8; body.len()];
-    // SAFETY: it is writable and used by nobody else.
-    assert!(unsafe { a.pull(from, into.as_mut_ptr(), into.len()) });
-    assert!(into == body);
-    // SAFETY: as above; nothing is at the address that is read.
-    assert!(!unsafe { a.pull(8, into.as_mut_ptr(), into.len()) });
+    let mut pull = |link: &mut ShmLink, from| {
+        let part = Part {
+            from,
+            to: into.as_mut_ptr(),
+            len: into.len(),
+        };
+        // SAFETY: it is writable and used by nobody else.
+        let failed = unsafe { link.pull(&[part], true) };
+        (failed == 0, into.clone())
+    };
+    assert_eq!(pull(&mut a, from), (true, body));
+    // Nothing is at the address that is read.
+    assert!(!pull(&mut a, 8).0);
     assert!(!a.reach().0, "once is enough");
     // Another process has the number now, for all that can be seen.
     *b.shown.secret_mut() ^= 1;
     *a.shown.secret_mut() ^= 1;
+    assert!(!pull(&mut b, from).0);
+}
+
+/// Many parts of a body on the desk of one side, to be carried by both.
+struct Shared {
+    body: Vec<u8>,
+    into: Vec<u8>,
+}
+
+impl Shared {
+    fn new(parts: usize) -> (Self, Vec<Part>) {
+        let mut shared = Self {
+            body: bytes(parts * 5000, parts),
+            into: vec![0; parts * 5000],
+        };
+        let from = shared.body.as_ptr().expose_provenance() as u64;
+        let to = shared.into.as_mut_ptr();
+        let part = |at: usize| Part {
+            from: from + at as u64,
+            to: to.wrapping_add(at),
+            len: 5000,
+        };
+        let parts = (0..parts).map(|number| part(number * 5000)).collect();
+        (shared, parts)
+    }
+}
+
+#[test]
+fn parts_that_lie_on_a_desk_are_carried_by_either_side() {
+    let (mut a, mut b) = pair();
+    let peer = a.peer.expect("within reach");
+    for count in [1, 2, 16, 7] {
+        for by_helper in [true, false] {
+            let (shared, parts) = Shared::new(count);
+            a.desks.lay_out(&parts);
+            if by_helper {
+                assert_eq!(b.help(), shared.body.len());
+                assert!(shared.into == shared.body);
+            }
+            // SAFETY: the places are the test's alone.
+            assert_eq!(unsafe { a.desks.finish(peer, &parts) }, 0);
+            assert!(shared.into == shared.body);
+            assert_eq!(b.help(), 0, "nothing is left");
+        }
+    }
+}
+
+#[test]
+fn a_part_that_the_helper_cannot_write_is_read() {
+    let (mut a, mut b) = pair();
+    // The helper takes whatever lies there, and nothing of this has been asked for yet.
+    let desk = word!(a.memory.word(Place::Desk(Direction::FromDialer)));
+    desk.store(1 << 8 | 1, Ordering::Release);
+    let pieces = a.memory.word(Place::Pieces(Direction::FromDialer));
+    for (number, value) in [8, 16, 100].into_iter().enumerate() {
+        // SAFETY: a word of the mapping.
+        let word = unsafe { pieces.add(number) };
+        word!(word).store(value, Ordering::Relaxed);
+    }
+    assert_eq!(b.help(), 0);
+    let done = word!(a.memory.word(Place::Done(Direction::FromDialer)));
+    assert_eq!(done.load(Ordering::Acquire), 1 << 32 | 1 << 16);
+    // It does not try again, and the owner does all by itself.
+    let (shared, parts) = Shared::new(3);
+    // SAFETY: the places are the test's alone.
+    assert_eq!(unsafe { a.pull(&parts, true) }, 0);
+    assert!(shared.into == shared.body);
+    desk.store(2 << 8 | 1, Ordering::Release);
+    assert_eq!(b.help(), 0);
+    assert_eq!(desk.load(Ordering::Acquire), 2 << 8 | 1);
+}
+
+#[test]
+fn without_the_peers_help_parts_are_read_one_by_one() {
+    let (mut a, b) = pair();
+    let (shared, parts) = Shared::new(5);
+    // SAFETY: the places are the test's alone.
+    assert_eq!(unsafe { a.pull(&parts, false) }, 0);
+    assert!(shared.into == shared.body);
+    assert!(!b.desks.is_asked());
+    let (shared, mut parts) = Shared::new(4);
+    parts[2].from = 8;
     // SAFETY: as above.
-    assert!(!unsafe { b.pull(from, into.as_mut_ptr(), into.len()) });
+    assert_eq!(unsafe { a.pull(&parts, true) }, 1 << 2, "one is no memory");
+    assert!(shared.into[..10_000] == shared.body[..10_000]);
 }

@@ -1,0 +1,180 @@
+//! Long bodies are carried by two: while the receiver reads one part out of the sender's memory, the sender, where
+//! it waits for the receiver anyway, writes another part into the receiver's (`process_vm_writev`).
+//!
+//! The receiver lays the parts out on a desk in the memory of the link ([`rejoin_ring::desk`]), takes parts itself, and
+//! does not return before it knows what became of those that the sender has taken. So nothing is ever
+//! written for a body that is no longer awaited, and a sender that dies leaves a body that is not whole.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rejoin_ring::desk::{Helped, Helper, MOST, Owner};
+
+use super::memory::{Direction, Memory, Place};
+use super::peer::Peer;
+
+/// Looks at the helper's word before others get this core.
+const LOOKS: u32 = 20_000;
+/// Times to give way between two looks whether the helper lives.
+const GIVE_WAY: u32 = 1_000;
+
+/// A part of a body: where it is in the peer's memory, and where it goes in this process's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    /// Address in the peer's memory.
+    pub(crate) from: u64,
+    /// Where it goes.
+    pub(crate) to: *mut u8,
+    /// Bytes.
+    pub(crate) len: usize,
+}
+
+impl Part {
+    /// None at all.
+    pub(crate) const EMPTY: Self = Self {
+        from: 0,
+        to: std::ptr::null_mut(),
+        len: 0,
+    };
+}
+
+/// The shared words of the side that owns a desk.
+struct Half {
+    desk: NonNull<AtomicU64>,
+    done: NonNull<AtomicU64>,
+    /// Three words of each piece.
+    pieces: NonNull<AtomicU64>,
+}
+
+impl Half {
+    fn new(memory: &Memory, owner: Direction) -> Self {
+        Self {
+            desk: memory.word(Place::Desk(owner)),
+            done: memory.word(Place::Done(owner)),
+            pieces: memory.word(Place::Pieces(owner)),
+        }
+    }
+
+    /// What describes a piece.
+    fn piece(&self, index: usize) -> [&AtomicU64; 3] {
+        // SAFETY: so many words of each piece lie in the mapping, which outlives the link.
+        [0, 1, 2].map(|n| unsafe { self.pieces.add(3 * (index % MOST) + n).as_ref() })
+    }
+}
+
+/// Both desks of a link; the pointers are good for as long as its memory is mapped.
+pub(super) struct Desks {
+    owner: Owner,
+    own: Half,
+    helper: Helper,
+    theirs: Half,
+    /// The peer's memory could not be written.
+    barred: bool,
+}
+
+macro_rules! word {
+    ($pointer:expr) => {
+        // SAFETY: it lies in memory that is mapped for as long as the link is there.
+        unsafe { $pointer.as_ref() }
+    };
+}
+
+impl Desks {
+    pub(super) fn new(memory: &Memory, own: Direction) -> Self {
+        Self {
+            owner: Owner::default(),
+            own: Half::new(memory, own),
+            helper: Helper::default(),
+            theirs: Half::new(memory, own.opposite()),
+            barred: false,
+        }
+    }
+
+    /// Lays out the parts, at most [`MOST`].
+    pub(super) fn lay_out(&mut self, parts: &[Part]) {
+        for (index, part) in parts.iter().enumerate() {
+            let to = part.to.expose_provenance() as u64;
+            let values = [part.from, to, part.len as u64];
+            for (word, value) in self.own.piece(index).into_iter().zip(values) {
+                word.store(value, Ordering::Relaxed);
+            }
+        }
+        self.owner.lay_out(word!(self.own.desk), parts.len());
+    }
+
+    /// Carries the parts that were laid out, as far as the peer does not; bits of those that could not be.
+    ///
+    /// # Safety
+    /// Each part's place is writable, and nothing else uses it from when it was laid out.
+    pub(super) unsafe fn finish(&mut self, peer: Peer, parts: &[Part]) -> u64 {
+        let mut failed = 0;
+        while let Some(index) = self.owner.take(word!(self.own.desk)) {
+            // SAFETY: the caller's promise.
+            failed |= u64::from(!unsafe { read(peer, parts, index) }) << index;
+        }
+        for index in self.left_undone(peer) {
+            // SAFETY: the caller's promise.
+            failed |= u64::from(!unsafe { read(peer, parts, index) }) << index;
+        }
+        failed
+    }
+
+    /// Waits for the parts that the peer has taken, each of which it carries without a pause; those that it could not.
+    fn left_undone(&mut self, peer: Peer) -> impl Iterator<Item = usize> + use<> {
+        let mut looks = 0;
+        let bits = loop {
+            if let Helped::Over { failed } = self.owner.helped(word!(self.own.done)) {
+                break failed;
+            }
+            looks += 1;
+            if looks < LOOKS {
+                std::hint::spin_loop();
+                continue;
+            }
+            std::thread::yield_now();
+            // A process that is gone writes nothing more.
+            if looks.is_multiple_of(GIVE_WAY) && !peer.is_there() {
+                break self.owner.abandoned();
+            }
+        };
+        (0..MOST).filter(move |index| bits >> index & 1 != 0)
+    }
+
+    /// Whether the peer has laid out something.
+    #[inline]
+    pub(super) fn is_asked(&self) -> bool {
+        self.helper.is_asked(word!(self.theirs.desk))
+    }
+
+    /// Carries what the peer has laid out, as far as it has not done so itself; returns the bytes.
+    pub(super) fn help(&mut self, peer: Peer) -> usize {
+        let mut carried = 0;
+        while !self.barred
+            && let Some(index) = self.helper.take(word!(self.theirs.desk))
+        {
+            let [from, to, len] = self
+                .theirs
+                .piece(index)
+                .map(|word| word.load(Ordering::Relaxed));
+            let len = usize::try_from(len).unwrap_or(usize::MAX);
+            // It waits for this part, so it is there if it is the peer that was seen first.
+            let whole = peer.is_there() && peer.write(from, to, len);
+            self.barred = !whole;
+            carried += if whole { len } else { 0 };
+            self.helper.over(word!(self.theirs.done), index, whole);
+        }
+        carried
+    }
+}
+
+/// Reads a part; false where that fails.
+///
+/// # Safety
+/// Its place is writable, and nothing else uses it.
+pub(super) unsafe fn read(peer: Peer, parts: &[Part], index: usize) -> bool {
+    let Some(part) = parts.get(index) else {
+        return false;
+    };
+    // SAFETY: the caller's promise.
+    unsafe { peer.read(part.from, part.to, part.len) }
+}
