@@ -48,6 +48,8 @@ pub struct Stats {
     pub links_made: u64,
     /// Live links that were lost.
     pub links_lost: u64,
+    /// Links that the scissors of a test have ended between two direct calls.
+    pub snips: u64,
     /// Attempts to dial.
     pub dials: u64,
     /// Questions to the manager where a rank is.
@@ -87,6 +89,7 @@ impl Stats {
             ("looks", self.looks),
             ("blocks", self.blocks),
             ("late", self.late),
+            ("snips", self.snips),
             ("dials", self.dials),
             ("lookups", self.lookups),
             ("links_made", self.links_made),
