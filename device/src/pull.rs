@@ -68,11 +68,14 @@ impl Device {
         // A sender that shares its core is not likely to run now.
         let together = !self.spin.is_zero();
         let (parts, count) = batch.parts(together);
+        let mut held_up = self.held_up();
+        let host = self.table.book().host(first.peer).unwrap_or_default();
+        let mut waits = || held_up.lasts(first.peer, host);
         let token = self.table.live(first.peer).map(|(_, token)| token);
         let live = token.and_then(|token| self.io.slots.live(token));
         let failed = match live.map(|live| &mut live.stream) {
             // SAFETY: the segments are posted receives', for which the callers have promised.
-            Some(Link::Shm(link)) => unsafe { link.pull(&parts[..count], together) },
+            Some(Link::Shm(link)) => unsafe { link.pull(&parts[..count], together, &mut waits) },
             _ => u64::MAX,
         };
         self.meter.stats.pulls += count as u64;

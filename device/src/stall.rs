@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
+use rejoin_channel_table::ids::Rank;
 use rejoin_engine::{ReqId, Waiting};
 
 use crate::device::Device;
@@ -22,16 +23,58 @@ pub struct Names {
     pub context: fn(u32) -> Option<String>,
 }
 
+fn report(me: Rank, operation: Option<fn() -> &'static str>, period: Duration, what: &str) {
+    let operation = operation.map_or("a call", |operation| operation());
+    let period = period.as_secs_f64();
+    eprintln!("rejoin: rank {me}: {operation} has been waiting for {period:.0} s: {what}");
+}
+
+/// A wait for a peer in the middle of a body.
+pub(crate) struct HeldUp {
+    period: Option<Duration>,
+    since: Option<Instant>,
+    me: Rank,
+    operation: Option<fn() -> &'static str>,
+}
+
+impl HeldUp {
+    /// It lasts: says so once per period.
+    pub(crate) fn lasts(&mut self, peer: Rank, host: &str) {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let Some(period) = self.period.filter(|period| since.elapsed() >= *period) else {
+            return;
+        };
+        self.since = Some(Instant::now());
+        let what =
+            format!("rank {peer} on host {host} writes a part of its message and does not end");
+        report(self.me, self.operation, period, &what);
+    }
+}
+
 impl Device {
     /// Says how to call things in reports of long waits.
     pub fn set_names(&mut self, names: Names) {
         self.names = Some(names);
     }
 
+    fn stall_period(&self) -> Option<Duration> {
+        let in_finalize = self.finalizing.then_some(IN_FINALIZE);
+        self.options.stall_report.or(in_finalize)
+    }
+
+    /// For a wait for a peer that carries a part of a body.
+    pub(crate) fn held_up(&self) -> HeldUp {
+        HeldUp {
+            period: self.stall_period(),
+            since: None,
+            me: self.identity.rank,
+            operation: self.names.map(|names| names.operation),
+        }
+    }
+
     /// Says once per period what a wait that lasts is for.
     pub(crate) fn report_stall(&mut self, hint: Option<ReqId>) {
-        let in_finalize = self.finalizing.then_some(IN_FINALIZE);
-        let Some(period) = self.options.stall_report.or(in_finalize) else {
+        let Some(period) = self.stall_period() else {
             return;
         };
         let since = *self.io.waiting_since.get_or_insert_with(Instant::now);
@@ -39,13 +82,8 @@ impl Device {
             return;
         }
         self.io.waiting_since = Some(Instant::now());
-        let me = self.identity.rank;
-        let operation = self.names.map_or("a call", |names| (names.operation)());
-        eprintln!(
-            "rejoin: rank {me}: {operation} has been waiting for {:.0} s: {}",
-            period.as_secs_f64(),
-            self.awaited(hint)
-        );
+        let operation = self.names.map(|names| names.operation);
+        report(self.identity.rank, operation, period, &self.awaited(hint));
     }
 
     /// What a wait on `hint` is for; without one, whatever is not complete.

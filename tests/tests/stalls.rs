@@ -1,15 +1,20 @@
 //! What a wait that lasts says.
 
+use rejoin_tests::job::Job;
+use rejoin_tests::processes::wait_for;
+use rejoin_tests::tracee::{Stop, Tracee};
 use rejoin_tests::{Run, program};
 use std::io::{BufRead, BufReader};
+use std::process::Child;
 use std::sync::mpsc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-#[test]
-fn a_long_wait_names_function_communicator_rank_and_tag() {
-    let mut child = Run::new(2, program("stall"))
-        .env("REJOIN_STALL_REPORT", "1")
-        .start();
+/// What is only waited for, never for how long.
+const SOON: Duration = Duration::from_secs(30);
+
+/// Reads what mpirun says until all of it has been said: lines with both texts. The thread goes on to read.
+fn says(child: &mut Child, mut missing: Vec<(&str, &str)>) -> JoinHandle<()> {
     let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
     let (send, lines) = mpsc::channel();
     let reader = std::thread::spawn(move || {
@@ -18,14 +23,6 @@ fn a_long_wait_names_function_communicator_rank_and_tag() {
             let _ = send.send(line);
         }
     });
-    let mut missing = vec![
-        (
-            "rank 0: MPI_Recv has been waiting",
-            "receive of up to 32 bytes from rank 1, tag 7",
-        ),
-        ("rank 0: MPI_Recv has been waiting", "a message of the halo"),
-        ("rank 1: MPI_Finalize has been waiting", "all other ranks"),
-    ];
     let mut seen = String::new();
     while !missing.is_empty() {
         match lines.recv_timeout(Duration::from_secs(60)) {
@@ -37,8 +34,45 @@ fn a_long_wait_names_function_communicator_rank_and_tag() {
             Err(_) => break,
         }
     }
+    assert!(missing.is_empty(), "{missing:?} missing from\n{seen}");
+    reader
+}
+
+#[test]
+fn a_long_wait_names_function_communicator_rank_and_tag() {
+    let mut child = Run::new(2, program("stall"))
+        .env("REJOIN_STALL_REPORT", "1")
+        .start();
+    let missing = vec![
+        (
+            "rank 0: MPI_Recv has been waiting",
+            "receive of up to 32 bytes from rank 1, tag 7",
+        ),
+        ("rank 0: MPI_Recv has been waiting", "a message of the halo"),
+        ("rank 1: MPI_Finalize has been waiting", "all other ranks"),
+    ];
+    let reader = says(&mut child, missing);
     child.kill().expect("killing mpirun");
     child.wait().expect("reaping mpirun");
     reader.join().expect("the reader");
-    assert!(missing.is_empty(), "{missing:?} missing from\n{seen}");
+}
+
+/// A sender is stopped in the middle of what it writes into the receiver's memory.
+#[test]
+fn a_wait_for_who_carries_a_part_of_a_message_names_it() {
+    let run = Run::new(2, program("giants")).arg("48").arg("20");
+    let run = run.arg("turns").env("REJOIN_STALL_REPORT", "1");
+    let mut child = run.start();
+    let job = Job::of(child.id(), "giants");
+    wait_for(SOON, "images", || job.images().len() >= 2);
+    let sender = job.ranks()[1];
+    let mut tracee = Tracee::seize(sender);
+    let stopped = tracee.next_call(libc::SYS_process_vm_writev);
+    assert_eq!(stopped, Stop::Entry);
+    let who = ("rank 0: ", "rank 1 on host");
+    let reader = says(&mut child, vec![who]);
+    drop(tracee);
+    let status = child.wait().expect("its end");
+    assert!(status.success(), "{status}");
+    reader.join().expect("the reader");
 }

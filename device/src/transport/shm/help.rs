@@ -7,6 +7,7 @@
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use rejoin_ring::desk::{Helped, Helper, MOST, Owner};
 
@@ -14,9 +15,11 @@ use super::memory::{Direction, Memory, Place};
 use super::peer::Peer;
 
 /// Looks at the helper's word before others get this core.
-const LOOKS: u32 = 20_000;
+const LOOKS: u64 = 20_000;
 /// Times to give way between two looks whether the helper lives.
-const GIVE_WAY: u32 = 1_000;
+const GIVE_WAY: u64 = 1_000;
+/// A helper that takes so long has been stopped, or its host is crowded: this core is of more use to others.
+const NAP: Duration = Duration::from_micros(200);
 
 /// A part of a body: where it is in the peer's memory, and where it goes in this process's.
 #[derive(Clone, Copy, Debug)]
@@ -102,17 +105,23 @@ impl Desks {
         self.owner.lay_out(word!(self.own.desk), parts.len());
     }
 
-    /// Carries the parts that were laid out, as far as the peer does not; bits of those that could not be.
+    /// Carries the parts that were laid out, as far as the peer does not; bits of those that could not be. While the
+    /// peer takes long, `waits` is told now and then.
     ///
     /// # Safety
     /// Each part's place is writable, and nothing else uses it from when it was laid out.
-    pub(super) unsafe fn finish(&mut self, peer: Peer, parts: &[Part]) -> u64 {
+    pub(super) unsafe fn finish(
+        &mut self,
+        peer: Peer,
+        parts: &[Part],
+        waits: &mut dyn FnMut(),
+    ) -> u64 {
         let mut failed = 0;
         while let Some(index) = self.owner.take(word!(self.own.desk)) {
             // SAFETY: the caller's promise.
             failed |= u64::from(!unsafe { read(peer, parts, index) }) << index;
         }
-        for index in self.left_undone(peer) {
+        for index in self.left_undone(peer, waits) {
             // SAFETY: the caller's promise.
             failed |= u64::from(!unsafe { read(peer, parts, index) }) << index;
         }
@@ -120,21 +129,30 @@ impl Desks {
     }
 
     /// Waits for the parts that the peer has taken, each of which it carries without a pause; those that it could not.
-    fn left_undone(&mut self, peer: Peer) -> impl Iterator<Item = usize> + use<> {
-        let mut looks = 0;
+    /// Nothing but its end ends this sooner: a peer that somebody has stopped writes when it goes on.
+    fn left_undone(
+        &mut self,
+        peer: Peer,
+        waits: &mut dyn FnMut(),
+    ) -> impl Iterator<Item = usize> + use<> {
+        let mut looks = 0u64;
         let bits = loop {
             if let Helped::Over { failed } = self.owner.helped(word!(self.own.done)) {
                 break failed;
             }
-            looks += 1;
+            looks = looks.wrapping_add(1);
             if looks < LOOKS {
                 std::hint::spin_loop();
                 continue;
             }
             std::thread::yield_now();
-            // A process that is gone writes nothing more.
-            if looks.is_multiple_of(GIVE_WAY) && !peer.is_there() {
-                break self.owner.abandoned();
+            if looks.is_multiple_of(GIVE_WAY) {
+                // A process that is gone writes nothing more.
+                if !peer.is_there() {
+                    break self.owner.abandoned();
+                }
+                waits();
+                std::thread::sleep(NAP);
             }
         };
         (0..MOST).filter(move |index| bits >> index & 1 != 0)

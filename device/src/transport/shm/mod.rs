@@ -367,11 +367,16 @@ impl ShmLink {
     }
 
     /// Has parts of bodies carried out of the peer's memory, at most as many as a desk holds; bits of those
-    /// that could not be. `together`: the peer may help where it waits for this side.
+    /// that could not be. `together`: the peer may help where it waits for this side; while it takes long, `waits` is told.
     ///
     /// # Safety
     /// Each part's place is writable, and nothing else uses it during the call.
-    pub(crate) unsafe fn pull(&mut self, parts: &[Part], together: bool) -> u64 {
+    pub(crate) unsafe fn pull(
+        &mut self,
+        parts: &[Part],
+        together: bool,
+        waits: &mut dyn FnMut(),
+    ) -> u64 {
         let Some(peer) = self.peer else {
             return u64::MAX;
         };
@@ -379,7 +384,7 @@ impl ShmLink {
         if together && parts.len() > 1 {
             self.desks.lay_out(parts);
             // SAFETY: the caller's promise.
-            failed = unsafe { self.desks.finish(peer, parts) };
+            failed = unsafe { self.desks.finish(peer, parts, waits) };
         } else {
             for index in 0..parts.len() {
                 // SAFETY: the caller's promise.

@@ -223,7 +223,7 @@ fn memory_is_read_only_where_the_secret_is_the_peers() {
             len: into.len(),
         };
         // SAFETY: it is writable and used by nobody else.
-        let failed = unsafe { link.pull(&[part], true) };
+        let failed = unsafe { link.pull(&[part], true, &mut || {}) };
         (failed == 0, into.clone())
     };
     assert_eq!(pull(&mut a, from), (true, body));
@@ -273,7 +273,7 @@ fn parts_that_lie_on_a_desk_are_carried_by_either_side() {
                 assert!(shared.into == shared.body);
             }
             // SAFETY: the places are the test's alone.
-            assert_eq!(unsafe { a.desks.finish(peer, &parts) }, 0);
+            assert_eq!(unsafe { a.desks.finish(peer, &parts, &mut || {}) }, 0);
             assert!(shared.into == shared.body);
             assert_eq!(b.help(), 0, "nothing is left");
         }
@@ -298,7 +298,7 @@ fn a_part_that_the_helper_cannot_write_is_read() {
     // It does not try again, and the owner does all by itself.
     let (shared, parts) = Shared::new(3);
     // SAFETY: the places are the test's alone.
-    assert_eq!(unsafe { a.pull(&parts, true) }, 0);
+    assert_eq!(unsafe { a.pull(&parts, true, &mut || {}) }, 0);
     assert!(shared.into == shared.body);
     desk.store(2 << 8 | 1, Ordering::Release);
     assert_eq!(b.help(), 0);
@@ -310,12 +310,13 @@ fn without_the_peers_help_parts_are_read_one_by_one() {
     let (mut a, b) = pair();
     let (shared, parts) = Shared::new(5);
     // SAFETY: the places are the test's alone.
-    assert_eq!(unsafe { a.pull(&parts, false) }, 0);
+    assert_eq!(unsafe { a.pull(&parts, false, &mut || {}) }, 0);
     assert!(shared.into == shared.body);
     assert!(!b.desks.is_asked());
     let (shared, mut parts) = Shared::new(4);
     parts[2].from = 8;
     // SAFETY: as above.
-    assert_eq!(unsafe { a.pull(&parts, true) }, 1 << 2, "one is no memory");
+    let failed = unsafe { a.pull(&parts, true, &mut || {}) };
+    assert_eq!(failed, 1 << 2, "one is no memory");
     assert!(shared.into[..10_000] == shared.body[..10_000]);
 }
