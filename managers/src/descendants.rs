@@ -131,6 +131,15 @@ pub fn has_ended(pid: u32) -> bool {
     state_of(pid).is_none_or(|state| matches!(state, 'Z' | 'X'))
 }
 
+/// The rank that a process was started as, or that it is a clone of.
+#[must_use]
+pub fn rank_of(pid: u32) -> Option<u32> {
+    let bytes = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut words = bytes.split(|byte| *byte == 0);
+    let value = words.find_map(|word| word.strip_prefix(b"REJOIN_RANK="))?;
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
 /// The letter by which the kernel tells what a process does.
 fn state_of(pid: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

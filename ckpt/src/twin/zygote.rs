@@ -79,10 +79,11 @@ fn stand_by(imager: &Imager, plan: &Plan) -> Option<Message> {
         };
         // What came while this process waited was meant for nobody that runs; what comes after the answer is.
         drop_signals();
+        // The zygote listens again. Before the answer: upon that the manager may stop this process, and the next wake must not
+        // wait for one that is stopped.
+        sys::close(to);
         answer(plan.wait, Answer::Running { pid: sys::pid() });
         awake(plan);
-        // The zygote listens again.
-        sys::close(to);
         return Some(message);
     }
     sys::close(to);

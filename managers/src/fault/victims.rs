@@ -65,13 +65,6 @@ fn root() -> u32 {
     own
 }
 
-fn rank_of(pid: u32) -> Option<u32> {
-    let bytes = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
-    let mut words = bytes.split(|byte| *byte == 0);
-    let value = words.find_map(|word| word.strip_prefix(b"REJOIN_RANK="))?;
-    std::str::from_utf8(value).ok()?.parse().ok()
-}
-
 /// The pids of those that are there.
 pub(super) fn find(victims: &[Victim]) -> Vec<u32> {
     if victims.iter().all(|victim| *victim == Victim::Nobody) {
@@ -91,7 +84,7 @@ pub(super) fn find(victims: &[Victim]) -> Vec<u32> {
             // Without one of its own, mpirun's process is central's.
             Victim::Central => pids.push(called(CENTRAL).next().map_or(root, |s| s.pid)),
             Victim::Twin(rank) => {
-                let of = |s: &&Seen| rank_of(s.pid) == Some(rank);
+                let of = |s: &&Seen| descendants::rank_of(s.pid) == Some(rank);
                 pids.extend(called(TWIN).filter(of).map(|s| s.pid));
             }
             Victim::Rank(rank) => {
@@ -99,7 +92,7 @@ pub(super) fn find(victims: &[Victim]) -> Vec<u32> {
                 let others = all.iter().filter(there);
                 let mut ranks: Vec<_> = others
                     .filter(|s| !managers.contains(&s.name.as_str()))
-                    .filter(|s| rank_of(s.pid) == Some(rank))
+                    .filter(|s| descendants::rank_of(s.pid) == Some(rank))
                     .collect();
                 // A stopped one is about to go anyway, and counts only where there is no other.
                 ranks.sort_by_key(|s| s.state == 'T');

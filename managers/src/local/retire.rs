@@ -99,6 +99,10 @@ impl Driver {
             }
             return;
         }
+        if io.must_end && self.ends_clones(slot) {
+            return;
+        }
+        let io = &mut self.ranks[slot];
         io.retiring = false;
         let present = |(pid, _): &(u32, _)| descendants::has_ended(*pid);
         let ended = io.child.as_ref().is_some_and(present) && !io.must_end;
@@ -119,6 +123,25 @@ impl Driver {
             io.retired.push((incarnation, pid, pidfd));
         }
         self.told(slot, Input::Retired);
+    }
+
+    /// Ends clones that a rank has left behind in the middle of its image, before they were apart from it: they have part in
+    /// its locks of files. Whether there are any.
+    fn ends_clones(&self, slot: usize) -> bool {
+        let rank = self.ranks[slot].rank;
+        let known = |pid: u32| {
+            self.ranks.iter().any(|io| {
+                let mut present = io.child.iter().chain(&io.caller);
+                present.any(|(of, _)| *of == pid) || io.images.iter().any(|image| image.pid == pid)
+            })
+        };
+        let mut left = descendants::children(std::process::id());
+        left.retain(|pid| {
+            !known(*pid) && descendants::rank_of(*pid) == Some(rank.0) && locks(*pid)
+        });
+        left.iter()
+            .for_each(|pid| descendants::send(*pid, libc::SIGKILL));
+        !left.is_empty()
     }
 
     /// Ends processes that have retired.
