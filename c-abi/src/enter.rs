@@ -97,6 +97,25 @@ pub fn enter(call: &'static Call, owner: Owner, run: impl FnOnce(&Mpi) -> Result
     code
 }
 
+/// Runs the part of an implementation that does all of a plain call or nothing, which is to be done by [`enter`]
+/// then: false. Not where threads need the lock.
+#[inline(always)]
+pub fn at_once(call: &'static Call, run: impl FnOnce(&Mpi) -> bool) -> bool {
+    if !gate::is_open() {
+        return false;
+    }
+    LATEST.store(std::ptr::from_ref(call).cast_mut(), Ordering::Relaxed);
+    let mark = callback::enter(false);
+    // SAFETY: the gate is open: one thread at a time, by the program's promise.
+    let mpi = unsafe { mpi() };
+    let done = run(mpi);
+    callback::leave(false, mark);
+    if done && orders::is_wanted() && mark == 0 {
+        image::obey_late(mpi, false);
+    }
+    done
+}
+
 /// The slow part of the check: whether the lock was taken, or the code of the error.
 #[cold]
 #[inline(never)]

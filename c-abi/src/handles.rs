@@ -206,16 +206,22 @@ impl<H: Handle, T> Table<H, T> {
         }
     }
 
-    /// The same without an error to build; `None` for an invalid handle.
+    /// The object of a handle, where it is; `None` for an invalid handle.
+    ///
+    /// # Safety
+    /// This table is not changed while the reference is used.
     #[inline(always)]
-    pub fn glance<R>(&self, handle: H, look: impl FnOnce(&T) -> R) -> Option<R> {
+    pub unsafe fn glance(&self, handle: H) -> Option<&T> {
         let index = handle.raw().wrapping_sub(H::NULL.raw());
         if index < H::PREDEFINED {
-            return self.predefined.borrow().get(index)?.as_ref().map(look);
+            // SAFETY: the caller's promise.
+            let list = unsafe { self.predefined.try_borrow_unguarded() }.ok()?;
+            return list.get(index)?.as_ref();
         }
-        let slots = self.slots.borrow();
+        // SAFETY: as above.
+        let slots = unsafe { self.slots.try_borrow_unguarded() }.ok()?;
         let index = slots.find::<H>(handle)?;
-        slots.list[index].value.as_ref().map(look)
+        slots.list.get(index)?.value.as_ref()
     }
 
     /// A copy of the object (usually an `Rc`).

@@ -151,6 +151,7 @@ impl<H: Copy> Table<H> {
     }
 
     /// The open link to `peer`, if there is one.
+    #[inline(always)]
     pub fn live(&self, peer: Rank) -> Option<(Link, H)> {
         match self.channel(peer)?.state {
             LinkState::Live { link, handle } => Some((link, handle)),

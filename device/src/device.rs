@@ -54,8 +54,6 @@ pub struct Device {
     pub(crate) io: Io,
     /// What other threads hold; `io` makes the descriptor behind it.
     pub(crate) waker: Waker,
-    /// Per slot of the engine's requests, the peer's rank; `u32::MAX` for none.
-    pub(crate) peers: Vec<u32>,
     /// Blocking sends whose body is to be copied once its write is through.
     pub(crate) detaching: Vec<ReqId>,
     /// What a probe has last looked for in vain.
@@ -178,7 +176,7 @@ impl Device {
     ) -> Result<ReqId> {
         // SAFETY: the caller's promise.
         if mode == Mode::Standard && unsafe { self.send_alone(to, &env, buf, len, true)? } {
-            self.after_send()?;
+            self.attend()?;
             return Ok(ReqId::DONE);
         }
         let mode = match mode {
@@ -195,7 +193,7 @@ impl Device {
         }
         Ok(match sent {
             Sent::Done => ReqId::DONE,
-            Sent::Pending(request) => self.noted(request, Some(to)),
+            Sent::Pending(request) => request,
         })
     }
 
@@ -224,7 +222,7 @@ impl Device {
         };
         // SAFETY: the caller's promise.
         if copied && unsafe { self.send_alone(to, &env, buf, len, false)? } {
-            self.after_send()?;
+            self.attend()?;
             return Ok(None);
         }
         // SAFETY: the caller's promise.
@@ -233,12 +231,11 @@ impl Device {
             self.copy_matched();
         } else {
             self.flush_link(to)?;
-            self.after_send()?;
+            self.attend()?;
         }
         let Sent::Pending(request) = sent else {
             return Ok(None);
         };
-        self.noted(request, Some(to));
         if !copied {
             return Ok(Some(request));
         }
@@ -250,9 +247,12 @@ impl Device {
         Ok(Some(request))
     }
 
-    /// A program that only sends accepts and reads here.
+    /// A program whose calls need no pass of progress, or that only sends, accepts and reads here now and then.
+    ///
+    /// # Errors
+    /// As [`Device::progress`].
     #[inline]
-    fn after_send(&mut self) -> Result<()> {
+    pub fn attend(&mut self) -> Result<()> {
         self.passes = self.passes.wrapping_add(1);
         if self.must_look(LOOK_EVERY) {
             self.look(Some(Duration::ZERO))?;
@@ -322,13 +322,33 @@ impl Device {
         match self.engine.recv(pattern, memory::segment(buf, len)) {
             Ok(request) => {
                 self.copy_matched();
-                Ok(self.noted(request, pattern.from))
+                Ok(request)
             }
             Err(error) => {
                 let rank = pattern.from.unwrap_or(self.identity.rank);
                 Err(self.refused_by_engine(rank, "receive", &error))
             }
         }
+    }
+
+    /// Posts a receive without wildcards for which no message has come; `None`: nothing was done.
+    ///
+    /// # Safety
+    /// As for [`Device::irecv`].
+    #[inline(always)]
+    pub unsafe fn post_now(
+        &mut self,
+        pattern: &Pattern,
+        buf: *mut u8,
+        len: usize,
+    ) -> Option<ReqId> {
+        self.engine.post_named(pattern, memory::segment(buf, len))
+    }
+
+    /// As [`Device::poll`], of a receive that got a whole message, and only of such.
+    #[inline(always)]
+    pub fn poll_whole(&mut self, request: ReqId) -> Option<Completion> {
+        self.engine.poll_whole(request)
     }
 
     /// The end of a request, once; the id is free then. A stale id gives `None`.
@@ -380,34 +400,23 @@ impl Device {
         match self.engine.mrecv(message, memory::segment(buf, len)) {
             Ok(request) => {
                 self.copy_matched();
-                Ok(self.noted(request, None))
+                Ok(request)
             }
             Err(error) => Err(self.refused_by_engine(self.identity.rank, "mrecv", &error)),
         }
+    }
+
+    /// Takes back what was offered to ranks of this host to read in this process's memory: from here on whoever
+    /// would read it asks for it over the link instead. For a caller that gives up requests under way, and makes no
+    /// progress after that: nothing reaches into their memory any more.
+    pub fn withdraw(&mut self) {
+        self.io.slots.withdraw();
     }
 
     /// Wakes a thread that is blocked in [`Device::wait`].
     #[must_use]
     pub fn waker(&self) -> Waker {
         self.waker.clone()
-    }
-
-    /// Remembers whose link a request waits for.
-    #[inline]
-    fn noted(&mut self, request: ReqId, peer: Option<Rank>) -> ReqId {
-        let at = (request.0 & 0xffff_ffff) as usize;
-        if at >= self.peers.len() {
-            self.peers.resize(at + 64, u32::MAX);
-        }
-        self.peers[at] = peer.map_or(u32::MAX, |rank| rank.0);
-        request
-    }
-
-    /// Whose link a request waits for. Only a hint: a stale id may name another's.
-    #[inline]
-    pub(crate) fn peer_of(&self, request: ReqId) -> Option<Rank> {
-        let peer = *self.peers.get((request.0 & 0xffff_ffff) as usize)?;
-        (peer != u32::MAX).then_some(Rank(peer))
     }
 
     /// Completes a blocking send by copying its body, if its write is through; true when complete.

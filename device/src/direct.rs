@@ -5,16 +5,17 @@
 //! a call says that it did nothing, and the caller goes there.
 
 use rejoin_channel_table::ids::Rank;
-use rejoin_engine::{BRIEF_BODY, Completion, Envelope, Pattern, Segment};
+use rejoin_engine::{Completion, Engine, Envelope, Pattern, Segment};
 
 use crate::cut::Cutter;
 use crate::device::Device;
 use crate::error::Result;
-use crate::memory;
+use crate::live::{Live, Meter};
 use crate::transport::{Stream, shm};
+use crate::{memory, receive, transmit};
 
 /// Calls after which the long way makes a pass of progress.
-const PASS_AFTER: u32 = 64;
+const PASS_AFTER: u32 = 256;
 /// Looks at the link before a receive is posted: about as long as an answer takes.
 const LOOKS: u32 = 100;
 
@@ -31,36 +32,33 @@ impl Device {
         buf: *const u8,
         len: usize,
     ) -> bool {
-        if !self.engine.copies(len) || !self.may_go_direct() {
+        if !self.may_go_direct() {
             return false;
         }
-        let Some((_, token)) = self.table.live(to) else {
+        let Some(live) = self.io.slots.live_to(&self.table, to) else {
             return false;
         };
-        let Some(live) = self.io.slots.live(token) else {
+        if !live.ahead.is_empty() {
             return false;
-        };
-        if live.write_blocked || !live.ahead.is_empty() {
+        }
+        if live.write_blocked && !unblock(&mut self.engine, live, &mut self.meter) {
             return false;
         }
         let Some(link) = live.stream.brief() else {
             return false;
         };
-        // SAFETY: the caller's promise.
-        let bytes = unsafe { memory::bytes(memory::segment(buf, len)) };
-        let apart = if len > BRIEF_BODY { bytes } else { &[] };
-        if !apart.is_empty() && !link.has_room_apart(len).unwrap_or(false) {
+        if link.looks_full() && !link.await_cell() {
             return false;
         }
-        let Ok(Some(rest)) = link.free_brief() else {
-            return false;
-        };
-        let Some(first) = self.engine.send_brief(to, env, bytes, rest) else {
-            return false;
-        };
-        link.publish_brief(first, apart);
-        self.meter.stats.briefs_out += 1;
-        true
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { memory::bytes(memory::segment(buf, len)) };
+        transmit::put_in(
+            &mut self.engine,
+            link,
+            &mut self.meter.stats,
+            (to, env),
+            bytes,
+        )
     }
 
     /// Receives a message of few bytes that is there, or comes at once, and that no other receive could get;
@@ -68,28 +66,35 @@ impl Device {
     ///
     /// # Safety
     /// `buf` is writable for `len` bytes, and nothing else uses it during the call.
-    ///
-    /// # Errors
-    /// As [`Device::progress`].
     #[inline(always)]
     pub unsafe fn recv_now(
         &mut self,
         pattern: &Pattern,
         buf: *mut u8,
         len: usize,
-    ) -> Result<Option<Completion>> {
-        let Some(from) = pattern.from else {
-            return Ok(None);
-        };
+    ) -> Option<Completion> {
+        let from = pattern.from?;
         if !self.may_go_direct() || self.engine.any_ready() || !self.engine.is_alone(pattern) {
-            return Ok(None);
+            return None;
         }
         // SAFETY: the caller's promise.
-        let done = unsafe { self.take_now(from, pattern, memory::segment(buf, len)) };
-        if done.is_some() && self.engine.any_ready() {
-            self.flush_ready()?;
-        }
-        Ok(done)
+        unsafe { self.take_now(from, pattern, memory::segment(buf, len)) }
+    }
+
+    /// Whether the last such receive has left an ack to be sent, which [`Device::answer`] does.
+    #[inline(always)]
+    #[must_use]
+    pub fn owes_answer(&self) -> bool {
+        self.engine.any_ready()
+    }
+
+    /// Writes what such a receive has left to be written.
+    ///
+    /// # Errors
+    /// As [`Device::progress`].
+    #[cold]
+    pub fn answer(&mut self) -> Result<()> {
+        self.flush_ready().map(|_| ())
     }
 
     /// The brief message that is next on the link of this peer, or comes at once, if it meets the receive.
@@ -103,8 +108,7 @@ impl Device {
         pattern: &Pattern,
         segment: Segment,
     ) -> Option<Completion> {
-        let (_, token) = self.table.live(from)?;
-        let live = self.io.slots.live(token)?;
+        let live = self.io.slots.live_to(&self.table, from)?;
         if !live.is_between_frames() {
             return None;
         }
@@ -120,19 +124,9 @@ impl Device {
             }
             std::hint::spin_loop();
         };
-        if !shm::can_be(&brief) {
-            return None;
-        }
         let (done, met) = self.engine.rx_direct(from, &brief, pattern, segment)?;
-        if brief.is_apart() {
-            let into = memory::incoming(memory::start(met.into), met.into.len);
-            // SAFETY: a part of the caller's buffer, by its promise.
-            unsafe { link.release_apart(into, met.len) };
-        } else {
-            // SAFETY: as above.
-            unsafe { memory::fill_words(met.into, brief.body()) };
-            link.release_brief();
-        }
+        // SAFETY: a part of the caller's buffer, by its promise.
+        unsafe { receive::take_out(link, &brief, &met) };
         let stats = &mut self.meter.stats;
         stats.frames_in += 1;
         stats.briefs_in += 1;
@@ -164,4 +158,26 @@ impl Device {
         }
         true
     }
+}
+
+/// Waits for the reader of a link that could not take all, while it goes on; true if nothing is left to be written.
+#[cold]
+#[inline(never)]
+fn unblock(engine: &mut Engine, live: &mut Live, meter: &mut Meter) -> bool {
+    for _ in 0..shm::MOVES {
+        let Some(link) = live.stream.brief() else {
+            return false;
+        };
+        if !link.reader_goes_on() {
+            return false;
+        }
+        // A broken link is found again, by who can drop it.
+        if transmit::flush(engine, live, meter).is_err() {
+            return false;
+        }
+        if !live.write_blocked {
+            return true;
+        }
+    }
+    false
 }

@@ -1,7 +1,8 @@
 //! Links that come and go without bringing anything on: an error instead of an endless loop.
 //!
 //! What a rank has of its peer's messages is what it says in its resume. When neither side's resume
-//! has changed from one link to the next, the link in between has brought nothing that counts.
+//! has changed from one link to the next, the link in between has brought nothing that counts. A rank that
+//! had nothing to say over it holds that against no link: one that stands idle may be cut any number of times.
 
 use rejoin_channel_table::Resume;
 use rejoin_channel_table::ids::Rank;
@@ -57,9 +58,11 @@ impl Device {
     /// # Errors
     /// [`Error::Fruitless`] when too many links in a row have brought nothing on.
     pub(crate) fn end_link(&mut self, rank: Rank, moved: u64, why: &str) -> Result<()> {
-        let leaving = self.leaving;
+        if self.leaving || self.engine.is_quiet(rank) {
+            return Ok(());
+        }
         let row = &mut self.dial_state(rank).row;
-        if !row.end(moved) || leaving {
+        if !row.end(moved) {
             return Ok(());
         }
         let links = row.links;

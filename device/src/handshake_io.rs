@@ -196,7 +196,7 @@ impl Device {
                 let step = match step {
                     DialerStep::More => Step::More,
                     DialerStep::Prove => self.prove(pending),
-                    DialerStep::Established(opened) => self.established(token, &opened),
+                    DialerStep::Established(opened) => self.established(token, pending, &opened),
                     DialerStep::Refused(refusal) => self.refused(pending, refusal),
                 };
                 (taken, step)
@@ -226,7 +226,13 @@ impl Device {
         let resume = self.engine.resume(rank);
         let capacity = shm::capacity(self.settings.local_size);
         if let Err(error) = pending.offer_memory(capacity) {
-            pending.failing = Some(Failing::Memory);
+            // There may be some when no signal comes in between.
+            let passes = error.kind() == io::ErrorKind::Interrupted;
+            pending.failing = Some(if passes {
+                Failing::Connection
+            } else {
+                Failing::Memory
+            });
             return Step::Fail(format!("no memory to share: {error}"));
         }
         let Side::Dial(dialer) = &mut pending.side else {
@@ -238,8 +244,12 @@ impl Device {
         }
     }
 
-    fn established(&mut self, token: Token, opened: &Established) -> Step {
+    fn established(&mut self, token: Token, pending: &mut Pending, opened: &Established) -> Step {
         let rank = opened.peer.rank;
+        if let Err(error) = pending.same_layout(true) {
+            pending.failing = Some(Failing::Memory);
+            return Step::Fail(error.to_string());
+        }
         if let Some(later) = self.later(&opened.resume) {
             return later;
         }
@@ -340,8 +350,11 @@ impl Device {
         from: usize,
         until: usize,
     ) -> Result<()> {
-        let (mut stream, ahead) =
-            pending.into_link((self.options.single_copy, self.spin.is_zero()));
+        let copies = shm::Copies {
+            single: self.options.single_copy,
+            shared_cores: self.spin.is_zero(),
+        };
+        let (mut stream, ahead) = pending.into_link(copies);
         let polled = stream.is_polled();
         // Its end may have come with the last bytes of the handshake, and is not announced again.
         stream.heard();
@@ -420,6 +433,10 @@ impl Device {
 
 /// The connection fails the handshake.
 fn broke(mut pending: Box<Pending>, error: &io::Error) -> Next {
+    if let Err(other) = pending.same_layout(false) {
+        pending.failing = Some(Failing::Memory);
+        return Next::Fail(pending, other.to_string());
+    }
     // Who waits for long is dropped by the other side, and would be over TCP.
     if pending.begun.elapsed() < ACCEPT_PATIENCE / 2 {
         pending.failing = Some(Failing::Connection);

@@ -88,7 +88,7 @@ impl Device {
         let mut moved = Vec::new();
         for (token, rank) in links {
             let watched = self.io.slots.live(*token).is_some_and(|live| live.watched);
-            if self.poll_link(*rank, *token)? && watched {
+            if self.poll_link(*rank, *token, true)? && watched {
                 moved.push(*token);
             }
         }

@@ -59,6 +59,8 @@ pub(crate) struct Live {
     pub(crate) reach_known: bool,
     /// The last body was long: read little into the staging buffer, the rest in place.
     pub(crate) large: bool,
+    /// The last read brought messages that nobody had asked for: the sender is ahead.
+    pub(crate) early: bool,
     /// Nonblocking sends since the last write, the one that made it included.
     pub(crate) burst: u32,
     /// Bytes of long bodies among those that were put off.
@@ -96,6 +98,7 @@ impl Live {
             hits: 0,
             watched: !polled,
             large: false,
+            early: false,
             burst: 0,
             put_off: 0,
             in_a_row: 0,
@@ -111,7 +114,7 @@ impl Live {
     }
 
     /// Whether a brief message may be taken at once: no part of a frame has come, and none is held.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_between_frames(&self) -> bool {
         self.have == 0 && self.body == Body::None && self.held.is_empty()
     }
@@ -125,6 +128,12 @@ impl Live {
         let bytes = link.help();
         meter.stats.bytes_pushed += bytes as u64;
         bytes > 0
+    }
+
+    /// Whether a brief message comes next.
+    pub(crate) fn has_brief(&mut self) -> bool {
+        let link = self.stream.brief();
+        link.is_some_and(|link| link.next_brief().is_some())
     }
 
     /// One write; short or empty when there is no room.

@@ -71,20 +71,29 @@ pub(crate) unsafe fn fill(segment: Segment, from: &[u8]) {
 ///
 /// # Safety
 /// As for [`fill`].
-#[inline]
-pub(crate) unsafe fn fill_words(segment: Segment, from: &[u64]) {
+#[inline(always)]
+pub(crate) unsafe fn fill_words<const N: usize>(segment: Segment, from: [u64; N]) {
     let at = start(segment);
     match (segment.len, from.first()) {
         // SAFETY: the caller's promise.
         (8, Some(word)) => unsafe { at.cast::<u64>().write_unaligned(word.to_le()) },
-        _ => {
-            for (n, word) in from.iter().enumerate().take(segment.len.div_ceil(8)) {
-                let bytes = word.to_le_bytes();
-                let len = (segment.len - 8 * n).min(8);
-                // SAFETY: the caller's promise: so many bytes of the segment are left there.
-                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.add(8 * n), len) };
-            }
-        }
+        // SAFETY: as above.
+        _ => unsafe { fill_some_words(segment, &from) },
+    }
+}
+
+/// The same for any length.
+///
+/// # Safety
+/// As for [`fill`].
+#[inline(never)]
+unsafe fn fill_some_words(segment: Segment, from: &[u64]) {
+    let at = start(segment);
+    for (n, word) in from.iter().enumerate().take(segment.len.div_ceil(8)) {
+        let bytes = word.to_le_bytes();
+        let len = (segment.len - 8 * n).min(8);
+        // SAFETY: the caller's promise: so many bytes of the segment are left there.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.add(8 * n), len) };
     }
 }
 

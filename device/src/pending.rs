@@ -111,6 +111,17 @@ impl Pending {
         }
     }
 
+    /// Has the other side read nothing in this process, though it may hold the connection for a link already.
+    pub(crate) fn withdraw(&self) {
+        if let Carrier::Shm {
+            memory: Some((_, shown)),
+            ..
+        } = &self.carrier
+        {
+            shown.withdraw();
+        }
+    }
+
     /// Whether this rank was dialed.
     pub(crate) fn accepts(&self) -> bool {
         matches!(self.side, Side::Accept(_))
@@ -248,6 +259,24 @@ impl Pending {
         Ok(())
     }
 
+    /// Whether the acceptor, which has `opened` the shared memory or closed the connection, knows the same layout of
+    /// it. The dialer's part.
+    ///
+    /// # Errors
+    /// The two versions.
+    pub(crate) fn same_layout(&self, opened: bool) -> io::Result<()> {
+        match (&self.side, &self.carrier) {
+            (
+                Side::Dial(_),
+                Carrier::Shm {
+                    memory: Some((memory, _)),
+                    ..
+                },
+            ) => memory.agreed(opened),
+            _ => Ok(()),
+        }
+    }
+
     /// Lets go of a number that is no longer this library's, without a system call.
     pub(crate) fn forget(self) {
         let _ = self.socket.into_raw_fd();
@@ -278,9 +307,8 @@ impl Pending {
         }
     }
 
-    /// The link, the handshake being over, and what is still to be sent ahead of frames. The peer's memory
-    /// is read where that is `wanted`.
-    pub(crate) fn into_link(mut self, wanted: (bool, bool)) -> (Link, Vec<u8>) {
+    /// The link, the handshake being over, and what is still to be sent ahead of frames.
+    pub(crate) fn into_link(mut self, copies: shm::Copies) -> (Link, Vec<u8>) {
         let rest = self.out.split_off(self.sent);
         let side = match self.side {
             Side::Dial(_) => shm::Side::Dialer,
@@ -291,7 +319,7 @@ impl Pending {
             Carrier::Shm {
                 memory: Some(memory),
                 ..
-            } => Link::Shm(ShmLink::new(socket, memory, side, wanted)),
+            } => Link::Shm(ShmLink::new(socket, memory, side, copies)),
             _ => Link::Tcp(tcp::TcpLink::new(socket)),
         };
         (link, rest)

@@ -11,9 +11,9 @@ use crate::transport::{Fault, Lost, Stream};
 const LOOK_AFTER: u64 = 50 * clock::MICROSECOND;
 
 impl Device {
-    /// Reads every polled link that has something, and retries what did not fit.
+    /// Reads every polled link that has something, and retries what did not fit. `all`: as [`Device::poll_link`].
     #[inline]
-    pub(crate) fn serve_polled(&mut self) -> Result<bool> {
+    pub(crate) fn serve_polled(&mut self, all: bool) -> Result<bool> {
         let mut moved = false;
         for at in 0..self.io.polled.len() {
             let Some(&token) = self.io.polled.get(at) else {
@@ -23,7 +23,7 @@ impl Device {
                 continue;
             };
             let rank = live.rank;
-            moved |= self.poll_link(rank, token)?;
+            moved |= self.poll_link(rank, token, all)?;
         }
         Ok(moved)
     }

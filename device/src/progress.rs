@@ -26,6 +26,8 @@ pub(crate) const LOOK_EVERY: u32 = 64;
 const SERVE_EVERY: u32 = 8;
 /// Looks at epoll between two grants to peers that may hold what is waited or probed for.
 const GRANT_EVERY: u64 = 4;
+/// Looks at epoll, while messages meet their receives, between two that take in what meets none.
+const ALL_EVERY: u64 = 16;
 /// Small sends put off to one link at most, in messages.
 const BATCH: u32 = 32;
 /// Longer eager sends put off to one link at most, in messages: one write takes as many.
@@ -59,21 +61,21 @@ impl Device {
         let mut moved = self.flush_ready()?;
         self.passes = self.passes.wrapping_add(1);
         let hinted = hint
-            .and_then(|request| self.peer_of(request))
+            .and_then(|request| self.engine.peer_of(request))
             .and_then(|rank| self.table.live(rank).map(|(_, token)| (rank, token)));
         if let Some((rank, token)) = hinted {
-            if self.poll_link(rank, token)? {
+            if self.poll_link(rank, token, true)? {
                 self.hit(token)?;
                 moved = true;
             }
             if !moved && self.passes.is_multiple_of(SERVE_EVERY) {
-                moved |= self.serve_polled()?;
+                moved |= self.serve_polled(true)?;
             }
             if (moved && self.io.polled.is_empty()) || !self.must_look(LOOK_EVERY) {
                 return Ok(self.flush_ready()? | moved);
             }
         } else if !self.io.polled.is_empty() {
-            moved |= self.serve_polled()?;
+            moved |= self.serve_polled(true)?;
             if moved {
                 self.flush_ready()?;
             }
@@ -90,7 +92,8 @@ impl Device {
                 }
             }
         }
-        Ok(self.look(Some(Duration::ZERO))? | moved)
+        let all = !moved || self.meter.stats.looks.is_multiple_of(ALL_EVERY);
+        Ok(self.look_at(Some(Duration::ZERO), all)? | moved)
     }
 
     /// Makes progress until something has moved, at most for `deadline`: spins for a bounded time
@@ -195,6 +198,12 @@ impl Device {
 
     /// Looks at epoll, at most for `limit`, and serves what is ready; true if anything moved.
     pub(crate) fn look(&mut self, limit: Option<Duration>) -> Result<bool> {
+        self.look_at(limit, true)
+    }
+
+    /// The same; unless `all` is wanted, brief messages that meet no receive are left in their links: to keep them
+    /// and to find them again costs more than to receive them there.
+    fn look_at(&mut self, limit: Option<Duration>, all: bool) -> Result<bool> {
         if limit == Some(Duration::ZERO) {
             self.meter.stats.looks += 1;
         } else {
@@ -231,7 +240,7 @@ impl Device {
         if !self.io.unwatched.is_empty() {
             moved |= self.serve_unwatched()?;
         }
-        moved |= self.serve_polled()?;
+        moved |= self.serve_polled(all)?;
         moved |= self.drain_readable()?;
         moved |= self.check_links_now_and_then()?;
         // A program that polls may never block: what it looks for must reach it all the same, also
@@ -287,9 +296,10 @@ impl Device {
         Ok(moved)
     }
 
-    /// Reads a link that is waited for, and retries what did not fit: its turn in a spin.
+    /// Reads a link that is waited for, and retries what did not fit: its turn in a spin. Unless `all` is wanted,
+    /// brief messages that meet no receive stay where they are.
     #[inline]
-    pub(crate) fn poll_link(&mut self, rank: Rank, token: Token) -> Result<bool> {
+    pub(crate) fn poll_link(&mut self, rank: Rank, token: Token, all: bool) -> Result<bool> {
         let Some(live) = self.io.slots.live(token) else {
             return Ok(false);
         };
@@ -308,7 +318,7 @@ impl Device {
                 }
             }
             // What meets no receive yet is left where it is for a pass in which nothing does.
-            if moved || live.stream.is_idle() {
+            if moved || live.stream.is_idle() || (!all && live.has_brief()) {
                 return Ok(moved || live.help(&mut self.meter));
             }
         }

@@ -69,8 +69,8 @@ impl Device {
         let together = !self.spin.is_zero();
         let (parts, count) = batch.parts(together);
         let mut held_up = self.held_up();
-        let host = self.table.book().host(first.peer).unwrap_or_default();
-        let mut waits = || held_up.lasts(first.peer, host);
+        let book = self.table.book();
+        let mut waits = || held_up.lasts(first.peer, book.host(first.peer).unwrap_or_default());
         let token = self.table.live(first.peer).map(|(_, token)| token);
         let live = token.and_then(|token| self.io.slots.live(token));
         let failed = match live.map(|live| &mut live.stream) {

@@ -13,7 +13,7 @@
 use std::io;
 
 use rejoin_channel_table::Epoch;
-use rejoin_engine::{Engine, HEADER_LEN, Header, Met, ProtocolError, RxBody, Segment};
+use rejoin_engine::{Brief, Engine, HEADER_LEN, Header, Met, ProtocolError, RxBody, Segment};
 
 use crate::live::{Body, Live, Meter};
 use crate::memory;
@@ -24,6 +24,10 @@ use crate::transport::{Fault, Lost, Piece, shm};
 pub(crate) const STAGING: usize = 32 << 10;
 /// What is read of it where a long body is likely to follow.
 const STAGING_LARGE: usize = 4 << 10;
+/// What is read of a polled link whose sender is ahead, and brief messages that are kept of it: what is left there is
+/// received in place, and its sender sees how far this rank is.
+const STAGING_EARLY: usize = 1 << 10;
+const EARLY_BRIEFS: usize = 16;
 /// Bodies from this length on make the next one likely to be long.
 const LARGE: usize = 24 << 10;
 /// Bytes after which another link gets its turn.
@@ -62,6 +66,23 @@ impl From<ProtocolError> for Broken {
     }
 }
 
+/// Copies the body of a brief message to where it goes, and gives its place back.
+///
+/// # Safety
+/// The segment is writable, and nothing else uses it.
+#[inline(always)]
+pub(crate) unsafe fn take_out(link: &mut shm::ShmLink, brief: &Brief, met: &Met) {
+    if brief.is_apart() {
+        let into = memory::incoming(memory::start(met.into), met.into.len);
+        // SAFETY: the caller's promise.
+        unsafe { link.release_apart(brief, into) };
+    } else {
+        // SAFETY: as above.
+        unsafe { memory::fill_words(met.into, brief.body()) };
+        link.release_brief();
+    }
+}
+
 /// What receiving needs beside the link.
 pub(crate) struct Intake<'a> {
     pub(crate) engine: &'a mut Engine,
@@ -84,9 +105,9 @@ impl Intake<'_> {
         }
         loop {
             if live.polled {
-                let count = self.briefs(live)?;
+                let (count, kept) = self.briefs(live)?;
                 total += count * HEADER_LEN;
-                if !live.held.is_empty() || count >= MOST_BRIEFS {
+                if !live.held.is_empty() || count >= MOST_BRIEFS || kept >= EARLY_BRIEFS {
                     live.readable = true;
                     return Ok(true);
                 }
@@ -104,6 +125,7 @@ impl Intake<'_> {
                 return Ok(waited || total > 0);
             }
             total += got;
+            let waiting = self.engine.unexpected();
             let placed = got.min(direct);
             if placed > 0 {
                 self.placed(live, placed)?;
@@ -116,6 +138,11 @@ impl Intake<'_> {
             }
             // A short read took all there was; an edge announces what comes later.
             live.readable = got == asked;
+            live.early = self.engine.unexpected() > waiting;
+            if live.polled && live.early {
+                live.readable = true;
+                return Ok(true);
+            }
             if !(live.readable || live.polled) || total >= TURN {
                 return Ok(true);
             }
@@ -138,18 +165,10 @@ impl Intake<'_> {
         let mut count = 0;
         while count < MOST_BRIEFS
             && let Some(brief) = link.next_brief()
-            && shm::can_be(&brief)
             && let Some(met) = self.engine.rx_brief(live.rank, &brief)
         {
-            if brief.is_apart() {
-                let into = memory::incoming(memory::start(met.into), met.into.len);
-                // SAFETY: the segment is a posted receive's, which is complete with this copy.
-                unsafe { link.release_apart(into, met.len) };
-            } else {
-                // SAFETY: as above.
-                unsafe { memory::fill_words(met.into, brief.body()) };
-                link.release_brief();
-            }
+            // SAFETY: the segment is a posted receive's, which is complete with this copy.
+            unsafe { take_out(link, &brief, &met) };
             count += 1;
         }
         if count > 0 {
@@ -160,23 +179,24 @@ impl Intake<'_> {
         Ok(count)
     }
 
-    /// Takes in the brief messages that come next; returns their number.
+    /// Takes in the brief messages that come next; returns their number, and how many met no receive.
     ///
     /// # Errors
     /// The link must be dropped.
-    fn briefs(&mut self, live: &mut Live) -> Result<usize, Broken> {
-        let mut count = 0;
-        while count < MOST_BRIEFS && live.held.is_empty() {
+    fn briefs(&mut self, live: &mut Live) -> Result<(usize, usize), Broken> {
+        let (mut count, mut kept) = (0, 0);
+        while count < MOST_BRIEFS && kept < EARLY_BRIEFS && live.held.is_empty() {
             count += self.meet_briefs(live)?;
             if !self.unpack(live)? {
                 break;
             }
             count += 1;
+            kept += 1;
         }
         if count > 0 {
             live.struck_after(self.meter)?;
         }
-        Ok(count)
+        Ok((count, kept))
     }
 
     /// Takes a brief message that meets no receive, or is none that the engine takes at once, as a frame;
@@ -192,7 +212,7 @@ impl Intake<'_> {
         };
         let header = self.engine.unpack(live.rank, &brief);
         let len = brief.claimed();
-        let Some(header) = header.filter(|_| !within && shm::can_be(&brief)) else {
+        let Some(header) = header.filter(|_| !within) else {
             let why = "a brief message within another, or one that is too long".to_owned();
             return Err(Broken::Breach(why));
         };
@@ -201,7 +221,7 @@ impl Intake<'_> {
         if brief.is_apart() {
             let into = memory::incoming(rest.as_mut_ptr(), len);
             // SAFETY: so many bytes of the staging buffer are behind the header.
-            unsafe { link.release_apart(into, len) };
+            unsafe { link.release_apart(&brief, into) };
         } else {
             for (to, word) in rest.as_chunks_mut::<8>().0.iter_mut().zip(brief.body()) {
                 *to = word.to_le_bytes();
@@ -216,7 +236,9 @@ impl Intake<'_> {
     /// Where the next bytes go: up to two pieces, their number, and how many bytes go in place.
     #[inline]
     fn targets(&mut self, live: &Live) -> ([Piece; 2], usize, usize) {
-        let limit = if live.large {
+        let limit = if live.early && live.polled {
+            STAGING_EARLY
+        } else if live.large {
             STAGING_LARGE
         } else {
             self.staging.len()

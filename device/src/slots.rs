@@ -1,5 +1,8 @@
 //! Every connection in one array, named by tokens that fail closed when the connection is gone.
 
+use rejoin_channel_table::Table;
+use rejoin_channel_table::ids::Rank;
+
 use crate::live::Live;
 use crate::pending::Pending;
 use crate::poller::Token;
@@ -107,19 +110,37 @@ impl Slots {
         }
     }
 
+    /// Has no peer read anything in this process any more.
+    pub(crate) fn withdraw(&self) {
+        for (_, slot) in &self.entries {
+            match slot {
+                Slot::Free => {}
+                Slot::Pending(pending) => pending.withdraw(),
+                Slot::Live(live) => live.stream.withdraw(),
+            }
+        }
+    }
+
     /// What a token names.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get(&mut self, token: Token) -> Option<&mut Slot> {
         self.entry(token).map(|entry| &mut entry.1)
     }
 
     /// The live link that a token names.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn live(&mut self, token: Token) -> Option<&mut Live> {
         match self.get(token) {
             Some(Slot::Live(live)) => Some(live),
             _ => None,
         }
+    }
+
+    /// The live link of a peer.
+    #[inline(always)]
+    pub(crate) fn live_to(&mut self, table: &Table<Token>, peer: Rank) -> Option<&mut Live> {
+        let (_, token) = table.live(peer)?;
+        self.live(token)
     }
 
     /// The connection in its handshake that a token names.
@@ -191,7 +212,7 @@ impl Slots {
             })
     }
 
-    #[inline]
+    #[inline(always)]
     fn entry(&mut self, token: Token) -> Option<&mut (u32, Slot)> {
         self.entries
             .get_mut(token.slot as usize)

@@ -46,7 +46,7 @@ impl Device {
                 break;
             };
             if let Some(rank) = self.io.slots.live(token).map(|live| live.rank) {
-                moved |= self.poll_link(rank, token)?;
+                moved |= self.poll_link(rank, token, true)?;
             }
         }
         Ok(moved)

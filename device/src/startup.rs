@@ -107,7 +107,6 @@ impl Device {
             engine: Engine::new(config, identity.rank, size),
             io,
             waker,
-            peers: Vec::new(),
             detaching: Vec::new(),
             probing: None,
             passes: 0,

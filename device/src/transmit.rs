@@ -7,6 +7,8 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::live::{Live, Meter};
 use crate::memory;
+use crate::stats::Stats;
+use crate::transport::shm::ShmLink;
 use crate::transport::{Fault, Piece, Stream};
 
 /// Writes until nothing is left or nothing more fits; true if any byte went.
@@ -62,6 +64,53 @@ pub(crate) fn flush(
     Ok(moved)
 }
 
+/// Puts a message into a link that has nothing else to write, as a brief one. False: nothing was done, there is
+/// no room or the engine does not send it alone.
+#[inline(always)]
+pub(crate) fn put_in(
+    engine: &mut Engine,
+    link: &mut ShmLink,
+    stats: &mut Stats,
+    (to, env): (Rank, &Envelope),
+    bytes: &[u8],
+) -> bool {
+    if bytes.len() > BRIEF_BODY {
+        return put_apart(engine, link, stats, (to, env), bytes);
+    }
+    let Some(rest) = link.free_brief() else {
+        return false;
+    };
+    let Some(first) = engine.send_brief(to, env, bytes, rest) else {
+        return false;
+    };
+    link.publish_brief(first);
+    stats.briefs_out += 1;
+    true
+}
+
+/// The same, the body apart from its message.
+#[inline(never)]
+fn put_apart(
+    engine: &mut Engine,
+    link: &mut ShmLink,
+    stats: &mut Stats,
+    (to, env): (Rank, &Envelope),
+    bytes: &[u8],
+) -> bool {
+    let Some(room) = link.room(bytes.len()) else {
+        return false;
+    };
+    let Some(rest) = link.free_brief() else {
+        return false;
+    };
+    let Some(first) = engine.send_brief(to, env, bytes, rest) else {
+        return false;
+    };
+    link.publish_apart(first, bytes, room);
+    stats.briefs_out += 1;
+    true
+}
+
 impl Device {
     /// A small send on a link that has nothing else to write: kept and written in one go. False: nothing was done,
     /// and it goes the long way. `polled`: only where a write makes no system call, which others could share.
@@ -92,16 +141,15 @@ impl Device {
         }
         // SAFETY: the caller's promise.
         let bytes = unsafe { memory::bytes(memory::segment(buf, len)) };
-        let apart = if len > BRIEF_BODY { bytes } else { &[] };
         if let Some(link) = live.stream.brief()
-            && (apart.is_empty() || link.has_room_apart(len).unwrap_or(false))
-            && let Ok(Some(rest)) = link.free_brief()
+            && put_in(
+                &mut self.engine,
+                link,
+                &mut self.meter.stats,
+                (to, env),
+                bytes,
+            )
         {
-            let Some(first) = self.engine.send_brief(to, env, bytes, rest) else {
-                return Ok(false);
-            };
-            link.publish_brief(first, apart);
-            self.meter.stats.briefs_out += 1;
             if let Err(fault) = live.struck_after(&mut self.meter) {
                 self.write_failed(to, token, *fault)?;
             }

@@ -119,12 +119,10 @@ fn ended(mut child: Child) -> (Option<i32>, String) {
 #[test]
 fn a_rank_ends_with_its_manager_and_says_so() {
     let (child, line) = rank("wait");
-    let start = Instant::now();
     drop(line);
     let (code, said) = ended(child);
     assert_eq!(code, Some(1));
     assert_eq!(said, "rejoin: rank 0: the local manager is gone; ending\n");
-    assert!(start.elapsed() < Duration::from_secs(10));
 }
 
 #[test]

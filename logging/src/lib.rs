@@ -4,6 +4,7 @@
 //! far is the receiver's acknowledgement; [`Horizon`] lets checkpoints and logs move it further out.
 #![forbid(unsafe_code)]
 
+mod ends;
 mod order;
 mod retention;
 mod ring;

@@ -21,6 +21,7 @@ pub enum Arrival {
 
 impl Order {
     /// The number expected next.
+    #[inline]
     pub fn next(&self) -> Ssn {
         self.next
     }
@@ -35,6 +36,7 @@ impl Order {
     }
 
     /// Takes the next envelope.
+    #[inline]
     pub fn take(&mut self) {
         self.next = self.next.next();
     }

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use rejoin_channel_table::ids::Ssn;
 
+use crate::ends::Ends;
 use crate::ring::ByteRing;
 
 /// How long a frame is kept: until it is acknowledged at least, and which failures it outlives.
@@ -28,12 +29,10 @@ pub enum Horizon {
 pub struct Retention<B> {
     ring: ByteRing,
     horizon: Horizon,
-    /// Sequence number of the first frame held.
-    first: Ssn,
     /// The first that is not acknowledged, and where it begins in the ring.
     unacked: (Ssn, u64),
     /// End of each frame in the ring; a frame begins where the one before ends.
-    ends: VecDeque<u64>,
+    ends: Ends,
     /// Bodies outside of the ring, ascending.
     bodies: VecDeque<(Ssn, B)>,
     /// How many of them are acknowledged.
@@ -45,9 +44,8 @@ impl<B> Default for Retention<B> {
         Retention {
             ring: ByteRing::default(),
             horizon: Horizon::default(),
-            first: Ssn(0),
             unacked: (Ssn(0), 0),
-            ends: VecDeque::new(),
+            ends: Ends::default(),
             bodies: VecDeque::new(),
             acked_bodies: 0,
         }
@@ -57,7 +55,7 @@ impl<B> Default for Retention<B> {
 impl<B> Retention<B> {
     /// The first sequence number that is still held; nothing below can be sent again.
     pub fn first(&self) -> Ssn {
-        self.first
+        self.ends.first()
     }
 
     /// The first sequence number that is not acknowledged.
@@ -67,8 +65,9 @@ impl<B> Retention<B> {
     }
 
     /// The number that the next frame gets.
+    #[inline]
     pub fn next(&self) -> Ssn {
-        Ssn(self.first.0 + self.ends.len() as u64)
+        self.ends.next()
     }
 
     /// Whether everything is acknowledged; some of it may be held all the same.
@@ -105,7 +104,7 @@ impl<B> Retention<B> {
             self.bodies.push_back((self.next(), body));
         }
         let range = self.ring.push(header, payload);
-        self.ends.push_back(range.end);
+        self.ends.push(range.end);
         range
     }
 
@@ -113,19 +112,15 @@ impl<B> Retention<B> {
     #[inline(always)]
     pub fn push_words<const N: usize>(&mut self, header: &[u64; N], payload: &[u8]) -> Range<u64> {
         let range = self.ring.push_words(header, payload);
-        self.ends.push_back(range.end);
+        self.ends.push(range.end);
         range
     }
 
     /// Where the frame lies in the ring.
     pub fn frame(&self, ssn: Ssn) -> Option<Range<u64>> {
-        let at = usize::try_from(ssn.0.checked_sub(self.first.0)?).ok()?;
-        let end = *self.ends.get(at)?;
-        let start = match at.checked_sub(1) {
-            Some(before) => self.ends[before],
-            None => self.ring.head(),
-        };
-        Some(start..end)
+        let end = self.ends.get(ssn)?;
+        let before = ssn.0.checked_sub(1).and_then(|n| self.ends.get(Ssn(n)));
+        Some(before.unwrap_or(self.ring.head())..end)
     }
 
     /// Bytes of the ring, in two parts where it wraps around.
@@ -156,8 +151,10 @@ impl<B> Retention<B> {
         if ack <= self.unacked.0 {
             return;
         }
-        let last = (ack.0 - self.first.0 - 1) as usize;
-        self.unacked = (ack, self.ends[last]);
+        let Some(end) = self.ends.get(Ssn(ack.0 - 1)) else {
+            return;
+        };
+        self.unacked = (ack, end);
         for (ssn, body) in self.bodies.iter_mut().skip(self.acked_bodies) {
             if *ssn >= ack {
                 break;
@@ -165,6 +162,24 @@ impl<B> Retention<B> {
             self.acked_bodies += 1;
             each(*ssn, body);
         }
+    }
+
+    /// [`Retention::acknowledge`] and [`Retention::release`] in one, where no body lies outside of the ring and the
+    /// ack is the horizon; false: nothing was done. `ack` is at most of all there are.
+    #[inline(always)]
+    pub fn let_go(&mut self, ack: Ssn) -> bool {
+        let plain = self.bodies.is_empty() && self.horizon == Horizon::Acknowledged;
+        if !plain || ack <= self.unacked.0 {
+            return false;
+        }
+        let last = ack.0.checked_sub(1).map(Ssn);
+        let Some(end) = last.and_then(|last| self.ends.get(last)) else {
+            return false;
+        };
+        self.unacked = (ack, end);
+        self.ends.cut(ack);
+        self.ring.release(end);
+        true
     }
 
     /// Moves the horizon. A frame that was released before stays so.
@@ -180,21 +195,14 @@ impl<B> Retention<B> {
             Horizon::Acknowledged => self.unacked.0,
             Horizon::Committed(ssn) => ssn.min(self.unacked.0),
         };
-        let count = limit.0.saturating_sub(self.first.0);
-        let Some(last) = (count as usize).checked_sub(1) else {
+        let last = limit.0.checked_sub(1).map(Ssn);
+        let Some(position) = last.and_then(|last| self.ends.get(last)) else {
             return;
         };
-        let position = self.ends[last];
-        // One message and its answer: not worth a drain.
-        if last == 0 {
-            self.ends.pop_front();
-        } else {
-            self.ends.drain(..=last);
-        }
-        self.first.0 += count;
+        self.ends.cut(limit);
         self.ring.release(position);
         while let Some((ssn, _)) = self.bodies.front() {
-            if *ssn >= self.first {
+            if *ssn >= limit {
                 break;
             }
             if let Some((ssn, body)) = self.bodies.pop_front() {
@@ -208,6 +216,30 @@ impl<B> Retention<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_step_lets_go_as_two_do() {
+        let mut kept = Retention::<()>::default();
+        for word in 0..5_u64 {
+            kept.push_words(&[word], b"body");
+        }
+        for ack in 0..6 {
+            let (mut one, mut two) = (kept.clone(), kept.clone());
+            assert_eq!(one.let_go(Ssn(ack)), ack > 0, "{ack}");
+            two.acknowledge(Ssn(ack), |_, ()| ());
+            two.release(|_, ()| ());
+            assert_eq!(one, two, "{ack}");
+            one.let_go(Ssn(2));
+            two.acknowledge(Ssn(2), |_, ()| ());
+            two.release(|_, ()| ());
+            assert_eq!(one, two, "{ack}, then one that may be old");
+        }
+        let mut held = kept.clone();
+        held.set_horizon(Horizon::Committed(Ssn(0)));
+        kept.push(b"head", b"", Some(()));
+        assert!(!kept.let_go(Ssn(1)) && !held.let_go(Ssn(1)));
+        assert_eq!((kept.unacked(), held.unacked()), (Ssn(0), Ssn(0)));
+    }
 
     fn three() -> Retention<&'static str> {
         let mut kept = Retention::default();

@@ -87,11 +87,14 @@ impl ByteRing {
             self.tail += total as u64;
             return start..self.tail;
         }
-        self.push_around(first, second)
+        // A copy: the words stay in registers where they are not needed in memory.
+        let words = *first;
+        self.push_around(&words, second)
     }
 
     /// As above, where the ring wraps around or must grow.
     #[cold]
+    #[inline(never)]
     fn push_around(&mut self, first: &[u64], second: &[u8]) -> Range<u64> {
         let total = 8 * first.len() + second.len();
         if self.buf.len() - self.len() < total {
@@ -126,6 +129,7 @@ impl ByteRing {
         self.origin = self.head;
     }
 
+    #[inline]
     fn index(&self, position: u64) -> usize {
         (position.wrapping_sub(self.origin) as usize) & self.buf.len().wrapping_sub(1)
     }
@@ -144,8 +148,9 @@ impl ByteRing {
     }
 
     /// Lets go of everything before `position`.
+    #[inline]
     pub fn release(&mut self, position: u64) {
-        self.head = position.clamp(self.head, self.tail);
+        self.head = position.max(self.head).min(self.tail);
         if self.head == self.tail {
             self.origin = self.tail;
         }

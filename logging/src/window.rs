@@ -130,6 +130,14 @@ impl ReceiveWindow {
         Ok(())
     }
 
+    /// Notes `cost` bytes, for which [`ReceiveWindow::fits`], received and given back at once.
+    #[inline]
+    pub fn pass(&mut self, cost: u64) {
+        debug_assert!(self.fits(cost));
+        self.taken += cost;
+        self.returned += cost;
+    }
+
     /// Notes a granted envelope received.
     ///
     /// # Errors

@@ -88,8 +88,12 @@ impl Dev {
 
     /// Shuts the door because of `error`, unless it is shut already; gives the error that shut it.
     /// For the layers above: an operation ended while its requests still name the program's memory.
+    /// Nobody reads what was offered to be read there, either.
     #[cold]
     pub fn fail(&mut self, error: Error) -> Error {
+        if self.failed.is_none() {
+            on!(self, d => d.withdraw(), t => t.withdraw());
+        }
         (**self.failed.get_or_insert_with(|| Box::new(error))).clone()
     }
 
@@ -280,14 +284,45 @@ impl Dev {
         pat: &Pattern,
         buf: *mut u8,
         len: usize,
-    ) -> Result<Option<Completion>> {
+    ) -> Option<Completion> {
         if self.failed.is_some() {
-            return Ok(None);
+            return None;
         }
         // SAFETY: the caller's promise.
-        let done = on!(self, d => unsafe { d.recv_now(pat, buf, len) }.map_err(as_error),
-            _t => Ok(None));
-        self.keep(done)
+        let done = on!(self, d => unsafe { d.recv_now(pat, buf, len) }, _t => None);
+        if done.is_some() && on!(self, d => d.owes_answer(), _t => false) {
+            self.answer();
+        }
+        done
+    }
+
+    /// Writes what a receive has left to be written. What goes wrong is no error of that, but of the next call.
+    #[cold]
+    #[inline(never)]
+    fn answer(&mut self) {
+        let answered = on!(self, d => d.answer().map_err(as_error), _t => Ok(()));
+        let _ = self.keep(answered);
+    }
+
+    /// Looks after what else there is to do, now and then: for calls that do all by [`Dev::send_now`] and its kin.
+    #[inline]
+    pub fn attend(&mut self) -> Result<()> {
+        self.alive()?;
+        let attended = on!(self, d => d.attend().map_err(as_error), _t => Ok(()));
+        self.keep(attended)
+    }
+
+    /// Posts a receive for which no message has come; `None`: nothing was done, [`Dev::irecv`] is to.
+    ///
+    /// # Safety
+    /// As [`Dev::irecv`].
+    #[inline(always)]
+    pub unsafe fn post_now(&mut self, pat: &Pattern, buf: *mut u8, len: usize) -> Option<ReqId> {
+        if self.failed.is_some() {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        on!(self, d => unsafe { d.post_now(pat, buf, len) }, t => Some(t.irecv(*pat, buf, len)))
     }
 
     /// Posts a receive.
@@ -308,6 +343,15 @@ impl Dev {
             return None;
         }
         on!(self, d => d.poll(r), t => t.poll(r))
+    }
+
+    /// The same of a receive that got a whole message, and only of such.
+    #[inline(always)]
+    pub fn poll_whole(&mut self, r: ReqId) -> Option<Completion> {
+        if self.failed.is_some() {
+            return None;
+        }
+        on!(self, d => d.poll_whole(r), t => t.poll_whole(r))
     }
 
     /// True once [`Dev::poll`] would give a completion.

@@ -1,5 +1,5 @@
 use super::Mpi;
-use crate::adi::testnet::{fail_next, run, run_seeds};
+use crate::adi::testnet::{LARGE, fail_next, run, run_seeds};
 use crate::coll::Call;
 use crate::coll::typed::Typed;
 use crate::datatype::{Datatype, Form, Named};
@@ -59,6 +59,31 @@ fn after_an_error_of_the_device_nothing_is_written_and_the_first_reason_is_told(
         again(m.probe(0, 5, m.world()).unwrap_err());
         again(m.comm_dup(m.world()).map(drop).unwrap_err());
         again(m.finalize().unwrap_err());
+    });
+}
+
+#[test]
+fn after_an_error_nobody_reads_what_had_been_offered() {
+    let shut = AtomicUsize::new(0);
+    run(2, 5, |m| {
+        if m.rank().0 == 0 {
+            let mut bytes = vec![7; 2 * LARGE];
+            fail_next(&m, "lost");
+            assert_eq!(send(&m, &mut bytes, 1).unwrap_err().message, "lost");
+            // The program's again.
+            bytes.fill(0xEE);
+            shut.store(1, Ordering::Relaxed);
+            return;
+        }
+        while shut.load(Ordering::Relaxed) == 0 {
+            m.poke(None).unwrap();
+        }
+        let mut bytes = vec![0; 2 * LARGE];
+        let id = irecv(&m, &mut bytes, 0).unwrap();
+        for _ in 0..100 {
+            assert!(m.test(id).unwrap().is_none());
+        }
+        assert!(bytes.iter().all(|byte| *byte == 0));
     });
 }
 

@@ -57,14 +57,14 @@ impl Datatypes {
         self.handles.get(handle)
     }
 
-    /// Looks at the datatype of a handle where it is; `None` for null and invalid handles.
+    /// The datatype of a handle, where it is; `None` for null and invalid handles.
+    ///
+    /// # Safety
+    /// No datatype is made or freed while the reference is used.
     #[inline(always)]
-    pub fn glance<R>(
-        &self,
-        handle: MPI_Datatype,
-        look: impl FnOnce(&Rc<Datatype>) -> R,
-    ) -> Option<R> {
-        self.handles.glance(handle, look)
+    pub unsafe fn glance(&self, handle: MPI_Datatype) -> Option<&Rc<Datatype>> {
+        // SAFETY: the caller's promise.
+        unsafe { self.handles.glance(handle) }
     }
 
     /// The datatype of a handle, for communication.

@@ -1,11 +1,14 @@
 //! Sends and receives (MPI-5.0 §3.2 to §3.7, §3.9).
 
 use std::ffi::{c_int, c_void};
+use std::rc::Rc;
 
+use rejoin_mpi::Result;
+use rejoin_mpi::comm::Communicator;
 use rejoin_mpi::p2p::{Data, SendMode};
 use rejoin_mpi::request::RequestId;
-use rejoin_mpi::{Result, Status};
 
+use crate::enter::{Call, at_once};
 use crate::functions::request::{self, give};
 use crate::state::Mpi;
 use crate::types::*;
@@ -26,8 +29,11 @@ macro_rules! sends {
             tag: c_int,
             comm: MPI_Comm,
         ) -> Result<()> {
+            let mode = SendMode::$mode;
+            // Where no lock is needed it was tried before.
             // SAFETY: the caller's.
-            if unsafe { sent_now(mpi, SendMode::$mode, buf, count, datatype, dest, tag, comm) } {
+            let sent = || unsafe { sent_now(mpi, mode, buf, count, datatype, dest, tag, comm) };
+            if crate::gate::is_locked() && sent() {
                 return Ok(());
             }
             let comm = mpi.comms.get(comm)?;
@@ -101,8 +107,82 @@ sends! {
     Ready rsend irsend rsend_init "`MPI_Rsend`, `MPI_Irsend`, `MPI_Rsend_init`";
 }
 
-/// A send that could be done at once. Nothing of the program runs meanwhile, so its objects are looked at where
-/// they are.
+/// What a call needs that can be done at once; `None` where a handle is wrong.
+///
+/// # Safety
+/// No handle is made or freed while the references are used.
+#[inline(always)]
+unsafe fn plain(
+    mpi: &Mpi,
+    addr: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    comm: MPI_Comm,
+) -> Option<(&rejoin_mpi::Mpi, Data<'_>, &Rc<Communicator>)> {
+    let core = mpi.core.get()?;
+    // SAFETY: the caller's promise.
+    let (comm, datatype) = unsafe { (mpi.comms.glance(comm)?, mpi.datatypes.glance(datatype)?) };
+    let data = Data {
+        addr: addr.cast(),
+        count,
+        datatype,
+    };
+    Some((core, data, comm))
+}
+
+/// A standard send that can be done at once, ahead of [`send`]; false: nothing was done.
+///
+/// # Safety
+/// As for [`send`].
+#[inline(always)]
+pub unsafe fn send_at_once(
+    call: &'static Call,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+) -> bool {
+    let mode = SendMode::Standard;
+    // SAFETY: the caller's.
+    at_once(call, |mpi| unsafe {
+        sent_now(mpi, mode, buf, count, datatype, dest, tag, comm)
+    })
+}
+
+/// A receive that can be done at once, ahead of [`recv`]; false: nothing was done.
+///
+/// # Safety
+/// As for [`recv`].
+#[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "the standard's")]
+pub unsafe fn recv_at_once(
+    call: &'static Call,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    status: *mut MPI_Status,
+) -> bool {
+    at_once(call, |mpi| {
+        // SAFETY: no function of the program runs meanwhile.
+        let Some((core, data, comm)) = (unsafe { plain(mpi, buf, count, datatype, comm) }) else {
+            return false;
+        };
+        // SAFETY: the caller's.
+        let Some(received) = (unsafe { core.recv_now(&data, source, tag, comm) }) else {
+            return false;
+        };
+        // SAFETY: the caller's.
+        unsafe { request::put(status, &received) };
+        true
+    })
+}
+
+/// Whether a send could be done at once.
 ///
 /// # Safety
 /// The elements are readable.
@@ -118,54 +198,16 @@ unsafe fn sent_now(
     tag: c_int,
     comm: MPI_Comm,
 ) -> bool {
-    let Some(core) = mpi.core.get().filter(|_| mode == SendMode::Standard) else {
+    if mode != SendMode::Standard {
+        return false;
+    }
+    // SAFETY: no function of the program runs meanwhile.
+    let args = unsafe { plain(mpi, buf.cast_mut(), count, datatype, comm) };
+    let Some((core, data, comm)) = args else {
         return false;
     };
-    let addr = buf.cast_mut().cast();
-    let sent = mpi.comms.glance(comm, |comm| {
-        mpi.datatypes.glance(datatype, |datatype| {
-            let data = Data {
-                addr,
-                count,
-                datatype,
-            };
-            // SAFETY: the caller's.
-            unsafe { core.send_now(&data, dest, tag, comm) }
-        })
-    });
-    sent.flatten() == Some(true)
-}
-
-/// A receive that could be done at once, as [`sent_now`].
-///
-/// # Safety
-/// The elements are writable.
-#[inline(always)]
-unsafe fn received_now(
-    mpi: &Mpi,
-    buf: *mut c_void,
-    count: MPI_Count,
-    datatype: MPI_Datatype,
-    source: c_int,
-    tag: c_int,
-    comm: MPI_Comm,
-) -> Result<Option<Status>> {
-    let Some(core) = mpi.core.get() else {
-        return Ok(None);
-    };
-    let addr = buf.cast();
-    let received = mpi.comms.glance(comm, |comm| {
-        mpi.datatypes.glance(datatype, |datatype| {
-            let data = Data {
-                addr,
-                count,
-                datatype,
-            };
-            // SAFETY: the caller's.
-            unsafe { core.recv_now(&data, source, tag, comm) }
-        })
-    });
-    received.flatten().unwrap_or(Ok(None))
+    // SAFETY: the caller's.
+    unsafe { core.send_now(&data, dest, tag, comm) }
 }
 
 /// `MPI_Recv`.
@@ -184,12 +226,6 @@ pub unsafe fn recv(
     comm: MPI_Comm,
     status: *mut MPI_Status,
 ) -> Result<()> {
-    // SAFETY: the caller's.
-    if let Some(now) = unsafe { received_now(mpi, buf, count, datatype, source, tag, comm) }? {
-        // SAFETY: the caller's.
-        unsafe { request::put(status, &now) };
-        return Ok(());
-    }
     let comm = mpi.comms.get(comm)?;
     let datatype = &mpi.datatypes.get(datatype)?;
     let data = Data {
@@ -220,6 +256,15 @@ pub unsafe fn irecv(
     request: *mut MPI_Request,
 ) -> Result<()> {
     request::check_out(request)?;
+    // SAFETY: no function of the program runs meanwhile.
+    let args = unsafe { plain(mpi, buf, count, datatype, comm) };
+    // SAFETY: the caller's.
+    let posted =
+        args.and_then(|(core, data, comm)| unsafe { core.irecv_now(&data, source, tag, comm) });
+    if let Some(id) = posted {
+        // SAFETY: checked above.
+        return unsafe { give(request, id) };
+    }
     let comm = mpi.comms.get(comm)?;
     let datatype = &mpi.datatypes.get(datatype)?;
     let data = Data {

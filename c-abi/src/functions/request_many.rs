@@ -34,6 +34,7 @@ impl Requests {
         Ok(Self { start, len })
     }
 
+    #[inline]
     fn get(&self, i: usize) -> Option<RequestId> {
         // SAFETY: `new` promises the elements; `i` is below the length.
         id_of(unsafe { self.start.add(i).read() }).ok().flatten()
@@ -61,6 +62,24 @@ impl Statuses {
             start,
             error: None,
             failed: false,
+        }
+    }
+
+    /// The status of a request that went well.
+    ///
+    /// # Safety
+    /// As [`Statuses::set`].
+    #[inline]
+    unsafe fn put(&mut self, at: usize, status: &Status) {
+        if self.start.is_null() {
+            return;
+        }
+        // SAFETY: the caller's.
+        unsafe {
+            put(self.start.add(at), status);
+            if self.failed {
+                (*self.start.add(at)).MPI_ERROR = MPI_SUCCESS;
+            }
         }
     }
 
@@ -112,12 +131,22 @@ pub unsafe fn waitall(
     // SAFETY: the caller's.
     let list = unsafe { Requests::new(count, array_of_requests) }?;
     let mut statuses = Statuses::new(array_of_statuses);
-    mpi.core()?
-        .wait_all(list.len, &|i| list.get(i), &mut |i, done| {
-            list.retire(mpi, i);
+    let core = mpi.core()?;
+    for i in 0..list.len {
+        let id = list.get(i);
+        if let Some(ended) = id.and_then(|id| core.ended(id)) {
             // SAFETY: the caller's.
-            unsafe { statuses.set(mpi, i, done) };
-        })?;
+            unsafe {
+                list.start.add(i).write(MPI_REQUEST_NULL);
+                statuses.put(i, &ended);
+            }
+            continue;
+        }
+        let done = id.map_or(Ok(Completed::ok(Status::EMPTY)), |id| core.wait(id))?;
+        list.retire(mpi, i);
+        // SAFETY: the caller's.
+        unsafe { statuses.set(mpi, i, done) };
+    }
     statuses.result()
 }
 

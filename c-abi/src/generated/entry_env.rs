@@ -1227,6 +1227,35 @@ unsafe fn shared_recv(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
+    if unsafe {
+        crate::functions::p2p::recv_at_once(
+            &const { Call::new("MPI_Recv", Phase::Running, false) },
+            buf,
+            count,
+            datatype,
+            source,
+            tag,
+            comm,
+            status,
+        )
+    } {
+        return crate::constants::MPI_SUCCESS;
+    }
+    // SAFETY: as above.
+    unsafe { slow_recv(buf, count, datatype, source, tag, comm, status) }
+}
+
+#[inline(never)]
+unsafe fn slow_recv(
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
         &const { Call::new("MPI_Recv", Phase::Running, false) },
         Owner::of(comm),
@@ -1450,6 +1479,33 @@ pub unsafe extern "C" fn PMPI_Remove_error_string(errorcode: c_int) -> c_int {
 
 #[inline]
 unsafe fn shared_send(
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    if unsafe {
+        crate::functions::p2p::send_at_once(
+            &const { Call::new("MPI_Send", Phase::Running, false) },
+            buf,
+            count,
+            datatype,
+            dest,
+            tag,
+            comm,
+        )
+    } {
+        return crate::constants::MPI_SUCCESS;
+    }
+    // SAFETY: as above.
+    unsafe { slow_send(buf, count, datatype, dest, tag, comm) }
+}
+
+#[inline(never)]
+unsafe fn slow_send(
     buf: *const c_void,
     count: MPI_Count,
     datatype: MPI_Datatype,

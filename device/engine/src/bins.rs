@@ -205,6 +205,30 @@ impl Bins {
         }
     }
 
+    /// Takes the oldest entry under a key out.
+    #[inline]
+    pub(crate) fn pop<T: Linked>(
+        &mut self,
+        all: &mut Slab<T>,
+        class: usize,
+        key: Key,
+    ) -> Option<u32> {
+        let index = self.find(key)?;
+        let bin = &mut self.bins[index as usize];
+        if bin.head == NIL {
+            return None;
+        }
+        let at = bin.head;
+        let next = std::mem::replace(all[at].link(class), Link::NONE).next;
+        bin.head = next;
+        if next == NIL {
+            bin.tail = NIL;
+        } else {
+            all[next].link(class).prev = NIL;
+        }
+        Some(at)
+    }
+
     /// Takes an entry out of its list, if it is in one.
     #[inline]
     pub(crate) fn unlink<T: Linked>(&mut self, all: &mut Slab<T>, class: usize, at: u32) {
@@ -247,9 +271,17 @@ mod tests {
             assert_eq!(bins.head(key), Some(ids[0]));
             bins.unlink(&mut all, 0, ids[1]);
             bins.unlink(&mut all, 0, ids[0]);
+            bins.push(&mut all, 0, key, ids[0]);
             assert_eq!(bins.head(key), Some(ids[2]));
-            bins.unlink(&mut all, 0, ids[2]);
-            bins.unlink(&mut all, 0, ids[2]);
+            if tag % 2 == 0 {
+                bins.unlink(&mut all, 0, ids[2]);
+                bins.unlink(&mut all, 0, ids[2]);
+                bins.unlink(&mut all, 0, ids[0]);
+            } else {
+                assert_eq!(bins.pop(&mut all, 0, key), Some(ids[2]));
+                assert_eq!(bins.pop(&mut all, 0, key), Some(ids[0]));
+            }
+            assert_eq!(bins.pop(&mut all, 0, key), None);
             assert_eq!(bins.head(key), None);
             for id in ids {
                 all.remove(id);

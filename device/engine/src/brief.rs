@@ -1,21 +1,22 @@
 //! Brief messages: a plain eager envelope in one cache line, with a short body, for links that can carry such
-//! a line faster than bytes. A longer body stands apart, where the transport has put it.
+//! a line faster than bytes. A longer body stands apart: where, the transport knows by its length.
 //!
 //! | word | bits | field |
 //! |---|---|---|
-//! | 0 | 0–7, 32–63 | the transport's |
-//! | 0 | 8–15 | length of the body, or 255: it stands apart |
+//! | 0 | 0–1, 32–63 | the transport's |
+//! | 0 | 2–15 | length of the body |
 //! | 0 | 16–31 | epoch, low half |
 //! | 1 | | context id, source |
 //! | 2 | | tag, SSN (low half) |
 //! | 3 | | ack, credit (low halves) |
-//! | 4–7 | | body, then anything; or the length of one that stands apart |
+//! | 4–7 | | body, then anything; or nothing of the engine's, where it stands apart |
 //!
-//! What is cut off of a number is known: on a link these only grow, by less than a half of what is left.
+//! What is cut off of a number is known: on a link these only grow, by less than a half of what is left; and of
+//! epochs, the sender is hardly ahead of the receiver.
 
 use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 
-use crate::channel::{Channel, Target};
+use crate::channel::Channel;
 use crate::engine::Engine;
 use crate::frame::{Flags, Header, Kind};
 use crate::quick::Met;
@@ -25,8 +26,10 @@ use crate::types::{Completion, Envelope, Pattern, Segment};
 
 /// Longest body that lies in a brief message itself, in bytes.
 pub const BRIEF_BODY: usize = 32;
-/// In the place of the length: the body stands apart.
-const APART: u8 = 255;
+/// Longest body of a brief message at all, in bytes.
+pub const BRIEF_MOST: usize = (1 << 14) - 1;
+/// Where its length begins in the first word.
+const LENGTH: u32 = 2;
 /// Words of a brief message behind the first.
 pub const BRIEF_REST: usize = 7;
 /// The word where the body begins, of these.
@@ -49,13 +52,10 @@ pub(crate) fn pack(header: &Header, body: &[u8], rest: &mut [u64; BRIEF_REST]) -
     rest[0] = pair(env.context, env.source.cast_unsigned());
     rest[1] = pair(env.tag.cast_unsigned(), header.ssn.0 as u32);
     rest[2] = pair(header.ack.0 as u32, header.credit as u32);
-    let mut length = body.len() as u64;
+    debug_assert!(body.len() <= BRIEF_MOST);
     if let Ok(word) = body.try_into() {
         rest[BODY] = u64::from_le_bytes(word);
-    } else if body.len() > BRIEF_BODY {
-        rest[BODY] = length;
-        length = APART.into();
-    } else {
+    } else if body.len() <= BRIEF_BODY {
         let (whole, last) = body.as_chunks::<8>();
         for (to, from) in rest[BODY..].iter_mut().zip(whole) {
             *to = u64::from_le_bytes(*from);
@@ -68,56 +68,42 @@ pub(crate) fn pack(header: &Header, body: &[u8], rest: &mut [u64; BRIEF_REST]) -
             rest[BODY + whole.len()] = word;
         }
     }
-    length << 8 | u64::from(header.epoch.0 as u16) << 16
+    (body.len() as u64) << LENGTH | u64::from(header.epoch.0 as u16) << 16
 }
 
 impl Brief {
     /// The words of a body that lies in the message.
     #[must_use]
-    #[inline]
-    pub fn body(&self) -> &[u64] {
-        &self.rest[BODY..]
+    #[inline(always)]
+    pub fn body(&self) -> [u64; BRIEF_BODY / 8] {
+        std::array::from_fn(|at| self.rest[BODY + at])
     }
 
     /// Whether the body stands apart.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn is_apart(&self) -> bool {
-        (self.first >> 8) as u8 == APART
+        self.claimed() > BRIEF_BODY
     }
 
     /// Length of the body in bytes, as the message claims.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn claimed(&self) -> usize {
-        if self.is_apart() {
-            return usize::try_from(self.rest[BODY]).unwrap_or(usize::MAX);
-        }
-        usize::from((self.first >> 8) as u8)
+        (self.first as u16 >> LENGTH).into()
     }
 
-    /// Whether the message can be one: neither shorter nor longer than what lies where it does.
-    #[inline]
-    fn is_sound(&self, longest: usize) -> bool {
-        let length = self.claimed();
-        if self.is_apart() {
-            length > BRIEF_BODY && length <= longest
-        } else {
-            length <= BRIEF_BODY
-        }
-    }
-
-    #[inline]
+    #[inline(always)]
     fn epoch(&self) -> u16 {
         (self.first >> 16) as u16
     }
 
-    #[inline]
+    #[inline(always)]
     fn ssn(&self) -> u32 {
         (self.rest[1] >> 32) as u32
     }
 
-    #[inline]
+    #[inline(always)]
     fn envelope(&self) -> Envelope {
         Envelope {
             context: self.rest[0] as u32,
@@ -127,12 +113,27 @@ impl Brief {
     }
 
     /// Ack and credit, as numbers near those that are known.
-    #[inline]
+    #[inline(always)]
     fn word_of_acks(&self, channel: &Channel) -> (Ssn, u64) {
         let ack = near(channel.tx.kept.unacked().0, self.rest[2] as u32);
         let credit = near(channel.tx.window.credited(), (self.rest[2] >> 32) as u32);
         (Ssn(ack), credit)
     }
+}
+
+/// Epochs by which a peer may be ahead. It cannot be by many: its next epoch waits for this rank. But a message may
+/// lie unread in its link while this rank enters any number of epochs.
+const AHEAD: u16 = 4096;
+
+/// The epoch of a message, of which the low half is given, as this one sees it.
+#[inline]
+fn epoch_near(own: Epoch, low: u16) -> Epoch {
+    let ahead = low.wrapping_sub(own.0 as u16);
+    Epoch(if ahead < AHEAD {
+        own.0.saturating_add(ahead.into())
+    } else {
+        own.0.saturating_sub(u32::from(ahead.wrapping_neg()))
+    })
 }
 
 /// The number nearest to one that is known, of which the low half is given.
@@ -154,6 +155,9 @@ impl Engine {
         bytes: &[u8],
         rest: &mut [u64; BRIEF_REST],
     ) -> Option<u64> {
+        if bytes.len() > BRIEF_MOST {
+            return None;
+        }
         let (_, _, header) = self.keep_alone(to, env, bytes)?;
         Some(pack(&header, bytes, rest))
     }
@@ -162,12 +166,16 @@ impl Engine {
     #[inline(always)]
     pub fn rx_brief(&mut self, peer: Rank, brief: &Brief) -> Option<Met> {
         let (mut rx, len) = self.heed_brief(peer, brief)?;
-        let request = rx.core.match_posted(&brief.envelope(), len as u64)?;
-        let into = rx.core.recv_segment(request).part(0, len);
-        rx.channel.rx.window.take(ENVELOPE_COST + len as u64).ok()?;
-        rx.channel.rx.order.take();
-        rx.eager_done(Target::Request(request), len, false, false);
+        let into = rx.core.meet_posted(&brief.envelope(), len)?;
+        rx.passed(len);
         Some(Met { into, len })
+    }
+
+    /// Messages that wait for a receive.
+    #[inline]
+    #[must_use]
+    pub fn unexpected(&self) -> usize {
+        self.core.matching.unexpected()
     }
 
     /// Whether a receive that is about to be posted would be met by the next message of its sender and by
@@ -202,14 +210,8 @@ impl Engine {
         {
             return None;
         }
-        let (rx, len) = self.heed_brief(peer, brief)?;
-        let cost = ENVELOPE_COST + len as u64;
-        let channel = rx.channel;
-        channel.rx.window.take(cost).ok()?;
-        channel.rx.order.take();
-        channel.rx.window.give_back(cost);
-        channel.rx.unacked += cost;
-        channel.owed(rx.core, rx.config);
+        let (mut rx, len) = self.heed_brief(peer, brief)?;
+        rx.passed(len);
         rx.core.moved += 1;
         let into = seg.part(0, len);
         Some((met(&env, len as u64, seg.len), Met { into, len }))
@@ -225,7 +227,7 @@ impl Engine {
         if brief.epoch() != self.epoch.0 as u16
             || brief.ssn() != rx.order.next().0 as u32
             || rx.current.is_some()
-            || !brief.is_sound(self.config.eager_max)
+            || length > self.config.eager_max
             || !rx.window.fits(cost)
         {
             return None;
@@ -246,19 +248,15 @@ impl Engine {
     /// behind it. `None` for a peer without a channel, and for what can't be such a message.
     #[must_use]
     pub fn unpack(&self, peer: Rank, brief: &Brief) -> Option<Header> {
-        if !brief.is_sound(self.config.eager_max) {
+        if brief.claimed() > self.config.eager_max {
             return None;
         }
         let channel = self.channels.get(peer.index())?.as_deref()?;
         let (ack, credit) = brief.word_of_acks(channel);
-        let by = brief
-            .epoch()
-            .wrapping_sub(self.epoch.0 as u16)
-            .cast_signed();
         Some(Header {
             kind: Kind::Eager,
             flags: Flags::NONE,
-            epoch: Epoch(self.epoch.0.wrapping_add_signed(i32::from(by))),
+            epoch: epoch_near(self.epoch, brief.epoch()),
             envelope: brief.envelope(),
             length: brief.claimed() as u64,
             ssn: Ssn(near(channel.rx.order.next().0, brief.ssn())),
@@ -269,36 +267,22 @@ impl Engine {
     }
 }
 
+impl Context<'_> {
+    /// The next message of the peer, whose cost fits the window, came and was received with its body at once.
+    #[inline(always)]
+    pub(crate) fn passed(&mut self, len: usize) {
+        let (channel, cost) = (&mut *self.channel, ENVELOPE_COST + len as u64);
+        channel.rx.window.pass(cost);
+        channel.rx.order.take();
+        channel.rx.unacked += cost;
+        channel.owed(self.core, self.config);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    #[test]
-    fn a_body_that_stands_apart_has_its_length_and_no_other() {
-        let mut rest = [0; BRIEF_REST];
-        let header = Header {
-            kind: Kind::Eager,
-            flags: Flags::NONE,
-            epoch: Epoch(0),
-            envelope: Envelope::default(),
-            length: 33,
-            ssn: Ssn(0),
-            ack: Ssn(0),
-            credit: 0,
-            aux: 0,
-        };
-        let first = pack(&header, &[7; 33], &mut rest);
-        let sound = |first, length, longest| {
-            let mut rest = rest;
-            rest[BODY] = length;
-            Brief { first, rest }.is_sound(longest)
-        };
-        assert_eq!(rest[BODY], 33);
-        assert!(sound(first, 33, 33) && !sound(first, 34, 33) && !sound(first, 32, 33));
-        assert!(!sound(first, u64::MAX, usize::MAX - 1));
-        assert!(!sound(33 << 8, 0, 100), "longer than what lies there");
-    }
 
     proptest! {
         #[test]
@@ -308,7 +292,23 @@ mod tests {
         }
 
         #[test]
-        fn a_body_comes_out_as_it_went_in(body in prop::collection::vec(any::<u8>(), 0..=BRIEF_BODY)) {
+        fn an_epoch_is_read_as_a_past_one_unless_it_is_just_ahead(
+            own in 1u32 << 16..u32::MAX - 4096,
+            ahead in -61_440i64..4096,
+        ) {
+            let epoch = u32::try_from(i64::from(own) + ahead).expect("in range");
+            prop_assert_eq!(epoch_near(Epoch(own), epoch as u16), Epoch(epoch));
+        }
+
+        #[test]
+        fn no_half_of_an_epoch_leads_out_of_their_range(own in any::<u32>(), low in any::<u16>()) {
+            let epoch = epoch_near(Epoch(own), low).0;
+            prop_assert!(epoch <= own.saturating_add(4095));
+            prop_assert!(epoch >= own.saturating_sub(61_440));
+        }
+
+        #[test]
+        fn a_body_comes_out_as_it_went_in(body in prop::collection::vec(any::<u8>(), 0..=2 * BRIEF_BODY)) {
             let header = Header {
                 kind: Kind::Eager,
                 flags: Flags::NONE,
@@ -323,11 +323,16 @@ mod tests {
             let mut rest = [u64::MAX; BRIEF_REST];
             let first = pack(&header, &body, &mut rest);
             let brief = Brief { first, rest };
-            prop_assert!(brief.is_sound(BRIEF_BODY) && !brief.is_apart());
-            let bytes: Vec<u8> = brief.body().iter().flat_map(|word| word.to_le_bytes()).collect();
-            prop_assert_eq!(&bytes[..brief.claimed()], &body[..]);
+            prop_assert_eq!(brief.claimed(), body.len());
+            if brief.is_apart() {
+                prop_assert!(body.len() > BRIEF_BODY);
+                prop_assert_eq!(&rest[BODY..], &[u64::MAX; BRIEF_REST - BODY]);
+            } else {
+                let bytes: Vec<u8> = brief.body().iter().flat_map(|word| word.to_le_bytes()).collect();
+                prop_assert_eq!(&bytes[..body.len()], &body[..]);
+            }
             prop_assert_eq!(brief.envelope(), header.envelope);
-            prop_assert_eq!(first & 0xffff_ffff_0000_00ff, 0);
+            prop_assert_eq!(first & 0xffff_ffff_0000_0003, 0);
         }
     }
 }

@@ -190,9 +190,19 @@ impl Channel {
     }
 
     /// Everything below is in memory with its eager bodies.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn ack(&self) -> Ssn {
-        let mut ack = self.rx.order.next();
+        let next = self.rx.order.next();
+        if self.rx.partial_eager == 0 && self.rx.current.is_none() {
+            return next;
+        }
+        self.ack_within(next)
+    }
+
+    /// Some bodies of envelopes below the next one have not come, or not whole.
+    #[cold]
+    #[inline(never)]
+    fn ack_within(&self, mut ack: Ssn) -> Ssn {
         if self.rx.partial_eager > 0
             && let Some(first) = self.rx.partial.iter().find(|partial| partial.eager)
         {
@@ -207,7 +217,7 @@ impl Channel {
     }
 
     /// A header with ack and credit as they are now; they count as told.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn header(&mut self, epoch: Epoch, kind: Kind, ssn: Ssn) -> Header {
         self.ack_now = false;
         self.rx.unacked = 0;
@@ -246,14 +256,14 @@ impl Channel {
     }
 
     /// An ack must go out even if no message carries it.
-    #[inline]
+    #[cold]
     pub(crate) fn ack_soon(&mut self, core: &mut Core) {
         self.ack_now = true;
         self.mark_ready(core);
     }
 
     /// Notes that the credit or the ack has grown; past a quarter of the window it is told.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn owed(&mut self, core: &mut Core, config: &Config) {
         if self.rx.window.untold().max(self.rx.unacked) > config.window / 4 {
             self.ack_soon(core);

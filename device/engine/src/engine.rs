@@ -151,6 +151,44 @@ impl Engine {
         Ok(ReqId(self.core.requests.id(at)))
     }
 
+    /// Posts a receive that names its sender and its tag, for which no message has come; `None`: nothing was
+    /// done, [`Engine::recv`] is to.
+    #[inline(always)]
+    pub fn post_named(&mut self, pattern: &Pattern, seg: Segment) -> Option<ReqId> {
+        let core = &mut self.core;
+        let named = pattern.from.is_some() && pattern.tag.is_some();
+        if !named || core.matching.find(&mut core.messages, pattern).is_some() {
+            return None;
+        }
+        let at = core.post(*pattern, seg);
+        Some(ReqId(core.requests.id(at)))
+    }
+
+    /// As [`Engine::poll`], of a receive that got a whole message, and only of such.
+    #[inline(always)]
+    pub fn poll_whole(&mut self, id: ReqId) -> Option<Completion> {
+        let at = self.core.requests.find(id.0)?;
+        let Request::Recv(recv) = &self.core.requests[at] else {
+            return None;
+        };
+        let done = recv.completion;
+        let whole = recv.state == RecvState::Done && done.truncated.is_none() && !done.cancelled;
+        whole.then(|| {
+            self.core.requests.discard(at);
+            done
+        })
+    }
+
+    /// Whose message a request waits for, if that is known.
+    #[inline]
+    #[must_use]
+    pub fn peer_of(&self, id: ReqId) -> Option<Rank> {
+        match self.core.requests.get(id.0)? {
+            Request::Recv(recv) => recv.pattern.from,
+            Request::Send(send) => Some(send.peer),
+        }
+    }
+
     /// Looks for an unexpected message (MPI-5.0 §3.8.1).
     pub fn probe(&mut self, pattern: &Pattern) -> Option<Probe> {
         let core = &mut self.core;

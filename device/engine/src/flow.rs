@@ -67,6 +67,11 @@ impl Engine {
         self.core.copies.is_empty() && self.channels.iter().flatten().all(|c| c.quiet())
     }
 
+    /// The same towards one peer.
+    pub fn is_quiet(&self, peer: Rank) -> bool {
+        self.peer(peer).is_none_or(Channel::quiet)
+    }
+
     /// The peers that keep `quiescent` from being true.
     pub fn unfinished(&self) -> Vec<Rank> {
         let busy = self.channels.iter().flatten().filter(|c| !c.quiet());

@@ -101,7 +101,7 @@ mod tx;
 mod types;
 mod waiting;
 
-pub use brief::{BRIEF_BODY, BRIEF_REST, Brief};
+pub use brief::{BRIEF_BODY, BRIEF_MOST, BRIEF_REST, Brief};
 pub use engine::Engine;
 pub use error::{Error, ProtocolError};
 pub use frame::{FRAME_MAGIC, Flags, HEADER_LEN, Header, HeaderError, Kind};

@@ -9,13 +9,17 @@ use crate::pool::Buf;
 use crate::requests::{Body, Message, Recv, Request, Send};
 use crate::rx;
 use crate::tx::ENVELOPE_COST;
-use crate::types::{Copy, Detach, Envelope, Mode, ReqId, Segment, Sent, Source};
+use crate::types::{Copy, Detach, Envelope, Mode, Pattern, ReqId, Segment, Sent, Source};
 
 impl Engine {
     /// Binds a new receive to a message that is out of the matching lists.
     pub(crate) fn claim(&mut self, at: u32, seg: Segment) -> ReqId {
         let message = &mut self.core.messages[at];
-        let mut recv = Recv::new(Default::default(), seg);
+        let pattern = Pattern {
+            from: Some(message.peer),
+            ..Pattern::default()
+        };
+        let mut recv = Recv::new(pattern, seg);
         recv.bind(&message.envelope, message.len);
         let request = self.core.requests.insert(Request::Recv(recv));
         message.bound = Some(request);

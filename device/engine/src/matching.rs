@@ -77,6 +77,16 @@ impl Matching {
         requests: &mut Slab<Request>,
         env: &Envelope,
     ) -> Option<u32> {
+        if self.posted_count[1..] == [0; CLASSES - 1] {
+            let at = self.posted.pop(requests, 0, envelope_key(0, env))?;
+            self.posted_count[0] -= 1;
+            return Some(at);
+        }
+        self.take_oldest(requests, env)
+    }
+
+    /// The same where some receives have wildcards.
+    fn take_oldest(&mut self, requests: &mut Slab<Request>, env: &Envelope) -> Option<u32> {
         let mut best = (u64::MAX, NIL);
         for class in 0..CLASSES {
             if self.posted_count[class] == 0 {
@@ -110,11 +120,18 @@ impl Matching {
     }
 
     /// The oldest unexpected message that a pattern matches.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&mut self, messages: &mut Slab<Message>, pattern: &Pattern) -> Option<u32> {
         if self.unexpected_count == 0 {
             return None;
         }
+        // A copy: this one stays in registers where it is not needed in memory.
+        let pattern = *pattern;
+        self.search(messages, &pattern)
+    }
+
+    #[inline(never)]
+    fn search(&mut self, messages: &mut Slab<Message>, pattern: &Pattern) -> Option<u32> {
         let class = class_of(pattern);
         if class != 0 && !self.kept[class] {
             self.keep(messages, class);
@@ -155,6 +172,7 @@ impl crate::bins::Linked for Message {
 }
 
 impl crate::bins::Linked for Request {
+    #[inline]
     fn link(&mut self, _: usize) -> &mut Link {
         match self {
             Request::Recv(recv) => &mut recv.link,

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 
-use crate::channel::{Channel, Target};
+use crate::channel::Channel;
 use crate::engine::Engine;
 use crate::frame::{FRAME_MAGIC, HEADER_LEN, Header, Kind};
 use crate::tx::{Context, ENVELOPE_COST};
@@ -123,11 +123,8 @@ impl Engine {
         };
         rx.acknowledged(Ssn(long(5))).ok()?;
         rx.credited(long(6)).ok()?;
-        let request = rx.core.match_posted(&env, length as u64)?;
-        let into = rx.core.recv_segment(request).part(0, length);
-        rx.channel.rx.window.take(cost).ok()?;
-        rx.channel.rx.order.take();
-        rx.eager_done(Target::Request(request), length, false, false);
+        let into = rx.core.meet_posted(&env, length)?;
+        rx.passed(length);
         Some(Met { into, len: length })
     }
 }

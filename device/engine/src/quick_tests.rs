@@ -172,7 +172,7 @@ fn as_brief(engine: &mut Engine, from: Rank, frame: &[u8]) -> Option<(usize, Met
     let mut words = [0x5555; BRIEF_REST];
     let first = crate::brief::pack(&header, body, &mut words);
     let brief = Brief {
-        first: first | 0xdead_beef << 32 | 7,
+        first: first | 0xdead_beef << 32 | 3,
         rest: words,
     };
     assert_eq!(engine.unpack(from, &brief), Some(header));

@@ -194,6 +194,7 @@ impl Core {
         self.posted_any == 0 && self.posted_from.get(peer.index()) == Some(&0)
     }
 
+    #[inline]
     fn count_posted(&mut self, pattern: &Pattern) -> &mut u32 {
         let named = pattern.from.map(Rank::index);
         match named.and_then(|at| self.posted_from.get_mut(at)) {
@@ -227,6 +228,24 @@ impl Core {
             *self.count_posted(&pattern) -= 1;
         }
         Some(at)
+    }
+
+    /// The same where the whole body is at hand: the receive is complete, and this is where the body goes.
+    #[inline(always)]
+    pub(crate) fn meet_posted(&mut self, env: &Envelope, len: usize) -> Option<Segment> {
+        let at = self.matching.take_posted(&mut self.requests, env)?;
+        let Request::Recv(recv) = &mut self.requests[at] else {
+            return None;
+        };
+        recv.state = RecvState::Done;
+        recv.completion = met(env, len as u64, recv.seg.len);
+        let (pattern, into, freed) = (recv.pattern, recv.seg.part(0, len), recv.freed);
+        *self.count_posted(&pattern) -= 1;
+        self.moved += 1;
+        if freed {
+            self.requests.discard(at);
+        }
+        Some(into)
     }
 
     /// Keeps a message; `listed` when no receive is bound to it.

@@ -151,6 +151,8 @@ impl Context<'_> {
     }
 
     /// Launches what waited, in order, as far as the window allows.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn pump(&mut self) {
         while let Some(&request) = self.channel.tx.blocked.front() {
             if !self.launch(request, None) {

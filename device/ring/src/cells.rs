@@ -13,14 +13,15 @@ use std::sync::atomic::Ordering;
 
 use crate::{OutOfBounds, Word};
 
-/// Words of a cell: one cache line.
+/// Words of a cell: one cache line. What belongs to it may lie behind it.
 pub const WORDS: usize = 8;
 /// Bits of the first word that say whether the cell is there; the others are the writer's.
-const STAMP: u64 = 0xff;
+const STAMP: u64 = 0x3;
 
-#[inline]
+/// One of two, by the turn around so many cells, a power of two.
+#[inline(always)]
 fn stamp(position: u64, count: u64) -> u64 {
-    1 + (position / count) % 2
+    1 + u64::from(position & count != 0)
 }
 
 /// The side that writes cells.
@@ -43,20 +44,27 @@ impl Writer {
         }
     }
 
+    /// Whether all cells were in use when the reader's word was last looked at.
+    #[inline(always)]
+    #[must_use]
+    pub fn looks_full(&self) -> bool {
+        self.tail.wrapping_sub(self.head) == self.count
+    }
+
     /// The index of the next cell, unless all are in use; looks at the reader's word only when it must.
     ///
     /// # Errors
     /// [`OutOfBounds`]: the cells are of no use any more.
-    #[inline]
+    #[inline(always)]
     pub fn free(&mut self, head: &impl Word) -> Result<Option<usize>, OutOfBounds> {
-        if self.tail.wrapping_sub(self.head) == self.count {
+        if self.looks_full() {
             let theirs = head.load(Ordering::Acquire);
             if theirs.wrapping_sub(self.head) > self.count {
                 let ours = self.tail;
                 return Err(OutOfBounds { theirs, ours });
             }
             self.head = theirs;
-            if self.tail.wrapping_sub(theirs) == self.count {
+            if self.looks_full() {
                 return Ok(None);
             }
         }
@@ -64,15 +72,15 @@ impl Writer {
     }
 
     /// The index of the cell that is written next.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn index(&self) -> usize {
         (self.tail & (self.count - 1)) as usize
     }
 
-    /// Shows the reader the cell that was free, whose other words are filled; the low byte of `word` is
-    /// not the caller's.
-    #[inline]
+    /// Shows the reader the cell that was free, whose other words are filled; the low two bits of
+    /// `word` are not the caller's.
+    #[inline(always)]
     pub fn publish(&mut self, first: &impl Word, word: u64) {
         let word = word & !STAMP | stamp(self.tail, self.count);
         first.store(word, Ordering::Release);
@@ -99,14 +107,14 @@ impl Reader {
     }
 
     /// The index of the cell that comes next.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn index(&self) -> usize {
         (self.head & (self.count - 1)) as usize
     }
 
     /// The first word of the cell that comes next, when it is there: then its other words are.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn look(&self, first: &impl Word) -> Option<u64> {
         let word = first.load(Ordering::Acquire);
@@ -114,7 +122,7 @@ impl Reader {
     }
 
     /// Gives the cell back, whose words were taken out.
-    #[inline]
+    #[inline(always)]
     pub fn release(&mut self, head: &impl Word) {
         self.head = self.head.wrapping_add(1);
         head.store(self.head, Ordering::Release);

@@ -1,9 +1,10 @@
 //! Transports: what carries a channel's bytes between two ranks.
 //!
 //! A transport makes links; a link is a stream of bytes in both directions that keeps order and may
-//! break at any moment. The rest of the device needs no more than [`Stream`], so a link over shared
-//! memory is a pair of rings, and one over verbs a queue pair that carries the stream in messages.
-//! Dispatch is by the enum [`Link`], so the small calls on the fast path are inlined.
+//! break at any moment. [`Stream`] is all that the device needs of it for messages, so a transport can be added
+//! that does no more. A link over shared memory does: it has a short way for brief messages
+//! ([`Link::brief`]), and bodies may be read out of the sender's memory past it. Dispatch is by the enum
+//! [`Link`], so the small calls on the fast path are inlined.
 
 pub mod shm;
 pub mod tcp;
@@ -157,6 +158,14 @@ impl Link {
         match self {
             Self::Tcp(_) => None,
             Self::Shm(link) => Some(link),
+        }
+    }
+
+    /// Has the peer read nothing in this process any more.
+    pub(crate) fn withdraw(&self) {
+        match self {
+            Self::Tcp(_) => {}
+            Self::Shm(link) => link.withdraw(),
         }
     }
 

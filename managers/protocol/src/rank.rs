@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub const MANAGER_FD: &str = "REJOIN_MANAGER_FD";
 
 /// Version of the messages in this crate; both sides must have the same.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 
 /// Most counters that a rank may report.
 pub const MOST_COUNTERS: usize = 64;

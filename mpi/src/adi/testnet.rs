@@ -46,6 +46,8 @@ struct PortState {
     done: HashMap<u64, Completion>,
     /// Errors that the next calls that move messages give.
     faults: VecDeque<&'static str>,
+    /// No body is taken out of this rank's memory any more.
+    withdrawn: bool,
 }
 
 struct State {
@@ -94,6 +96,10 @@ impl State {
     }
 
     fn deliver(&mut self, to: usize, msg: Msg, p: Posted) {
+        if msg.remote.is_some() && self.ports[msg.from].withdrawn {
+            // It is asked for, and never comes.
+            return;
+        }
         let src = msg.remote.map_or(msg.body.as_ptr() as usize, |r| r.0);
         let len = msg.len().min(p.cap);
         // SAFETY: both buffers are kept by their ranks until completion; ranks run one at a time.
@@ -281,6 +287,11 @@ impl Port {
         self.s().ports[self.rank].done.remove(&r.0)
     }
 
+    pub(super) fn poll_whole(&mut self, r: ReqId) -> Option<Completion> {
+        let done = *self.s().ports[self.rank].done.get(&r.0)?;
+        (done.truncated.is_none() && !done.cancelled).then(|| self.poll(r))?
+    }
+
     pub(super) fn is_complete(&self, r: ReqId) -> bool {
         self.s().ports[self.rank].done.contains_key(&r.0)
     }
@@ -390,6 +401,11 @@ impl Port {
         }
         self.net.hand_over(self.rank, false);
         Ok(())
+    }
+
+    pub(super) fn withdraw(&mut self) {
+        let mut s = self.s();
+        s.ports[self.rank].withdrawn = true;
     }
 
     pub(super) fn moved(&self) -> u64 {

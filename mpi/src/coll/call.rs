@@ -227,12 +227,11 @@ impl Mpi {
         choice: Choice,
     ) -> Result<()> {
         intra(comm)?;
-        let ctx = self
-            .collective_context(comm, next_tag(comm, Kind::Blocking))
-            .with_choice(choice);
-        if let Some(result) = quick::run(&ctx, call) {
-            return result.map_err(|e| ctx.given_up(e));
+        let tag = next_tag(comm, Kind::Blocking);
+        if let Some(result) = quick::run(self, comm, tag, call, &choice) {
+            return result;
         }
+        let ctx = self.collective_context(comm, tag).with_choice(choice);
         with_future!(&ctx, call, future => ctx.run(future))
     }
 

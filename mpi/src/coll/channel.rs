@@ -31,7 +31,7 @@ pub struct Channel {
 }
 
 /// Which ranks of `comm` share a host, as the job's table says: it says the same to all of them.
-fn hosts(mpi: &Mpi, comm: &Communicator) -> Hosts {
+pub(super) fn hosts(mpi: &Mpi, comm: &Communicator) -> Hosts {
     let (dev, group) = (mpi.dev.borrow(), comm.group());
     let same = |a, b| dev.same_host(group.world_rank(a), group.world_rank(b));
     Hosts::new(comm.size(), same)

@@ -3,30 +3,77 @@
 //! They send the same messages as the flat algorithms: only the way to wait is shorter. Whatever is not of
 //! this kind is refused before anything is sent, and goes the usual way.
 
-use std::task::Poll;
+use std::cell::Cell;
+use std::mem::MaybeUninit;
+use std::rc::Rc;
 
 use super::call::Call;
-use super::channel::Channel;
-use super::ctx::{Ctx, Receive};
+use super::channel;
 use super::mem::Mem;
 use super::order::Order;
-use super::p2p::Pending;
 use super::reducer::Reducer;
-use super::select::{Allreduce, Near};
+use super::select::{Allreduce, Choice, Near};
 use super::typed::{Operator, Typed};
-use crate::error::Result;
+use crate::adi::{Completion, Envelope, Pattern, ReqId};
+use crate::comm::{Communicator, Traffic};
+use crate::error::{Error, ErrorClass, Result};
+use crate::runtime::Mpi;
 
 /// Most ranks.
 const RANKS: usize = 8;
 /// Longest contribution of a rank.
 const BYTES: usize = 1 << 10;
+/// Where a value begins among those of all ranks.
+const ALIGN: usize = 64;
+
+/// Values of all ranks that lie on the stack when they are few and short.
+#[repr(align(64))]
+struct Values(MaybeUninit<[u8; BYTES]>);
+
+/// One call: messages between the ranks of a communicator with its tag.
+struct Short<'a> {
+    mpi: &'a Mpi,
+    comm: &'a Communicator,
+    tag: i32,
+    /// Messages that were posted and are not done.
+    live: Cell<usize>,
+}
+
+/// A receive that was posted.
+#[derive(Clone, Copy)]
+struct Posted {
+    request: ReqId,
+    from: usize,
+    len: usize,
+}
 
 /// Runs a call to its end, if it is of this kind.
-pub(super) fn run(ctx: &Ctx<Channel>, call: &Call) -> Option<Result<()>> {
-    let usual = ctx.choice.near.is_none() && ctx.choice.flat(ctx.alone());
-    if !usual || !(2..=RANKS).contains(&ctx.size()) {
+pub(super) fn run(
+    mpi: &Mpi,
+    comm: &Rc<Communicator>,
+    tag: i32,
+    call: &Call,
+    choice: &Choice,
+) -> Option<Result<()>> {
+    let usual = choice.near.is_none() && choice.flat(true);
+    if !usual || !(2..=RANKS).contains(&comm.size()) {
         return None;
     }
+    if comm.hosts(|| channel::hosts(mpi, comm)).count() != 1 {
+        return None;
+    }
+    let short = Short {
+        mpi,
+        comm,
+        tag,
+        live: Cell::new(0),
+    };
+    let result = attempt(&short, call, choice)?;
+    let result = result.and_then(|()| mpi.dev.borrow_mut().attend());
+    Some(result.map_err(|error| short.given_up(error)))
+}
+
+fn attempt(ctx: &Short<'_>, call: &Call, choice: &Choice) -> Option<Result<()>> {
     match call {
         Call::Barrier => Some(exchange(ctx, |_| Mem::EMPTY, |_| Mem::EMPTY)),
         Call::Bcast { data, root } => Some(bcast(ctx, short(data)?, *root)),
@@ -52,8 +99,7 @@ pub(super) fn run(ctx: &Ctx<Channel>, call: &Call) -> Option<Result<()>> {
                 Some(send) => short(send)?,
                 None => into,
             };
-            let operator = Operator::new(op, recv.datatype(), ctx.scratch());
-            let choice = &ctx.choice;
+            let operator = Operator::new(op, recv.datatype(), &ctx.mpi.scratch);
             let (size, len, commutative) = (ctx.size(), into.len(), operator.commutative());
             let flat = choice.operands(true, size, len, operator.symmetric()) == Near::Flat
                 && choice.allreduce(size, len, commutative) == Allreduce::Doubling;
@@ -71,70 +117,180 @@ fn short(data: &Typed) -> Option<Mem> {
 }
 
 /// Short blocks of all ranks, by rank, of which `block` is the first.
-fn equal(ctx: &Ctx<Channel>, block: &Typed) -> Option<impl Fn(usize) -> Mem + Copy> {
+fn equal(ctx: &Short<'_>, block: &Typed) -> Option<impl Fn(usize) -> Mem + Copy> {
     let each = short(block)?.len();
     let all = block.times(ctx.size()).ok()?.direct().ok().flatten()?;
     Some(move |rank| all.part(rank * each, each))
 }
 
-fn sent(ctx: &Ctx<Channel>, mut pending: Pending) -> Result<()> {
-    if pending == Pending::DONE {
-        return Ok(());
+impl Short<'_> {
+    #[inline]
+    fn rank(&self) -> usize {
+        self.comm.rank()
     }
-    loop {
-        match ctx.poll_part(&mut pending) {
-            Poll::Ready(result) => return result.map(drop),
-            Poll::Pending => ctx.p2p().wait()?,
-        }
-    }
-}
 
-fn received(ctx: &Ctx<Channel>, mut receive: Receive) -> Result<()> {
-    loop {
-        match ctx.poll_part(&mut receive.pending) {
-            Poll::Ready(result) => return ctx.whole(&receive, result?),
-            Poll::Pending => ctx.p2p().wait()?,
+    #[inline]
+    fn size(&self) -> usize {
+        self.comm.size()
+    }
+
+    /// The other ranks, from the next one on.
+    fn others(&self) -> impl DoubleEndedIterator<Item = usize> + use<> {
+        let (rank, size) = (self.rank(), self.size());
+        (rank + 1..size).chain(0..rank)
+    }
+
+    /// Sends to a rank; what is to be waited for, if anything is.
+    #[inline]
+    fn send(&self, to: usize, data: Mem) -> Result<Option<ReqId>> {
+        let env = Envelope {
+            context: self.comm.context(Traffic::Collective),
+            source: self.rank() as i32,
+            tag: self.tag,
+        };
+        let world = self.comm.group().world_rank(to);
+        let mut dev = self.mpi.dev.borrow_mut();
+        // SAFETY: the region is valid until the collective ends (`Mem::new`), which waits for the message, and
+        // nobody changes it before.
+        unsafe {
+            if dev.send_now(world, &env, data.ptr(), data.len()) {
+                return Ok(None);
+            }
+            let sent = dev.send(world, env, data.ptr(), data.len())?;
+            self.live.set(self.live.get() + usize::from(sent.is_some()));
+            Ok(sent)
         }
+    }
+
+    /// Receives from a rank, or posts that.
+    #[inline]
+    fn receive(&self, from: usize, room: Mem) -> Result<Option<Posted>> {
+        let pattern = Pattern {
+            context: self.comm.context(Traffic::Collective),
+            source: Some(from as i32),
+            tag: Some(self.tag),
+            from: Some(self.comm.group().world_rank(from)),
+        };
+        let len = room.len();
+        let mut dev = self.mpi.dev.borrow_mut();
+        // With several threads the long way tells the others what it does.
+        if !self.mpi.has_lock() {
+            // SAFETY: as in `send`; nobody touches the region before the message is there.
+            let done = unsafe { dev.recv_now(&pattern, room.ptr(), len) };
+            if let Some(done) = done {
+                return self.whole(from, len, &done).map(|()| None);
+            }
+        }
+        // SAFETY: as above.
+        let request = unsafe { dev.irecv(pattern, room.ptr(), len) }?;
+        self.live.set(self.live.get() + 1);
+        Ok(Some(Posted { request, from, len }))
+    }
+
+    /// Waits for a message of this call.
+    fn finish(&self, request: ReqId) -> Result<Completion> {
+        let done = self.mpi.device_wait(request)?;
+        self.live.set(self.live.get() - 1);
+        Ok(done)
+    }
+
+    fn received(&self, posted: Option<Posted>) -> Result<()> {
+        let Some(Posted { request, from, len }) = posted else {
+            return Ok(());
+        };
+        self.whole(from, len, &self.finish(request)?)
+    }
+
+    fn sent(&self, request: Option<ReqId>) -> Result<()> {
+        request.map_or(Ok(()), |request| self.finish(request).map(drop))
+    }
+
+    /// Checks that as much has come as was expected.
+    #[inline]
+    fn whole(&self, from: usize, len: usize, done: &Completion) -> Result<()> {
+        let sent = done.truncated.unwrap_or(done.len);
+        if sent == len as u64 {
+            return Ok(());
+        }
+        Err(self.mismatch(from, len, sent))
+    }
+
+    #[cold]
+    fn mismatch(&self, from: usize, len: usize, sent: u64) -> Error {
+        let rank = self.rank();
+        let text = format!(
+            "collective: rank {from} sent {sent} bytes where rank {rank} expected {len}; the ranks' counts or datatypes differ"
+        );
+        Error::new(ErrorClass::Truncate, text)
+    }
+
+    /// As [`Ctx::given_up`](super::Ctx::given_up).
+    #[cold]
+    fn given_up(&self, error: Error) -> Error {
+        if self.live.get() == 0 {
+            return error;
+        }
+        self.mpi.dev.borrow_mut().fail(error)
     }
 }
 
 /// Sends `out(i)` to each other rank i and receives `into(i)` from it.
+#[inline]
 fn exchange(
-    ctx: &Ctx<Channel>,
+    ctx: &Short<'_>,
     out: impl Fn(usize) -> Mem,
     into: impl Fn(usize) -> Mem,
 ) -> Result<()> {
-    let (rank, size) = (ctx.rank(), ctx.size());
-    let mut sends = [Pending::DONE; RANKS];
+    let mut sends = [None; RANKS];
     let mut receives = [None; RANKS];
-    for to in (rank + 1..size).chain(0..rank) {
-        sends[to] = ctx.isend(to, out(to))?;
+    for to in ctx.others() {
+        sends[to] = ctx.send(to, out(to))?;
     }
-    for from in (0..rank).rev().chain((rank + 1..size).rev()) {
-        receives[from] = Some(ctx.irecv(from, into(from))?);
+    for from in ctx.others().rev() {
+        receives[from] = ctx.receive(from, into(from))?;
     }
-    for receive in receives.into_iter().flatten() {
-        received(ctx, receive)?;
+    for posted in receives.into_iter().take(ctx.size()) {
+        ctx.received(posted)?;
     }
-    sends.into_iter().try_for_each(|send| sent(ctx, send))
+    let mut sends = sends.into_iter().take(ctx.size());
+    sends.try_for_each(|send| ctx.sent(send))
 }
 
-fn bcast(ctx: &Ctx<Channel>, data: Mem, root: usize) -> Result<()> {
-    let (rank, size) = (ctx.rank(), ctx.size());
-    if rank != root {
-        return received(ctx, ctx.irecv(root, data)?);
+fn bcast(ctx: &Short<'_>, data: Mem, root: usize) -> Result<()> {
+    if ctx.rank() != root {
+        return ctx.received(ctx.receive(root, data)?);
     }
-    let mut sends = [Pending::DONE; RANKS];
-    for to in (rank + 1..size).chain(0..rank) {
-        sends[to] = ctx.isend(to, data)?;
+    let mut sends = [None; RANKS];
+    for to in ctx.others() {
+        sends[to] = ctx.send(to, data)?;
     }
-    sends.into_iter().try_for_each(|send| sent(ctx, send))
+    sends.into_iter().try_for_each(|send| ctx.sent(send))
 }
 
-fn allreduce(ctx: &Ctx<Channel>, op: &dyn Reducer, mine: Mem, recv: Mem) -> Result<()> {
-    let room = recv.len().next_multiple_of(64);
-    let temp = ctx.temp(ctx.size() * room)?;
-    let value = |rank: usize| temp.mem().part(rank * room, recv.len());
+#[inline]
+fn allreduce(ctx: &Short<'_>, op: &dyn Reducer, mine: Mem, recv: Mem) -> Result<()> {
+    let room = recv.len().next_multiple_of(ALIGN);
+    let total = ctx.size() * room;
+    if total <= BYTES {
+        let mut values = Values(MaybeUninit::uninit());
+        // SAFETY: it is there until this function returns. Where a message is in flight then, nothing moves any
+        // more (`given_up`).
+        let values = unsafe { Mem::new(values.0.as_mut_ptr().cast(), total) };
+        return combine(ctx, op, mine, recv, values);
+    }
+    let loan = ctx.mpi.scratch.take(total)?;
+    let result = combine(ctx, op, mine, recv, loan.mem(total));
+    if ctx.live.get() == 0 {
+        ctx.mpi.scratch.give_back(loan);
+    }
+    result
+}
+
+/// Reduces the values of all ranks in `values`, which has room for them.
+#[inline]
+fn combine(ctx: &Short<'_>, op: &dyn Reducer, mine: Mem, recv: Mem, values: Mem) -> Result<()> {
+    let room = recv.len().next_multiple_of(ALIGN);
+    let value = |rank: usize| values.part(rank * room, recv.len());
     exchange(ctx, |_| mine, value)?;
     value(ctx.rank()).copy_from(mine);
     recv.copy_from(Order::Doubling.combine(op, ctx.size(), value)?);

@@ -2,10 +2,12 @@
 //! right. Whatever is not is refused before anything is done, and the long way says what is wrong.
 
 use super::Data;
+use crate::adi::Pattern;
 use crate::comm::Communicator;
-use crate::error::Result;
+use crate::request::RequestId;
 use crate::runtime::Mpi;
 use crate::status::Status;
+use std::rc::Rc;
 
 /// Most elements, and bytes of one, that are looked at.
 const MOST: i64 = 1 << 16;
@@ -61,9 +63,6 @@ impl Mpi {
     ///
     /// # Safety
     /// The elements are writable.
-    ///
-    /// # Errors
-    /// A peer that cannot be reached.
     #[inline(always)]
     pub unsafe fn recv_now(
         &self,
@@ -71,26 +70,51 @@ impl Mpi {
         source: i32,
         tag: i32,
         comm: &Communicator,
-    ) -> Result<Option<Status>> {
-        let Some((addr, len)) = data.plain() else {
-            return Ok(None);
-        };
-        let named = source >= 0 && (source as usize) < comm.peers().size() && tag >= 0;
-        // With several threads the long way tells the others what it does.
-        if !named || self.has_lock() {
-            return Ok(None);
-        }
-        let pattern = comm.pattern(source, tag);
-        let Ok(mut dev) = self.dev.try_borrow_mut() else {
-            return Ok(None);
-        };
+    ) -> Option<Status> {
+        let (pattern, addr, len) = self.named(data, source, tag, comm)?;
+        let mut dev = self.dev.try_borrow_mut().ok()?;
         // SAFETY: the bytes are the elements.
         let done = unsafe { dev.recv_now(&pattern, addr, len) }?;
-        Ok(done.map(|done| Status {
+        Some(Status {
             source: done.source,
             tag: done.tag,
             count: done.len,
             cancelled: false,
-        }))
+        })
+    }
+
+    /// Posts a receive without wildcards that no message has come for; `None`: nothing was done.
+    ///
+    /// # Safety
+    /// The elements are writable and unaccessed until the request completes.
+    #[inline(always)]
+    pub unsafe fn irecv_now(
+        &self,
+        data: &Data<'_>,
+        source: i32,
+        tag: i32,
+        comm: &Rc<Communicator>,
+    ) -> Option<RequestId> {
+        let (pattern, addr, len) = self.named(data, source, tag, comm)?;
+        let mut requests = self.requests.try_borrow_mut().ok()?;
+        let mut dev = self.dev.try_borrow_mut().ok()?;
+        // SAFETY: the bytes are the elements.
+        let request = unsafe { dev.post_now(&pattern, addr, len) }?;
+        Some(requests.insert_plain(request, comm.clone()))
+    }
+
+    /// What a receive without wildcards gets, and where it goes.
+    #[inline(always)]
+    fn named(
+        &self,
+        data: &Data<'_>,
+        source: i32,
+        tag: i32,
+        comm: &Communicator,
+    ) -> Option<(Pattern, *mut u8, usize)> {
+        let (addr, len) = data.plain()?;
+        let named = source >= 0 && (source as usize) < comm.peers().size() && tag >= 0;
+        // With several threads the long way tells the others what it does.
+        (named && !self.has_lock()).then(|| (comm.pattern(source, tag), addr, len))
     }
 }

@@ -2,6 +2,7 @@ use super::*;
 use crate::adi::testnet::{run, run_seeds};
 use crate::datatype::{Datatype, Form, Named};
 use crate::error::ErrorClass;
+use crate::request::RequestId;
 use crate::runtime::Mpi;
 use crate::status::{ANY_SOURCE, ANY_TAG, PROC_NULL, Status};
 use std::rc::Rc;
@@ -32,7 +33,7 @@ fn recv(m: &Mpi, len: usize, from: i32, tag: i32) -> (Vec<u8>, crate::Completed)
     (bytes, done)
 }
 
-fn isend(m: &Mpi, bytes: &mut [u8], to: i32, tag: i32) -> crate::request::RequestId {
+fn isend(m: &Mpi, bytes: &mut [u8], to: i32, tag: i32) -> RequestId {
     // SAFETY: the tests keep the bytes until the request is complete.
     unsafe {
         m.isend(
@@ -46,7 +47,7 @@ fn isend(m: &Mpi, bytes: &mut [u8], to: i32, tag: i32) -> crate::request::Reques
     .unwrap()
 }
 
-fn irecv(m: &Mpi, bytes: &mut [u8], from: i32, tag: i32) -> crate::request::RequestId {
+fn irecv(m: &Mpi, bytes: &mut [u8], from: i32, tag: i32) -> RequestId {
     // SAFETY: the tests keep the bytes until the request is complete.
     unsafe { m.irecv(&data(bytes, &byte()), from, tag, m.world()) }.unwrap()
 }
@@ -277,6 +278,68 @@ fn cancelled_receives_and_sends() {
             m.cancel(s).unwrap();
             assert!(m.wait(s).unwrap().status.cancelled);
         }
+    });
+}
+
+/// A receive by the shortest way, which keeps least of it.
+fn irecv_now(m: &Mpi, room: &mut [u8], source: i32, tag: i32) -> RequestId {
+    // SAFETY: the tests keep the rooms until the requests are complete.
+    let posted = unsafe { m.irecv_now(&data(room, &byte()), source, tag, m.world()) };
+    posted.expect("nothing stands in the way")
+}
+
+#[test]
+fn a_plain_receive_answers_as_any_other() {
+    run_seeds(2, |m| {
+        if m.rank().0 == 0 {
+            recv(&m, 0, 1, 9);
+            for tag in 0..4 {
+                send(&m, &[tag as u8; 8], 1, tag, SendMode::Standard).unwrap();
+            }
+            recv(&m, 0, 1, 9);
+            return;
+        }
+        let mut rooms = [[0u8; 8]; 6];
+        let [a, b, c, d, e, f] = &mut rooms;
+        let whole = irecv_now(&m, a, 0, 0);
+        let short = irecv_now(&m, &mut b[..5], 0, 1);
+        let (tested, freed) = (irecv_now(&m, c, 0, 2), irecv_now(&m, d, 0, 3));
+        let (never, same) = (irecv_now(&m, e, 0, 77), irecv_now(&m, f, 0, 77));
+        assert!(
+            [whole, short, tested, freed, never]
+                .iter()
+                .all(|&id| m.request_exists(id))
+        );
+        assert_eq!((m.live_requests(), m.ended(never)), (6, None));
+        assert_eq!(m.request_in_slot(whole.to_raw() as u32), Some(whole));
+        assert!(
+            m.request_comm(tested)
+                .is_some_and(|c| Rc::ptr_eq(&c, m.world()))
+        );
+        m.request_free(freed).unwrap();
+        m.cancel(never).unwrap();
+        assert!(m.wait(never).unwrap().status.cancelled);
+        assert!(!m.is_quiet(m.world()).unwrap());
+        send(&m, &[], 0, 9, SendMode::Standard).unwrap();
+        let done = m.wait(whole).unwrap().status;
+        assert_eq!((done.source, done.tag, done.count), (0, 0, 8));
+        assert_eq!(m.wait(whole).unwrap_err().class, ErrorClass::Request);
+        assert_eq!(m.ended(whole), None);
+        let cut = m.wait(short).unwrap();
+        assert_eq!(cut.error.unwrap().class, ErrorClass::Truncate);
+        assert_eq!(cut.status.count, 5);
+        assert!(m.take_blame().is_some_and(|c| Rc::ptr_eq(&c, m.world())));
+        let status = loop {
+            if let Some(done) = m.test(tested).unwrap() {
+                break done.status;
+            }
+        };
+        assert_eq!((status.tag, status.count), (2, 8));
+        m.cancel(same).unwrap();
+        m.wait(same).unwrap();
+        m.drain_orphans().unwrap();
+        send(&m, &[], 0, 9, SendMode::Standard).unwrap();
+        assert_eq!((rooms[0], rooms[2], rooms[4]), ([0; 8], [2; 8], [0; 8]));
     });
 }
 

@@ -99,6 +99,9 @@ impl Mpi {
 
     /// The device's request behind `id`, to be looked after first.
     pub(crate) fn hint(&self, id: RequestId) -> Option<ReqId> {
+        if let plain @ Some(_) = self.requests.borrow().plain(id) {
+            return plain;
+        }
         match self.requests.borrow_mut().get(id) {
             Ok(Request {
                 state: State::Device(r),
@@ -144,10 +147,15 @@ impl Mpi {
     /// If `id` is finished, what it says; then it is gone, or inactive if persistent.
     #[inline]
     pub(crate) fn try_finish(&self, id: RequestId) -> Result<Option<Completed>> {
-        if id == RequestId::SENT {
-            return Ok(Some(Completed::ok(Status::EMPTY)));
+        if let Some(status) = self.ended(id) {
+            return Ok(Some(Completed::ok(status)));
         }
         let mut requests = self.requests.borrow_mut();
+        if let Some(r) = requests.plain(id)
+            && !self.dev.borrow().is_complete(r)
+        {
+            return Ok(None);
+        }
         let request = requests.get(id)?;
         let State::Device(r) = request.state else {
             drop(requests);
@@ -170,6 +178,25 @@ impl Mpi {
         }
         requests.discard(id);
         Ok(Some(completed))
+    }
+
+    /// What a plain receive or send says that has ended and went well: it is gone then, and its handle becomes
+    /// null. `None`: [`Mpi::wait`] says more.
+    #[inline]
+    pub fn ended(&self, id: RequestId) -> Option<Status> {
+        if id == RequestId::SENT {
+            return Some(Status::EMPTY);
+        }
+        let mut requests = self.requests.try_borrow_mut().ok()?;
+        let request = requests.plain(id)?;
+        let done = self.dev.try_borrow_mut().ok()?.poll_whole(request)?;
+        requests.discard_plain(id);
+        Some(Status {
+            source: done.source,
+            tag: done.tag,
+            count: done.len,
+            cancelled: false,
+        })
     }
 
     /// The same for a request of any kind.

@@ -160,6 +160,9 @@ fn function(model: &Model, f: &Function, found: &Found) -> Result<String> {
     Ok(export(f, &body))
 }
 
+/// Functions that have a part which does all of a plain call or nothing: `…_at_once`, beside the implementation.
+const AT_ONCE: [&str; 2] = ["MPI_Recv", "MPI_Send"];
+
 /// The shared part of an implemented pair, and the exports of its int form.
 fn own_entry(f: &Function, large: Option<&Function>, path: &str) -> Result<String> {
     let mut declared = Vec::new();
@@ -173,15 +176,25 @@ fn own_entry(f: &Function, large: Option<&Function>, path: &str) -> Result<Strin
     }
     let all = names(f);
     let comma = if all.is_empty() { "" } else { ", " };
-    let shared = format!(
-        "#[inline]\nunsafe fn shared_{rust}({}) -> c_int {{\n\
-         // SAFETY: the program keeps MPI's rules for the arguments.\n\
-         enter(&const {{ {} }}, {}, |mpi| unsafe {{ crate::{path}(mpi{comma}{all}) }})\n}}\n\n",
-        declared.join(", "),
-        call(f),
+    let (rust, declared, call) = (f.rust_name(), declared.join(", "), call(f));
+    let slow = format!(
+        "// SAFETY: the program keeps MPI's rules for the arguments.\n\
+         enter(&const {{ {call} }}, {}, |mpi| unsafe {{ crate::{path}(mpi{comma}{all}) }})",
         owner(f),
-        rust = f.rust_name(),
     );
+    let shared = if AT_ONCE.contains(&f.name.as_str()) {
+        format!(
+            "#[inline]\nunsafe fn shared_{rust}({declared}) -> c_int {{\n\
+             // SAFETY: the program keeps MPI's rules for the arguments.\n\
+             if unsafe {{ crate::{path}_at_once(&const {{ {call} }}, {all}) }} {{\n\
+             return crate::constants::MPI_SUCCESS;\n}}\n\
+             // SAFETY: as above.\n\
+             unsafe {{ slow_{rust}({all}) }}\n}}\n\n\
+             #[inline(never)]\nunsafe fn slow_{rust}({declared}) -> c_int {{\n{slow}\n}}\n\n"
+        )
+    } else {
+        format!("#[inline]\nunsafe fn shared_{rust}({declared}) -> c_int {{\n{slow}\n}}\n\n")
+    };
     let arguments = match large {
         Some(l) => converted(f, l)?,
         None => all,

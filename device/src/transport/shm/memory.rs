@@ -1,15 +1,19 @@
 //! The memory of a link: one memfd with two rings, mapped by both ends.
 //!
-//! The file is sealed against shrinking, so no access to a mapping of it can fail, whatever the other
-//! end does. It has no name in any file system, and is gone with its last mapping. The mapping stays out
-//! of forks: an image of this process neither shares nor holds it.
+//! All of the file has memory from the start and it is sealed against shrinking, so no access to a mapping
+//! of it fails. A peer that keeps the descriptor and punches holes (which no seal forbids while both ends write) gives
+//! memory back to the system: what it wrote is lost, and an access ends this process only where none can be had again. The
+//! peer is a process of the same user and job, which could end this one anyhow. The file has no name in any file
+//! system, and is gone with its last mapping. The mapping stays out of forks: an image of this process neither
+//! shares nor holds it.
 
 use std::fs::File;
 use std::io;
 use std::num::NonZero;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, munmap};
@@ -17,6 +21,11 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
 use crate::descriptors;
 
+/// Version of all that lies in the memory and of what it means: the words, cells, rings and desks. Both ends must
+/// have the same.
+const LAYOUT: u64 = 1;
+/// The words that say so stay where they are in every version.
+const VERSIONS: usize = 28;
 /// Bytes before the cells: the shared words, each on two cache lines of its own, since processors
 /// fetch lines in pairs.
 const WORDS: usize = 4096;
@@ -24,10 +33,17 @@ const WORD: usize = 128;
 /// Bytes of what describes the pieces on a desk.
 const PIECES: usize = rejoin_ring::desk::MOST * 3 * 8;
 const _: () = assert!(20 * WORD + 2 * PIECES.next_multiple_of(WORD) <= 26 * WORD);
-const _: () = assert!(28 * WORD <= WORDS);
-/// Cells of one direction, which lie between the words and the rings.
-pub(crate) const CELLS: usize = 128;
-const CELLS_BYTES: usize = CELLS * rejoin_ring::cells::WORDS * 8;
+const _: () = assert!(26 + 2 <= VERSIONS && (VERSIONS + 2) * WORD <= WORDS);
+/// Times that a reservation which signals interrupt is begun.
+const MOST_BEGUN: u32 = 100;
+/// Cells of one direction, which lie between the words and the rings: few, since they are fastest where the first
+/// caches of both cores hold them all.
+pub(crate) const CELLS: usize = 64;
+/// Words from one cell to the next: its line, and one for a body that is too long for it.
+pub(crate) const CELL_WORDS: usize = 2 * rejoin_ring::cells::WORDS;
+const CELLS_BYTES: usize = CELLS * CELL_WORDS * 8;
+/// Bytes of a ring for short bodies.
+pub(crate) const SHORTS: usize = 8 << 10;
 /// Smallest and largest ring, in bytes.
 pub(crate) const LEAST: usize = 64 << 10;
 const MOST: usize = 16 << 20;
@@ -68,16 +84,47 @@ pub(crate) enum Place {
     Reach(Direction),
     /// The reader's position among the cells.
     CellHead(Direction),
+    /// The reader's position among the short bodies.
+    ShortHead(Direction),
     /// Where that side's secret is: process id, address, value.
     Secret(Direction, usize),
-    /// How the reader wants this direction's bytes written: see `store.rs`.
-    Asked(Direction),
     /// The desk of the side that writes this direction: see `help.rs`.
     Desk(Direction),
     /// What the other side has done of what lies there.
     Done(Direction),
     /// What describes it: three words of each piece, on cache lines of their own.
     Pieces(Direction),
+    /// The version of the layout that the side that writes this direction knows.
+    Version(Direction),
+}
+
+impl Place {
+    /// The number of its first word.
+    fn number(self) -> usize {
+        let (first, direction) = match self {
+            Self::Bell(direction) => (0, direction),
+            Self::Tail(direction) => (2, direction),
+            Self::Head(direction) => (4, direction),
+            Self::Reach(direction) => (6, direction),
+            Self::Secret(direction, part) => (8 + 2 * (part % 3), direction),
+            Self::CellHead(direction) => (14, direction),
+            Self::Desk(direction) => (16, direction),
+            Self::Done(direction) => (18, direction),
+            Self::Pieces(direction) => (20, direction),
+            Self::ShortHead(direction) => (26, direction),
+            Self::Version(direction) => (VERSIONS, direction),
+        };
+        let lines = match self {
+            Self::Pieces(_) => PIECES.div_ceil(WORD),
+            _ => 1,
+        };
+        first + lines * usize::from(direction == Direction::ToDialer)
+    }
+
+    /// Where it lies in the file, in bytes.
+    fn offset(self) -> u64 {
+        (self.number() * WORD) as u64
+    }
 }
 
 /// A mapping of the two rings of a link.
@@ -97,27 +144,41 @@ impl Memory {
         reserve(&file, length(capacity))?;
         let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
         fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
-        Ok((Self::map(&file, capacity)?, file.into()))
+        let memory = Self::map(&file, capacity)?;
+        memory.say_version(Direction::FromDialer);
+        Ok((memory, file.into()))
     }
 
     /// Whether such rings can be had, without the time that they take: what stands in the way does so at the
-    /// first page.
+    /// first page. That signals have interrupted it does not.
     ///
     /// # Errors
     /// Why the system refuses.
     pub(crate) fn attempt(capacity: usize) -> io::Result<()> {
-        reserve(&file(capacity)?, WORD)
+        match reserve(&file(capacity)?, WORD) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            tried => tried,
+        }
     }
 
-    /// Maps the rings that the other end has made.
+    /// Maps the rings that the other end has made, and shows it this side's version of the layout.
     ///
     /// # Errors
-    /// A file that is none of [`Memory::make`], or one that the system does not map.
+    /// A file that is none of [`Memory::make`], or of another version, or one that the system does not map.
     pub(crate) fn open(fd: OwnedFd) -> io::Result<Self> {
         let file = File::from(fd);
         let seals = fcntl(&file, FcntlArg::F_GET_SEALS)?;
         if !SealFlag::from_bits_truncate(seals).contains(SealFlag::F_SEAL_SHRINK) {
             return Err(io::Error::other("the peer's memory may shrink"));
+        }
+        let mut theirs = [0; size_of::<u64>()];
+        let place = Place::Version(Direction::FromDialer);
+        // Before anything else of it counts. A file that is too short for the word is none.
+        if file.read_exact_at(&mut theirs, place.offset()).is_ok()
+            && let Err(error) = check_version(u64::from_ne_bytes(theirs))
+        {
+            answer(&file);
+            return Err(error);
         }
         let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(0);
         let capacity = bytes.saturating_sub(RINGS) / 2;
@@ -126,7 +187,30 @@ impl Memory {
             let problem = format!("the peer's memory has {bytes} bytes, which is no pair of rings");
             return Err(io::Error::other(problem));
         }
-        Self::map(&file, capacity)
+        let memory = Self::map(&file, capacity)?;
+        memory.say_version(Direction::ToDialer);
+        Ok(memory)
+    }
+
+    /// Puts down which layout the side that writes this direction knows.
+    fn say_version(&self, own: Direction) {
+        let word = self.word(Place::Version(own));
+        // SAFETY: the word is mapped while `self` is.
+        unsafe { word.as_ref() }.store(LAYOUT, Ordering::Release);
+    }
+
+    /// Whether the acceptor knows the same layout. It has said so if it has `opened` the memory; before that it may
+    /// not have looked.
+    ///
+    /// # Errors
+    /// The two versions.
+    pub(crate) fn agreed(&self, opened: bool) -> io::Result<()> {
+        let word = self.word(Place::Version(Direction::ToDialer));
+        // SAFETY: the word is mapped while `self` is.
+        match unsafe { word.as_ref() }.load(Ordering::Acquire) {
+            0 if !opened => Ok(()),
+            theirs => check_version(theirs),
+        }
     }
 
     fn map(file: impl AsFd, capacity: usize) -> io::Result<Self> {
@@ -177,27 +261,17 @@ impl Memory {
         unsafe { self.start.add(offset).cast() }
     }
 
+    /// The ring for short bodies of a direction, [`SHORTS`] bytes.
+    pub(crate) fn shorts(&self, direction: Direction) -> NonNull<u8> {
+        let number = usize::from(direction == Direction::ToDialer);
+        // SAFETY: the offset lies within the mapping.
+        unsafe { self.start.add(WORDS + 2 * CELLS_BYTES + number * SHORTS) }
+    }
+
     /// A shared word; good for as long as the memory is mapped.
     pub(crate) fn word(&self, place: Place) -> NonNull<AtomicU64> {
-        let (first, direction) = match place {
-            Place::Bell(direction) => (0, direction),
-            Place::Tail(direction) => (2, direction),
-            Place::Head(direction) => (4, direction),
-            Place::Reach(direction) => (6, direction),
-            Place::Secret(direction, part) => (8 + 2 * (part % 3), direction),
-            Place::CellHead(direction) => (14, direction),
-            Place::Desk(direction) => (16, direction),
-            Place::Done(direction) => (18, direction),
-            Place::Pieces(direction) => (20, direction),
-            Place::Asked(direction) => (26, direction),
-        };
-        let lines = match place {
-            Place::Pieces(_) => PIECES.div_ceil(WORD),
-            _ => 1,
-        };
-        let number = first + lines * usize::from(direction == Direction::ToDialer);
         // SAFETY: the words lie within the mapping, aligned.
-        unsafe { self.start.add(number * WORD).cast() }
+        unsafe { self.start.add(place.number() * WORD).cast() }
     }
 
     /// Lets go of a mapping that this process does not have, without a system call.
@@ -215,7 +289,7 @@ impl Drop for Memory {
 }
 
 /// Bytes before the first ring.
-const RINGS: usize = WORDS + 2 * CELLS_BYTES;
+const RINGS: usize = WORDS + 2 * CELLS_BYTES + 2 * SHORTS;
 
 const fn length(capacity: usize) -> usize {
     RINGS + 2 * capacity
@@ -238,12 +312,56 @@ fn file(capacity: usize) -> io::Result<File> {
 
 /// Has the system put memory behind the first bytes of a file.
 fn reserve(file: &File, bytes: usize) -> io::Result<()> {
-    // SAFETY: the call touches no memory of this process.
-    let got = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes as libc::off_t) };
-    if got < 0 {
-        return Err(io::Error::last_os_error());
+    repeat(|| {
+        // SAFETY: the call touches no memory of this process.
+        match unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes as libc::off_t) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    })
+}
+
+/// Begins a call anew when a signal has interrupted it, a bounded number of times: kernels before 6.10 or so give
+/// up memory in the making for any signal that is pending.
+fn repeat(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    for _ in 1..MOST_BEGUN {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
     }
-    Ok(())
+    call()
+}
+
+/// Tells the dialer, whose memory is of another layout, which one the acceptor knows: by the words alone, since they
+/// are all that both know. Where they cannot be mapped it learns nothing.
+fn answer(file: &File) {
+    if file.metadata().is_ok_and(|all| all.len() >= WORDS as u64) {
+        // To write to the file instead may be beyond this process's limit on the size of files.
+        let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        let size = NonZero::new(WORDS).unwrap_or(NonZero::<usize>::MIN);
+        // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+        let Ok(at) = (unsafe { mmap(None, size, rights, MapFlags::MAP_SHARED, file, 0) }) else {
+            return;
+        };
+        let number = Place::Version(Direction::ToDialer).number();
+        // SAFETY: the words lie within the mapping, which is this function's own, and the file does not shrink.
+        unsafe {
+            let word = at.cast::<u8>().add(number * WORD).cast::<AtomicU64>();
+            word.as_ref().store(LAYOUT, Ordering::Release);
+            let _ = munmap(at, WORDS);
+        }
+    }
+}
+
+fn check_version(theirs: u64) -> io::Result<()> {
+    if theirs == LAYOUT {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "the peer lays out shared memory by version {theirs}, this rank by version {LAYOUT}: they are of \
+         different builds of Rejoin"
+    )))
 }
 
 fn create() -> io::Result<OwnedFd> {
@@ -264,75 +382,4 @@ fn create() -> io::Result<OwnedFd> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::Ordering;
-
-    fn word(memory: &Memory, place: Place) -> &AtomicU64 {
-        // SAFETY: the memory is mapped while it is borrowed.
-        unsafe { memory.word(place).as_ref() }
-    }
-
-    #[test]
-    fn both_ends_see_the_same_memory() {
-        let (ours, fd) = Memory::make(LEAST).expect("made");
-        let theirs = Memory::open(fd).expect("mapped");
-        assert_eq!(theirs.capacity(), LEAST);
-        let all = [Direction::FromDialer, Direction::ToDialer]
-            .into_iter()
-            .flat_map(|d| [Place::Bell(d), Place::Tail(d), Place::Head(d)]);
-        for (number, place) in all.clone().enumerate() {
-            word(&ours, place).store(number as u64 + 1, Ordering::Relaxed);
-        }
-        for (number, place) in all.enumerate() {
-            assert_eq!(
-                word(&theirs, place).load(Ordering::Relaxed),
-                number as u64 + 1
-            );
-        }
-        // SAFETY: the last byte of each ring.
-        unsafe {
-            ours.ring(Direction::FromDialer).add(LEAST - 1).write(7);
-            ours.ring(Direction::ToDialer).add(LEAST - 1).write(8);
-            assert_eq!(theirs.ring(Direction::FromDialer).add(LEAST - 1).read(), 7);
-            assert_eq!(theirs.ring(Direction::ToDialer).add(LEAST - 1).read(), 8);
-        }
-    }
-
-    #[test]
-    fn foreign_memory_is_refused() {
-        let plain = create().expect("a file");
-        let file = File::from(plain);
-        file.set_len(length(LEAST) as u64).expect("long");
-        let said = Memory::open(file.into()).err().map(|e| e.to_string());
-        assert_eq!(said.as_deref(), Some("the peer's memory may shrink"));
-        for bytes in [
-            0,
-            4096,
-            length(LEAST) + 1,
-            length(LEAST / 2),
-            length(MOST * 2),
-        ] {
-            let file = File::from(create().expect("a file"));
-            file.set_len(bytes as u64).expect("long");
-            let seals = SealFlag::F_SEAL_SHRINK;
-            fcntl(&file, FcntlArg::F_ADD_SEALS(seals)).expect("sealed");
-            assert!(Memory::open(file.into()).is_err(), "{bytes}");
-        }
-        let null = File::open("/dev/null").expect("open");
-        assert!(Memory::open(null.into()).is_err());
-    }
-
-    #[test]
-    fn it_stays_out_of_forks() {
-        let (memory, _fd) = Memory::make(LEAST).expect("made");
-        let start = memory.start.as_ptr() as usize;
-        let text = std::fs::read_to_string("/proc/self/smaps").expect("smaps");
-        let mut lines = text.lines();
-        let of = format!("{start:x}-");
-        let head = lines.find(|line| line.starts_with(&of)).expect("mapped");
-        assert!(head.ends_with("/memfd:rejoin-ring (deleted)"), "{head}");
-        let flags = lines.find(|line| line.starts_with("VmFlags:"));
-        assert!(flags.expect("flags").split(' ').any(|f| f == "dc"));
-    }
-}
+mod tests;

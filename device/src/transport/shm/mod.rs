@@ -11,6 +11,8 @@ mod door;
 mod help;
 mod memory;
 mod peer;
+mod short_way;
+mod shorts;
 mod store;
 
 pub use door::{Door, connect};
@@ -18,6 +20,7 @@ pub(crate) use door::{receive, send_with};
 pub(crate) use help::Part;
 pub(crate) use memory::Memory;
 pub(crate) use peer::Shown;
+pub(crate) use short_way::MOVES;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
@@ -26,7 +29,6 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use nix::sys::socket::{getsockopt, sockopt};
-use rejoin_engine::{BRIEF_REST, Brief};
 use rejoin_ring::{OutOfBounds, Reader, Writer, bell};
 
 use super::{Fault, Lost, Path, Piece, Stream, closed, moved};
@@ -34,16 +36,19 @@ use cells::Cells;
 use help::Desks;
 use memory::{Direction, Place};
 use peer::Peer;
-use store::{Gauge, Store};
+use short_way::Pace;
+use shorts::Shorts;
+use store::Store;
 
 /// Bytes of one ring, with few ranks on the host.
 const USUAL: usize = 256 << 10;
-/// What the rings that a rank writes may take together.
+/// What the rings that a rank writes may take together, as long as that leaves each of them the least that a ring
+/// can have: with more than 128 ranks on the host they take that, and more together.
 const BUDGET: usize = 8 << 20;
 /// What is copied before it is shown to the other side, which copies it on meanwhile.
 const STEP: usize = 16 << 10;
 
-/// Bytes of a ring where so many ranks share a host: all rings of a rank stay within bounds.
+/// Bytes of a ring where so many ranks share a host: 256 KiB up to 32 of them, then less, but no less than 64 KiB.
 #[must_use]
 pub fn capacity(local_size: u32) -> usize {
     let ranks = usize::try_from(local_size.max(1)).unwrap_or(usize::MAX);
@@ -72,17 +77,6 @@ pub fn be_readable(manager: BorrowedFd<'_>) {
     }
 }
 
-/// Bytes of a cell.
-const CELL: u64 = 64;
-/// Longest body that stands apart from its brief message: less than any ring, or the staging buffer.
-const MOST_APART: usize = 16 << 10;
-
-/// Whether a brief message can be one that the peer has written.
-#[inline]
-pub(crate) fn can_be(brief: &Brief) -> bool {
-    !brief.is_apart() || brief.claimed() <= MOST_APART
-}
-
 /// The side of the handshake that this process was on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
@@ -97,8 +91,6 @@ struct Half {
     bytes: NonNull<u8>,
     tail: NonNull<AtomicU64>,
     head: NonNull<AtomicU64>,
-    /// How the reader has asked for the bytes to be written.
-    asked: NonNull<AtomicU64>,
 }
 
 impl Half {
@@ -107,7 +99,6 @@ impl Half {
             bytes: memory.ring(direction),
             tail: memory.word(Place::Tail(direction)),
             head: memory.word(Place::Head(direction)),
-            asked: memory.word(Place::Asked(direction)),
         }
     }
 }
@@ -119,11 +110,13 @@ pub struct ShmLink {
     reader: Reader,
     come: Half,
     cells: Cells,
+    shorts: Shorts,
     store: Store,
-    gauge: Gauge,
     desks: Desks,
     /// Bytes of bodies released since the peer was last told of room.
     released: usize,
+    /// What this side knows of how the reader goes on.
+    pace: Pace,
     /// What would wake this side, and the other.
     own_bell: NonNull<AtomicU64>,
     peers_bell: NonNull<AtomicU64>,
@@ -152,6 +145,7 @@ macro_rules! word {
         unsafe { $pointer.as_ref() }
     };
 }
+use word;
 
 impl Side {
     fn writes(self) -> Direction {
@@ -167,18 +161,27 @@ impl Side {
     }
 }
 
+/// How the sides of a link copy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Copies {
+    /// Long bodies go from memory to memory, where the system lets them.
+    pub(crate) single: bool,
+    /// Ranks share cores.
+    pub(crate) shared_cores: bool,
+}
+
 impl ShmLink {
     /// Takes over the socket of a handshake that is over, and the memory that was handed over in it.
-    /// `shown` is what this side has shown; memory is read only where that is `wanted`; `shared` are the cores.
+    /// `shown` is what this side has shown.
     pub(crate) fn new(
         socket: OwnedFd,
         (memory, shown): (Memory, Shown),
         side: Side,
-        (wanted, shared): (bool, bool),
+        copies: Copies,
     ) -> Self {
         let out = side.writes();
         let come = out.opposite();
-        let (peer, barred) = match Peer::try_read(&memory, out, wanted) {
+        let (peer, barred) = match Peer::try_read(&memory, out, copies.single) {
             Ok(peer) => (Some(peer), None),
             Err(error) => (None, error),
         };
@@ -192,12 +195,13 @@ impl ShmLink {
             reader: Reader::new(memory.capacity()),
             come: Half::new(&memory, come),
             cells: Cells::new(&memory, out),
-            store: Store::new(shared),
-            gauge: Gauge::default(),
+            shorts: Shorts::new(&memory, out),
+            store: Store::new(copies.shared_cores),
             desks: Desks::new(&memory, out),
             own_bell: memory.word(Place::Bell(out)),
             peers_bell: memory.word(Place::Bell(come)),
             released: 0,
+            pace: Pace::new(copies.shared_cores),
             ended: false,
             moved: 0,
             wakes: 0,
@@ -232,125 +236,16 @@ impl ShmLink {
         unsafe { self.cells.next() }
     }
 
-    /// The words of a brief message to be filled behind the first, if there is room for one.
-    ///
-    /// # Errors
-    /// The link is broken.
-    #[inline]
-    pub(crate) fn free_brief(&mut self) -> Result<Option<&mut [u64; BRIEF_REST]>, Box<Fault>> {
-        if self.ended {
-            return Ok(None);
-        }
-        // SAFETY: the memory is mapped for as long as the link is there.
-        unsafe { self.cells.free() }.map_err(breach)
-    }
-
-    /// Whether a body of so many bytes has room apart from its message.
-    ///
-    /// # Errors
-    /// The link is broken.
-    #[inline]
-    pub(crate) fn has_room_apart(&mut self, len: usize) -> Result<bool, Box<Fault>> {
-        let room = self.writer.room(word!(self.out.head), len);
-        Ok(len <= MOST_APART && room.map_err(breach)? == len)
-    }
-
-    /// Shows the brief message to the peer, behind everything before it, with a body that stands apart, for which
-    /// there is room.
-    #[inline]
-    pub(crate) fn publish_brief(&mut self, first: u64, apart: &[u8]) {
-        let after = self.writer.position();
-        let (mut rest, said) = (apart, word!(self.out.asked));
-        while !rest.is_empty() {
-            let range = self.writer.next(rest.len());
-            let (now, later) = rest.split_at(range.len());
-            // SAFETY: the range is room in the ring, which nobody reads before the message is published.
-            unsafe {
-                let to = self.out.bytes.as_ptr().add(range.start);
-                self.store.copy(said, to, now.as_ptr(), now.len());
-            }
-            rest = later;
-        }
-        self.moved += apart.len() as u64;
-        // SAFETY: the memory is mapped for as long as the link is there.
-        unsafe { self.cells.publish(first, after) };
-        self.ring(bell::DATA);
-        self.moved += CELL;
-    }
-
-    /// The brief message that comes next, if one does.
-    #[inline]
-    pub(crate) fn next_brief(&self) -> Option<Brief> {
-        // SAFETY: the memory is mapped for as long as the link is there.
-        unsafe { self.cells.read(self.reader.position()) }
-    }
-
-    /// Lets go of it.
-    #[inline]
-    pub(crate) fn release_brief(&mut self) {
-        // SAFETY: the memory is mapped for as long as the link is there.
-        unsafe { self.cells.release() };
-        self.moved += CELL;
-    }
-
     /// What stands in the way of reading the peer's memory.
     #[must_use]
     pub fn barred(&self) -> Option<&io::Error> {
         self.barred.as_ref()
     }
 
-    /// Lets go of it, and copies the first bytes of its body of `len` bytes, which stands apart, to where they go.
-    /// It is one that [`can_be`].
-    ///
-    /// # Safety
-    /// `into` is writable memory of at most `len` bytes that nothing else uses.
-    #[inline]
-    pub(crate) unsafe fn release_apart(&mut self, into: Piece, len: usize) {
-        if self.reader.shown(len).is_err() {
-            debug_assert!(false, "no ring holds {len} bytes");
-            self.ended = true;
-            return;
-        }
-        let (mut done, mut left) = (0, len);
-        let began = self.begin(len);
-        while left > 0 {
-            let range = self.reader.next(left);
-            let wanted = range.len().min(into.iov_len - done);
-            // SAFETY: the range was published with its message and is not written before it is released; the
-            // caller promises the rest.
-            unsafe {
-                let from = self.come.bytes.as_ptr().add(range.start);
-                let to = into.iov_base.cast::<u8>().add(done);
-                std::ptr::copy_nonoverlapping(from, to, wanted);
-            }
-            done += wanted;
-            left -= range.len();
-        }
-        self.end(began, len);
-        self.reader.release(word!(self.come.head));
-        self.moved += len as u64;
-        self.release_brief();
-        self.freed(len);
-    }
-
-    /// Before so many bytes are copied out of the ring: see [`Gauge`]. In its first round its pages are fetched too.
-    #[inline(always)]
-    fn begin(&mut self, len: usize) -> Option<u64> {
-        if self.moved < 2 * self.memory.capacity() as u64 {
-            return None;
-        }
-        self.gauge.begin(word!(self.come.asked), len)
-    }
-
-    #[inline(always)]
-    fn end(&mut self, began: Option<u64>, len: usize) {
-        if let Some(began) = began {
-            self.gauge.end(word!(self.come.asked), began, len);
-        }
-    }
-
     /// So many bytes were released: a writer that may have found the ring full is told, at a quarter of it
-    /// each time. What lies behind is not always known, so nor is whether it was full.
+    /// each time. What lies behind is not always known, so nor is whether it was full. A reader that takes less and then
+    /// computes leaves a writer that sleeps to its own look, once a second: to tell it when messages end would cost
+    /// each of them a fence.
     #[inline]
     fn freed(&mut self, len: usize) {
         self.released += len;
@@ -364,6 +259,11 @@ impl ShmLink {
     #[must_use]
     pub fn reach(&self) -> (bool, Option<bool>) {
         (self.peer.is_some(), peer::reach_of(&self.memory, self.own))
+    }
+
+    /// Has the peer read nothing in this process any more.
+    pub(crate) fn withdraw(&self) {
+        self.shown.withdraw();
     }
 
     /// Has parts of bodies carried out of the peer's memory, at most as many as a desk holds; bits of those
@@ -474,7 +374,6 @@ impl Stream for ShmLink {
         let asked = total(pieces);
         let mut left = asked;
         let mut from = Cursor { pieces, done: 0 };
-        let said = word!(self.out.asked);
         while left > 0 {
             let room = self.writer.room(word!(self.out.head), left.min(STEP));
             let room = room.map_err(breach)?;
@@ -491,7 +390,7 @@ impl Stream for ShmLink {
                     // caller promises readable memory.
                     unsafe {
                         let to = self.out.bytes.as_ptr().add(range.start);
-                        self.store.copy(said, to, at, range.len());
+                        self.store.copy(to, at, range.len());
                     }
                     at = at.wrapping_add(range.len());
                     len -= range.len();
@@ -530,10 +429,10 @@ impl Stream for ShmLink {
                     let (theirs, ours) = (after.into(), self.reader.position().into());
                     return Err(breach(OutOfBounds { theirs, ours }));
                 }
+                self.moved += (asked - left) as u64;
                 return Ok(asked - left);
             }
             let crowded = self.reader.is_crowded();
-            let began = self.begin(ready);
             let mut step = ready;
             while step > 0 {
                 let (mut at, mut len) = to.next(step);
@@ -550,7 +449,6 @@ impl Stream for ShmLink {
                     len -= range.len();
                 }
             }
-            self.end(began, ready);
             self.reader.release(word!(self.come.head));
             if crowded {
                 self.ring(bell::ROOM);

@@ -1,12 +1,13 @@
 //! Reading the other side's memory, where the system lets it (`process_vm_readv`, Linux 3.2), and writing it.
 //!
 //! Each side shows where in its memory a secret lies, and the other tries to read it. Every later read
-//! fetches the secret too, in the same call: so it was the same process, whatever became of its number. What
-//! stands in the way is a security module (Yama), a filter on system calls, or a namespace of processes.
+//! fetches the secret too, in the same call and behind the rest: so it was the same process, whatever became of
+//! its number, and what it had offered still stood when all had been read. What stands in the way is a security
+//! module (Yama), a filter on system calls, or a namespace of processes.
 
 use std::io;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::agent;
 
@@ -20,31 +21,46 @@ const CANNOT: u64 = 2;
 
 /// What this side shows.
 pub(crate) struct Shown {
-    /// At an address that stays.
-    secret: Box<u64>,
+    /// At an address that stays; 0 once nothing may be read any more.
+    secret: Box<AtomicU64>,
 }
 
 impl Shown {
     /// Shows a new secret to the other side of the memory.
     pub(super) fn to(memory: &Memory, own: Direction) -> Self {
+        // Without one the other side reads nothing.
+        let secret = agent::noise().unwrap_or(0);
         let shown = Self {
-            // Without one the other side reads nothing.
-            secret: Box::new(agent::noise().unwrap_or(0)),
+            secret: Box::new(AtomicU64::new(secret)),
         };
-        let address = std::ptr::from_ref(&*shown.secret).expose_provenance() as u64;
-        let parts = [u64::from(std::process::id()), address, *shown.secret];
+        let address = shown.secret.as_ptr().expose_provenance() as u64;
+        let parts = [u64::from(std::process::id()), address, secret];
         for (number, part) in parts.into_iter().enumerate() {
             word(memory.word(Place::Secret(own, number))).store(part, Ordering::Release);
         }
         shown
+    }
+
+    /// Has all reads fail that are not over yet: what this side has offered may change from here on.
+    pub(crate) fn withdraw(&self) {
+        self.secret.store(0, Ordering::Release);
+        // No write to what was offered may come before it.
+        fence(Ordering::SeqCst);
+    }
+}
+
+impl Drop for Shown {
+    /// Nobody finds the secret in memory that was given back.
+    fn drop(&mut self) {
+        self.withdraw();
     }
 }
 
 #[cfg(test)]
 impl Shown {
     /// The secret itself.
-    pub(super) fn secret_mut(&mut self) -> &mut u64 {
-        &mut self.secret
+    pub(super) fn secret(&self) -> &AtomicU64 {
+        &self.secret
     }
 }
 
@@ -94,21 +110,22 @@ impl Peer {
             let mut secret = 0u64;
             let local = [
                 libc::iovec {
-                    iov_base: (&raw mut secret).cast(),
-                    iov_len: size_of::<u64>(),
-                },
-                libc::iovec {
                     iov_base: to.wrapping_add(done).cast(),
                     iov_len: count,
+                },
+                libc::iovec {
+                    iov_base: (&raw mut secret).cast(),
+                    iov_len: size_of::<u64>(),
                 },
             ];
             let at = |address: u64, len| libc::iovec {
                 iov_base: std::ptr::without_provenance_mut(address as usize),
                 iov_len: len,
             };
+            // In this order.
             let remote = [
-                at(self.address, size_of::<u64>()),
                 at(from.wrapping_add(done as u64), count),
+                at(self.address, size_of::<u64>()),
             ];
             // SAFETY: the local pieces are the secret's copy and what the caller has promised.
             let got = unsafe {

@@ -1,6 +1,7 @@
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 
+use super::short_way::{Pace, Room};
 use super::*;
 
 fn pair() -> (ShmLink, ShmLink) {
@@ -12,9 +13,13 @@ fn pair() -> (ShmLink, ShmLink) {
     let theirs = Memory::open(fd).expect("mapped");
     let shown = [Side::Dialer.show(&memory), Side::Acceptor.show(&theirs)];
     let [ours, other] = shown;
+    let copies = Copies {
+        single: true,
+        shared_cores: false,
+    };
     (
-        ShmLink::new(a.into(), (memory, ours), Side::Dialer, (true, false)),
-        ShmLink::new(b.into(), (theirs, other), Side::Acceptor, (true, false)),
+        ShmLink::new(a.into(), (memory, ours), Side::Dialer, copies),
+        ShmLink::new(b.into(), (theirs, other), Side::Acceptor, copies),
     )
 }
 
@@ -156,10 +161,10 @@ fn a_writer_that_waits_for_room_hears_of_bodies_that_stood_apart() {
     let (mut a, mut b) = pair();
     let body = bytes(8 << 10, 0);
     let mut count = 0;
-    while a.has_room_apart(body.len()).expect("good") {
-        let rest = a.free_brief().expect("good").expect("free");
-        rest[3] = body.len() as u64;
-        a.publish_brief(255 << 8, &body);
+    while let Some(room) = a.room(body.len()) {
+        assert_eq!(room, Room::Long);
+        a.free_brief().expect("free");
+        a.publish_apart((body.len() as u64) << 2, &body, room);
         count += 1;
     }
     assert_eq!(count, memory::LEAST / body.len());
@@ -167,18 +172,176 @@ fn a_writer_that_waits_for_room_hears_of_bodies_that_stood_apart() {
     let mut room = vec![0; body.len()];
     for taken in 1..=count {
         let brief = b.next_brief().expect("there");
-        assert!(brief.is_apart() && brief.claimed() == body.len() && can_be(&brief));
+        assert!(brief.is_apart() && brief.claimed() == body.len());
         let into = Piece {
             iov_base: room.as_mut_ptr().cast(),
             iov_len: room.len(),
         };
         // SAFETY: the room is the test's alone.
-        unsafe { b.release_apart(into, body.len()) };
+        unsafe { b.release_apart(&brief, into) };
         assert_eq!(room, body);
         // It sleeps until there is room that is worth to be woken for, and no longer.
         assert_eq!(b.wakes(), u64::from(taken >= 2), "after {taken}");
     }
     assert!(b.next_brief().is_none() && b.is_idle());
+}
+
+/// Sends a brief message with a body, if there is room; where that went, unless
+/// into the message.
+fn send_brief(link: &mut ShmLink, body: &[u8]) -> Option<Option<Room>> {
+    let room = match body.len() {
+        0..=32 => None,
+        len => Some(link.room(len)?),
+    };
+    let rest = link.free_brief()?;
+    for (word, bytes) in rest[3..].iter_mut().zip(body.chunks(8)) {
+        let mut padded = [0; 8];
+        padded[..bytes.len()].copy_from_slice(bytes);
+        *word = u64::from_le_bytes(padded);
+    }
+    let first = (body.len() as u64) << 2;
+    match room {
+        Some(room) => link.publish_apart(first, body, room),
+        None => link.publish_brief(first),
+    }
+    Some(room)
+}
+
+/// The body of the brief message that comes next, cut to `most` bytes.
+fn take_brief(link: &mut ShmLink, most: usize) -> Vec<u8> {
+    let brief = link.next_brief().expect("there");
+    let mut body = vec![0; brief.claimed().min(most)];
+    if brief.is_apart() {
+        let into = Piece {
+            iov_base: body.as_mut_ptr().cast(),
+            iov_len: body.len(),
+        };
+        // SAFETY: the bytes are the test's alone.
+        unsafe { link.release_apart(&brief, into) };
+    } else {
+        for (to, word) in body.chunks_mut(8).zip(brief.body()) {
+            to.copy_from_slice(&word.to_le_bytes()[..to.len()]);
+        }
+        link.release_brief();
+    }
+    body
+}
+
+#[test]
+fn bodies_of_every_length_go_where_there_is_room_and_come_out_in_order() {
+    let (mut a, mut b) = pair();
+    let lengths = [
+        0, 8, 32, 33, 95, 96, 97, 500, 1000, 2047, 2048, 2049, 8192, 16383,
+    ];
+    let mut on_their_way = std::collections::VecDeque::new();
+    let mut seen = [0; 4];
+    for round in 0..3000 {
+        let body = bytes(lengths[round * 5 % lengths.len()], round);
+        // Now and then bytes lie between the messages, in the same ring as long bodies.
+        if round % 11 == 0 && on_their_way.is_empty() {
+            write(&mut a, &[&body]).expect("taken");
+            assert_eq!(read(&mut b, &[20_000]).ok(), Some(body.clone()));
+        }
+        match send_brief(&mut a, &body) {
+            Some(room) => {
+                seen[room.map_or(3, |room| room as usize)] += 1;
+                on_their_way.push_back(body);
+            }
+            None => assert!(!on_their_way.is_empty(), "an empty link has room"),
+        }
+        // The backlog grows to what there is room for, and shrinks again.
+        let left = if round % 100 < 60 {
+            usize::MAX
+        } else {
+            round % 5
+        };
+        while on_their_way.len() > left {
+            let sent = on_their_way.pop_front().expect("some");
+            let most = if round % 3 == 0 { 40 } else { usize::MAX };
+            let got = take_brief(&mut b, most);
+            assert_eq!(got, sent[..sent.len().min(most)], "round {round}");
+        }
+    }
+    assert!(seen.into_iter().all(|count| count > 100), "{seen:?}");
+}
+
+#[test]
+fn what_has_no_room_among_short_bodies_goes_among_long_ones() {
+    let (mut a, mut b) = pair();
+    let body = bytes(memory::SHORTS / 4, 1);
+    let went: Vec<_> = (0..6).map_while(|_| send_brief(&mut a, &body)).collect();
+    assert_eq!(went[..4], [Some(Room::Short); 4]);
+    assert_eq!(went[4..], [Some(Room::Long); 2]);
+    assert_eq!(take_brief(&mut b, usize::MAX), body);
+    assert_eq!(send_brief(&mut a, &body), Some(Some(Room::Short)));
+    for _ in 0..6 {
+        assert_eq!(take_brief(&mut b, usize::MAX), body);
+    }
+    assert!(b.next_brief().is_none() && b.is_idle());
+}
+
+#[test]
+fn a_body_that_the_short_ring_cannot_hold_ends_the_link_and_nothing_else() {
+    let (mut a, mut b) = pair();
+    let body = bytes(memory::SHORTS / 4 + 1, 1);
+    assert_eq!(send_brief(&mut a, &body), Some(Some(Room::Long)));
+    // The cell says that it is in the short ring.
+    let cell = a.memory.cells(a.own);
+    // SAFETY: a word of the first cell, whose ring both sides have mapped.
+    unsafe { cell.add(4).as_ref() }.store(1, Ordering::Relaxed);
+    let mut room = vec![7; body.len() + 1];
+    let brief = b.next_brief().expect("there");
+    let into = Piece {
+        iov_base: room.as_mut_ptr().cast(),
+        iov_len: body.len(),
+    };
+    // SAFETY: the room is the test's alone.
+    unsafe { b.release_apart(&brief, into) };
+    assert_eq!(room, vec![7; body.len() + 1]);
+    assert!(read(&mut b, &[100]).is_err());
+}
+
+#[test]
+fn a_sender_that_is_ahead_waits_only_for_a_reader_that_goes_on() {
+    for shares_cores in [true, false] {
+        let (mut a, mut b) = pair();
+        a.pace = Pace::new(shares_cores);
+        for _ in 0..memory::CELLS {
+            assert!(!a.looks_full());
+            assert_eq!(send_brief(&mut a, b"short"), Some(None));
+        }
+        assert!(a.looks_full() && !a.await_cell(), "nobody reads");
+        assert!(!a.await_cell(), "nor now");
+        assert_eq!(take_brief(&mut b, 5), b"short");
+        assert!(a.reader_goes_on(), "it has moved");
+        assert!(!a.reader_goes_on(), "which is seen once");
+        assert!(a.await_cell());
+        assert_eq!(send_brief(&mut a, b"short"), Some(None));
+
+        // Bytes are progress as cells are.
+        for _ in 0..memory::CELLS {
+            assert_eq!(take_brief(&mut b, 5), b"short");
+        }
+        assert!(a.reader_goes_on() && !a.reader_goes_on());
+        assert_eq!(write(&mut a, &[b"bytes"]).expect("room"), 5);
+        assert!(!a.reader_goes_on());
+        assert_eq!(read(&mut b, &[5]).expect("bytes"), b"bytes");
+        assert!(a.reader_goes_on());
+    }
+}
+
+#[test]
+fn bytes_before_a_brief_message_count_as_moved() {
+    let (mut a, mut b) = pair();
+    write(&mut a, &[b"bytes"]).expect("taken");
+    assert_eq!(send_brief(&mut a, b"short"), Some(None));
+    // They end before it, so this read does too.
+    assert_eq!(read(&mut b, &[100]).expect("there"), b"bytes");
+    assert_eq!(read(&mut b, &[100]).expect("there"), b"");
+    assert_eq!(b.path().expect("known").moved, 5);
+    assert_eq!(take_brief(&mut b, 5), b"short");
+    let moved = [&a, &b].map(|link| link.path().expect("known").moved);
+    assert_eq!(moved[0], moved[1]);
 }
 
 #[test]
@@ -197,6 +360,28 @@ fn positions_of_a_wild_peer_break_the_link_and_nothing_else() {
             write(&mut a, &[&bytes(2 * memory::LEAST, 1)]).expect_err("out of bounds")
         };
         assert!(matches!(*fault, Fault::Link(_)));
+    }
+}
+
+#[test]
+fn a_wild_peer_that_gives_back_more_than_there_is_ends_the_short_way() {
+    // Cells, short bodies, long bodies; looked at once none looks free.
+    for (place, len, fits) in [
+        (Place::CellHead as fn(Direction) -> Place, 8, memory::CELLS),
+        (Place::ShortHead, memory::SHORTS / 4, 4),
+        (Place::Head, 16_000, memory::LEAST / 16_000),
+    ] {
+        let (mut a, b) = pair();
+        let body = bytes(len, 1);
+        for _ in 0..fits {
+            assert!(send_brief(&mut a, &body).is_some());
+        }
+        word!(b.memory.word(place(a.own))).store(1 << 40, Ordering::Release);
+        assert_eq!(send_brief(&mut a, &body), None);
+        assert!(!a.is_idle(), "the next look finds the end");
+        assert!(!a.await_cell());
+        assert!(read(&mut a, &[100]).is_err());
+        assert!(write(&mut a, &[b"x"]).is_err());
     }
 }
 
@@ -231,9 +416,39 @@ fn memory_is_read_only_where_the_secret_is_the_peers() {
     assert!(!pull(&mut a, 8).0);
     assert!(!a.reach().0, "once is enough");
     // Another process has the number now, for all that can be seen.
-    *b.shown.secret_mut() ^= 1;
-    *a.shown.secret_mut() ^= 1;
+    b.shown.secret().fetch_xor(1, Ordering::Relaxed);
+    a.shown.secret().fetch_xor(1, Ordering::Relaxed);
     assert!(!pull(&mut b, from).0);
+}
+
+#[test]
+fn nothing_is_read_of_what_was_withdrawn() {
+    let (shared, parts) = Shared::new(3);
+    for count in [1, 3] {
+        let (mut a, b) = pair();
+        // SAFETY: the places are the test's alone.
+        let failed = |a: &mut ShmLink| unsafe { a.pull(&parts[..count], true, &mut || {}) };
+        assert_eq!(failed(&mut a), 0);
+        b.withdraw();
+        assert_eq!(failed(&mut a), (1 << count) - 1);
+        assert!(!a.reach().0, "the rest is to be sent");
+    }
+    assert!(shared.into == shared.body);
+}
+
+#[test]
+fn what_is_withdrawn_while_it_is_read_does_not_count() {
+    let (mut a, b) = pair();
+    // Both sides are one process here: what is read goes where the secret is.
+    let nothing = [0u8; size_of::<u64>()];
+    let part = Part {
+        from: nothing.as_ptr().expose_provenance() as u64,
+        to: b.shown.secret().as_ptr().cast(),
+        len: nothing.len(),
+    };
+    // SAFETY: it is writable, and nobody else writes there.
+    assert_eq!(unsafe { a.pull(&[part], true, &mut || {}) }, 1);
+    assert_eq!(b.shown.secret().load(Ordering::Relaxed), 0);
 }
 
 /// Many parts of a body on the desk of one side, to be carried by both.

@@ -1,5 +1,6 @@
 //! Which of this machine's addresses go into the business card.
 
+use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::system;
@@ -49,6 +50,16 @@ impl InterfaceFilter {
             Self::Network { address, prefix } => {
                 network_of(*address, *prefix) == network_of(interface.address.ip(), *prefix)
             }
+        }
+    }
+}
+
+/// As the user wrote it.
+impl Display for InterfaceFilter {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Network { address, prefix } => write!(f, "{address}/{prefix}"),
         }
     }
 }
@@ -110,7 +121,7 @@ pub fn usable(filter: Option<&InterfaceFilter>) -> Result<Vec<Interface>> {
     if let (Some(filter), true) = (filter, found.is_empty()) {
         return Err(Error::Environment {
             variable: "REJOIN_TCP_INTERFACE",
-            value: format!("{filter:?}"),
+            value: filter.to_string(),
             problem: "no interface that is up has such a name or network".to_owned(),
         });
     }
@@ -172,7 +183,10 @@ mod tests {
             rest.iter()
                 .all(|interface| !interface.address.ip().is_loopback())
         );
-        let none = InterfaceFilter::Name("nosuchdev0".to_owned());
-        assert!(usable(Some(&none)).is_err());
+        for text in ["nosuchdev0", "203.0.113.77/32"] {
+            let none = InterfaceFilter::parse(text).expect("valid");
+            let error = usable(Some(&none)).expect_err("refused").to_string();
+            assert!(error.contains(&format!("={text}:")), "{error}");
+        }
     }
 }

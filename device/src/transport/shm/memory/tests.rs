@@ -1,0 +1,138 @@
+use super::*;
+use std::sync::atomic::Ordering;
+
+fn word(memory: &Memory, place: Place) -> &AtomicU64 {
+    // SAFETY: the memory is mapped while it is borrowed.
+    unsafe { memory.word(place).as_ref() }
+}
+
+#[test]
+fn both_ends_see_the_same_memory() {
+    let (ours, fd) = Memory::make(LEAST).expect("made");
+    let theirs = Memory::open(fd).expect("mapped");
+    assert_eq!(theirs.capacity(), LEAST);
+    let all = [Direction::FromDialer, Direction::ToDialer]
+        .into_iter()
+        .flat_map(|d| [Place::Bell(d), Place::Tail(d), Place::Head(d)]);
+    for (number, place) in all.clone().enumerate() {
+        word(&ours, place).store(number as u64 + 1, Ordering::Relaxed);
+    }
+    for (number, place) in all.enumerate() {
+        assert_eq!(
+            word(&theirs, place).load(Ordering::Relaxed),
+            number as u64 + 1
+        );
+    }
+    // SAFETY: the last byte of each ring.
+    unsafe {
+        ours.ring(Direction::FromDialer).add(LEAST - 1).write(7);
+        ours.ring(Direction::ToDialer).add(LEAST - 1).write(8);
+        assert_eq!(theirs.ring(Direction::FromDialer).add(LEAST - 1).read(), 7);
+        assert_eq!(theirs.ring(Direction::ToDialer).add(LEAST - 1).read(), 8);
+    }
+}
+
+#[test]
+fn foreign_memory_is_refused() {
+    let plain = create().expect("a file");
+    let file = File::from(plain);
+    file.set_len(length(LEAST) as u64).expect("long");
+    let said = Memory::open(file.into()).err().map(|e| e.to_string());
+    assert_eq!(said.as_deref(), Some("the peer's memory may shrink"));
+    for bytes in [
+        0,
+        4096,
+        length(LEAST) + 1,
+        length(LEAST / 2),
+        length(MOST * 2),
+    ] {
+        let file = File::from(create().expect("a file"));
+        file.set_len(bytes as u64).expect("long");
+        if bytes > WORDS {
+            let place = Place::Version(Direction::FromDialer).offset();
+            file.write_all_at(&LAYOUT.to_ne_bytes(), place)
+                .expect("said");
+        }
+        let seals = SealFlag::F_SEAL_SHRINK;
+        fcntl(&file, FcntlArg::F_ADD_SEALS(seals)).expect("sealed");
+        assert!(Memory::open(file.into()).is_err(), "{bytes}");
+    }
+    let null = File::open("/dev/null").expect("open");
+    assert!(Memory::open(null.into()).is_err());
+}
+
+#[test]
+fn memory_of_another_layout_is_refused_and_both_sides_know_why() {
+    let (ours, fd) = Memory::make(LEAST).expect("made");
+    assert!(ours.agreed(false).is_ok(), "nobody has looked at it");
+    assert!(ours.agreed(true).is_err(), "who opens it says so");
+    let fits = Memory::open(fd.try_clone().expect("a copy")).is_ok();
+    assert!(fits && ours.agreed(true).is_ok());
+    let says = |theirs: u64| {
+        format!(
+            "the peer lays out shared memory by version {theirs}, this rank by version {LAYOUT}: \
+             they are of different builds of Rejoin"
+        )
+    };
+    for theirs in [0, LAYOUT + 1] {
+        let version = word(&ours, Place::Version(Direction::FromDialer));
+        version.store(theirs, Ordering::Relaxed);
+        word(&ours, Place::Version(Direction::ToDialer)).store(0, Ordering::Relaxed);
+        let refused = Memory::open(fd.try_clone().expect("a copy")).err();
+        assert_eq!(refused.map(|e| e.to_string()), Some(says(theirs)));
+        // What the other side learns of this one's.
+        assert!(ours.agreed(true).is_ok());
+    }
+    let version = word(&ours, Place::Version(Direction::ToDialer));
+    version.store(LAYOUT + 2, Ordering::Relaxed);
+    for opened in [false, true] {
+        let said = ours.agreed(opened).err();
+        assert_eq!(said.map(|e| e.to_string()), Some(says(LAYOUT + 2)));
+    }
+    // A later layout may be of another length: its version is what counts.
+    let later = File::from(create().expect("a file"));
+    later.set_len(length(LEAST) as u64 + 4096).expect("long");
+    let place = Place::Version(Direction::FromDialer).offset();
+    let written = later.write_all_at(&(LAYOUT + 3).to_ne_bytes(), place);
+    written.expect("written");
+    let shrinks_not = FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK);
+    fcntl(&later, shrinks_not).expect("sealed");
+    let refused = Memory::open(later.into()).err().map(|e| e.to_string());
+    assert_eq!(refused, Some(says(LAYOUT + 3)));
+}
+
+#[test]
+fn what_signals_interrupt_is_begun_again_but_not_for_ever() {
+    let interrupted = || io::Error::from_raw_os_error(libc::EINTR);
+    for signals in [0, 1, MOST_BEGUN - 1] {
+        let mut left = signals;
+        let done = repeat(|| {
+            let one = left > 0;
+            left -= u32::from(one);
+            if one { Err(interrupted()) } else { Ok(()) }
+        });
+        assert!(done.is_ok() && left == 0, "{signals} signals: {done:?}");
+    }
+    let mut begun = 0;
+    let done = repeat(|| {
+        begun += 1;
+        Err(interrupted())
+    });
+    let kind = done.expect_err("no end of signals").kind();
+    assert_eq!((kind, begun), (io::ErrorKind::Interrupted, MOST_BEGUN));
+    let full = repeat(|| Err(io::Error::from_raw_os_error(libc::ENOSPC)));
+    assert_eq!(full.expect_err("full").raw_os_error(), Some(libc::ENOSPC));
+}
+
+#[test]
+fn it_stays_out_of_forks() {
+    let (memory, _fd) = Memory::make(LEAST).expect("made");
+    let start = memory.start.as_ptr() as usize;
+    let text = std::fs::read_to_string("/proc/self/smaps").expect("smaps");
+    let mut lines = text.lines();
+    let of = format!("{start:x}-");
+    let head = lines.find(|line| line.starts_with(&of)).expect("mapped");
+    assert!(head.ends_with("/memfd:rejoin-ring (deleted)"), "{head}");
+    let flags = lines.find(|line| line.starts_with("VmFlags:"));
+    assert!(flags.expect("flags").split(' ').any(|f| f == "dc"));
+}
