@@ -150,7 +150,7 @@ fn main() {
                 why: "too late".into(),
             });
         }
-        std::thread::sleep(std::time::Duration::from_secs(30));
+        std::thread::sleep(std::time::Duration::from_secs(1000));
         println!("{rank} wrote");
         return;
     }
@@ -174,19 +174,19 @@ fn misbehave(mode: &str, manager: &mut Manager, welcome: &Welcome, limits: Limit
                 code: 42,
                 why: "as told".into(),
             });
-            std::thread::sleep(std::time::Duration::from_secs(30));
+            std::thread::sleep(std::time::Duration::from_secs(1000));
         }
         "garbage" => {
             manager.socket.write_all(&[0xff; 64]).unwrap();
-            std::thread::sleep(std::time::Duration::from_secs(30));
+            std::thread::sleep(std::time::Duration::from_secs(1000));
         }
         "twice" => {
             manager.announce(&welcome.identity, limits);
-            std::thread::sleep(std::time::Duration::from_secs(30));
+            std::thread::sleep(std::time::Duration::from_secs(1000));
         }
         "close" => {
             manager.socket.shutdown(std::net::Shutdown::Both).unwrap();
-            std::thread::sleep(std::time::Duration::from_secs(30));
+            std::thread::sleep(std::time::Duration::from_secs(1000));
         }
         _ => panic!("no mode {mode}"),
     }

@@ -3,15 +3,12 @@
 mod common;
 
 use common::{fake_rank, run};
-use std::time::Duration;
 
 fn ranks(count: &str, arguments: &[&str]) -> common::Done {
     let fake = fake_rank();
     let mut all = vec!["-n", count, fake.as_str()];
     all.extend_from_slice(arguments);
-    let done = run(&all);
-    assert!(done.took < Duration::from_secs(15), "took {:?}", done.took);
-    done
+    run(&all)
 }
 
 #[test]
@@ -106,11 +103,10 @@ fn wrappers_may_stand_before_and_after() {
     assert_eq!(done.out.matches("post 0").count(), 2, "{}", done.out);
 
     // The wrapper would hide the failure; the rank's own process is what counts.
-    let script = format!("{fake} crash 1; sleep 20; true");
+    let script = format!("{fake} crash 1; sleep 1000; true");
     let done = run(&["-n", "2", "sh", "-c", &script]);
     assert!(matches!(done.code, Some(1 | 134)), "{}", done.err);
     assert!(done.last_line().contains("rank 1 on host "), "{}", done.err);
-    assert!(done.took < Duration::from_secs(10));
 
     let script = format!("{fake} code 1; exit $?");
     let done = run(&["-n", "2", "sh", "-c", &script]);

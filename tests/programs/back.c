@@ -3,8 +3,9 @@
  *   after          MPI_Finalize, then work and output
  *   left FILE      MPI_Finalize, then a wait for FILE
  *   fault FILE     rank 1 has a fault, but not while FILE is there; it makes FILE first unless FILE is "-"
- *   threads|shared|child   something that an image can't hold, then work
- *   work [GATE]    work alone; in silence until the file GATE is there, however fast the machine is */
+ *   threads|shared|child [GATE]   something that an image can't hold, then work
+ *   work [GATE]    work alone
+ * With GATE they go on in silence until that file is there, however fast the machine is. */
 #include "check.h"
 #include <fcntl.h>
 #include <pthread.h>
@@ -106,7 +107,7 @@ static void *sleeper(void *x)
     return x;
 }
 
-static void refused(const char *what)
+static void refused(const char *what, const char *gate)
 {
     pid_t child = 0;
     pthread_t thread;
@@ -115,10 +116,12 @@ static void refused(const char *what)
     if (!strcmp(what, "shared"))
         CHECK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
     if (!strcmp(what, "child") && (child = fork()) == 0) {
-        pause_ms(20000);
+        pause();
         _exit(0);
     }
-    work(300);
+    work(100);
+    if (gate)
+        work_until(gate);
     if (child > 0) {
         kill(child, SIGKILL);
         CHECK(waitpid(child, NULL, 0) == child);
@@ -142,7 +145,7 @@ int main(int argc, char **argv)
     else if (!strcmp(way, "left"))
         work(10);
     else
-        refused(way);
+        refused(way, argc > 2 ? argv[2] : NULL);
     if (!strcmp(way, "work") && argc > 2)
         work_until(argv[2]);
     MPI_Finalize();

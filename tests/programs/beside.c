@@ -1,10 +1,12 @@
 /* A program that knows its state and goes on from it, and whose ranks act all the time: each appends a line to a
  * file that all hosts share, every ten milliseconds, wherever it is: "NANOSECONDS RANK HOST".
  *
- * With a third argument each rank also tells of each step, half a line before it is stored and half after, and rank 0
+ * It does not end before the file GATE is there, however slow who disturbs it is.
+ *
+ * With a fourth argument each rank also tells of each step, half a line before it is stored and half after, and rank 0
  * reads its standard input to the end first, and tells in the end how much that was.
  *
- *   beside FILE STEPS [talk] */
+ *   beside FILE STEPS GATE [talk] */
 #include "check.h"
 #include <fcntl.h>
 #include <signal.h>
@@ -33,6 +35,21 @@ static void act(int signal)
         _exit(8);
 }
 
+/* Whether there is more to wait for, as rank 0 sees it. */
+static int is_closed(const char *gate)
+{
+    int closed = rank == 0 && access(gate, F_OK) != 0;
+    MPI_Bcast(&closed, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return closed;
+}
+
+static void nap(void)
+{
+    struct timespec rest = {0, 5000000};
+    while (nanosleep(&rest, &rest) != 0)
+        ;
+}
+
 static void rest_of_line(void)
 {
     if (state.half)
@@ -55,7 +72,7 @@ int main(int argc, char **argv)
     struct sigaction action = {.sa_handler = act, .sa_flags = SA_RESTART};
     struct itimerval every = {{0, 10000}, {0, 10000}};
     CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &every, NULL) == 0);
-    bool talks = argc > 3;
+    bool talks = argc > 4;
     long got = 0;
     while (talks && rank == 0 && getchar() != EOF)
         got++;
@@ -72,10 +89,10 @@ int main(int argc, char **argv)
         state.half = talks;
         CHECK(MPIX_Checkpoint() == MPI_SUCCESS);
         rest_of_line();
-        struct timespec nap = {0, 5000000};
-        while (nanosleep(&nap, &nap) != 0)
-            ;
+        nap();
     }
+    while (argc > 3 && is_closed(argv[3]))
+        nap();
     if (rank == 0)
         printf("%ld steps: %.17g, %ld bytes read\n", state.step, state.sum, got);
     MPI_Finalize();

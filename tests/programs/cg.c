@@ -2,9 +2,10 @@
  * Every dot product is an allreduce, so each step depends on every rank.  Prints the residual
  * bit by bit: any two runs with as many ranks print the same.
  *
- *   cg [SIDE [STEPS [EVERY [PACE]]]]
+ *   cg [SIDE [STEPS [EVERY [PACE [GATE]]]]]
  *
- * No step ends sooner than PACE microseconds for each since the first. */
+ * No step ends sooner than PACE microseconds for each since the first.  The run does not end before the file GATE is
+ * there: the last product is made again until then. */
 #include "check.h"
 #include <math.h>
 #include <unistd.h>
@@ -38,6 +39,14 @@ static void apply(const double *p, double *out, double *edge)
             double left = j > 0 ? here[j - 1] : 0, right = j + 1 < side ? here[j + 1] : 0;
             out[(size_t)i * side + j] = 4 * here[j] - above - below - left - right;
         }
+}
+
+/* Whether there is more to wait for, as rank 0 sees it. */
+static int is_closed(const char *gate)
+{
+    int closed = rank == 0 && access(gate, F_OK) != 0;
+    MPI_Bcast(&closed, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return closed;
 }
 
 int main(int argc, char **argv)
@@ -74,6 +83,10 @@ int main(int argc, char **argv)
         double early = begun + 1e-6 * pace * step - MPI_Wtime();
         if (early > 0)
             usleep((useconds_t)(1e6 * early));
+    }
+    while (argc > 5 && is_closed(argv[5])) {
+        apply(p, q, edge);
+        usleep(pace);
     }
     printf("rank %d done %a\n", rank, dot(x, x));
     free(x), free(r), free(p), free(q), free(edge);

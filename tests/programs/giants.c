@@ -1,9 +1,22 @@
 /* Two ranks exchange long messages, which are as different as rounds and ranks, and look at every word; or take
- * turns, so that each waits while the other receives.
+ * turns, so that each waits while the other receives. Beyond their rounds they go on until a file is there, if one
+ * is named.
  *
- *   giants [MEBIBYTES [ROUNDS [turns]]] */
+ *   giants [MEBIBYTES [ROUNDS [turns|both [FILE]]]] */
 #include "check.h"
 #include <stdint.h>
+#include <unistd.h>
+
+/* Whether both are through: the first says so. */
+static int over(int rank, int at_least, const char *file)
+{
+    int over = at_least;
+    if (over && file) {
+        over = rank == 0 && access(file, F_OK) == 0;
+        MPI_Bcast(&over, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    }
+    return over;
+}
 
 static uint64_t word(uint64_t rank, uint64_t round, uint64_t at)
 {
@@ -13,14 +26,15 @@ static uint64_t word(uint64_t rank, uint64_t round, uint64_t at)
 int main(int argc, char **argv)
 {
     int rank, size, count = (argc > 1 ? atoi(argv[1]) : 32) << 17, rounds = argc > 2 ? atoi(argv[2]) : 10;
-    int turns = argc > 3;
+    int turns = argc > 3 && strcmp(argv[3], "turns") == 0;
+    const char *file = argc > 4 ? argv[4] : NULL;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     CHECK(size == 2);
     uint64_t *out = malloc(count * sizeof *out), *in = malloc(count * sizeof *in);
     CHECK(out && in);
-    for (int round = 0; round < rounds; round++) {
+    for (int round = 0; !over(rank, round >= rounds, file); round++) {
         MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
         int sends = !turns || round % 2 == rank, receives = !turns || !sends;
         memset(in, 0xee, count * sizeof *in);

@@ -1,7 +1,8 @@
 /* What programs do and the standard does not allow, for tests of what is said then: misuse WAY
  *   after|abort-after (MPI after MPI_Finalize, rank 1)|abort-before (MPI_Init)
  *   fork-send|fork-returns (an error code comes back)|fork-abort|fork-exit (with an exit handler that finalises)
- *   signal (MPI_Abort in a handler while the rank waits in MPI)|signal-malloc (while it is in malloc)
+ *   signal (MPI_Abort in a handler of SIGALRM, which somebody sends while rank 1 waits in MPI; it tells its pid first)
+ *   signal-malloc (the same while it is in malloc; a timer sends it)
  *   bad-buffer (a long send from where there is no memory)
  *   session-again (a session after the last one has ended)
  * The job goes on after fork-*: these print what became of the child. Needs 2 ranks. */
@@ -77,7 +78,11 @@ static void signals(char **argv, int rank)
     /* Some time later, wherever the program is then. */
     struct itimerval soon = {{0, 0}, {0, 50000}};
     signal(SIGALRM, aborts);
-    if (rank == 1)
+    if (rank == 1 && is(argv, "signal")) {
+        printf("%d\n", (int)getpid());
+        fflush(stdout);
+    }
+    if (rank == 1 && is(argv, "signal-malloc"))
         setitimer(ITIMER_REAL, &soon, NULL);
     while (rank == 1 && is(argv, "signal-malloc")) {
         /* Beyond what lies ready for each thread: the heap's lock is taken. */

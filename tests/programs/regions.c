@@ -1,9 +1,10 @@
 /* A program that knows its state: it registers that, stores it at a call, and goes on from there when it is started
  * again. Rank 0 tells from which step on it ran; with LAST it stops in the middle, as if the machine had been lost.
  *
- * No step ends sooner than PACE microseconds after it began.
+ * No step ends sooner than PACE microseconds after it began. The run does not end before the file GATE is there: after
+ * the last step it stores what it has again and again until then.
  *
- *   regions STEPS [LAST [PACE]] */
+ *   regions STEPS [LAST [PACE [GATE]]] */
 #include "check.h"
 #include <unistd.h>
 
@@ -13,6 +14,27 @@ static struct {
     long step;
     double cells[CELLS];
 } state;
+
+static void store(int rank)
+{
+    int stored = MPIX_Checkpoint();
+    if (stored != MPI_SUCCESS) {
+        char text[MPI_MAX_ERROR_STRING];
+        int length;
+        MPI_Error_string(stored, text, &length);
+        fprintf(stderr, "rank %d: no checkpoint: %s\n", rank, text);
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Abort(MPI_COMM_WORLD, 4);
+    }
+}
+
+/* Whether there is more to wait for, as rank 0 sees it. */
+static int is_closed(int rank, const char *gate)
+{
+    int closed = rank == 0 && access(gate, F_OK) != 0;
+    MPI_Bcast(&closed, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return closed;
+}
 
 int main(int argc, char **argv)
 {
@@ -56,19 +78,15 @@ int main(int argc, char **argv)
         state.step++;
         usleep(pace);
         small[state.step % 10]++;
-        int stored = MPIX_Checkpoint();
-        if (stored != MPI_SUCCESS) {
-            char text[MPI_MAX_ERROR_STRING];
-            int length;
-            MPI_Error_string(stored, text, &length);
-            fprintf(stderr, "rank %d: no checkpoint: %s\n", rank, text);
-            MPI_Barrier(MPI_COMM_WORLD);
-            MPI_Abort(MPI_COMM_WORLD, 4);
-        }
+        store(rank);
         if (state.step == last) {
             MPI_Barrier(MPI_COMM_WORLD);
             MPI_Abort(MPI_COMM_WORLD, 5);
         }
+    }
+    while (argc > 4 && is_closed(rank, argv[4])) {
+        usleep(pace);
+        store(rank);
     }
     double sum = 0, all = 0;
     for (int i = 0; i < CELLS; i++)

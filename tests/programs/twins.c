@@ -333,8 +333,8 @@ static void library(long round)
     }
 }
 
-/* Much output at once, more than a pipe holds. It ends after so many rounds, whoever is lost: a repeated run writes
- * the same. */
+/* Much output at once, more than a pipe holds; silence after so many rounds, however long it goes on: a repeated run
+ * writes the same. */
 #define OUTPUT_ROUNDS 100
 
 static void output(long round)
@@ -342,7 +342,7 @@ static void output(long round)
     static char line[1024];
     if (line[0] == 0)
         memset(line, 'x', sizeof line - 1);
-    for (int i = 0; i < 200; i++)
+    for (int i = 0; i < 200 && round < OUTPUT_ROUNDS; i++)
         printf("%ld %d %s\n", round, i, line);
     CHECK(fflush(stdout) == 0);
     sleep_ms(15);
@@ -515,7 +515,7 @@ int main(int argc, char **argv)
     CHECK(run);
     for (long round = 0;; round++) {
         run(round);
-        int stop = run == output ? round + 1 == OUTPUT_ROUNDS : access(argv[2], F_OK) == 0, all = 0;
+        int stop = access(argv[2], F_OK) == 0 && (run != output || round + 1 >= OUTPUT_ROUNDS), all = 0;
         MPI_Allreduce(&stop, &all, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
         if (all)
             break;

@@ -1,6 +1,8 @@
-/* Runs a command from which a system call is kept: it fails with EPERM, as under the filters of containers.
+/* Runs a command from which a system call is kept: it fails with EPERM, as under the filters of containers. fallocate
+ * fails with ENOSPC, as where there is no memory left: `all` for any length, `most` from a page on, as if some were
+ * left; or `signals`: with EINTR.
  *
- *   without process_vm_readv|process_vm_writev|memfd_create COMMAND [ARGUMENT ...] */
+ *   without process_vm_readv|process_vm_writev|memfd_create|all|most|signals COMMAND [ARGUMENT ...] */
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -14,19 +16,28 @@
 
 int main(int argc, char **argv)
 {
-    unsigned number;
+    unsigned number, error = EPERM, least = 0;
     if (argc > 2 && !strcmp(argv[1], "process_vm_readv"))
         number = SYS_process_vm_readv;
     else if (argc > 2 && !strcmp(argv[1], "process_vm_writev"))
         number = SYS_process_vm_writev;
     else if (argc > 2 && !strcmp(argv[1], "memfd_create"))
         number = SYS_memfd_create;
+    else if (argc > 2 && !strcmp(argv[1], "all"))
+        number = SYS_fallocate, error = ENOSPC;
+    else if (argc > 2 && !strcmp(argv[1], "most"))
+        number = SYS_fallocate, error = ENOSPC, least = 4096;
+    else if (argc > 2 && !strcmp(argv[1], "signals"))
+        number = SYS_fallocate, error = EINTR;
     else
         return 2;
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 3),
+        /* The low half of the fourth argument. */
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[3])),
+        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, least, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog program = {sizeof filter / sizeof *filter, filter};

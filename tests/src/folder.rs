@@ -3,7 +3,26 @@
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
-/// A folder of a test's own, beside the test's program; it goes with this value.
+/// Bytes that the names of sockets leave for their folder: theirs may have 107 (unix(7)).
+const LONGEST: usize = 75;
+
+/// Where a folder of this name is to be: beside the test's program, or among the system's temporary files where that
+/// leaves no room for names of sockets.
+///
+/// # Panics
+/// When the test's own path is not to be had.
+#[must_use]
+pub fn place(name: &str) -> PathBuf {
+    let mut path = std::env::current_exe().expect("the test's own path");
+    path.set_extension(format!("{}-{name}", std::process::id()));
+    if path.as_os_str().len() > LONGEST {
+        let last = path.file_name().expect("a name");
+        path = std::env::temp_dir().join(last);
+    }
+    path
+}
+
+/// A folder of a test's own; it goes with this value.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -13,8 +32,7 @@ impl Folder {
     /// When it can't be made.
     #[must_use]
     pub fn new(name: &str) -> Folder {
-        let mut path = std::env::current_exe().expect("the test's own path");
-        path.set_extension(format!("{}-{name}", std::process::id()));
+        let path = place(name);
         std::fs::create_dir_all(&path).expect("a folder");
         Folder(path)
     }

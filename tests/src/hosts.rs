@@ -5,7 +5,8 @@
 //!
 //! Root is needed. There is no ssh: the launch agent of the tests enters the host's namespaces.
 
-use crate::processes::{eldest_of_each_rank, wait_for};
+use crate::folder::place;
+use crate::processes::{eldest_of_each_rank, is_alive, wait_for};
 use crate::{Run, prefix};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -223,8 +224,7 @@ impl Hosts {
             }
         }
         let unique = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let own = std::env::current_exe().expect("the test's own path");
-        let folder = own.with_extension(format!("hosts-{}-{unique}", std::process::id()));
+        let folder = place(&format!("hosts-{unique}"));
         fs::create_dir_all(&folder).expect("a folder for the hosts");
         match Hosts::boot_all(count, &folder) {
             Ok(hosts) => Some(hosts),
@@ -337,7 +337,7 @@ impl Hosts {
         while let Some(pid) = waiting.pop() {
             waiting.extend(crate::processes::children(pid));
             let called = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            if called.trim_end() == name && !found.contains(&pid) {
+            if called.trim_end() == name && !found.contains(&pid) && is_alive(pid) {
                 found.push(pid);
             }
         }

@@ -1,6 +1,6 @@
 //! A job from outside: its processes, and numbers from a seed to choose among them.
 
-use crate::processes::{children, eldest_of_each_rank, is_alive, wait_for};
+use crate::processes::{children, eldest_of_each_rank, is_alive, lives, wait_for};
 use std::time::Duration;
 
 /// Numbers from a seed (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
@@ -17,17 +17,6 @@ impl Numbers {
     }
 }
 
-/// The name of a process that runs or sleeps: none that is stopped, or on its way out (proc_pid_stat(5)).
-fn name_if_it_lives(pid: u32) -> Option<String> {
-    const EXITING: u64 = 0x4;
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (head, tail) = stat.rsplit_once(')')?;
-    let fields: Vec<_> = tail.split_whitespace().collect();
-    let flags: u64 = fields.get(6)?.parse().ok()?;
-    let lives = !"TZX".contains(*fields.first()?) && flags & EXITING == 0;
-    lives.then(|| head.split_once('(').map(|(_, name)| name.to_owned()))?
-}
-
 /// The name of a process that has not ended, stopped or not.
 fn name_if_it_is_there(pid: u32) -> Option<String> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -38,7 +27,7 @@ fn name_if_it_is_there(pid: u32) -> Option<String> {
 
 /// The children of a process that have this name (as the kernel keeps it, 15 bytes) and live.
 pub fn living_children(parent: u32, name: &str) -> Vec<u32> {
-    let is = |pid: &u32| name_if_it_lives(*pid).is_some_and(|n| n == name);
+    let is = |pid: &u32| lives(*pid) && name_if_it_is_there(*pid).is_some_and(|n| n == name);
     children(parent).into_iter().filter(is).collect()
 }
 
@@ -90,6 +79,21 @@ impl Job {
         eldest_of_each_rank(self.called(&self.name))
     }
 
+    /// Waits for as many ranks other than these, and counts them among these: a recovery replaces all of them.
+    ///
+    /// # Panics
+    /// When they do not come.
+    pub fn fresh_ranks(&self, count: usize, seen: &mut Vec<u32>) -> Vec<u32> {
+        let mut now = Vec::new();
+        wait_for(Duration::from_secs(30), "ranks that are back", || {
+            now = self.ranks();
+            now.retain(|pid| !seen.contains(pid));
+            now.len() == count
+        });
+        seen.extend(&now);
+        now
+    }
+
     /// Its `mpirun` has not ended.
     pub fn goes_on(&self) -> bool {
         is_alive(self.mpirun)
@@ -100,6 +104,12 @@ impl Job {
         let all = children(self.mpirun);
         let is = |pid: &u32| name_if_it_is_there(*pid).is_some_and(|n| n == "rejoin-central");
         all.into_iter().find(is)
+    }
+
+    /// Whether the first checkpoint of so many ranks is committed: only then more is made than its images, ahead or for the
+    /// next one. Before that no more than one loss can be masked.
+    pub fn has_checkpoint(&self, ranks: usize) -> bool {
+        self.images().len() > ranks
     }
 
     /// Its frozen images, and processes made ahead.

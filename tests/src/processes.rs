@@ -22,10 +22,49 @@ pub fn is_alive(pid: u32) -> bool {
     state.chars().next().is_some_and(|s| s != 'Z' && s != 'X')
 }
 
+/// A process waits for something.
+pub fn is_asleep(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start());
+    state.is_some_and(|state| state.starts_with('S'))
+}
+
+/// A signal waits for a process to take it.
+pub fn is_pending(pid: u32, signal: i32) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let sets = text.lines().filter_map(|line| {
+        let set = line
+            .strip_prefix("SigPnd:")
+            .or(line.strip_prefix("ShdPnd:"))?;
+        u64::from_str_radix(set.trim(), 16).ok()
+    });
+    sets.into_iter().any(|set| set & (1 << (signal - 1)) != 0)
+}
+
+/// A process runs or sleeps: it is neither stopped nor on its way out, which takes a while where the cores are others'
+/// (proc_pid_stat(5)).
+pub fn lives(pid: u32) -> bool {
+    const EXITING: u64 = 0x4;
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let tail = stat.rsplit_once(')').map_or("", |(_, tail)| tail);
+    let fields: Vec<_> = tail.split_whitespace().collect();
+    let (state, flags) = (fields.first(), fields.get(6).and_then(|f| f.parse().ok()));
+    let (Some(state), Some(flags)) = (state, flags) else {
+        return false;
+    };
+    let flags: u64 = flags;
+    !"TZX".contains(state) && flags & EXITING == 0 && !is_pending(pid, libc::SIGKILL)
+}
+
 /// The children of a process.
 pub fn children(pid: u32) -> Vec<u32> {
     let path = format!("/proc/{pid}/task/{pid}/children");
-    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let read = || std::fs::read_to_string(&path).unwrap_or_default();
+    // While one of them is reaped another may be left out (proc_pid_tid_children(5)).
+    let (mut text, mut again) = (read(), read());
+    while text != again {
+        text = std::mem::replace(&mut again, read());
+    }
     text.split_ascii_whitespace()
         .filter_map(|n| n.parse().ok())
         .collect()

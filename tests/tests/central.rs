@@ -3,7 +3,7 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, Numbers, by_rank, times_back};
-use rejoin_tests::processes::{all_gone, descendants, kill, wait_for};
+use rejoin_tests::processes::{all_gone, descendants, is_asleep, is_pending, kill, wait_for};
 use rejoin_tests::{Finished, Run, finish, prefix, program};
 use std::process::{Child, Command};
 use std::sync::OnceLock;
@@ -43,7 +43,7 @@ impl Disturbed {
     fn with_images(name: &str) -> Disturbed {
         let disturbed = Self::start(name);
         let job = &disturbed.job;
-        wait_for(SOON, "the first images", || job.images().len() >= 3);
+        wait_for(SOON, "the first checkpoint", || job.has_checkpoint(3));
         disturbed
     }
 
@@ -101,25 +101,6 @@ fn sockets(pid: u32) -> usize {
         .count()
 }
 
-/// A process waits for something.
-fn is_asleep(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start());
-    state.is_some_and(|state| state.starts_with('S'))
-}
-
-/// A signal waits for a process to take it.
-fn is_pending(pid: u32, signal: i32) -> bool {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let sets = text.lines().filter_map(|line| {
-        let set = line
-            .strip_prefix("SigPnd:")
-            .or(line.strip_prefix("ShdPnd:"))?;
-        u64::from_str_radix(set.trim(), 16).ok()
-    });
-    sets.into_iter().any(|set| set & (1 << (signal - 1)) != 0)
-}
-
 /// Waits for a central manager other than this one.
 fn another(job: &Job, than: u32) -> u32 {
     let mut now = 0;
@@ -161,11 +142,18 @@ fn killed_with_ranks_before_during_and_after_their_recovery() {
         let mut numbers = Numbers(seed);
         let both = Disturbed::with_images(&format!("both-{seed}"));
         let job = &both.job;
+        let mut seen = Vec::new();
         for turn in 0..8 {
+            // Every second time both run when they are killed: each of these ends is told of.
+            let mut ranks = Vec::new();
             if turn % 2 == 0 {
                 wait_until_all_runs(both.mpirun());
+                ranks = job.fresh_ranks(3, &mut seen);
             }
-            let (central, ranks) = (job.central(), job.ranks());
+            if ranks.is_empty() {
+                ranks = job.ranks();
+            }
+            let central = job.central();
             let rank = ranks.get(numbers.below(3) as usize).copied();
             let mut pair = [central, rank];
             pair.rotate_left(numbers.below(2) as usize);

@@ -3,10 +3,10 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{by_rank, times_back};
-use rejoin_tests::processes::all_gone;
-use rejoin_tests::{Finished, Run, program};
+use rejoin_tests::processes::{all_gone, is_alive};
+use rejoin_tests::{Finished, Run, finish, program};
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const RANKS: u32 = 4;
 /// What is only waited for, never for how long.
@@ -87,7 +87,12 @@ impl Notes {
             let words = words.skip(1);
             (fault, words.map(|w| w.parse().expect("a pid")).collect())
         };
-        text.lines().map(line).collect()
+        // The last one may be seen in the middle of its writing.
+        let lines = text.split_inclusive('\n');
+        lines
+            .filter_map(|line| line.strip_suffix('\n'))
+            .map(line)
+            .collect()
     }
 }
 
@@ -95,10 +100,14 @@ fn run(options: &[&str]) -> Run {
     let run = Run::raw(["--tag-output"]);
     let run = options.iter().fold(run, |run, option| run.arg(option));
     let run = run.arg("-n").arg(RANKS.to_string()).arg(program("cg"));
-    // Long enough for all checkpoints that the points are about, however fast the machine is.
-    let args = ["256", "700", "50", "400"];
+    let args = ["256", "200", "50", "400"];
     let run = args.iter().fold(run, |run, arg| run.arg(arg));
     run.limit(LIMIT)
+}
+
+/// A job is on its way to its end there.
+fn at_the_end(point: &str) -> bool {
+    point.contains("finaliz") || point == "last-checkpoint"
 }
 
 /// What an undisturbed run says.
@@ -107,11 +116,29 @@ fn undisturbed() -> &'static str {
     TEXT.get_or_init(|| run(&["--recovery", "none"]).ok().stdout())
 }
 
+/// A job with faults; it goes on until the last one has struck, however slow the machine is.
 fn struck(faults: &str) -> (Finished, Vec<(String, Vec<u32>)>) {
     let notes = Notes::new(faults);
+    let gate = notes.0.join("gate");
+    let last = faults.rsplit(',').next().unwrap_or(faults);
+    if at_the_end(last) {
+        std::fs::write(&gate, "").expect("the gate");
+    }
     let options = ["--checkpoint-interval", "0.02", "--max-restarts", "100"];
-    let run = run(&options).env("REJOIN_FAULT", faults);
-    let done = run.env("REJOIN_FAULT_FILE", &notes.path()).output();
+    let run = run(&options).arg(&gate).env("REJOIN_FAULT", faults);
+    let child = run.env("REJOIN_FAULT_FILE", &notes.path()).start();
+    let mpirun = child.id();
+    let done = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let has_struck = || notes.read().iter().any(|(fault, _)| fault == last);
+            let begun = Instant::now();
+            while is_alive(mpirun) && !has_struck() && begun.elapsed() < LIMIT {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            std::fs::write(&gate, "").expect("the gate");
+        });
+        finish(child, 2 * LIMIT, faults)
+    });
     let all = notes.read();
     let pids: Vec<u32> = all.iter().flat_map(|(_, pids)| pids.clone()).collect();
     all_gone(&pids, LIMIT);

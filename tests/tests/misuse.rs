@@ -1,6 +1,9 @@
 //! What is said when a program does what the standard does not allow, and how the job ends.
 
-use rejoin_tests::{Finished, Run, program};
+use rejoin_tests::processes::{is_asleep, kill, wait_for};
+use rejoin_tests::{Finished, Run, finish, program};
+use std::io::{BufRead, BufReader};
+use std::time::Duration;
 
 fn misuse(way: &str) -> Finished {
     Run::new(2, program("misuse")).arg(way).output()
@@ -76,8 +79,19 @@ fn a_forked_child_leaves_the_job_alone_when_it_exits() {
 
 #[test]
 fn an_abort_in_a_signal_handler_ends_the_job_with_its_code() {
+    let mut child = Run::new(2, program("misuse")).arg("signal").start();
+    let mut line = String::new();
+    let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+    out.read_line(&mut line).expect("a line");
+    let rank = line.trim().parse().expect("a pid");
+    // There is nothing to wait for but in MPI.
+    wait_for(Duration::from_secs(30), "a rank that waits", || {
+        is_asleep(rank)
+    });
+    kill(rank, libc::SIGALRM);
     let says = "called MPI_Abort with code 9 in a signal handler, inside another call of MPI";
-    ends_with("signal", 9, says);
+    let done = finish(child, Duration::from_secs(60), "a signal");
+    ended_with(done, 9, says);
     let done = ends_with(
         "signal-malloc",
         9,

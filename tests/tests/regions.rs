@@ -248,37 +248,48 @@ fn a_program_alone_keeps_nothing() {
 /// Eight steps for those who kill ranks: each lasts for five milliseconds or more.
 const PACED: [&str; 3] = ["8", "-1", "5000"];
 
-/// Lets a job run and kills a rank of it at some moment. Returns whether it ended well all the same.
-fn struck(folder: &Path, options: &[&str], numbers: &mut Numbers, what: &str) -> Option<Finished> {
-    let child = run(3, options, folder, &PACED).start();
-    let job = Job::unless_over(child.id(), "regions");
-    // The moment is what is looked for, so time is the way to it.
-    std::thread::sleep(Duration::from_micros(5_000 + numbers.below(60_000)));
-    let ranks = job.map_or_else(Vec::new, |job| job.ranks());
+/// Lets a job run and kills a rank of it at some moment, with `held` one at which it cannot have ended.
+fn struck(folder: &Path, options: &[&str], numbers: &mut Numbers, held: bool, what: &str) {
+    let files = Folder::new("struck");
+    let mut run = run(3, options, folder, &PACED);
+    if held {
+        run = run.arg(files.join("gate"));
+    }
+    let child = run.start();
+    let mut ranks = Vec::new();
+    if let Some(job) = Job::unless_over(child.id(), "regions") {
+        wait_for(LIMIT, "the ranks", || {
+            ranks = job.ranks();
+            ranks.len() == 3 || !job.goes_on()
+        });
+        // The moment is what is looked for, so time is the way to it.
+        std::thread::sleep(Duration::from_micros(numbers.below(60_000)));
+        ranks = job.ranks();
+    }
     if let Some(victim) = ranks.get(numbers.below(3) as usize) {
         kill(*victim, libc::SIGKILL);
     }
     let done = finish(child, LIMIT, what);
     let code = done.output.status.code();
     assert!(
-        code == Some(0) || code == Some(137),
+        code == Some(137) || code == Some(0) && !held,
         "{what}: {}",
         done.text()
     );
-    (code == Some(0)).then_some(done)
 }
 
 #[test]
 fn a_kill_at_any_moment_leaves_checkpoints_that_are_whole() {
-    let mut lost = 0;
     for seed in 1..=8 {
         let folder = Folder::new(&format!("struck-{seed}"));
         let what = format!("seed {seed}");
         let mut numbers = Numbers(seed);
-        lost += u32::from(struck(&folder, &["--recovery", "none"], &mut numbers, &what).is_none());
+        // Half of them may be over before.
+        let held = seed % 2 == 1;
+        struck(&folder, &["--recovery", "none"], &mut numbers, held, &what);
         // Started again it may be in MPI_Rejoin when it is lost once more.
         let again = ["--recovery", "none", "--restart"];
-        lost += u32::from(struck(&folder, &again, &mut numbers, &what).is_none());
+        struck(&folder, &again, &mut numbers, held, &what);
         let done = restarted(&folder);
         let text = done.stdout();
         assert!(text.ends_with(undisturbed()), "{what}: {}", done.text());
@@ -286,42 +297,50 @@ fn a_kill_at_any_moment_leaves_checkpoints_that_are_whole() {
         // What was torn is under another name, and nothing else is refused.
         assert_eq!(done.stderr(), "", "{what}");
     }
-    println!("{lost} jobs lost");
-    assert!(lost > 0, "no job was lost: the program is too short");
+}
+
+/// Kills ranks of a job at random moments, most of them in calls that store.
+fn torment(mpirun: u32, numbers: &mut Numbers) {
+    let job = Job::of(mpirun, "regions");
+    wait_for(LIMIT, "the first checkpoint", || {
+        job.has_checkpoint(3) || !job.goes_on()
+    });
+    let mut killed = 0;
+    while is_alive(mpirun) && killed < 5 {
+        std::thread::sleep(Duration::from_micros(2_000 + numbers.below(40_000)));
+        if let Some(victim) = job.ranks().get(numbers.below(3) as usize) {
+            kill(*victim, libc::SIGKILL);
+            killed += 1;
+        }
+    }
 }
 
 #[test]
 fn ranks_are_killed_in_calls_that_store_and_fetch() {
     let whole = format!("from step 0\n{}", undisturbed());
     let (mut came, mut seed) = (0, 0);
-    while came < 20 && seed < 40 {
+    // Each run brings one back at least: those that end while all make room for their successors are not told apart.
+    while came < 20 {
         seed += 1;
         let folder = Folder::new(&format!("calls-{seed}"));
         let what = format!("seed {seed}");
+        let gate = Folder::new(&format!("calls-gate-{seed}"));
         let options = ["--checkpoint-interval", "asked", "--max-restarts", "1000"];
-        let child = run(3, &options, &folder, &PACED).start();
+        let run = run(3, &options, &folder, &PACED).arg(gate.join("gate"));
+        let child = run.start();
         let mpirun = child.id();
-        let job = Job::of(mpirun, "regions");
-        let mut numbers = Numbers(seed);
         let done = std::thread::scope(|scope| {
             scope.spawn(|| {
-                let mut killed = 0;
-                while is_alive(mpirun) && killed < 12 {
-                    std::thread::sleep(Duration::from_micros(2_000 + numbers.below(40_000)));
-                    // Before the first checkpoint nothing can be masked but once.
-                    if job.images().len() >= 3
-                        && let Some(victim) = job.ranks().get(numbers.below(3) as usize)
-                    {
-                        kill(*victim, libc::SIGKILL);
-                        killed += 1;
-                    }
-                }
+                torment(mpirun, &mut Numbers(seed));
+                std::fs::write(gate.join("gate"), "").expect("the gate");
             });
             finish(child, LIMIT, &what)
         });
         assert!(done.output.status.success(), "{what}: {}", done.text());
         assert_eq!(done.stdout(), whole, "{what}: {}", done.stderr());
-        came += times_back(&done.stderr());
+        let back = times_back(&done.stderr());
+        assert!(back > 0, "{what}: nobody came back");
+        came += back;
         // What is stored is whole, too.
         let done = restarted(&folder);
         assert_eq!(
@@ -332,7 +351,6 @@ fn ranks_are_killed_in_calls_that_store_and_fetch() {
         assert_eq!(done.stderr(), "", "{what}");
     }
     println!("{came} ranks came back in {seed} runs");
-    assert!(came >= 20, "only {came} came back");
 }
 
 #[test]

@@ -46,8 +46,8 @@ fn same(done: &Finished, want: &[String], least: u32) {
 /// A job whose first checkpoint is there.
 fn with_images(child: &Child) -> Job {
     let job = Job::of(child.id(), "back");
-    wait_for(SOON, "the first images", || {
-        job.images().len() >= 3 || !is_alive(child.id())
+    wait_for(SOON, "the first checkpoint", || {
+        job.has_checkpoint(3) || !is_alive(child.id())
     });
     job
 }
@@ -74,35 +74,21 @@ impl Work {
     }
 }
 
-fn killed(name: &str, kills: impl FnOnce(&Job), least: u32) {
-    let want = undisturbed(&["work"]);
-    let work = Work::with_images(name, &[]);
-    kills(&work.job);
-    same(&work.end("a job with kills"), &want, least);
-}
-
-/// Waits for other ranks than these, and counts them among these. Processes that have made room look like ranks
-/// again in the moment in which they are ended, so all that were ever seen are left out.
-fn others(job: &Job, than: &mut Vec<u32>) -> Vec<u32> {
-    let mut now = Vec::new();
-    wait_for(SOON, "ranks that are back", || {
-        now = job.ranks();
-        now.retain(|pid| !than.contains(pid));
-        now.len() == 3
-    });
-    than.extend(&now);
-    now
+/// How often something has happened, by the journal of events.
+fn times(events: &str, kind: &str) -> usize {
+    let text = std::fs::read_to_string(events).unwrap_or_default();
+    told(&text, &format!(r#""event":"{kind}""#)).len()
 }
 
 #[test]
 fn three_at_once() {
-    let kills = |job: &Job| {
-        for pid in job.ranks() {
-            kill(pid, libc::SIGKILL);
-        }
-    };
+    let want = undisturbed(&["work"]);
+    let work = Work::with_images("three-at-once", &[]);
+    for pid in work.job.ranks() {
+        kill(pid, libc::SIGKILL);
+    }
     // Those that end while all make room for their successors are not told apart.
-    killed("three-at-once", kills, 1);
+    same(&work.end("three kills at once"), &want, 1);
 }
 
 /// On which CPUs each rank may run, rank by rank.
@@ -129,7 +115,7 @@ fn ranks_that_come_back_are_bound_as_before() {
     let mut ranks = work.job.ranks();
     let before = cpus_of(&ranks);
     kill(ranks[1], libc::SIGKILL);
-    let now = others(&work.job, &mut ranks);
+    let now = work.job.fresh_ranks(3, &mut ranks);
     assert_eq!(cpus_of(&now), before);
     let done = work.end("bound ranks");
     same(&done, &want, 1);
@@ -193,20 +179,24 @@ fn a_second_kill_during_the_recovery_from_the_first() {
     let seed = 5;
     println!("seed {seed}");
     let mut numbers = Numbers(seed);
-    let kills = |job: &Job| {
-        let mut seen = Vec::new();
-        for _ in 0..12 {
-            let ranks = others(job, &mut seen);
-            kill(ranks[0], libc::SIGKILL);
-            std::thread::sleep(Duration::from_micros(numbers.below(2000)));
-            // By then the others may have made room for their successors.
-            let now = job.ranks();
-            let next = now.iter().find(|pid| **pid != ranks[0]);
-            kill(*next.unwrap_or(&ranks[1]), libc::SIGKILL);
-            std::thread::sleep(Duration::from_millis(20 + numbers.below(30)));
-        }
-    };
-    killed("second-kill", kills, 12);
+    let want = undisturbed(&["work"]);
+    let folder = Folder::new("second");
+    let events = folder.name("events");
+    let work = Work::with_images("second-kill", &["--events", &events]);
+    let mut seen = Vec::new();
+    for _ in 0..12 {
+        let before = times(&events, "recovered");
+        let ranks = work.job.fresh_ranks(3, &mut seen);
+        kill(ranks[0], libc::SIGKILL);
+        std::thread::sleep(Duration::from_micros(numbers.below(2000)));
+        // By then the others may have made room for their successors.
+        let now = work.job.ranks();
+        let next = now.iter().find(|pid| **pid != ranks[0]);
+        kill(*next.unwrap_or(&ranks[1]), libc::SIGKILL);
+        wait_for(SOON, "a recovery", || times(&events, "recovered") > before);
+        std::thread::sleep(Duration::from_millis(numbers.below(30)));
+    }
+    same(&work.end("second kills"), &want, 12);
 }
 
 #[test]
@@ -231,7 +221,7 @@ fn twins_that_are_killed_are_made_again() {
     });
     let mut ranks = job.ranks();
     kill(ranks[0], libc::SIGKILL);
-    others(job, &mut ranks);
+    job.fresh_ranks(3, &mut ranks);
     same(&work.end("killed twins"), &want, 1);
 }
 
@@ -264,7 +254,7 @@ fn processes_made_ahead_that_are_killed_are_done_without() {
     });
     let mut ranks = job.ranks();
     kill(ranks[0], libc::SIGKILL);
-    others(job, &mut ranks);
+    job.fresh_ranks(3, &mut ranks);
     same(&work.end("killed processes"), &want, 1);
 }
 
@@ -455,13 +445,11 @@ fn an_exit_and_an_abort_are_ends() {
 fn the_limit_of_restarts_is_an_end() {
     let work = Work::with_images("limit", &["--max-restarts", "2"]);
     let job = &work.job;
-    // One made ahead comes when the checkpoint is committed; before that, a second loss is the end.
-    wait_for(SOON, "a process made ahead", || job.images().len() > 3);
     let mut ranks = job.ranks();
     let mut seen = ranks.clone();
     for _ in 0..2 {
         kill(ranks[0], libc::SIGKILL);
-        ranks = others(job, &mut seen);
+        ranks = job.fresh_ranks(3, &mut seen);
     }
     kill(ranks[0], libc::SIGKILL);
     // It ends by itself.
@@ -479,15 +467,23 @@ fn what_no_image_can_hold_is_said_once_and_the_job_goes_on() {
         ("child", "child processes"),
     ] {
         let want = undisturbed(&[way]);
-        let done = back(&[], &[way]).ok();
+        let folder = Folder::new(way);
+        let gate = folder.name("gate");
+        let mut child = back(&[], &[way, &gate]).start();
+        let errors = heard(child.stderr.take());
+        let mut text = Vec::new();
+        let is_warning = |line: &String| line.contains("no checkpoint");
+        while !text.last().is_some_and(is_warning) {
+            text.push(errors.recv_timeout(SOON).expect("a warning"));
+        }
+        std::fs::write(&gate, "").expect("the gate");
+        let done = finish(child, LIMIT, way);
+        text.extend(errors);
+        assert!(done.output.status.success(), "{text:?}");
         assert_eq!(lines(&done), want);
-        let text = done.stderr();
-        let warnings: Vec<_> = text
-            .lines()
-            .filter(|l| l.contains("no checkpoint"))
-            .collect();
-        assert_eq!(warnings.len(), 1, "{text}");
-        assert!(warnings[0].contains(why), "{text}");
+        let warnings: Vec<_> = text.iter().filter(|line| is_warning(line)).collect();
+        assert_eq!(warnings.len(), 1, "{text:?}");
+        assert!(warnings[0].contains(why), "{text:?}");
     }
 }
 
@@ -500,18 +496,27 @@ fn standard_input_is_read_on_through_kills() {
         let mut child = back(options, &["input"]).start_with_input();
         let mut stdin = child.stdin.take().expect("a pipe");
         let bytes = text.clone().into_bytes();
+        let (end, may_end) = std::sync::mpsc::channel::<()>();
         // Its reader may be gone when a test fails.
-        let writer = std::thread::spawn(move || stdin.write_all(&bytes).is_ok());
-        (child, writer)
+        let writer = std::thread::spawn(move || {
+            let (most, last) = bytes.split_at(bytes.len() - 50_000);
+            let written = stdin.write_all(most).is_ok();
+            // The program does not end before it is let.
+            may_end.recv().is_ok() && written && stdin.write_all(last).is_ok()
+        });
+        (child, writer, end)
     };
-    let (plain, writer) = run(&["--recovery", "none"]);
+    let (plain, writer, end) = run(&["--recovery", "none"]);
+    end.send(()).expect("the writer");
     let want = lines(&finish(plain, LIMIT, "a run that reads"));
     assert!(writer.join().expect("the writer"));
-    let (child, writer) = run(&[]);
+    let folder = Folder::new("input");
+    let events = folder.name("events");
+    let (child, writer, end) = run(&["--events", &events]);
     let (job, mpirun) = (with_images(&child), child.id());
     let mut numbers = Numbers(seed);
     let mut killed = 0;
-    while killed < 15 && is_alive(mpirun) {
+    while is_alive(mpirun) && (killed < 15 || killed < 200 && times(&events, "recovered") < 4) {
         let mut ranks = job.ranks();
         // Each third time all are back.
         let least = [3, 1, 1][killed % 3];
@@ -524,6 +529,7 @@ fn standard_input_is_read_on_through_kills() {
         killed += 1;
         std::thread::sleep(Duration::from_millis(20 + numbers.below(60)));
     }
+    end.send(()).expect("the writer");
     let done = finish(child, LIMIT, "a run that reads through kills");
     assert!(writer.join().expect("the writer"));
     same(&done, &want, 4);

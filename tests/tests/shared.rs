@@ -2,10 +2,13 @@
 //! left of it.
 
 use rejoin_tests::folder::Folder;
-use rejoin_tests::job::{Job, by_rank};
+use rejoin_tests::job::{Job, by_rank, times_back};
 use rejoin_tests::processes::{all_gone, descendants, kill, wait_for};
 use rejoin_tests::tracee::{Stop, Tracee, word_of};
-use rejoin_tests::{Finished, Run, finish, program};
+use rejoin_tests::{Finished, Run, finish, prefix, program};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// What is only waited for, never for how long.
@@ -108,6 +111,137 @@ fn where_no_memory_can_be_had_messages_go_over_tcp_and_the_user_is_told() {
     assert!(!done.output.status.success(), "{}", done.text());
     let says = "have shared memory with ranks of this host";
     assert!(done.stderr().contains(says), "{}", done.text());
+}
+
+#[test]
+fn where_no_memory_is_left_for_rings_messages_go_over_tcp_and_the_user_is_told() {
+    let undisturbed = storm();
+    // All of it, which shows at once, or the links' only; and where it is signals that end each try.
+    for (kept, says, why) in [
+        (
+            "all",
+            "with the ranks of its host: ",
+            "No space left on device",
+        ),
+        (
+            "most",
+            "with rank ",
+            "no memory to share: No space left on device",
+        ),
+        (
+            "signals",
+            "with rank ",
+            "no memory to share: Interrupted system call",
+        ),
+    ] {
+        let done = storm_without(kept, true, &[]);
+        same(&done, &undisturbed);
+        assert_eq!(done.counted("rings_made"), 0, "{kept}: {}", done.text());
+        let says = format!("TCP instead of shared memory {says}");
+        let told = done.stderr();
+        let mut told = told.lines().filter(|line| line.contains(&says));
+        assert!(
+            told.any(|line| line.contains(why)),
+            "{kept}: {}",
+            done.text()
+        );
+    }
+    // Who has none left dials in vain, and is dialed by those who have.
+    let done = storm_without("most", false, &[]);
+    same(&done, &undisturbed);
+    assert!(done.counted("rings_made") > 0, "{}", done.text());
+}
+
+#[test]
+fn where_no_memory_is_left_for_rings_that_must_be_the_job_ends_and_says_why() {
+    for (kept, says) in [
+        ("all", "have shared memory with ranks of this host"),
+        ("most", "no memory to share"),
+    ] {
+        let run = Run::raw(["--transport", "shm", "-n", "2"]).env("REJOIN_CONNECT_TIMEOUT", "1");
+        let run = run.arg(program("without")).arg(kept);
+        let done = run.arg(program("storm")).arg("1").arg("5").output();
+        assert!(!done.output.status.success(), "{}", done.text());
+        let told = done.stderr();
+        let line = told.lines().find(|line| line.contains(says));
+        let line = line.unwrap_or_else(|| panic!("{kept}: {}", done.text()));
+        assert!(line.contains("No space left on device"), "{line}");
+    }
+}
+
+/// Lets a command see its own, tiny and full, folder of shared memory.
+fn fill_shared(command: &mut Command) {
+    // SAFETY: both calls only read.
+    let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+    let maps = [
+        (c"/proc/self/setgroups", "deny".to_owned()),
+        (c"/proc/self/uid_map", format!("{uid} {uid} 1")),
+        (c"/proc/self/gid_map", format!("{gid} {gid} 1")),
+    ];
+    // SAFETY: nothing but system calls between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            let check = |done: bool| done.then_some(()).ok_or_else(io::Error::last_os_error);
+            check(libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) == 0)?;
+            for (path, text) in &maps {
+                write(path, text.as_bytes())?;
+            }
+            let folder = c"/dev/shm".as_ptr();
+            let (kind, size) = (c"tmpfs".as_ptr(), c"size=4k".as_ptr().cast());
+            check(libc::mount(kind, folder, kind, 0, size) == 0)?;
+            write(c"/dev/shm/full", &[1; 4096])?;
+            let more = write(c"/dev/shm/more", &[1]);
+            match more.map_err(|error| error.raw_os_error()) {
+                Err(Some(libc::ENOSPC)) => Ok(()),
+                _ => Err(io::Error::from_raw_os_error(libc::EEXIST)),
+            }
+        });
+    }
+}
+
+/// Writes a new or special file, between fork and exec.
+fn write(path: &std::ffi::CStr, bytes: &[u8]) -> io::Result<()> {
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_CLOEXEC;
+    // SAFETY: the path is a C string, pointer and length describe the bytes, and the descriptor is this function's.
+    let (count, error) = unsafe {
+        let file = libc::open(path.as_ptr(), flags, 0o600);
+        let count = libc::write(file, bytes.as_ptr().cast(), bytes.len());
+        let error = io::Error::last_os_error();
+        libc::close(file);
+        (count, error)
+    };
+    if usize::try_from(count) == Ok(bytes.len()) {
+        return Ok(());
+    }
+    Err(error)
+}
+
+#[test]
+fn a_full_folder_of_shared_memory_changes_nothing() {
+    let undisturbed = storm();
+    let mut command = Command::new("true");
+    fill_shared(&mut command);
+    if let Err(error) = command.status() {
+        // What is used of it where no namespaces are allowed: nothing (`memory_of_rings_has_no_name...`).
+        println!("no namespace with a full /dev/shm: {error}");
+        assert!(
+            matches!(
+                error.raw_os_error(),
+                Some(libc::EPERM | libc::ENOSPC | libc::EACCES | libc::ENOSYS)
+            ),
+            "{error}"
+        );
+        return;
+    }
+    let mut command = Command::new(prefix().join("bin/mpirun"));
+    fill_shared(&mut command);
+    let run = Run::of(command).arg("--stats").arg("-n").arg("4");
+    let run = run.arg(program("storm")).arg(STORM[0]).arg(STORM[1]);
+    let done = run.output();
+    same(&done, &undisturbed);
+    let (rings, links) = (done.counted("rings_made"), done.counted("links_made"));
+    assert!(rings > 0 && rings == links, "{}", done.text());
+    assert!(done.counted("bytes_pulled") > 0, "{}", done.text());
 }
 
 /// What a process has mapped.
@@ -232,7 +366,8 @@ fn named() -> Vec<String> {
 #[test]
 fn memory_of_rings_has_no_name_that_could_be_left_behind() {
     let before = named();
-    let run = Run::new(4, program("jacobi")).arg("512").arg("100000");
+    // Its end is not waited for.
+    let run = Run::new(4, program("jacobi")).arg("512").arg("2000000000");
     let mut child = run.start();
     let job = Job::of(child.id(), "jacobi");
     wait_for(SOON, "rings between all neighbours", || {
@@ -279,6 +414,24 @@ fn half_done(pid: u32, part: u64, len: u64) -> bool {
     word_of(pid, part + len - 8) == Some(NOTHING)
 }
 
+/// Sets how much a process leaves to others; whether the system allows it.
+fn set_nice(pid: u32, nice: i32) -> bool {
+    // SAFETY: the call touches no memory.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, pid, nice) == 0 }
+}
+
+/// Lets a job whose ranks were held back run as others do: beside other work it would take minutes to its end.
+fn run_as_others(mpirun: u32) {
+    wait_for(SOON, "all to run as others do", || {
+        // SAFETY: the call touches no memory.
+        let nice = |pid: &u32| unsafe { libc::getpriority(libc::PRIO_PROCESS, *pid) };
+        let mut held = descendants(mpirun);
+        held.retain(|pid| nice(pid) > 0);
+        // Who must not leave less to others than before, like most users, waits for the slow end.
+        held.iter().filter(|pid| set_nice(**pid, 0)).count() == 0
+    });
+}
+
 /// Kills one of the two ranks of `giants` in the middle of a copy from one to the other.
 fn kill_in_a_copy(mpirun: u32, victim: Victim) {
     let job = Job::of(mpirun, "giants");
@@ -287,12 +440,8 @@ fn kill_in_a_copy(mpirun: u32, victim: Victim) {
     let [reader, owner] = ranks[..] else {
         panic!("two ranks, not {ranks:?}");
     };
-    // They are not to run on while this process waits for a core in the middle of one of their copies.
-    for rank in [reader, owner] {
-        // SAFETY: the call touches no memory.
-        let done = unsafe { libc::setpriority(libc::PRIO_PROCESS, rank, 19) };
-        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
-    }
+    let leave_to_others = |nice| [reader, owner].iter().all(|rank| set_nice(*rank, nice));
+    let begun = Instant::now();
     let mut tracee = Tracee::seize(reader);
     let untouched = |at| word_of(reader, at) == Some(NOTHING);
     let dies = match victim {
@@ -302,12 +451,16 @@ fn kill_in_a_copy(mpirun: u32, victim: Victim) {
     loop {
         let called = tracee.next_call(libc::SYS_process_vm_readv);
         assert_eq!(called, Stop::Entry, "no more copies for {victim:?}");
-        // The second of the pieces that it reads into.
+        assert!(begun.elapsed() < 4 * SOON, "none in its middle");
+        // The first of the pieces that it reads into; the other is for the secret.
         let pieces = tracee.arguments()[1];
-        let [start, len] = [16, 24].map(|at| tracee.word(pieces + at).expect("a piece"));
+        let [start, len] = [0, 8].map(|at| tracee.word(pieces + at).expect("a piece"));
         if len < 1 << 16 || !untouched(start) || !untouched(start + len - 8) {
             continue;
         }
+        // They are not to run on while this process waits for a core in the middle of one of their copies; in between they
+        // are to come to the next one.
+        assert!(leave_to_others(19), "{}", std::io::Error::last_os_error());
         let in_the_middle = if matches!(victim, Victim::Writer | Victim::Target) {
             // While it stands here the other writes the parts before this one, the nearest first.
             (1..=8).any(|part| {
@@ -330,36 +483,96 @@ fn kill_in_a_copy(mpirun: u32, victim: Victim) {
         if matches!(victim, Victim::Reader | Victim::Owner) {
             tracee.wait();
         }
+        // Who must not does what follows slowly.
+        leave_to_others(0);
+    }
+}
+
+/// Kills a rank where it wakes a peer that sleeps: before it sends the byte that does, or behind it.
+fn kill_in_a_wake_up(rank: u32, behind: bool) {
+    let mut tracee = Tracee::seize(rank);
+    loop {
+        let called = tracee.next_call(libc::SYS_sendto);
+        assert_eq!(called, Stop::Entry, "it wakes nobody");
+        if tracee.arguments()[2] == 1 {
+            break;
+        }
+    }
+    if behind {
+        tracee.go_on();
+        assert_eq!(tracee.wait(), Stop::Exit);
+    }
+    kill(rank, libc::SIGKILL);
+    assert_eq!(tracee.wait(), Stop::Dead);
+}
+
+/// Long bodies go through the ring in parts where they are not read out of the sender's memory, and a peer that
+/// sleeps is woken at the first.
+#[test]
+fn whoever_dies_in_a_wake_up_comes_back() {
+    for single_copy in [None, Some("off")] {
+        let folder = Folder::new("wakes");
+        let end = folder.name("end");
+        let options = ["--checkpoint-interval", "0.1", "--transport", "shm"];
+        let mut run = Run::raw(["-n", "4"].iter().chain(&options));
+        if let Some(off) = single_copy {
+            run = run.env("REJOIN_SINGLE_COPY", off);
+        }
+        let child = run.arg(program("rounds")).arg(&end).start();
+        let job = Job::of(child.id(), "rounds");
+        wait_for(SOON, "a checkpoint", || job.has_checkpoint(4));
+        let mut seen = Vec::new();
+        for number in 0..4 {
+            let mut ranks = Vec::new();
+            wait_for(SOON, "all ranks", || {
+                ranks = job.ranks();
+                ranks.retain(|pid| !seen.contains(pid));
+                ranks.len() == 4
+            });
+            kill_in_a_wake_up(ranks[number], number % 2 == 1);
+            seen.extend(ranks);
+        }
+        wait_for(SOON, "the last to come back", || {
+            let ranks = job.ranks();
+            ranks.len() == 4 && !ranks.iter().any(|pid| seen.contains(pid))
+        });
+        std::fs::write(&end, "").expect("the end");
+        let done = finish(child, SOON, "rounds");
+        assert!(done.output.status.success(), "{}", done.text());
+        let right = done.stdout().matches("every byte was right").count();
+        assert_eq!(right, 4, "{}", done.text());
+        assert_eq!(times_back(&done.stderr()), 4, "{}", done.text());
     }
 }
 
 #[test]
 fn whoever_dies_in_the_middle_of_a_copy_comes_back() {
-    let run = |turns: bool, options: &[&str]| {
+    let folder = Folder::new("copies");
+    let run = |form: &str, options: &[&str]| {
         let mut all = vec!["--tag-output", "--stats", "-n", "2"];
         all.extend(options);
-        let run = Run::raw(all).arg(program("giants")).arg("48");
-        if turns {
-            run.arg("8").arg("turns")
-        } else {
-            run.arg("12")
-        }
+        let run = Run::raw(all).arg(program("giants"));
+        run.arg("48").arg("4").arg(form)
     };
-    for (turns, victims) in [
-        (false, [Victim::Reader, Victim::Owner]),
-        (true, [Victim::Writer, Victim::Target]),
+    for (form, victims) in [
+        ("both", [Victim::Reader, Victim::Owner]),
+        ("turns", [Victim::Writer, Victim::Target]),
     ] {
-        let undisturbed = run(turns, &["--recovery", "none"]).ok();
+        let undisturbed = run(form, &["--recovery", "none"]).ok();
         for victim in victims {
-            let child = run(turns, &["--checkpoint-interval", "0.2"]).start();
+            // However many copies it takes to meet one in its middle, there is another.
+            let end = folder.name(&format!("{victim:?}"));
+            let child = run(form, &["--checkpoint-interval", "0.2"]).arg(&end);
+            let child = child.start();
             kill_in_a_copy(child.id(), victim);
+            run_as_others(child.id());
+            std::fs::write(&end, "").expect("the end");
             let done = finish(child, Duration::from_secs(60), "giants");
-            assert_eq!(
-                lines(&done),
-                lines(&undisturbed),
-                "{victim:?}: {}",
-                done.text()
-            );
+            assert!(done.output.status.success(), "{victim:?}: {}", done.text());
+            // It has looked at every word itself; the first rounds are those of the other run.
+            let (have, want) = (lines(&done), lines(&undisturbed));
+            let lacks = want.iter().find(|line| !have.contains(line));
+            assert_eq!(lacks, None, "{victim:?}: {}", done.text());
             assert!(done.stderr().contains("is back after"), "{}", done.text());
         }
     }

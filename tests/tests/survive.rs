@@ -6,12 +6,14 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, Numbers, by_rank, times_back};
-use rejoin_tests::processes::{all_gone, descendants, is_alive, kill};
+use rejoin_tests::processes::{all_gone, descendants, is_alive, kill, wait_for};
 use rejoin_tests::{Finished, Run, finish, program};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const RANKS: u32 = 4;
+/// Each run ends long before this.
+const LIMIT: Duration = Duration::from_secs(100);
 /// Ranks killed in one run, at most.
 const MOST: u32 = 40;
 /// Ranks that come back in all runs of a program, at least: with eight programs, 200 and more.
@@ -42,22 +44,21 @@ fn run(case: &Case, options: &[&str], extra: Option<&PathBuf>) -> Run {
     }
 }
 
-/// Kills until the job has ended, or enough have been.
-fn torment(job: &Job, mpirun: u32, numbers: &mut Numbers) {
+/// Kills until the job has ended, or enough have been: several times in a run that takes so long where nobody is killed.
+fn torment(job: &Job, mpirun: u32, events: &str, took: Duration, numbers: &mut Numbers) {
+    // Microseconds between two kills at most, beside ten milliseconds, however fast the machine is.
+    let most = (took.as_micros() as u64 / 8).clamp(1_000, 90_000);
     let mut killed = 0;
-    // Nothing can be killed in vain before the first checkpoint is there.
-    let begun = Instant::now();
-    while job.images().len() < RANKS as usize {
-        if !is_alive(mpirun) || begun.elapsed() > Duration::from_secs(20) {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    // Before it no more than one loss can be masked.
+    wait_for(LIMIT, "the first checkpoint", || {
+        let text = std::fs::read_to_string(events).unwrap_or_default();
+        text.contains("\"committed\"") || !is_alive(mpirun)
+    });
     while is_alive(mpirun) && killed < MOST {
         // The moment is what is looked for, so time is the way to it.
         let pause = match numbers.below(5) {
             0 => numbers.below(5_000),
-            _ => 10_000 + numbers.below(90_000),
+            _ => most.min(10_000) + numbers.below(most),
         };
         std::thread::sleep(Duration::from_micros(pause));
         let mut victims = job.ranks();
@@ -76,7 +77,8 @@ fn survives(case: &Case, seed: u64, files: bool) -> u32 {
     let plain = run(case, &["--recovery", "none"], path("plain").as_ref()).ok();
     let over = ["shm", "tcp"][seed as usize % 2];
     let often = ["--checkpoint-interval", "0.1", "--max-restarts", "100000"];
-    let options = [&often[..], &["--transport", over]].concat();
+    let events = folder.name("events");
+    let options = [&often[..], &["--transport", over, "--events", &events]].concat();
     let child = run(case, &options, path("killed").as_ref()).start();
     let mpirun = child.id();
     let what = format!("{} over {over} with seed {seed}", case.name);
@@ -85,10 +87,10 @@ fn survives(case: &Case, seed: u64, files: bool) -> u32 {
         let killer = scope.spawn(|| {
             let job = Job::of(mpirun, case.name);
             let all = descendants(mpirun);
-            torment(&job, mpirun, &mut Numbers(seed));
+            torment(&job, mpirun, &events, plain.took, &mut Numbers(seed));
             all
         });
-        let done = finish(child, Duration::from_secs(100), &what);
+        let done = finish(child, LIMIT, &what);
         (done, killer.join().expect("the killer"))
     });
     let killed = times_back(&done.stderr());

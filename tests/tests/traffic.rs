@@ -22,7 +22,7 @@ fn every_size_and_mode_arrives_once_and_in_order() {
 
 #[test]
 fn cut_connections_lose_double_and_reorder_nothing() {
-    let mut snips = 0;
+    let (mut snips, mut all) = (0, 0);
     for seed in 1..=6u32 {
         let ranks = 2 + seed % 3;
         // Cuts come at random, once in so many reads and writes of a link, in the middle of messages too. A ring
@@ -41,7 +41,8 @@ fn cut_connections_lose_double_and_reorder_nothing() {
         println!("seed {seed} over {over}: {lost} lost, {made} made");
         snips += cut.counted("snips");
         // Both ends of a link lose it.
-        assert!(lost > 6 && made > lost / 2, "seed {seed}: {lost} lost");
+        assert!(made > lost / 2, "seed {seed}: {lost} lost, {made} made");
+        all += lost;
         let messages = |run: &Finished| (run.counted("sends"), run.counted("receives"));
         assert_eq!(messages(&cut), messages(&undisturbed), "seed {seed}");
         assert_eq!(
@@ -51,8 +52,10 @@ fn cut_connections_lose_double_and_reorder_nothing() {
             cut.text()
         );
     }
+    // How many are lost in one run is chance: reads and writes are as many as the ranks' cores allow.
+    assert!(all > 60, "{all} lost");
     // Calls that go into the peer's memory themselves lose links as others do.
-    assert!(snips > 0);
+    assert!(snips > 0, "{all} lost");
 }
 
 fn growth(args: [&str; 2], wild: bool) -> f64 {

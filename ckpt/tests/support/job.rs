@@ -22,6 +22,9 @@ pub struct Twin {
     pub missing: u64,
 }
 
+/// This side of what a wake brings: the socket, standard output and standard error.
+pub type Ends = (OwnedFd, OwnedFd, OwnedFd);
+
 /// One rank.
 pub struct Job {
     pub pid: i32,
@@ -265,6 +268,12 @@ impl Job {
 
     /// The same with a choice.
     pub fn wake_with(&mut self, body: &[u8], cut_files: bool, spared: &[(u64, u64)]) {
+        let ends = self.send_wake(body, cut_files, spared);
+        self.arrive(ends);
+    }
+
+    /// Sends a wake: the answer is still to come.
+    pub fn send_wake(&mut self, body: &[u8], cut_files: bool, spared: &[(u64, u64)]) -> Ends {
         let (socket, theirs) = pair();
         let (stdout, out) = pipe();
         let (stderr, err) = pipe();
@@ -284,13 +293,19 @@ impl Job {
         while !is_sent {
             is_sent = twin.zygote.flush().expect("woken");
         }
+        (socket, stdout, stderr)
+    }
+
+    /// Waits for the process that a wake makes; it takes the rank's place here.
+    pub fn arrive(&mut self, ends: Ends) {
+        let twin = self.twin.as_mut().expect("an image");
         let Answer::Running { pid } = answer(&mut twin.zygote) else {
             panic!("not running")
         };
         self.fresh.clear();
         self.pid = pid;
         self.pidfd = pidfd(pid);
-        (self.socket, self.stdout, self.stderr) = (socket, stdout, stderr);
+        (self.socket, self.stdout, self.stderr) = ends;
     }
 
     /// Kills the rank, wakes its image, and hears that it is back.

@@ -20,6 +20,10 @@ pub const TESTS: &[Test] = &[
         "signals_sent_to_a_runner_made_ahead_do_not_strike",
         signals_ahead,
     ),
+    (
+        "a_runner_stopped_as_it_answers_does_not_hold_up_its_twin",
+        stopped_ahead,
+    ),
     ("a_twin_names_itself", names_itself),
     ("a_twin_ends_with_its_manager", ends_with_manager),
     ("a_runner_ends_with_its_manager", runner_ends_with_manager),
@@ -207,6 +211,55 @@ fn ends_ahead() {
     end_of(ahead.as_raw_fd());
     job.restore(1);
     job.finish();
+}
+
+fn stopped_ahead() {
+    let mut job = Job::start(|rank| rank.serve(|rank, word| rank.say(word)));
+    job.image();
+    let ahead = prepare(&mut job);
+    job.kill();
+    stop_as_it_answers(&mut job, ahead);
+    // The job goes back again: what is stopped is not ended before its successor is there.
+    let stopped = std::mem::replace(&mut job.pidfd, pidfd(ahead));
+    job.wake();
+    job.expect("restored 1");
+    assert_eq!(job.ask("well?"), "well?");
+    kill(stopped.as_raw_fd(), libc::SIGKILL);
+    end_of(stopped.as_raw_fd());
+    job.finish();
+}
+
+/// Wakes the image, whose runner was made ahead, and stops that just behind the call that sends its answer.
+fn stop_as_it_answers(job: &mut Job, ahead: i32) {
+    let trace = |request, data: usize| {
+        // SAFETY: `data` is a number, or points to what the request writes.
+        let done = unsafe { libc::ptrace(request, ahead, 0usize, data) };
+        assert!(done >= 0, "{}", std::io::Error::last_os_error());
+    };
+    let stand_still = || {
+        let mut status = 0;
+        // SAFETY: the pointer is to a number.
+        let who = unsafe { libc::waitpid(ahead, &raw mut status, libc::__WALL) };
+        assert!(who == ahead && libc::WIFSTOPPED(status), "{status:#x}");
+    };
+    trace(libc::PTRACE_SEIZE, 0);
+    trace(libc::PTRACE_INTERRUPT, 0);
+    stand_still();
+    let ends = job.send_wake(b"hello", true, &[]);
+    loop {
+        trace(libc::PTRACE_SYSCALL, 0);
+        stand_still();
+        // SAFETY: plain data, filled in below.
+        let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
+        trace(libc::PTRACE_GETREGS, (&raw mut registers).addr());
+        let sent = registers.rax.cast_signed();
+        if registers.orig_rax == libc::SYS_sendto as u64 && sent > 0 {
+            break;
+        }
+    }
+    kill(pidfd(ahead).as_raw_fd(), libc::SIGSTOP);
+    trace(libc::PTRACE_DETACH, 0);
+    job.arrive(ends);
 }
 
 fn name_of(pid: i32) -> String {

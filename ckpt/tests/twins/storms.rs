@@ -1,84 +1,95 @@
 //! Images at random moments in the middle of the C library's own work.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, CString, c_void};
 use std::os::fd::AsRawFd;
 use std::ptr::null_mut;
 use std::time::Duration;
 
+use rejoin_tests::folder::Folder;
+
 use crate::support::{self, Job, LIMIT, Random, Test, read_to_end};
 
 pub const TESTS: &[Test] = &[
-    ("storm_malloc", || storm("malloc", 60_000, malloc)),
-    ("storm_printf", || storm("printf", 150_000, printf)),
-    ("storm_setenv", || storm("setenv", 100_000, setenv)),
-    ("storm_dlopen", || storm("dlopen", 3_000, dlopen)),
-    ("storm_recursive_mutex", || storm("mutex", 30_000, mutex)),
+    ("storm_malloc", || storm("malloc", malloc)),
+    ("storm_printf", || storm("printf", printf)),
+    ("storm_setenv", || storm("setenv", setenv)),
+    ("storm_dlopen", || storm("dlopen", dlopen)),
+    ("storm_recursive_mutex", || storm("mutex", mutex)),
     ("storm_wakes", wakes),
 ];
 
-/// Orders at random times; some images are woken. The sum of all rounds must be that of an undisturbed run.
-fn storm(name: &str, rounds: u64, round: fn(u64) -> u64) {
+/// Images of a storm, and how many of them are woken.
+const IMAGES: u32 = 60;
+const KILLS: u32 = 12;
+
+/// Goes on for so many rounds, or until a file is there. Returns for how many that was, and their sum.
+fn run(round: fn(u64) -> u64, rounds: u64, file: &CStr) -> (u64, u64) {
+    let (mut number, mut sum) = (0, 0u64);
+    // SAFETY: the path ends with a zero byte.
+    while number < rounds && unsafe { libc::access(file.as_ptr(), libc::F_OK) } != 0 {
+        sum = sum.wrapping_mul(31).wrapping_add(round(number));
+        number += 1;
+    }
+    // SAFETY: writes out what was printed.
+    unsafe { libc::fflush(null_mut()) };
+    (number, sum)
+}
+
+/// Orders at random times; some images are woken. The sum of all rounds must be that of as many in an undisturbed run.
+fn storm(name: &str, round: fn(u64) -> u64) {
     let mut random = Random::new(name);
-    let run = move || {
-        let mut sum = 0u64;
-        for number in 0..rounds {
-            sum = sum.wrapping_mul(31).wrapping_add(round(number));
-        }
-        // SAFETY: writes out what was printed.
-        unsafe { libc::fflush(null_mut()) };
-        sum
-    };
+    let folder = Folder::new("storm");
+    let file = CString::new(folder.name("end")).expect("a path");
     let start = || {
+        let file = file.clone();
         Job::start(move |rank| {
             rank.obey_orders();
-            rank.serve(|rank, _| {
+            rank.serve(|rank, word| {
+                let rounds = word.parse().expect("a number");
                 rank.say("now");
-                let sum = rank.user(run);
-                rank.say(&format!("sum {sum}"));
+                let (rounds, sum) = rank.user(|| run(round, rounds, &file));
+                rank.say(&format!("{rounds} {sum}"));
             });
         })
     };
-    let mut undisturbed = start();
-    undisturbed.tell("run");
-    undisturbed.expect("now");
-    let text = read_while(&mut undisturbed);
-    let (expected, printed) = (text.0, text.1);
-
     let mut job = start();
-    job.tell("run");
+    job.tell(&u64::MAX.to_string());
     job.expect("now");
-    let (mut epoch, mut kills, mut images) = (0, 0, 0);
-    let (sum, text) = loop {
-        epoch += 1;
+    let mut kills = 0;
+    for epoch in 1..=IMAGES {
         job.order(epoch);
-        match job.imaged_or_word(Duration::from_micros(200 + random.below(3000))) {
-            Some(word) => break (word, job.rest_of_text()),
-            None => images += 1,
-        }
-        if kills < 12 && random.below(4) == 0 {
+        let word = job.imaged_or_word(Duration::from_micros(200 + random.below(3000)));
+        assert_eq!(word, None, "it ends when it is told");
+        // All of them by the end.
+        if kills < KILLS && (random.below(4) == 0 || IMAGES - epoch < KILLS - kills) {
             kills += 1;
             job.kill();
             read_to_end(std::mem::replace(&mut job.stdout, support::pipe().0));
             job.wake();
             assert!(job.hear().starts_with("restored"));
         }
-    };
-    println!("{name}: {images} images, {kills} restored");
-    assert_eq!(sum, expected, "{name}");
+    }
+    std::fs::write(folder.join("end"), "").expect("the end");
+    let (word, text) = read_while(&mut job);
+    job.drop_twin();
+    let (rounds, _) = word.split_once(' ').expect("two numbers");
+    println!("{name}: {rounds} rounds, {IMAGES} images, {kills} restored");
+
+    std::fs::remove_file(folder.join("end")).expect("no end");
+    let mut undisturbed = start();
+    undisturbed.tell(rounds);
+    undisturbed.expect("now");
+    let (expected, printed) = read_while(&mut undisturbed);
+    assert_eq!(word, expected, "{name}");
     assert!(
         text == printed,
         "{name}: other output: {} bytes, {}",
         text.len(),
         printed.len()
     );
-    assert!(
-        images > 10 && kills > 0,
-        "it was over before anything happened"
-    );
-    job.drop_twin();
 }
 
-/// The word and the output of a rank that goes undisturbed.
+/// The word and the output of a rank that goes undisturbed from now on.
 fn read_while(job: &mut Job) -> (String, String) {
     let word = job.imaged_or_word(LIMIT).expect("no image was ordered");
     (word, job.rest_of_text())

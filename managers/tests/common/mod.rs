@@ -6,7 +6,7 @@ use rejoin_tests::processes::{descendants, kill, wait_for};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Longest time that any job of these tests may take; a hang fails instead of blocking.
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -17,7 +17,6 @@ pub struct Done {
     pub code: Option<i32>,
     pub out: String,
     pub err: String,
-    pub took: Duration,
 }
 
 impl Done {
@@ -72,7 +71,6 @@ pub fn run_with_input(arguments: &[&str], input: &[u8]) -> Done {
 
 /// Waits for the end, within the limit.
 pub fn finish(child: Child) -> Done {
-    let begun = Instant::now();
     let pid = child.id();
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || sender.send(child.wait_with_output()));
@@ -88,7 +86,6 @@ pub fn finish(child: Child) -> Done {
         code: output.status.code().or(output.status.signal().map(|s| -s)),
         out: String::from_utf8_lossy(&output.stdout).into_owned(),
         err: String::from_utf8_lossy(&output.stderr).into_owned(),
-        took: begun.elapsed(),
     }
 }
 
