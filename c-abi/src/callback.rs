@@ -14,7 +14,8 @@ use crate::types::{
 /// Calls inside the library that came without the lock: below `MPI_THREAD_MULTIPLE` the program promises
 /// one thread at a time, so loads and stores do. Zero while a function of the program runs.
 static UNLOCKED: AtomicU32 = AtomicU32::new(0);
-/// The same for calls that take the lock, of all threads together: some of them may wait inside.
+/// The same for calls that take the lock, of all threads together: some of them may wait inside. Who holds the lock
+/// changes it.
 static LOCKED: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
@@ -47,7 +48,7 @@ pub(crate) fn leave(locked: bool, before: u32) {
 
 #[inline(never)]
 fn enter_locked() -> u32 {
-    LOCKED.fetch_add(1, Ordering::Relaxed);
+    LOCKED.store(LOCKED.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     let before = MINE.get();
     MINE.set(before + 1);
     before
@@ -56,7 +57,7 @@ fn enter_locked() -> u32 {
 #[inline(never)]
 fn leave_locked(before: u32) {
     MINE.set(before);
-    LOCKED.fetch_sub(1, Ordering::Relaxed);
+    LOCKED.store(LOCKED.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
 }
 
 /// Whether code of the library is running, in contrast to the program's, its callbacks included: an image
@@ -77,9 +78,9 @@ pub(crate) fn calls() -> u32 {
 pub fn outside<R>(call: impl FnOnce() -> R) -> R {
     if crate::lock::is_held() {
         let before = MINE.replace(0);
-        LOCKED.fetch_sub(before, Ordering::Relaxed);
+        LOCKED.store(LOCKED.load(Ordering::Relaxed) - before, Ordering::Relaxed);
         let result = call();
-        LOCKED.fetch_add(before, Ordering::Relaxed);
+        LOCKED.store(LOCKED.load(Ordering::Relaxed) + before, Ordering::Relaxed);
         MINE.set(before);
         return result;
     }

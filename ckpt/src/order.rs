@@ -158,10 +158,15 @@ fn obey(epoch: u32) {
     if is_inside() {
         return keep(epoch);
     }
-    hook(epoch);
-    // One that came meanwhile was drained.
+    let mut latest = epoch;
+    hook(latest);
+    // One that came meanwhile was drained. One that the hook has left stays for the next safe point.
     while let Some(epoch) = wanted() {
-        hook(epoch);
+        if epoch <= latest {
+            return keep(epoch);
+        }
+        latest = epoch;
+        hook(latest);
     }
 }
 

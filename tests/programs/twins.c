@@ -482,6 +482,17 @@ static void blocked(long round)
         CHECK(sigismember(&found, signal) != 1);
 }
 
+/* Calls that take the library's lock and do next to nothing: orders strike in its taking and giving back too. */
+static void locked_calls(long round)
+{
+    int numbers, addresses, types, combiner;
+    (void)round;
+    for (int i = 0; i < 2000000; i++) {
+        MPI_Type_get_envelope(MPI_INT, &numbers, &addresses, &types, &combiner);
+        CHECK(combiner == MPI_COMBINER_NAMED);
+    }
+}
+
 static const struct {
     const char *name;
     void (*run)(long round);
@@ -493,6 +504,7 @@ static const struct {
     { "output", output }, { "looks", looks }, { "affinity", affinity }, { "child", child },
     { "threads", threads }, { "shared", shared }, { "holes", holes }, { "timeouts", timeouts },
     { "shared_file", shared_file }, { "blocked", blocked },
+    { "locked_calls", locked_calls },
 };
 
 int main(int argc, char **argv)
@@ -503,7 +515,9 @@ int main(int argc, char **argv)
         sigfillset(&every);
         CHECK(sigprocmask(SIG_BLOCK, &every, NULL) == 0);
     }
-    MPI_Init(&argc, &argv);
+    int level = argc > 1 && strcmp(argv[1], "locked_calls") == 0 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, given;
+    MPI_Init_thread(&argc, &argv, level, &given);
+    CHECK(given >= level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     CHECK(argc > 2);

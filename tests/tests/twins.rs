@@ -221,6 +221,24 @@ fn a_program_that_waits_for_all_signals_finds_no_order() {
     survives("blocked");
 }
 
+#[test]
+fn orders_that_strike_while_a_call_gives_back_its_lock_are_obeyed() {
+    let case = "locked_calls";
+    let folder = Folder::new(case);
+    let child = start(case, &folder).start();
+    let mpirun = child.id();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // One order in about thirty strikes there.
+            (0..200).for_each(|_| drop(fresh_images(mpirun)));
+            stop(&folder);
+        });
+        let done = finish(child, LIMIT, case);
+        let through = done.stdout().matches("is through").count();
+        assert_eq!(through, RANKS, "{}", done.stderr());
+    });
+}
+
 /// Compiles what stands before the C library's heap.
 fn heap_check() -> std::path::PathBuf {
     let source = root().join("tests/programs/heap_check.c");

@@ -8,14 +8,14 @@ use std::thread::ThreadId;
 use rejoin_mpi::adi::Names;
 use rejoin_mpi::comm::ContextIds;
 use rejoin_mpi::lock::BigLock;
-use rejoin_mpi::{Error, ErrorClass, Group, Mpi as Core, Result};
+use rejoin_mpi::{Error, ErrorClass, Group, Mpi as Core, Result, orders};
 
 use crate::constants::*;
 use crate::functions::op;
 use crate::state::{self, Mpi};
 use crate::support::{arg_error, store, store_string};
 use crate::types::*;
-use crate::{abort, gate, image, lock};
+use crate::{abort, callback, gate, image, lock};
 
 static LOCK: OnceLock<Arc<BigLock>> = OnceLock::new();
 static MAIN: OnceLock<ThreadId> = OnceLock::new();
@@ -27,11 +27,25 @@ fn enter() {
 }
 
 fn leave() {
-    if let Some(lock) = LOCK.get() {
-        // SAFETY: the lock is held until the next line.
-        let events = unsafe { state::mpi() }.core.get().map_or(0, |c| c.events());
-        lock.leave(events);
-    }
+    let Some(lock) = LOCK.get() else {
+        return;
+    };
+    // SAFETY: the lock is held until the last line.
+    let mpi = unsafe { state::mpi() };
+    let Some(core) = mpi.core.get() else {
+        return lock.leave(0);
+    };
+    let events = loop {
+        // Inside again: an order that strikes here must not find the device in use.
+        let mark = callback::enter(true);
+        let events = core.events();
+        callback::leave(true, mark);
+        if mark > 0 || !orders::is_wanted() {
+            break events;
+        }
+        image::obey_late(mpi, true);
+    };
+    lock.leave(events);
 }
 
 /// `MPI_Init` (MPI-5.0 §11.2.1). The arguments are the program's alone.

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use libc::{c_int, timespec, timeval};
 
+use rejoin_ckpt::order;
+
 use crate::calls::{Call, TIME, errno, many_orders, outcome, receive_timeout, timed};
 use crate::support::{self, Job, LIMIT, Test};
 
@@ -29,6 +31,7 @@ pub const TESTS: &[Test] = &[
     ("waits_a_program_that_blocks_all_gets_no_order", blocks_all),
     ("waits_what_came_before_is_drained", drained),
     ("waits_another_program_gets_no_order", another_program),
+    ("waits_what_the_hook_leaves_waits_on", left),
 ];
 
 fn limit(fd: c_int, option: c_int) {
@@ -200,11 +203,11 @@ fn drained() {
         block_all();
         rank.serve(|rank, word| {
             if word == "drain" {
-                rejoin_ckpt::order::drain();
+                order::drain();
             }
             let waits = support::status_of(std::process::id() as i32, "SigPnd") != NONE
                 || support::status_of(std::process::id() as i32, "ShdPnd") != NONE;
-            rank.say(&format!("{waits} {:?}", rejoin_ckpt::order::wanted()));
+            rank.say(&format!("{waits} {:?}", order::wanted()));
         });
     });
     assert_eq!(job.ask("look"), "false None", "it blocks them by now");
@@ -218,6 +221,19 @@ fn drained() {
     assert_eq!(job.ask("look"), "true None");
     assert_eq!(job.ask("drain"), "false Some(7)");
     assert_eq!(job.ask("drain"), "false None");
+    job.finish();
+}
+
+/// What the handler can't obey waits for the library's next safe point, and the program goes on.
+fn left() {
+    let mut job = Job::start(|rank| {
+        order::install(support::signal(), || false, order::keep).expect("a handler");
+        rank.serve(|rank, _| rank.say(&format!("{:?}", order::wanted())));
+    });
+    assert_eq!(job.ask("look"), "None");
+    job.order(7);
+    assert_eq!(job.ask("look"), "Some(7)");
+    assert_eq!(job.ask("look"), "None");
     job.finish();
 }
 
