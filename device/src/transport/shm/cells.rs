@@ -9,23 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rejoin_engine::{BRIEF_BODY, BRIEF_REST, Brief};
 use rejoin_ring::{OutOfBounds, cells};
 
-use super::memory::{CELL_WORDS, CELLS, Direction, Memory, Place};
+use super::half::Half;
+use super::memory::{CELL_WORDS, CELLS, Direction, Memory};
 use crate::transport::Piece;
 
-/// The cells of one direction.
-struct Half {
-    first: NonNull<AtomicU64>,
-    head: NonNull<AtomicU64>,
-}
-
-impl Half {
-    fn new(memory: &Memory, direction: Direction) -> Self {
-        Self {
-            first: memory.cells(direction),
-            head: memory.word(Place::CellHead(direction)),
-        }
-    }
-
+impl Half<AtomicU64> {
     /// The words of a cell.
     #[inline]
     fn cell(&self, index: usize) -> NonNull<AtomicU64> {
@@ -37,9 +25,9 @@ impl Half {
 /// What a link needs to write and read cells; its pointers are good for as long as its memory is mapped.
 pub(super) struct Cells {
     writer: cells::Writer,
-    out: Half,
+    out: Half<AtomicU64>,
     reader: cells::Reader,
-    come: Half,
+    come: Half<AtomicU64>,
 }
 
 /// Bits of a brief message's first word that are not the transport's.
@@ -66,9 +54,9 @@ impl Cells {
     pub(super) fn new(memory: &Memory, out: Direction) -> Self {
         Self {
             writer: cells::Writer::new(CELLS),
-            out: Half::new(memory, out),
+            out: Half::cells(memory, out),
             reader: cells::Reader::new(CELLS),
-            come: Half::new(memory, out.opposite()),
+            come: Half::cells(memory, out.opposite()),
         }
     }
 

@@ -8,6 +8,7 @@
 
 mod cells;
 mod door;
+mod half;
 mod help;
 mod memory;
 mod peer;
@@ -33,6 +34,7 @@ use rejoin_ring::{OutOfBounds, Reader, Writer, bell};
 
 use super::{Fault, Lost, Path, Piece, Stream, closed, moved};
 use cells::Cells;
+use half::Half;
 use help::Desks;
 use memory::{Direction, Place};
 use peer::Peer;
@@ -86,29 +88,15 @@ pub enum Side {
     Acceptor,
 }
 
-/// A ring's bytes and positions.
-struct Half {
-    bytes: NonNull<u8>,
-    tail: NonNull<AtomicU64>,
-    head: NonNull<AtomicU64>,
-}
-
-impl Half {
-    fn new(memory: &Memory, direction: Direction) -> Self {
-        Self {
-            bytes: memory.ring(direction),
-            tail: memory.word(Place::Tail(direction)),
-            head: memory.word(Place::Head(direction)),
-        }
-    }
-}
-
 /// A link: two rings and a socket, non-blocking, in the library's block of descriptors.
 pub struct ShmLink {
     writer: Writer,
-    out: Half,
+    out: Half<u8>,
+    /// The position of what this side writes, and of what the other does.
+    own_tail: NonNull<AtomicU64>,
+    peers_tail: NonNull<AtomicU64>,
     reader: Reader,
-    come: Half,
+    come: Half<u8>,
     cells: Cells,
     shorts: Shorts,
     store: Store,
@@ -191,9 +179,11 @@ impl ShmLink {
             own: out,
             shown,
             writer: Writer::new(memory.capacity()),
-            out: Half::new(&memory, out),
+            out: Half::ring(&memory, out),
             reader: Reader::new(memory.capacity()),
-            come: Half::new(&memory, come),
+            come: Half::ring(&memory, come),
+            own_tail: memory.word(Place::Tail(out)),
+            peers_tail: memory.word(Place::Tail(come)),
             cells: Cells::new(&memory, out),
             shorts: Shorts::new(&memory, out),
             store: Store::new(copies.shared_cores),
@@ -226,7 +216,7 @@ impl ShmLink {
     #[inline]
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        !self.ended && self.next_cell().is_none() && self.reader.is_empty(word!(self.come.tail))
+        !self.ended && self.next_cell().is_none() && self.reader.is_empty(word!(self.peers_tail))
     }
 
     /// After how many bytes the next cell comes, if there is one.
@@ -365,7 +355,7 @@ impl Stream for ShmLink {
     unsafe fn write(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>> {
         if self.ended {
             // What the other side has said before its end is read first.
-            return if self.next_cell().is_none() && self.reader.is_empty(word!(self.come.tail)) {
+            return if self.next_cell().is_none() && self.reader.is_empty(word!(self.peers_tail)) {
                 Err(closed())
             } else {
                 Ok(0)
@@ -389,14 +379,14 @@ impl Stream for ShmLink {
                     // SAFETY: the range is room in the ring, which nobody reads before it is published; the
                     // caller promises readable memory.
                     unsafe {
-                        let to = self.out.bytes.as_ptr().add(range.start);
+                        let to = self.out.first.as_ptr().add(range.start);
                         self.store.copy(to, at, range.len());
                     }
                     at = at.wrapping_add(range.len());
                     len -= range.len();
                 }
             }
-            self.writer.publish(word!(self.out.tail));
+            self.writer.publish(word!(self.own_tail));
             self.ring(bell::DATA);
             left -= room;
         }
@@ -411,7 +401,7 @@ impl Stream for ShmLink {
         let mut to = Cursor { pieces, done: 0 };
         while left > 0 {
             let wanted = left.min(STEP);
-            let ready = self.reader.ready(word!(self.come.tail), wanted);
+            let ready = self.reader.ready(word!(self.peers_tail), wanted);
             let mut ready = ready.map_err(breach)?;
             // Looked at behind the bytes: what was published before them shows.
             let cell = self.next_cell();
@@ -424,7 +414,7 @@ impl Stream for ShmLink {
                 };
                 // What comes before a cell was there before it.
                 let before = self.reader.until(after).map_err(breach)?;
-                let tail = word!(self.come.tail);
+                let tail = word!(self.peers_tail);
                 if before > 0 && self.reader.ready(tail, 1).map_err(breach)? == 0 {
                     let (theirs, ours) = (after.into(), self.reader.position().into());
                     return Err(breach(OutOfBounds { theirs, ours }));
@@ -442,7 +432,7 @@ impl Stream for ShmLink {
                     // SAFETY: the range was published and is not written before it is released; the caller
                     // promises writable memory.
                     unsafe {
-                        let from = self.come.bytes.as_ptr().add(range.start);
+                        let from = self.come.first.as_ptr().add(range.start);
                         std::ptr::copy_nonoverlapping(from, at, range.len());
                     }
                     at = at.wrapping_add(range.len());

@@ -196,7 +196,7 @@ impl ShmLink {
             let (now, later) = rest.split_at(range.len());
             // SAFETY: the range is room in the ring, which nobody reads before the message is published.
             unsafe {
-                let to = self.out.bytes.as_ptr().add(range.start);
+                let to = self.out.first.as_ptr().add(range.start);
                 self.store.copy(to, now.as_ptr(), now.len());
             }
             rest = later;
@@ -260,7 +260,7 @@ impl ShmLink {
             // SAFETY: the range was published with its message and is not written before it is released; the
             // caller promises the rest.
             unsafe {
-                let from = self.come.bytes.as_ptr().add(range.start);
+                let from = self.come.first.as_ptr().add(range.start);
                 let to = into.iov_base.cast::<u8>().add(done);
                 std::ptr::copy_nonoverlapping(from, to, wanted);
             }

@@ -4,12 +4,10 @@
 //! away each time: with cores that share no cache, 1 KiB takes two thirds of the time. A body for which it has no
 //! room goes into the long ring, in order with the other bytes there.
 
-use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
-
 use rejoin_ring::{OutOfBounds, Reader, Writer};
 
-use super::memory::{Direction, Memory, Place, SHORTS};
+use super::half::Half;
+use super::memory::{Direction, Memory, SHORTS};
 use crate::transport::Piece;
 
 /// Longest body that goes here.
@@ -17,27 +15,12 @@ const MOST: usize = SHORTS / 4;
 /// Each begins on a cache line of its own.
 const LINE: usize = 64;
 
-/// The bytes and the reader's position of one ring.
-struct Half {
-    bytes: NonNull<u8>,
-    head: NonNull<AtomicU64>,
-}
-
-impl Half {
-    fn new(memory: &Memory, direction: Direction) -> Self {
-        Self {
-            bytes: memory.shorts(direction),
-            head: memory.word(Place::ShortHead(direction)),
-        }
-    }
-}
-
 /// The short rings of a link; its pointers are good for as long as its memory is mapped.
 pub(super) struct Shorts {
     writer: Writer,
-    out: Half,
+    out: Half<u8>,
     reader: Reader,
-    come: Half,
+    come: Half<u8>,
 }
 
 /// Bytes that a body takes, and those left out before it so that it lies side by side.
@@ -53,9 +36,9 @@ impl Shorts {
     pub(super) fn new(memory: &Memory, out: Direction) -> Self {
         Self {
             writer: Writer::new(SHORTS),
-            out: Half::new(memory, out),
+            out: Half::shorts(memory, out),
             reader: Reader::new(SHORTS),
-            come: Half::new(memory, out.opposite()),
+            come: Half::shorts(memory, out.opposite()),
         }
     }
 
@@ -89,7 +72,7 @@ impl Shorts {
         let len = body.len().min(range.len());
         // SAFETY: the range is room in the ring, which nobody reads before the message is published.
         unsafe {
-            let to = self.out.bytes.as_ptr().add(range.start);
+            let to = self.out.first.as_ptr().add(range.start);
             std::ptr::copy_nonoverlapping(body.as_ptr(), to, len);
         }
     }
@@ -110,7 +93,7 @@ impl Shorts {
         let len = into.iov_len.min(range.len());
         // SAFETY: the range is not written before it is released; the caller promises the rest.
         unsafe {
-            let from = self.come.bytes.as_ptr().add(range.start);
+            let from = self.come.first.as_ptr().add(range.start);
             std::ptr::copy_nonoverlapping(from, into.iov_base.cast::<u8>(), len);
             self.reader.release(self.come.head.as_ref());
         }

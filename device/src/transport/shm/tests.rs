@@ -352,7 +352,7 @@ fn positions_of_a_wild_peer_break_the_link_and_nothing_else() {
         (false, 5 * memory::LEAST as u64),
     ] {
         let (mut a, b) = pair();
-        let word = if mine { b.out.tail } else { b.come.head };
+        let word = if mine { b.own_tail } else { b.come.head };
         word!(word).store(theirs, Ordering::Release);
         let fault = if mine {
             read(&mut a, &[100]).expect_err("out of bounds")

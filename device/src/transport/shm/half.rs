@@ -1,0 +1,43 @@
+//! Where one direction of a link's rings and cells lies, as each of its sides holds it.
+
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+use super::memory::{Direction, Memory, Place};
+
+/// What one side writes and the other reads, of parts of this kind; its pointers are good for as long as the memory is
+/// mapped.
+pub(super) struct Half<T> {
+    /// The first part.
+    pub(super) first: NonNull<T>,
+    /// The reader's position.
+    pub(super) head: NonNull<AtomicU64>,
+}
+
+impl Half<u8> {
+    /// Of the long rings.
+    pub(super) fn ring(memory: &Memory, direction: Direction) -> Self {
+        Self {
+            first: memory.ring(direction),
+            head: memory.word(Place::Head(direction)),
+        }
+    }
+
+    /// Of the rings for short bodies.
+    pub(super) fn shorts(memory: &Memory, direction: Direction) -> Self {
+        Self {
+            first: memory.shorts(direction),
+            head: memory.word(Place::ShortHead(direction)),
+        }
+    }
+}
+
+impl Half<AtomicU64> {
+    /// Of the cells.
+    pub(super) fn cells(memory: &Memory, direction: Direction) -> Self {
+        Self {
+            first: memory.cells(direction),
+            head: memory.word(Place::CellHead(direction)),
+        }
+    }
+}
