@@ -181,6 +181,8 @@ pub struct Plan {
     pub stdin: Option<Rank>,
     /// A person sits at the terminal: pass unfinished lines on after a moment.
     pub interactive: bool,
+    /// Ranks begin with SIGXFSZ ignored, as mpirun did.
+    pub file_limit_ignored: bool,
     /// By what this host goes when it is reached over a network.
     pub lease: Option<Terms>,
     /// Where this host stands in the tree, if there is one.
@@ -230,6 +232,7 @@ mod tests {
             begun: vec![(Rank(1), Begun::default())],
             stdin: Some(Rank(1)),
             interactive: false,
+            file_limit_ignored: false,
             lease: None,
             tree: None,
             lookups: false,

@@ -4,6 +4,7 @@ use crate::error::{Context, Result};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::OnceLock;
 
 /// Signals that mpirun passes on to the ranks.
 pub const FORWARDED: [Signal; 8] = [
@@ -54,6 +55,21 @@ impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// Whether this process was started with SIGXFSZ ignored.
+static FILE_LIMIT_IGNORED: OnceLock<bool> = OnceLock::new();
+
+/// From here on a write beyond the limit of file sizes (`ulimit -f`) is an error, not this process's end.
+pub fn survive_file_limit() {
+    FILE_LIMIT_IGNORED.get_or_init(|| is_ignored(Signal::SIGXFSZ));
+    ignore(Signal::SIGXFSZ);
+}
+
+/// Whether who started this process ignores SIGXFSZ, so that programs that it starts are to do the same.
+#[must_use]
+pub fn file_limit_is_ignored() -> bool {
+    *FILE_LIMIT_IGNORED.get_or_init(|| is_ignored(Signal::SIGXFSZ))
 }
 
 /// Ignores a signal.

@@ -94,6 +94,8 @@ pub struct Order<'a> {
     pub slot: u32,
     /// Limit of open files to set again, when the manager has raised its own.
     pub open_files: Option<libc::rlimit>,
+    /// Have SIGXFSZ ignored, which the manager does in any case.
+    pub file_limit_ignored: bool,
 }
 
 /// A started process.
@@ -120,6 +122,7 @@ struct Raw {
     failures: i32,
     slot: u32,
     open_files: Option<libc::rlimit>,
+    file_limit: libc::sighandler_t,
     parent: i32,
 }
 
@@ -224,6 +227,10 @@ impl Raw {
             failures: order.failures.as_raw_fd(),
             slot: order.slot,
             open_files: order.open_files,
+            file_limit: match order.file_limit_ignored {
+                true => libc::SIG_IGN,
+                false => libc::SIG_DFL,
+            },
             parent: std::process::id() as i32,
         }
     }
@@ -263,6 +270,7 @@ unsafe fn become_rank(raw: &Raw) -> ! {
             fail(raw, Step::Directory);
         }
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::signal(libc::SIGXFSZ, raw.file_limit);
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
@@ -384,6 +392,7 @@ mod tests {
             failures: failures.as_fd(),
             slot: 5,
             open_files: None,
+            file_limit_ignored: false,
         });
         drop(failures);
         let pid = nix::unistd::Pid::from_raw(child.unwrap().pid as i32);

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Scratch, mpirun, run, run_with_input};
+use common::{Scratch, mpirun, mpirun_in, run, run_with_input};
 use rejoin_managers::topology::{Part, Topology};
 use rejoin_tests::folder::Folder;
 use std::time::Duration;
@@ -431,6 +431,7 @@ fn ranks_find_usual_signals_limits_and_descriptors() {
     // SIGPIPE is ignored in Rust programs and must not be in theirs.
     let ignored = u64::from_str_radix(lines[1].split_whitespace().last().unwrap(), 16).unwrap();
     assert_eq!(ignored & (1 << (libc::SIGPIPE - 1)), 0, "{ignored:x}");
+    assert_eq!(ignored & (1 << (libc::SIGXFSZ - 1)), 0, "{ignored:x}");
     let mut limit = std::process::Command::new("sh");
     let here = limit.args(["-c", "ulimit -n"]).output().unwrap();
     assert_eq!(lines[2].as_bytes(), here.stdout.trim_ascii());
@@ -446,4 +447,21 @@ fn ranks_find_usual_signals_limits_and_descriptors() {
     expected.push("100".to_string());
     expected.sort();
     assert_eq!(lines[3].split_whitespace().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn ranks_ignore_the_limit_of_file_sizes_where_mpirun_did() {
+    let own = "exec \"$0\" -n 1 grep SigIgn /proc/self/status";
+    for (script, ignores) in [
+        (own.to_string(), false),
+        (format!("trap '' XFSZ; {own}"), true),
+    ] {
+        let mut command = mpirun_in("sh", &["-c", &script]);
+        command.arg(env!("CARGO_BIN_EXE_mpirun"));
+        let done = common::finish(command.spawn().unwrap());
+        let ignored = done.out.split_whitespace().last().unwrap_or("");
+        let ignored = u64::from_str_radix(ignored, 16).unwrap();
+        let bit = ignored & (1 << (libc::SIGXFSZ - 1));
+        assert_eq!(bit != 0, ignores, "{script}: {}", done.out);
+    }
 }

@@ -286,3 +286,74 @@ fn questions_are_answered_by_the_next_one() {
     assert!(said.stdout().contains("is committed"), "{}", said.text());
     same(&asked.end("a job that is asked"));
 }
+
+#[test]
+fn a_limit_of_file_sizes_below_the_journal_ends_nothing() {
+    let folder = Folder::new("file-limit");
+    let mut command = Command::new("sh");
+    let limited = "ulimit -f 8; exec \"$0\" -n 3 --tag-output --transport tcp \"$@\"";
+    command.args(["-c", limited]);
+    command.arg(prefix().join("bin/mpirun"));
+    command.arg(program("back")).arg("work");
+    let child = Run::of(command).arg(folder.join("gate")).start();
+    let job = Job::of(child.id(), "back");
+    let limited = Disturbed { child, job, folder };
+    let job = &limited.job;
+    wait_for(SOON, "the first checkpoint", || job.has_checkpoint(3));
+    kill(job.ranks()[0], libc::SIGKILL);
+    let done = limited.end("a job with small files");
+    same(&done);
+    assert_eq!(times_back(&done.stderr()), 1, "{}", done.text());
+    let errors = done.stderr();
+    let told = |line: &str| {
+        line.starts_with("mpirun: the journal ")
+            && line.contains("File too large")
+            && line.contains("the job goes on without")
+    };
+    assert_eq!(errors.lines().filter(|l| told(l)).count(), 1, "{errors}");
+}
+
+/// From here on the central manager writes no file beyond its first page.
+fn limit_files(pid: u32) {
+    let limit = libc::rlimit {
+        rlim_cur: 4096,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: a process of this test; the limit is only read.
+    let set = unsafe {
+        let none = std::ptr::null_mut();
+        libc::prlimit(pid.cast_signed(), libc::RLIMIT_FSIZE, &limit, none)
+    };
+    assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+}
+
+#[test]
+fn a_journal_that_can_be_written_no_more_ends_the_job_only_with_its_central_manager() {
+    let goes_on = "the job goes on, and ends if its central manager is killed";
+    for killed in [false, true] {
+        let unkept = Disturbed::with_images(&format!("unkept-{killed}"));
+        let job = &unkept.job;
+        let central = job.central().expect("a central manager");
+        limit_files(central);
+        let name = unkept.mpirun().to_string();
+        let said = finish(ask(&["checkpoint", &name]), LIMIT, "rejoin checkpoint");
+        assert!(said.stdout().contains("is committed"), "{}", said.text());
+        let all = descendants(unkept.mpirun());
+        let victim = if killed { central } else { job.ranks()[0] };
+        kill(victim, libc::SIGKILL);
+        if !killed {
+            let done = unkept.end("a job without a journal");
+            same(&done);
+            assert!(done.stderr().contains(goes_on), "{}", done.text());
+            assert_eq!(times_back(&done.stderr()), 1, "{}", done.text());
+            assert_eq!(times_again(&done), 0, "{}", done.text());
+            continue;
+        }
+        let done = finish(unkept.child, LIMIT, "a job without a central manager");
+        assert_eq!(done.output.status.code(), Some(1), "{}", done.text());
+        let line = done.last_line();
+        let why = "it was killed by signal 9, after the journal ";
+        assert!(line.contains(why), "{line}");
+        all_gone(&all, SOON);
+    }
+}

@@ -50,7 +50,8 @@ struct Process {
 /// A job that has been begun or taken up.
 struct Work {
     core: Central,
-    journal: Journal,
+    /// None any more when it can't be written: the job is not to end for that.
+    journal: Option<Journal>,
     view: Option<View>,
     /// Numbers of inputs that wait until the hosts have reported: the next one must be told them again. With those
     /// of signals that ask programs to end, the signals.
@@ -150,7 +151,7 @@ impl Process {
         };
         self.work = Some(Work {
             core,
-            journal,
+            journal: Some(journal),
             view: None,
             waiting: Vec::new(),
         });
@@ -213,8 +214,11 @@ impl Process {
                         *input = it.map(|(number, _)| *number);
                     }
                     tracing::debug!(?record, "a point of no return");
-                    if let Err(error) = work.journal.append(&record) {
-                        return self.unjournaled(&error);
+                    let stored = work.journal.as_mut().map(|journal| journal.append(&record));
+                    if let Some(Err(error)) = stored {
+                        // Said before what comes of it.
+                        self.link.queue(&Told::Unkept(error.to_string()))?;
+                        work.journal = None;
                     }
                 }
                 Effect::Send(host, order) => self.link.queue(&Told::Send(host, order))?,

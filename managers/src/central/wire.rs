@@ -63,6 +63,9 @@ pub enum Told {
     },
     /// The answer to [`Say::Ping`].
     Here,
-    /// The journal can't be made, read or written, for this reason: nothing more is done.
+    /// The journal can't be made or read, for this reason: nothing more is done.
     Unjournaled(String),
+    /// The journal can't be written any more, for this reason: what follows is stored nowhere, and nobody can take
+    /// the job up again.
+    Unkept(String),
 }

@@ -6,6 +6,7 @@ use crate::interfaces;
 use crate::launcher::source::Consumed;
 use crate::launcher::{Launch, Show};
 use crate::plan::{Plan, Program};
+use crate::signals;
 use crate::topology::places::{Bind, Binding, Spread};
 use crate::tree::by_lookups;
 use rejoin_channel_table::{Generation, JobId, JobKey, Rank};
@@ -63,6 +64,7 @@ pub(super) fn launch(
         begun: Vec::new(),
         stdin,
         interactive,
+        file_limit_ignored: signals::file_limit_is_ignored(),
         lease: None,
         tree: None,
         lookups: by_lookups(size)?,

@@ -3,7 +3,7 @@
 use super::arguments::{Arguments, Further, ProgramArguments};
 use super::{job, segments};
 use crate::launcher::{self, Launch};
-use crate::{fault, logs};
+use crate::{fault, logs, signals};
 use clap::{CommandFactory, FromArgMatches};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,6 +11,7 @@ use std::path::PathBuf;
 /// Runs `mpirun` with the arguments of this process. Returns the exit code.
 #[must_use]
 pub fn main() -> i32 {
+    signals::survive_file_limit();
     if let Some(code) = super::as_local_manager() {
         return code;
     }

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result, plain};
 use crate::net::invite::Invitation;
+use crate::signals;
 use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
@@ -31,9 +32,13 @@ impl Agent {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .process_group(0);
-        // SAFETY: one system call with plain numbers between fork and exec. One that hangs must not outlive us.
+        let file_limit_ignored = signals::file_limit_is_ignored();
+        // SAFETY: system calls with plain numbers between fork and exec. One that hangs must not outlive us.
         unsafe {
-            command.pre_exec(|| {
+            command.pre_exec(move || {
+                if !file_limit_ignored {
+                    libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
+                }
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
                 Ok(())
             });

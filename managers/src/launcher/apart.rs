@@ -55,6 +55,8 @@ pub(super) struct Apart {
     /// The last one has ended, and none takes over.
     over: bool,
     token: Token,
+    /// Its journal could not be written, for this reason: none can take over.
+    unkept: Option<String>,
     /// One of them has said something, so it has stored that the job began.
     began: bool,
     /// What was not taken yet, with its numbers.
@@ -94,6 +96,7 @@ impl Apart {
             pid,
             status: None,
             over: false,
+            unkept: None,
             token,
             began: false,
             pending: VecDeque::new(),
@@ -322,6 +325,7 @@ impl Apart {
             Told::Look { guest, .. } => {
                 self.looks.remove(guest);
             }
+            Told::Unkept(why) => self.unkept = Some(why.clone()),
             Told::Here | Told::Unjournaled(_) => {}
         }
     }
@@ -338,6 +342,9 @@ impl Apart {
             return Ok(Heard::Ended(None));
         }
         tracing::warn!(pid = self.pid, how, "the central manager ended");
+        if let Some(unkept) = &self.unkept {
+            return Ok(Heard::Ended(Some(format!("it {how}, after {unkept}"))));
+        }
         if let Err(refusal) = self.history.admit(crate::clock::now()) {
             tracing::warn!(%refusal, "no other takes over");
             let why = format!(

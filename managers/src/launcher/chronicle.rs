@@ -131,6 +131,15 @@ impl Chronicle {
         ));
     }
 
+    /// There is no journal, for this reason; the central manager goes on in its own process, or in ours.
+    pub fn unjournaled(&self, why: &str, apart: bool) {
+        say(&if apart {
+            format!("{why}; the job goes on, and ends if its central manager is killed from now on")
+        } else {
+            format!("{why}; the job goes on without, and its central manager within mpirun")
+        });
+    }
+
     /// What an image of a rank can't bring back.
     pub fn caveats(&mut self, rank: Rank, lines: Vec<String>) {
         for line in lines {

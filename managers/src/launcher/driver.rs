@@ -41,6 +41,8 @@ pub(super) enum News {
     Again { how: String, pid: u32, took: u64 },
     /// The highest number of a checkpoint that will come to nothing, after it ended.
     Burnt(Epoch),
+    /// There is no journal for this reason; the central manager's process goes on without it, or there is none.
+    Unjournaled { why: String, apart: bool },
 }
 
 /// Drives the core, or speaks with the process that does.
@@ -252,7 +254,16 @@ impl Driver {
                 // place for its journal.
                 let began = matches!(&self.mind, Mind::Apart(apart) if apart.began());
                 tracing::warn!(why, began, "no journal");
+                if !began {
+                    let why = why.clone();
+                    self.news.push(News::Unjournaled { why, apart: false });
+                }
                 self.without(why, began);
+            }
+            Told::Unkept(why) => {
+                // What is in it is of the past from here on.
+                self.remove_journal();
+                self.news.push(News::Unjournaled { why, apart: true });
             }
         }
         Ok(())

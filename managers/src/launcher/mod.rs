@@ -344,6 +344,10 @@ impl Launcher {
                     }
                     continue;
                 }
+                News::Unjournaled { why, apart } => {
+                    self.chronicle.unjournaled(&why, apart);
+                    continue;
+                }
                 News::Burnt(epoch) => {
                     self.streams.given_up(epoch);
                     if self.control.burnt() {

@@ -247,6 +247,7 @@ impl Driver {
             failures: self.failures.1.as_fd(),
             slot: slot as u32,
             open_files: self.open_files,
+            file_limit_ignored: plan.file_limit_ignored,
         })
         .map_err(|e| format!("the system does not start a process: {}", plain(&e)))?;
         let same = |(other, _): &&(Rank, Begun)| *other == rank.rank;

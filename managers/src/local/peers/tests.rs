@@ -41,6 +41,7 @@ impl Node {
             begun: Vec::new(),
             stdin: None,
             interactive: false,
+            file_limit_ignored: false,
             lease: None,
             tree: None,
             lookups: false,
