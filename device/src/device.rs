@@ -222,6 +222,10 @@ impl Device {
         };
         // SAFETY: the caller's promise.
         if copied && unsafe { self.send_alone(to, &env, buf, len, false)? } {
+            // What nonblocking sends have put off: the direct calls that follow make no pass.
+            if self.engine.any_ready() {
+                self.flush_ready()?;
+            }
             self.attend()?;
             return Ok(None);
         }

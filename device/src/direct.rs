@@ -74,7 +74,7 @@ impl Device {
         len: usize,
     ) -> Option<Completion> {
         let from = pattern.from?;
-        if !self.may_go_direct() || self.engine.any_ready() || !self.engine.is_alone(pattern) {
+        if !self.may_go_direct() || !self.engine.is_alone(pattern) {
             return None;
         }
         // SAFETY: the caller's promise.
@@ -133,11 +133,12 @@ impl Device {
         Some(done)
     }
 
-    /// Whether nothing needs the long way.
+    /// Whether nothing needs the long way. What was put off, to whomever, goes out there.
     #[inline(always)]
     fn may_go_direct(&mut self) -> bool {
         self.passes = self.passes.wrapping_add(1);
         !self.passes.is_multiple_of(PASS_AFTER)
+            && !self.engine.any_ready()
             && self.image_due.is_none()
             && self.detaching.is_empty()
             && (self.meter.cutter.is_none() || self.snip())
@@ -181,3 +182,7 @@ fn unblock(engine: &mut Engine, live: &mut Live, meter: &mut Meter) -> bool {
     }
     false
 }
+
+#[cfg(test)]
+#[path = "direct_tests.rs"]
+mod tests;

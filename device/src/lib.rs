@@ -4,9 +4,15 @@
 //! messages and never touches memory of the program, and `rejoin-channel-table` says who is
 //! connected to whom. This crate owns the sockets, the clock and the copies.
 
+#[cfg(test)]
+extern crate self as rejoin_device;
+
 pub mod agent;
 mod asked;
 mod clock;
+#[cfg(test)]
+#[path = "../tests/common/mod.rs"]
+mod common;
 mod connect;
 mod cut;
 pub mod descriptors;
