@@ -97,7 +97,6 @@ impl Engine {
         let long = |at: usize| u64::from_le_bytes(words[at]);
         let (context_source, tag_zero) = (long(1), long(2));
         let length = usize::try_from(long(3)).ok()?;
-        let cost = ENVELOPE_COST + length as u64;
         if long(0) != plain_eager(self.epoch)
             || tag_zero >> 32 != 0
             || length > rest.len()
@@ -105,6 +104,7 @@ impl Engine {
         {
             return None;
         }
+        let cost = ENVELOPE_COST + length as u64;
         let env = Envelope {
             context: context_source as u32,
             source: ((context_source >> 32) as u32).cast_signed(),

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::brief::{BRIEF_REST, Brief};
 use crate::harness::World;
-use crate::{Config, Mode, Sent};
+use crate::{Config, Flags, Mode, Sent};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -300,4 +300,29 @@ fn a_direct_receive_leaves_the_channel_as_a_posted_one_does() {
         !pair.short.nodes[one.index()].engine.is_alone(&pattern),
         "a receive from anyone is posted"
     );
+}
+
+#[test]
+fn a_length_that_no_body_can_have_is_left_to_the_long_way() {
+    let mut world = World::linked(Config::default(), 2);
+    world.settle();
+    let engine = &mut world.nodes[1].engine;
+    for length in [u64::MAX, u64::MAX - ENVELOPE_COST + 1, 1 << 32] {
+        let header = Header {
+            kind: Kind::Eager,
+            flags: Flags::NONE,
+            epoch: engine.epoch(),
+            envelope: Envelope {
+                context: 1,
+                source: 0,
+                tag: 0,
+            },
+            length,
+            ssn: Ssn(1),
+            ack: Ssn(0),
+            credit: 0,
+            aux: 0,
+        };
+        assert_eq!(engine.rx_met(Rank(0), &header.encode()), None);
+    }
 }
