@@ -89,6 +89,7 @@ pub const SANS_IO: &[(&str, &str)] = &[
     ("rejoin-channel-table", "channel-table/"),
     ("rejoin-logging", "logging/"),
     ("rejoin-engine", "device/engine/"),
+    ("rejoin-ring", "device/ring/"),
     ("rejoin-managers-protocol", "managers/protocol/"),
 ];
 
