@@ -7,8 +7,8 @@ use rejoin_channel_table::{
     Identity, Incarnation, JobId, Rank, Resume,
 };
 use rejoin_engine::{
-    Config, Engine, Envelope, FRAME_MAGIC, HEADER_LEN, Header, Mode, Pattern, ReqId, RxBody,
-    Segment, Sent,
+    BRIEF_REST, Brief, Config, Engine, Envelope, FRAME_MAGIC, HEADER_LEN, Header, Mode, Pattern,
+    ReqId, RxBody, Segment, Sent,
 };
 use rejoin_managers_protocol::codec::{FrameReader, MANAGER_LIMIT, RANK_LIMIT, encode};
 use rejoin_managers_protocol::control::{ToCentral, ToLocal};
@@ -130,6 +130,18 @@ impl Input<'_> {
         Some(bytes)
     }
 
+    fn brief(&mut self) -> Option<Brief> {
+        let mut words = [0; 1 + BRIEF_REST];
+        // Length, then mostly this epoch.
+        words[0] = self.number()? << 2 | u64::from(self.byte()? & 1) << 16;
+        for word in &mut words[1..4] {
+            let (low, high) = (self.number()?, self.number()?);
+            *word = low & u64::from(u32::MAX) | high << 32;
+        }
+        let [first, rest @ ..] = words;
+        Some(Brief { first, rest })
+    }
+
     fn resume(&mut self) -> Option<Resume> {
         let len = usize::from(self.byte()?).min(self.0.len());
         let (bytes, rest) = self.0.split_at(len);
@@ -173,6 +185,88 @@ pub fn engine(data: &[u8]) {
             let bytes = engine.tx_gather(PEER).bytes();
             engine.tx_advance(PEER, bytes);
         }
+    }
+}
+
+/// The same, and what it writes into shared memory are brief messages.
+pub fn briefs(data: &[u8]) {
+    let config = Config {
+        eager_copy: 8,
+        eager_max: 40,
+        window: 1024,
+        chunk: 0,
+        beyond: 0,
+    };
+    let mut engine = Engine::new(config, Rank(0), 2);
+    let mut input = Input(data);
+    let mut requests = Vec::new();
+    while let Some(op) = input.byte() {
+        if !engine.is_up(PEER) {
+            let up = engine.link_up(PEER, &Resume::default());
+            if up.is_err() {
+                return;
+            }
+        }
+        match op % 8 {
+            0..=3 => {
+                if let Some(brief) = input.brief()
+                    && !receive_brief(&mut engine, &brief, op & 1 != 0)
+                {
+                    engine.link_down(PEER);
+                }
+            }
+            4 => {
+                let resume = input.resume().unwrap_or_default();
+                engine.link_down(PEER);
+                // A refusal leaves the link down.
+                let _ = engine.link_up(PEER, &resume);
+            }
+            _ => program(&mut engine, op, &mut input, &mut requests),
+        }
+        while engine.next_copy().is_some() {}
+        while engine.next_ready().is_some() {}
+        while engine.tx_pending(PEER) {
+            let bytes = engine.tx_gather(PEER).bytes();
+            engine.tx_advance(PEER, bytes);
+        }
+    }
+}
+
+/// In one of the ways that the device has; false if it was refused.
+fn receive_brief(engine: &mut Engine, brief: &Brief, directly: bool) -> bool {
+    const ROOM: usize = 16;
+    let pattern = Pattern {
+        context: 0,
+        source: Some(0),
+        tag: Some(0),
+        from: Some(PEER),
+    };
+    let place = Segment { addr: 0, len: ROOM };
+    let met = if directly && engine.is_alone(&pattern) {
+        engine
+            .rx_direct(PEER, brief, &pattern, place)
+            .map(|(done, met)| {
+                assert_eq!(done.len as usize, met.len);
+                met
+            })
+    } else {
+        engine.rx_brief(PEER, brief)
+    };
+    if let Some(met) = met {
+        assert_eq!(met.len, brief.claimed());
+        assert!(met.into.len <= met.len.min(ROOM));
+        return true;
+    }
+    let Some(header) = engine.unpack(PEER, brief) else {
+        return false;
+    };
+    assert_eq!(header.body_len() as usize, brief.claimed());
+    match Header::decode(&header.encode()) {
+        Ok(again) => {
+            assert_eq!(again, header);
+            receive(engine, &header)
+        }
+        Err(_) => false,
     }
 }
 

@@ -56,4 +56,9 @@ proptest! {
     fn engines(bytes in vec(any::<u8>(), 0..600)) {
         fuzz::engine(&bytes);
     }
+
+    #[test]
+    fn brief_messages(bytes in vec(any::<u8>(), 0..600)) {
+        fuzz::briefs(&bytes);
+    }
 }

@@ -15,6 +15,8 @@ mod peer;
 mod short_way;
 mod shorts;
 mod store;
+#[cfg(any(test, fuzzing))]
+pub mod wild;
 
 pub use door::{Door, connect};
 pub(crate) use door::{receive, send_with};

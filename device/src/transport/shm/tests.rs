@@ -1,27 +1,8 @@
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 
 use super::short_way::{Pace, Room};
+use super::wild::pair;
 use super::*;
-
-fn pair() -> (ShmLink, ShmLink) {
-    let (a, b) = UnixStream::pair().expect("a pair");
-    for end in [&a, &b] {
-        end.set_nonblocking(true).expect("non-blocking");
-    }
-    let (memory, fd) = Memory::make(memory::LEAST).expect("made");
-    let theirs = Memory::open(fd).expect("mapped");
-    let shown = [Side::Dialer.show(&memory), Side::Acceptor.show(&theirs)];
-    let [ours, other] = shown;
-    let copies = Copies {
-        single: true,
-        shared_cores: false,
-    };
-    (
-        ShmLink::new(a.into(), (memory, ours), Side::Dialer, copies),
-        ShmLink::new(b.into(), (theirs, other), Side::Acceptor, copies),
-    )
-}
 
 fn piece(bytes: &[u8]) -> Piece {
     Piece {

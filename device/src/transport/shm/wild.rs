@@ -1,0 +1,393 @@
+//! A peer that has gone mad, and writes what it likes into the memory of a link: for a fuzzer, and for the tests of
+//! this crate. Whatever it writes, the other side has frames or an error of it, within its own memory.
+
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
+
+use rejoin_channel_table::{Rank, Resume};
+use rejoin_engine::{
+    BRIEF_MOST, Config, Engine, Envelope, FRAME_MAGIC, HEADER_LEN, Mode, Pattern, Sent,
+};
+
+use super::memory::{self, CELL_WORDS, CELLS, Direction, Memory, Place};
+use super::{Copies, ShmLink, Side, word};
+use crate::live::{Live, Meter};
+use crate::receive::{Broken, Intake, STAGING};
+use crate::stats::Stats;
+use crate::transport::{Link, Piece, Stream};
+use crate::{memory as program, receive, transmit};
+
+/// The peer.
+const PEER: Rank = Rank(1);
+/// Most bytes of a receive, and what lies behind them.
+const ROOM: usize = 200;
+const GUARD: usize = 64;
+const UNTOUCHED: u8 = 0xa5;
+/// Most receives and sends of one run.
+const CALLS: usize = 50;
+
+/// Both ends of a new link: the one that is tested, and the mad one's.
+pub(super) fn pair() -> (ShmLink, ShmLink) {
+    let (a, b) = UnixStream::pair().expect("a pair");
+    for end in [&a, &b] {
+        end.set_nonblocking(true).expect("non-blocking");
+    }
+    let (memory, fd) = Memory::make(memory::LEAST).expect("made");
+    let theirs = Memory::open(fd).expect("mapped");
+    let shown = [Side::Dialer.show(&memory), Side::Acceptor.show(&theirs)];
+    let [ours, other] = shown;
+    let copies = Copies {
+        single: true,
+        shared_cores: false,
+    };
+    (
+        ShmLink::new(a.into(), (memory, ours), Side::Dialer, copies),
+        ShmLink::new(b.into(), (theirs, other), Side::Acceptor, copies),
+    )
+}
+
+/// Takes bytes off the front of a fuzzer's input.
+struct Input<'a>(&'a [u8]);
+
+impl Input<'_> {
+    fn byte(&mut self) -> Option<u8> {
+        let (&byte, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(byte)
+    }
+
+    /// Mostly small, or about as large as something in the memory is.
+    fn number(&mut self) -> Option<u64> {
+        let byte = self.byte()?;
+        let near = |number: usize| {
+            (number as u64)
+                .wrapping_add(u64::from(byte % 3))
+                .wrapping_sub(1)
+        };
+        Some(match byte {
+            ..=199 => u64::from(byte % 64),
+            200..=208 => near(memory::LEAST),
+            209..=217 => near(memory::SHORTS),
+            218..=226 => near(BRIEF_MOST),
+            227..=235 => near(1 << 32),
+            236..=244 => near(0),
+            _ => u64::from(byte) << (8 * (byte % 8)),
+        })
+    }
+
+    /// A frame's header, good or nearly.
+    fn header(&mut self) -> Option<[u8; HEADER_LEN]> {
+        let mut bytes = [0; HEADER_LEN];
+        bytes[..2].copy_from_slice(&FRAME_MAGIC);
+        bytes[2] = self.byte()? % 10;
+        bytes[3] = self.byte()? & 7;
+        bytes[8] = self.byte()? & 1;
+        for at in [24, 32, 40, 48, 56] {
+            bytes[at..at + 8].copy_from_slice(&self.number()?.to_le_bytes());
+        }
+        Some(bytes)
+    }
+
+    /// A word that both sides look at.
+    fn place(&mut self) -> Option<Place> {
+        let byte = self.byte()?;
+        let direction = if byte & 1 == 0 {
+            Direction::FromDialer
+        } else {
+            Direction::ToDialer
+        };
+        let places = [
+            Place::Bell,
+            Place::Tail,
+            Place::Head,
+            Place::CellHead,
+            Place::ShortHead,
+            Place::Reach,
+            Place::Desk,
+            Place::Done,
+            Place::Pieces,
+        ];
+        let which = usize::from(byte >> 1) % places.len();
+        Some(places[which](direction))
+    }
+}
+
+/// The side that is tested, as a device has it.
+struct Tested {
+    engine: Engine,
+    live: Live,
+    staging: Vec<u8>,
+    meter: Meter,
+    image_due: Option<rejoin_channel_table::Epoch>,
+    /// What messages are received into: each with bytes behind it that stay what they are.
+    places: Vec<(Vec<u8>, usize)>,
+    /// What is sent: the engine may name it until the end.
+    sent: Vec<Vec<u8>>,
+}
+
+impl Tested {
+    fn new(link: ShmLink, small: bool) -> Self {
+        let config = Config {
+            eager_copy: 100,
+            eager_max: if small { 300 } else { BRIEF_MOST },
+            window: if small { 1 << 10 } else { 1 << 18 },
+            chunk: 1 << 10,
+            beyond: 1 << 10,
+        };
+        let mut engine = Engine::new(config, Rank(0), 2);
+        let up = engine.link_up(PEER, &Resume::default());
+        up.expect("the first link");
+        Self {
+            engine,
+            live: Live::new(Link::Shm(link), PEER, Vec::new()),
+            staging: vec![0; STAGING],
+            meter: Meter {
+                stats: Stats::default(),
+                cutter: None,
+            },
+            image_due: None,
+            places: Vec::new(),
+            sent: Vec::new(),
+        }
+    }
+
+    fn place(&mut self, len: usize) -> rejoin_engine::Segment {
+        let len = len.min(ROOM);
+        let place = vec![UNTOUCHED; len + GUARD];
+        let segment = program::segment(place.as_ptr(), len);
+        self.places.push((place, len));
+        segment
+    }
+
+    fn check(&self) {
+        for (place, len) in &self.places {
+            assert!(place[*len..].iter().all(|byte| *byte == UNTOUCHED));
+        }
+    }
+
+    /// Takes in what there is, in one of the ways that a device has.
+    fn read(&mut self, way: u8) -> Result<(), Broken> {
+        if way & 3 == 0 {
+            return self.read_directly();
+        }
+        let mut intake = Intake {
+            engine: &mut self.engine,
+            staging: &mut self.staging,
+            meter: &mut self.meter,
+            image_due: &mut self.image_due,
+        };
+        if way & 3 == 1 {
+            intake.meet_briefs(&mut self.live)?;
+        } else {
+            intake.read(&mut self.live)?;
+        }
+        if way & 4 != 0
+            && let Some(epoch) = self.image_due.take()
+        {
+            self.engine.set_epoch(epoch);
+        }
+        Ok(())
+    }
+
+    /// As a blocking receive does that finds its message there.
+    fn read_directly(&mut self) -> Result<(), Broken> {
+        let pattern = Pattern {
+            context: 0,
+            source: Some(0),
+            tag: Some(0),
+            from: Some(PEER),
+        };
+        let segment = self.place(ROOM / 2);
+        if !self.engine.is_alone(&pattern) || !self.live.is_between_frames() {
+            return Ok(());
+        }
+        let link = self.live.stream.brief().expect("such a link");
+        if let Some(brief) = link.next_brief()
+            && let Some((_, met)) = self.engine.rx_direct(PEER, &brief, &pattern, segment)
+        {
+            // SAFETY: a part of the segment, which nothing else uses.
+            unsafe { receive::take_out(link, &brief, &met) };
+        }
+        Ok(())
+    }
+
+    fn post(&mut self, len: usize, any: bool) {
+        let segment = self.place(len);
+        let pattern = Pattern {
+            context: 0,
+            source: None,
+            tag: (!any).then_some(0),
+            from: None,
+        };
+        let posted = self.engine.recv(pattern, segment);
+        posted.expect("there is such a peer");
+        receive::copy_out(&mut self.engine);
+    }
+
+    fn send(&mut self, len: usize) -> Result<(), Broken> {
+        let env = Envelope {
+            context: 0,
+            source: 0,
+            tag: 0,
+        };
+        let body = vec![1; len];
+        let link = self.live.stream.brief().expect("such a link");
+        let stats = &mut self.meter.stats;
+        if !transmit::put_in(&mut self.engine, link, stats, (PEER, &env), &body) {
+            let segment = program::segment(body.as_ptr(), len);
+            let bytes = self.engine.copies(len).then_some(&body[..]);
+            let sent = self.engine.send(PEER, env, segment, bytes, Mode::Standard);
+            if sent.expect("there is such a peer") != Sent::Done {
+                self.sent.push(body);
+            }
+        }
+        self.flush()
+    }
+
+    fn flush(&mut self) -> Result<(), Broken> {
+        while self.engine.next_ready().is_some() {
+            transmit::flush(&mut self.engine, &mut self.live, &mut self.meter)?;
+        }
+        Ok(())
+    }
+}
+
+/// Shows a brief message whose words are anything, whether its body is where it says or not.
+fn show_brief(mad: &mut ShmLink, input: &mut Input<'_>) -> Option<()> {
+    let length = input.number()?;
+    let first = length << 2 | u64::from(input.byte()? & 1) << 16;
+    let apart = input.byte()?;
+    let room = mad.room(
+        usize::try_from(length)
+            .unwrap_or(usize::MAX)
+            .min(BRIEF_MOST),
+    );
+    let rest = mad.free_brief()?;
+    for word in rest.iter_mut().take(4) {
+        *word = input.number()? & u64::from(u32::MAX) | input.number()? << 32;
+    }
+    match room {
+        Some(room) if apart & 1 == 0 => {
+            let body = vec![2; (length as usize).min(BRIEF_MOST)];
+            mad.publish_apart(first, &body, room);
+        }
+        _ => mad.publish_brief(first),
+    }
+    Some(())
+}
+
+/// Writes anything into one of the cells.
+fn forge_cell(mad: &ShmLink, input: &mut Input<'_>) -> Option<()> {
+    let direction = if input.byte()? & 3 == 0 {
+        mad.own.opposite()
+    } else {
+        mad.own
+    };
+    let (cell, at) = (input.number()? as usize, usize::from(input.byte()?));
+    let index = cell % CELLS * CELL_WORDS + at % CELL_WORDS;
+    // SAFETY: a word of the cells, all of which are mapped.
+    let word = unsafe { mad.memory.cells(direction).add(index).as_ref() };
+    word.store(input.number()? | input.number()? << 32, Ordering::Release);
+    Some(())
+}
+
+/// Frames and what is none, by the ring.
+fn show_bytes(mad: &mut ShmLink, input: &mut Input<'_>) -> Option<()> {
+    let mut bytes = input.header()?.to_vec();
+    bytes.resize(HEADER_LEN + input.number()?.min(3000) as usize, 3);
+    let piece = Piece {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    };
+    // SAFETY: the bytes are readable.
+    let _ = unsafe { mad.write(&[piece]) };
+    Some(())
+}
+
+/// What an honest peer does with what has come.
+fn take(mad: &mut ShmLink) {
+    let mut bytes = vec![0; BRIEF_MOST];
+    let piece = Piece {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    };
+    // SAFETY: the bytes are writable, and nobody else's.
+    let _ = unsafe { mad.read(&[piece]) };
+    if let Some(brief) = mad.next_brief() {
+        let piece = Piece {
+            iov_base: bytes.as_mut_ptr().cast(),
+            iov_len: brief.claimed().min(bytes.len()),
+        };
+        if brief.is_apart() {
+            // SAFETY: as above.
+            unsafe { mad.release_apart(&brief, piece) };
+        } else {
+            mad.release_brief();
+        }
+    }
+}
+
+/// Has a peer write what `data` says, between calls of a device that reads and writes.
+pub fn memory(data: &[u8]) {
+    let (link, mut mad) = pair();
+    let mut input = Input(data);
+    let mut tested = Tested::new(link, input.byte().is_some_and(|byte| byte & 1 != 0));
+    // At the end of the input, or of the link.
+    let _ = run(&mut tested, &mut mad, &mut input);
+    tested.check();
+}
+
+fn run(tested: &mut Tested, mad: &mut ShmLink, input: &mut Input<'_>) -> Option<()> {
+    loop {
+        let op = input.byte()?;
+        let calls = tested.places.len() + tested.sent.len();
+        let done = match op % 12 {
+            0..=2 => show_brief(mad, input).map_or(Ok(()), Ok),
+            3 => show_bytes(mad, input).map_or(Ok(()), Ok),
+            4 => {
+                forge_cell(mad, input)?;
+                Ok(())
+            }
+            5 => {
+                let at = mad.memory.word(input.place()?);
+                let value = input.number()?;
+                word!(at).store(value, Ordering::Release);
+                Ok(())
+            }
+            6 => {
+                take(mad);
+                Ok(())
+            }
+            7 if calls < CALLS => {
+                tested.post(input.number()? as usize, op & 16 != 0);
+                Ok(())
+            }
+            8 if calls < CALLS => tested.send(input.number()?.min(20_000) as usize),
+            9 => {
+                let armed = tested.live.stream.arm(op & 16 != 0).map(drop);
+                tested.live.stream.disarm();
+                armed.map_err(Broken::from)
+            }
+            _ if calls < CALLS => tested.read(op >> 4),
+            _ => Ok(()),
+        };
+        // A device drops a link that is broken.
+        done.and_then(|()| tested.flush()).ok()?;
+        tested.check();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(3000))]
+
+        #[test]
+        fn whatever_a_peer_writes_stays_within_bounds(data in vec(any::<u8>(), 0..400)) {
+            super::memory(&data);
+        }
+    }
+}
