@@ -1,5 +1,6 @@
 //! `MPI_Alltoall`, `MPI_Alltoallv` and `MPI_Alltoallw` (MPI-5.0 §6.8).
 
+use super::aggregate;
 use super::ctx::{Ctx, Receives, Sends, WINDOW};
 use super::flat;
 use super::mem::{Blocks, Mem};
@@ -35,6 +36,15 @@ pub async fn alltoall<P: P2p>(
         recv.get(rank).copy_from(send.get(rank));
         return Ok(());
     }
+    if let (Some(hosts), Blocks::Uniform { all, each }) = (ctx.hosts(), recv)
+        && ctx.choice.by_leaders(hosts, each)
+    {
+        let from = match send {
+            Some(Blocks::Uniform { all, .. }) => Some(all),
+            _ => None,
+        };
+        return Box::pin(aggregate::by_leaders(ctx, hosts, from, (all, each))).await;
+    }
     match (ctx.choice.alltoall(size, block, equal), send, recv) {
         (Alltoall::Bruck, _, Blocks::Uniform { all, each }) => {
             let from = match send {
@@ -50,7 +60,7 @@ pub async fn alltoall<P: P2p>(
 }
 
 /// log2 n steps: in the step of distance d, every block that has still to travel d (a bit of its distance) does.
-async fn bruck<P: P2p>(ctx: &Ctx<P>, send: Mem, recv: Mem, each: usize) -> Result<()> {
+pub(super) async fn bruck<P: P2p>(ctx: &Ctx<P>, send: Mem, recv: Mem, each: usize) -> Result<()> {
     let (rank, size) = (ctx.rank(), ctx.size());
     let half = size.div_ceil(2);
     let temp = ctx.temp((size + 2 * half) * each)?;
@@ -110,7 +120,11 @@ async fn swap<P: P2p>(ctx: &Ctx<P>, to: usize, out: Mem, from: usize, into: Mem)
 
 /// Everything of a batch of steps is in flight before anything is waited for: no cycle of ranks can wait for each
 /// other, whichever blocks are empty.
-async fn windowed<P: P2p>(ctx: &Ctx<P>, send: Blocks<'_>, recv: Blocks<'_>) -> Result<()> {
+pub(super) async fn windowed<P: P2p>(
+    ctx: &Ctx<P>,
+    send: Blocks<'_>,
+    recv: Blocks<'_>,
+) -> Result<()> {
     let (rank, size) = (ctx.rank(), ctx.size());
     for first in (1..size).step_by(WINDOW) {
         let steps = first..size.min(first + WINDOW);

@@ -9,6 +9,8 @@ pub struct Hosts {
     ranks: Vec<u32>,
     /// Where each host's ranks begin there, and the end.
     starts: Vec<u32>,
+    /// The most ranks of one host.
+    most: u32,
 }
 
 impl Hosts {
@@ -31,6 +33,7 @@ impl Hosts {
         for &h in &host {
             starts[h as usize + 1] += 1;
         }
+        let most = starts.iter().copied().max().unwrap_or(0);
         for h in 0..firsts.len() {
             starts[h + 1] += starts[h];
         }
@@ -38,6 +41,7 @@ impl Hosts {
             host,
             ranks,
             starts,
+            most,
         }
     }
 
@@ -60,6 +64,12 @@ impl Hosts {
     #[must_use]
     pub fn ranks(&self, host: usize) -> &[u32] {
         &self.ranks[self.starts[host] as usize..self.starts[host + 1] as usize]
+    }
+
+    /// The most ranks of one host.
+    #[must_use]
+    pub fn most(&self) -> usize {
+        self.most as usize
     }
 
     /// All ranks, host by host.
@@ -95,6 +105,7 @@ mod tests {
         assert_eq!(hosts.ranks(2), [3]);
         assert_eq!(hosts.all(), [0, 2, 1, 4, 5, 3]);
         assert_eq!(hosts.start(2), 5);
+        assert_eq!(hosts.most(), 3);
     }
 
     #[test]

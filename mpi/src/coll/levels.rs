@@ -81,17 +81,17 @@ impl<P: P2p> P2p for Part<'_, P> {
 }
 
 /// This rank's host, as a part of a call; `chosen` leads its host.
-struct Levels<'a, P> {
+pub(super) struct Levels<'a, P> {
     whole: &'a Ctx<P>,
     hosts: &'a Hosts,
     chosen: Option<usize>,
-    near: Ctx<Part<'a, P>>,
+    pub(super) near: Ctx<Part<'a, P>>,
     /// The leader's number among the ranks of this host.
-    leader: usize,
+    pub(super) leader: usize,
 }
 
 impl<'a, P: P2p> Levels<'a, P> {
-    fn new(whole: &'a Ctx<P>, hosts: &'a Hosts, chosen: Option<usize>) -> Self {
+    pub(super) fn new(whole: &'a Ctx<P>, hosts: &'a Hosts, chosen: Option<usize>) -> Self {
         let host = hosts.of(whole.rank());
         let ranks = hosts.ranks(host);
         let place = |rank: usize| ranks.partition_point(|&r| (r as usize) < rank);
@@ -117,7 +117,7 @@ impl<'a, P: P2p> Levels<'a, P> {
     }
 
     /// The leaders, if this rank is one.
-    fn leaders(&self) -> Option<Ctx<Part<'a, P>>> {
+    pub(super) fn leaders(&self) -> Option<Ctx<Part<'a, P>>> {
         if self.near.rank() != self.leader {
             return None;
         }

@@ -103,6 +103,27 @@ impl Mem {
         }
     }
 
+    /// Writes zeros.
+    pub fn clear(self) {
+        if !self.is_empty() {
+            // SAFETY: the region is valid by the promise made at `Mem::new` and nobody else refers to it.
+            unsafe { self.ptr.write_bytes(0, self.len) }
+        }
+    }
+
+    /// Exchanges what is in this region and in another of the same length.
+    ///
+    /// # Panics
+    /// When the lengths differ or the regions overlap.
+    pub fn swap(self, other: Mem) {
+        let apart = self.ptr.addr().abs_diff(other.ptr.addr()) >= self.len;
+        assert!(self.len == other.len && apart, "regions to swap");
+        if !self.is_empty() {
+            // SAFETY: both are valid by the promise made at `Mem::new`, of this length, and do not overlap.
+            unsafe { std::ptr::swap_nonoverlapping(self.ptr, other.ptr, self.len) }
+        }
+    }
+
     /// A copy of the region, all of which has been written.
     pub fn to_vec(self) -> Vec<u8> {
         if self.is_empty() {

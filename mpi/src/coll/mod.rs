@@ -8,6 +8,7 @@
 //! ranks. The order in which a reduction combines operands is a function of the number of ranks, the count,
 //! the operation (and the root) alone.
 
+mod aggregate;
 mod allgather;
 mod allreduce;
 mod alltoall;

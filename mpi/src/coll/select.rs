@@ -5,6 +5,7 @@
 //! Limits are in bytes. They were set for TCP: below them a message costs its start, above them its bytes.
 
 use super::direct;
+use super::hosts::Hosts;
 use super::order;
 use super::reducer::Reducer;
 
@@ -35,6 +36,11 @@ pub const ALLTOALL_BRUCK: usize = 256;
 pub const ALLTOALL_BRUCK_RANKS: usize = 8;
 /// Longest block of an all-to-all with many messages in flight; above it one partner after the other.
 pub const ALLTOALL_WINDOWED: usize = 32 << 10;
+/// The most that the ranks of a host together send to one rank elsewhere in an all-to-all that leaders carry.
+pub const ALLTOALL_LEADERS: usize = 4 << 10;
+/// The most that a leader takes from the ranks of its host for that; with what it sends and gets it needs three times
+/// this.
+pub const ALLTOALL_LEADERS_ROOM: usize = 1 << 20;
 /// Longest vector (all blocks) of a reduce-scatter by recursive halving.
 pub const REDUCE_SCATTER_HALVING: usize = 256 << 10;
 /// Most ranks of one host that exchange without steps.
@@ -304,6 +310,14 @@ impl Choice {
             Alltoall::Bruck if !equal => Alltoall::Windowed,
             choice => choice,
         }
+    }
+
+    /// Whether the leaders of hosts carry an all-to-all of equal blocks. What a leader does for a rank elsewhere, it
+    /// does in the time in which each rank of its host would begin a message there.
+    pub(super) fn by_leaders(&self, hosts: &Hosts, block: usize) -> bool {
+        let together = hosts.most().saturating_mul(block);
+        together <= ALLTOALL_LEADERS
+            && together.saturating_mul(hosts.all().len()) <= ALLTOALL_LEADERS_ROOM
     }
 
     pub(super) fn reduce_scatter(&self, total: usize, commutative: bool) -> ReduceScatter {

@@ -1,5 +1,6 @@
 //! Every algorithm of every operation against a plain reference, over the in-memory network.
 
+mod aggregate;
 mod layouts;
 mod moves;
 mod random;

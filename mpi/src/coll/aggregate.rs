@@ -1,0 +1,156 @@
+//! All-to-all over several hosts: a host's leader takes all that its ranks send, and one message goes from each
+//! leader to each other. Two more copies and two messages within the host save the starts of all others.
+
+use super::ctx::{Ctx, Sends};
+use super::hosts::Hosts;
+use super::levels::Levels;
+use super::mem::{Blocks, Mem};
+use super::p2p::P2p;
+use super::select::Alltoall;
+use super::{alltoall, flat};
+use crate::error::Result;
+
+/// Block j of `send` on rank i, of `each` bytes, goes to block i of `recv` on rank j. `None`: what is in `recv` is
+/// sent and replaced.
+pub(super) async fn by_leaders<P: P2p>(
+    ctx: &Ctx<P>,
+    hosts: &Hosts,
+    send: Option<Mem>,
+    (recv, each): (Mem, usize),
+) -> Result<()> {
+    let levels = Levels::new(ctx, hosts, None);
+    let (near, leader) = (&levels.near, levels.leader);
+    let Some(far) = levels.leaders() else {
+        if let Some(send) = send {
+            return near.exchange(leader, send, leader, recv).await;
+        }
+        near.send(leader, recv).await?;
+        return near.recv(leader, recv).await;
+    };
+    let temp = ctx.temp((near.size() - 1) * recv.len())?;
+    let rows = Rows {
+        hosts,
+        here: hosts.of(ctx.rank()),
+        own: recv,
+        others: temp.mem(),
+        each,
+    };
+    if let Some(send) = send {
+        recv.copy_from(send);
+    }
+    flat::collect(near, leader, Mem::EMPTY, |member| rows.row(member)).await?;
+    rows.swap_within();
+    rows.swap_between(&far).await?;
+    let mut sends = Sends::new();
+    for member in 1..near.size() {
+        let pending = near.isend(member, rows.row(member))?;
+        sends.push(near, pending).await?;
+    }
+    sends.finish(near).await
+}
+
+/// The buffers of all ranks of a host, at its leader: what each sends becomes what it gets, in its place.
+struct Rows<'a> {
+    hosts: &'a Hosts,
+    here: usize,
+    /// The leader's, which is the first.
+    own: Mem,
+    others: Mem,
+    /// Bytes of a block.
+    each: usize,
+}
+
+impl Rows<'_> {
+    fn row(&self, member: usize) -> Mem {
+        let len = self.own.len();
+        match member {
+            0 => self.own,
+            other => self.others.part((other - 1) * len, len),
+        }
+    }
+
+    fn block(&self, member: usize, rank: u32) -> Mem {
+        self.row(member).part(rank as usize * self.each, self.each)
+    }
+
+    fn ranks(&self) -> &[u32] {
+        self.hosts.ranks(self.here)
+    }
+
+    /// What ranks of this host have for each other.
+    fn swap_within(&self) {
+        for (member, &rank) in self.ranks().iter().enumerate() {
+            for (other, &lower) in self.ranks()[..member].iter().enumerate() {
+                self.block(member, lower).swap(self.block(other, rank));
+            }
+        }
+    }
+
+    /// What goes to other hosts, for what comes from them.
+    async fn swap_between<P: P2p>(&self, far: &Ctx<P>) -> Result<()> {
+        let (size, count) = (self.hosts.all().len(), self.hosts.count());
+        let widest = self.hosts.most() * self.hosts.most() * self.each;
+        // Short messages of many hosts go in fewer steps, and are equal for that.
+        let bruck = far.choice.alltoall(count, widest, true) == Alltoall::Bruck;
+        let here = self.ranks().len();
+        let half = match bruck {
+            true => count * widest,
+            false => here * (size - here) * self.each,
+        };
+        let temp = far.temp(2 * half)?;
+        let (out, into) = (temp.mem().head(half), temp.mem().range(half, 2 * half));
+        if bruck {
+            out.clear();
+            let uniform = |all| Blocks::Uniform { all, each: widest };
+            self.pack(uniform(out));
+            alltoall::bruck(far, out, into, widest).await?;
+            self.unpack(uniform(into));
+            return Ok(());
+        }
+        let part = |all: Mem, host: usize| {
+            let ranks = self.hosts.ranks(host).len();
+            let passed = if host > self.here { here } else { 0 };
+            let start = (self.hosts.start(host) - passed) * here * self.each;
+            match host == self.here {
+                true => Mem::EMPTY,
+                false => all.part(start, here * ranks * self.each),
+            }
+        };
+        let out = far.table(count, |host| part(out, host))?;
+        let into = far.table(count, |host| part(into, host))?;
+        self.pack(out.blocks());
+        alltoall::windowed(far, out.blocks(), into.blocks()).await?;
+        self.unpack(into.blocks());
+        Ok(())
+    }
+
+    /// A message has the blocks for the first rank where it goes, of all ranks whence it comes, then those for the
+    /// second.
+    fn pack(&self, out: Blocks<'_>) {
+        let here = self.ranks().len();
+        self.each_pair(|host, other, member, rank| {
+            let at = (other * here + member) * self.each;
+            let to = out.get(host).part(at, self.each);
+            to.copy_from(self.block(member, rank));
+        });
+    }
+
+    fn unpack(&self, into: Blocks<'_>) {
+        self.each_pair(|host, other, member, rank| {
+            let at = (member * self.hosts.ranks(host).len() + other) * self.each;
+            let from = into.get(host).part(at, self.each);
+            self.block(member, rank).copy_from(from);
+        });
+    }
+
+    /// All pairs of a rank of another host and one of this: the host, which there, which here, and the rank there.
+    fn each_pair(&self, visit: impl Fn(usize, usize, usize, u32)) {
+        for host in (0..self.hosts.count()).filter(|&host| host != self.here) {
+            for member in 0..self.ranks().len() {
+                for (other, &rank) in self.hosts.ranks(host).iter().enumerate() {
+                    visit(host, other, member, rank);
+                }
+            }
+        }
+    }
+}
