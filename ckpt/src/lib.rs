@@ -5,6 +5,7 @@
 //! - [`order`]: the real-time signal by which a manager asks for an image wherever the program is, without the
 //!   program noticing.
 //! - [`watch`]: how a manager learns of a rank's end before its memory is torn down.
+//! - [`anonymous`]: room in the memory that processes of a job share.
 //! - [`regions`]: what a program registered as its state, on disk, whole or not at all.
 //!
 //! The rank's side runs in signal handlers, in the middle of the C library's own functions. So nothing here
@@ -14,6 +15,7 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("twins and orders are made for 64-bit Linux");
 
+pub mod anonymous;
 mod error;
 mod manifest;
 pub mod order;

@@ -2,10 +2,10 @@
 
 use super::Finding;
 use crate::error::plain;
-use nix::sys::resource::{Resource, getrlimit};
+use rejoin_ckpt::anonymous;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::FromRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
@@ -33,27 +33,17 @@ pub(super) fn within_host() -> Finding {
 
 /// As much memory as a link takes, had and given back.
 fn memory() -> Result<(), String> {
-    let limit = getrlimit(Resource::RLIMIT_FSIZE).map_or(u64::MAX, |(soft, _)| soft);
-    if limit < LINK {
-        // To go on would end the process.
-        return Err(format!(
-            "the limit on the size of files (ulimit -f) is {limit} bytes"
-        ));
-    }
-    let said = |what: &str| format!("{what}: {}", plain(&io::Error::last_os_error()));
+    anonymous::allow(LINK).map_err(|error| plain(&error))?;
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is a C string.
     let number = unsafe { libc::memfd_create(c"rejoin-doctor".as_ptr(), flags) };
     if number < 0 {
-        return Err(said("memfd_create"));
+        let error = io::Error::last_os_error();
+        return Err(format!("memfd_create: {}", plain(&error)));
     }
     // SAFETY: the descriptor is new, nobody else owns it.
     let file = unsafe { File::from_raw_fd(number) };
-    // SAFETY: plain numbers.
-    if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, LINK.cast_signed()) } < 0 {
-        return Err(said("fallocate"));
-    }
-    Ok(())
+    anonymous::reserve(&file, LINK).map_err(|error| format!("fallocate: {}", plain(&error)))
 }
 
 /// A local socket of the kind over which ranks hand each other the memory.

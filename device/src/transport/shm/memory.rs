@@ -10,14 +10,14 @@
 use std::fs::File;
 use std::io;
 use std::num::NonZero;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, munmap};
-use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+use rejoin_ckpt::anonymous::{self, reserve};
 
 use crate::descriptors;
 
@@ -34,8 +34,6 @@ const WORD: usize = 128;
 const PIECES: usize = rejoin_ring::desk::MOST * 3 * 8;
 const _: () = assert!(20 * WORD + 2 * PIECES.next_multiple_of(WORD) <= 26 * WORD);
 const _: () = assert!(26 + 2 <= VERSIONS && (VERSIONS + 2) * WORD <= WORDS);
-/// Times that a reservation which signals interrupt is begun.
-const MOST_BEGUN: u32 = 100;
 /// Cells of one direction, which lie between the words and the rings: few, since they are fastest where the first
 /// caches of both cores hold them all.
 pub(crate) const CELLS: usize = 64;
@@ -141,7 +139,7 @@ impl Memory {
     pub(crate) fn make(capacity: usize) -> io::Result<(Self, OwnedFd)> {
         let file = file(capacity)?;
         // All of it now: a page that is missing later would end the process.
-        reserve(&file, length(capacity))?;
+        reserve(&file, length(capacity) as u64)?;
         let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
         fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
         let memory = Self::map(&file, capacity)?;
@@ -155,7 +153,7 @@ impl Memory {
     /// # Errors
     /// Why the system refuses.
     pub(crate) fn attempt(capacity: usize) -> io::Result<()> {
-        match reserve(&file(capacity)?, WORD) {
+        match reserve(&file(capacity)?, WORD as u64) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
             tried => tried,
         }
@@ -298,39 +296,10 @@ const fn length(capacity: usize) -> usize {
 /// A file of the length that rings of this capacity need; nothing is behind it yet.
 fn file(capacity: usize) -> io::Result<File> {
     let length = length(capacity);
-    let (limit, _) = getrlimit(Resource::RLIMIT_FSIZE)?;
-    if limit != RLIM_INFINITY && limit < length as u64 {
-        // To go on would end the process by SIGXFSZ.
-        return Err(io::Error::other(format!(
-            "the limit on the size of files (ulimit -f) is below {length} bytes"
-        )));
-    }
+    anonymous::allow(length as u64)?;
     let file = File::from(descriptors::raise(create()?).map_err(io::Error::other)?);
     file.set_len(length as u64)?;
     Ok(file)
-}
-
-/// Has the system put memory behind the first bytes of a file.
-fn reserve(file: &File, bytes: usize) -> io::Result<()> {
-    repeat(|| {
-        // SAFETY: the call touches no memory of this process.
-        match unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes as libc::off_t) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    })
-}
-
-/// Begins a call anew when a signal has interrupted it, a bounded number of times: kernels before 6.10 or so give
-/// up memory in the making for any signal that is pending.
-fn repeat(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
-    for _ in 1..MOST_BEGUN {
-        match call() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            done => return done,
-        }
-    }
-    call()
 }
 
 /// Tells the dialer, whose memory is of another layout, which one the acceptor knows: by the words alone, since they

@@ -102,29 +102,6 @@ fn memory_of_another_layout_is_refused_and_both_sides_know_why() {
 }
 
 #[test]
-fn what_signals_interrupt_is_begun_again_but_not_for_ever() {
-    let interrupted = || io::Error::from_raw_os_error(libc::EINTR);
-    for signals in [0, 1, MOST_BEGUN - 1] {
-        let mut left = signals;
-        let done = repeat(|| {
-            let one = left > 0;
-            left -= u32::from(one);
-            if one { Err(interrupted()) } else { Ok(()) }
-        });
-        assert!(done.is_ok() && left == 0, "{signals} signals: {done:?}");
-    }
-    let mut begun = 0;
-    let done = repeat(|| {
-        begun += 1;
-        Err(interrupted())
-    });
-    let kind = done.expect_err("no end of signals").kind();
-    assert_eq!((kind, begun), (io::ErrorKind::Interrupted, MOST_BEGUN));
-    let full = repeat(|| Err(io::Error::from_raw_os_error(libc::ENOSPC)));
-    assert_eq!(full.expect_err("full").raw_os_error(), Some(libc::ENOSPC));
-}
-
-#[test]
 fn it_stays_out_of_forks() {
     let (memory, _fd) = Memory::make(LEAST).expect("made");
     let start = memory.start.as_ptr() as usize;

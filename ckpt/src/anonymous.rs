@@ -1,0 +1,84 @@
+//! Files without a name that are memory which processes share: how managers and ranks get room in them.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Times that a reservation which signals interrupt is begun.
+const MOST_BEGUN: u32 = 100;
+
+/// Whether this process may make files of so many bytes; to go on where it may not ends it by SIGXFSZ, unless that is
+/// ignored.
+///
+/// # Errors
+/// The limit is below.
+pub fn allow(bytes: u64) -> io::Result<()> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the call fills the value in.
+    if unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if limit.rlim_cur != libc::RLIM_INFINITY && limit.rlim_cur < bytes {
+        return Err(io::Error::other(format!(
+            "the limit on the size of files (ulimit -f) is below {bytes} bytes"
+        )));
+    }
+    Ok(())
+}
+
+/// Has the system put memory behind the first bytes of a file.
+///
+/// # Errors
+/// Why it does not; signals that keep interrupting it are one reason.
+pub fn reserve(file: &impl AsFd, bytes: u64) -> io::Result<()> {
+    let bytes = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
+    repeat(|| {
+        // SAFETY: the call touches no memory of this process.
+        match unsafe { libc::fallocate(file.as_fd().as_raw_fd(), 0, 0, bytes) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    })
+}
+
+/// Begins a call anew when a signal has interrupted it, a bounded number of times: kernels before 6.10 or so give
+/// up memory in the making for any signal that is pending.
+fn repeat(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    for _ in 1..MOST_BEGUN {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+    call()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_signals_interrupt_is_begun_again_but_not_for_ever() {
+        let interrupted = || io::Error::from_raw_os_error(libc::EINTR);
+        for signals in [0, 1, MOST_BEGUN - 1] {
+            let mut left = signals;
+            let done = repeat(|| {
+                let one = left > 0;
+                left -= u32::from(one);
+                if one { Err(interrupted()) } else { Ok(()) }
+            });
+            assert!(done.is_ok() && left == 0, "{signals} signals: {done:?}");
+        }
+        let mut begun = 0;
+        let done = repeat(|| {
+            begun += 1;
+            Err(interrupted())
+        });
+        let kind = done.expect_err("no end of signals").kind();
+        assert_eq!((kind, begun), (io::ErrorKind::Interrupted, MOST_BEGUN));
+        let full = repeat(|| Err(io::Error::from_raw_os_error(libc::ENOSPC)));
+        assert_eq!(full.expect_err("full").raw_os_error(), Some(libc::ENOSPC));
+    }
+}
