@@ -316,6 +316,34 @@ impl Device {
         self.dial_state(rank).addresses = addresses;
     }
 
+    /// What has become of the way to a rank that has no link, where something is known of it: for people.
+    pub(crate) fn link_in_words(&self, rank: Rank) -> Option<String> {
+        let dial = self.io.dials.get(rank.index())?.as_deref()?;
+        let pending = dial
+            .pending
+            .and_then(|token| self.io.slots.pending_now(token));
+        let failed = (!dial.last_failure.is_empty()).then(|| {
+            format!(
+                "there is no link to it, and the last attempt failed: {}",
+                dial.last_failure
+            )
+        });
+        let Some(pending) = pending else {
+            return failed;
+        };
+        let at = pending.address.as_ref().map(place).unwrap_or_default();
+        let since = pending.begun.elapsed().as_secs();
+        Some(if pending.connected {
+            format!(
+                "it has not answered the connection for its link ({at}) for {since} s; it does when it next makes an MPI call"
+            )
+        } else {
+            failed.unwrap_or_else(|| {
+                format!("the connection for its link ({at}) has not come to stand for {since} s")
+            })
+        })
+    }
+
     /// How long a dialer waits for the answer of a peer that took its connection.
     pub(crate) fn answer_patience(&mut self, rank: Rank) -> Duration {
         let dial = self.dial_state(rank);

@@ -143,7 +143,18 @@ impl Slots {
         self.live(token)
     }
 
-    /// The connection in its handshake that a token names.
+    /// The connection in its handshake that a token names, to be looked at.
+    pub(crate) fn pending_now(&self, token: Token) -> Option<&Pending> {
+        let entry = self.entries.get(token.slot as usize)?;
+        match entry {
+            (generation, Slot::Pending(pending)) if *generation == token.generation => {
+                Some(pending)
+            }
+            _ => None,
+        }
+    }
+
+    /// The same.
     pub(crate) fn pending_at(&mut self, token: Token) -> Option<&mut Pending> {
         match self.get(token) {
             Some(Slot::Pending(pending)) => Some(pending),

@@ -126,7 +126,9 @@ impl Device {
     fn in_words(&self, waiting: &Waiting) -> String {
         let name = self.names.and_then(|n| (n.context)(waiting.context));
         let host = waiting.peer.map(|peer| self.host_of(peer));
-        let mut text = waiting.to_string();
+        let unlinked = waiting.peer.filter(|_| waiting.linked == Some(false));
+        let link = unlinked.and_then(|peer| self.link_in_words(peer));
+        let mut text = waiting.in_words(link.as_deref()).to_string();
         let known = [
             name.map(|name| format!("a message of {name}")),
             host.map(|host| format!("its host is {host}")),

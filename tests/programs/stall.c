@@ -1,5 +1,8 @@
-/* Waits for ever, each rank in another call: for tests of what is said then. Needs 2 ranks. */
+/* Waits for ever, each rank in another call, or rank 1 in none: for tests of what is said then. Needs 2 ranks.
+ *
+ *   stall [outside] */
 #include "check.h"
+#include <unistd.h>
 
 int main(int argc, char **argv)
 {
@@ -8,6 +11,12 @@ int main(int argc, char **argv)
     MPI_Comm comm;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (argc > 1) {
+        while (rank == 1)
+            pause();
+        memset(x, 0, sizeof x);
+        MPI_Ssend(x, 4, MPI_DOUBLE, 1, 7, MPI_COMM_WORLD);
+    }
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     MPI_Comm_set_name(comm, "the halo");
     if (rank == 0)

@@ -57,6 +57,20 @@ fn a_long_wait_names_function_communicator_rank_and_tag() {
     reader.join().expect("the reader");
 }
 
+#[test]
+fn a_rank_outside_mpi_is_told_from_one_without_a_link() {
+    let run = Run::new(2, program("stall")).arg("outside");
+    let mut child = run.env("REJOIN_STALL_REPORT", "1").start();
+    let missing = vec![(
+        "rank 0: MPI_Ssend has been waiting",
+        "not sent: it has not answered the connection for its link (shared memory) for ",
+    )];
+    let reader = says(&mut child, missing);
+    child.kill().expect("killing mpirun");
+    child.wait().expect("reaping mpirun");
+    reader.join().expect("the reader");
+}
+
 /// A sender is stopped in the middle of what it writes into the receiver's memory.
 #[test]
 fn a_wait_for_who_carries_a_part_of_a_message_names_it() {

@@ -253,8 +253,17 @@ impl Channel {
     }
 }
 
-impl fmt::Display for Waiting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// What a report says of a link that is not there, when nobody knows more.
+const NO_LINK: &str = "there is no link to it";
+
+impl Waiting {
+    /// One line in plain words, for who knows what has become of the link where there is none.
+    pub fn in_words<'a>(&'a self, link: Option<&'a str>) -> impl fmt::Display + 'a {
+        let link = link.unwrap_or(NO_LINK);
+        fmt::from_fn(move |f| self.tell(f, link))
+    }
+
+    fn tell(&self, f: &mut fmt::Formatter<'_>, link: &str) -> fmt::Result {
         let len = self.len;
         match self.operation {
             Operation::Send => write!(f, "send of {len} bytes to ")?,
@@ -269,18 +278,25 @@ impl fmt::Display for Waiting {
             Some(tag) => write!(f, ", tag {tag}")?,
             None => f.write_str(", any tag")?,
         }
-        write!(f, ", context {}: {}", self.context, self.cause)?;
-        if self.linked == Some(false) && self.cause != Cause::Link {
-            f.write_str(" (there is no link to it now)")?;
+        write!(f, ", context {}: ", self.context)?;
+        match self.cause {
+            Cause::Link => write!(f, "not sent: {link}"),
+            cause if self.linked == Some(false) => write!(f, "{cause} ({link} now)"),
+            cause => write!(f, "{cause}"),
         }
-        Ok(())
+    }
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.tell(f, NO_LINK)
     }
 }
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Cause::Link => "not sent: there is no link to it",
+            Cause::Link => return write!(f, "not sent: {NO_LINK}"),
             Cause::Window => "not sent: it has too many messages that it has not received",
             Cause::Writing => "not written as a whole: it does not read its link",
             Cause::ClearToSend => "announced: it has no receive for the message",
