@@ -2,7 +2,9 @@
 //!
 //! What a rank has of its peer's messages is what it says in its resume. When neither side's resume
 //! has changed from one link to the next, the link in between has brought nothing that counts. A rank that
-//! had nothing to say over it holds that against no link: one that stands idle may be cut any number of times.
+//! had nothing to say over it holds that against no link: one that stands idle may be cut any number of times. Nor does
+//! one whose peer has all that it could bring, and is only to say that a receive has come: a link that has brought a
+//! frame from there has done what it could.
 
 use rejoin_channel_table::Resume;
 use rejoin_channel_table::ids::Rank;
@@ -37,6 +39,11 @@ impl Row {
         }
     }
 
+    /// The peer had asked for the body of a message when the latest link came to stand.
+    fn has_body_to_bring(&self) -> bool {
+        self.had.as_ref().is_some_and(|had| !had.0.clear.is_empty())
+    }
+
     /// The link is lost, having moved so many bytes; true when the row is too long.
     pub(crate) fn end(&mut self, moved: u64) -> bool {
         self.links = self.links.saturating_add(1);
@@ -53,18 +60,36 @@ impl Device {
         self.dial_state(rank).row.begin((theirs.clone(), ours));
     }
 
-    /// A link to `rank` that had moved so many bytes is lost.
+    /// A link to `rank` is lost that had moved so many bytes, and whole frames from there or none. Returns whether it is
+    /// one too many that has brought nothing on.
+    pub(crate) fn count_link(&mut self, rank: Rank, moved: u64, heard: bool) -> bool {
+        if self.leaving || self.engine.is_quiet(rank) {
+            return false;
+        }
+        let waits = heard && self.engine.awaits(rank);
+        let row = &mut self.dial_state(rank).row;
+        if waits && !row.has_body_to_bring() {
+            *row = Row::default();
+            return false;
+        }
+        row.end(moved)
+    }
+
+    /// The same, of one that no other has taken the place of.
     ///
     /// # Errors
     /// [`Error::Fruitless`] when too many links in a row have brought nothing on.
-    pub(crate) fn end_link(&mut self, rank: Rank, moved: u64, why: &str) -> Result<()> {
-        if self.leaving || self.engine.is_quiet(rank) {
+    pub(crate) fn end_link(
+        &mut self,
+        rank: Rank,
+        moved: u64,
+        heard: bool,
+        why: &str,
+    ) -> Result<()> {
+        if !self.count_link(rank, moved, heard) {
             return Ok(());
         }
         let row = &mut self.dial_state(rank).row;
-        if !row.end(moved) {
-            return Ok(());
-        }
         let links = row.links;
         // Whoever goes on after the error gets as many links again.
         *row = Row::default();

@@ -280,12 +280,14 @@ impl Device {
             }
         };
         if let Some(old) = admission.closes {
-            let path = self.io.slots.live(old).map(|live| live.stream.path());
+            let live = self.io.slots.live(old);
+            let heard = live.as_ref().is_some_and(|live| live.heard);
+            let path = live.map(|live| live.stream.path());
             let moved = path.and_then(io::Result::ok).map_or(0, |path| path.moved);
-            // An error, if it comes to that, comes with the next loss: here the peer is back.
-            self.dial_state(rank).row.end(moved);
             self.forget(old);
             self.engine.link_down(rank);
+            // An error, if it comes to that, comes with the next loss: here the peer is back.
+            self.count_link(rank, moved, heard);
             self.meter.stats.links_lost += 1;
         }
         if admission.abandons.is_some() {

@@ -45,6 +45,8 @@ pub(crate) struct Live {
     pub(crate) rank: Rank,
     /// The last write was short: nothing more fits before an event says so.
     pub(crate) write_blocked: bool,
+    /// A frame has come.
+    pub(crate) heard: bool,
     /// There may be bytes that no event will announce again.
     pub(crate) readable: bool,
     /// In the list of links to be read before anything blocks.
@@ -92,6 +94,7 @@ impl Live {
             polled,
             reach_known: !polled,
             write_blocked: false,
+            heard: false,
             // Frames may have come right behind the handshake.
             readable: true,
             listed: false,

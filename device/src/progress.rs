@@ -435,6 +435,7 @@ impl Device {
         };
         let rank = live.rank;
         let moved = live.stream.path().map_or(0, |path| path.moved);
+        let heard = live.heard;
         self.meter.stats.wakes += live.stream.shared().1;
         self.unlist(token);
         drop(live);
@@ -452,7 +453,7 @@ impl Device {
             Broken::Lost(lost) => {
                 let (me, why) = (self.identity.rank, lost.0);
                 tracing::debug!("rank {me}: link to {rank} lost: {why}");
-                self.end_link(rank, moved, &why)
+                self.end_link(rank, moved, heard, &why)
             }
             Broken::Breach(why) => self.breach(rank, &why),
             // Held before they come here.

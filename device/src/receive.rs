@@ -348,7 +348,9 @@ impl Intake<'_> {
     #[inline]
     fn head(&mut self, live: &mut Live, header: &Header) -> Result<(), Broken> {
         self.meter.stats.frames_in += 1;
-        live.body = match self.engine.rx_header(live.rank, header)? {
+        let body = self.engine.rx_header(live.rank, header)?;
+        live.heard = true;
+        live.body = match body {
             RxBody::None => return Ok(()),
             RxBody::Into { into, discard } => Body::Into { into, discard },
             RxBody::Buffer => Body::Buffer {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::{Job, finish, from, isend, pattern, recv, send, tcp};
 use rejoin_channel_table::{Address, Rank};
-use rejoin_device::{Error, Mode, Options};
+use rejoin_device::{Device, Error, Mode, Options};
 use rejoin_managers_protocol::rank::Transport;
 
 /// One of these tests at a time: what cuts the lines cuts every line of this process.
@@ -221,6 +221,67 @@ fn a_link_with_nothing_to_bring_may_break_any_number_of_times() {
         }
         passage.is_open.store(true, Ordering::Relaxed);
         send(device, 0, 2, &[1]);
+    });
+}
+
+#[test]
+fn a_link_may_break_any_number_of_times_while_a_message_waits_for_its_receive() {
+    let _alone = alone();
+    const LEN: usize = 4 << 20;
+    let passage = Arc::new(Passage::default());
+    passage.is_open.store(true, Ordering::Relaxed);
+    let mut job = Job::new(2);
+    let shared = Arc::clone(&passage);
+    job.edit = Arc::new(move |table| {
+        for (_, card) in table {
+            let door = card.addresses.iter().find_map(tcp).expect("a listener");
+            card.addresses = vec![Address::Tcp(gate(door, Arc::clone(&shared)))];
+        }
+    });
+    let over = AtomicBool::new(false);
+    job.run(move |device| {
+        let until = |device: &mut Device, what: &str, done: &dyn Fn(&Device) -> bool| {
+            let start = Instant::now();
+            while !done(device) {
+                assert!(
+                    start.elapsed() < Duration::from_secs(60),
+                    "{what}: {:?}",
+                    device.stats()
+                );
+                device.wait(None, None).expect("progress");
+            }
+        };
+        let body = pattern(5, LEN);
+        if device.rank().0 == 1 {
+            send(device, 0, 1, &[1]);
+            until(device, "the end of the cuts", &|_| {
+                over.load(Ordering::Relaxed)
+            });
+            let mut buffer = vec![0; LEN];
+            recv(device, from(0, 2), &mut buffer);
+            assert!(buffer == body);
+            return;
+        }
+        recv(device, from(1, 1), &mut [0]);
+        let announced = isend(device, 1, 2, &body, Mode::Standard);
+        let (mut made, mut frames) = (0, 0);
+        for _ in 0..50 {
+            // A link stands, and the other side has spoken over it.
+            until(device, "a frame", &|device| {
+                let stats = device.stats();
+                stats.links_made > made && stats.frames_in > frames
+            });
+            let before = device.stats();
+            (made, frames) = (before.links_made, before.frames_in);
+            for stream in passage.whole.lock().expect("locked").drain(..) {
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+            until(device, "the loss", &|device| {
+                device.stats().links_lost > before.links_lost
+            });
+        }
+        over.store(true, Ordering::Relaxed);
+        finish(device, announced);
     });
 }
 

@@ -72,6 +72,12 @@ impl Engine {
         self.peer(peer).is_none_or(Channel::quiet)
     }
 
+    /// Whether all that was sent to a peer is acknowledged, and what is missing is a word of the peer's: that a receive
+    /// has taken a message, or that there is room for more.
+    pub fn awaits(&self, peer: Rank) -> bool {
+        self.peer(peer).is_some_and(Channel::awaits)
+    }
+
     /// The peers that keep `quiescent` from being true.
     pub fn unfinished(&self) -> Vec<Rank> {
         let busy = self.channels.iter().flatten().filter(|c| !c.quiet());

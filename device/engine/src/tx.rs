@@ -440,13 +440,13 @@ impl Channel {
 
     /// Nothing unacknowledged, queued, planned or owed to the peer.
     pub(crate) fn quiet(&self) -> bool {
+        self.awaits() && self.tx.open.is_empty() && self.tx.blocked.is_empty()
+    }
+
+    /// The same, but for sends that only a word of the peer's brings on.
+    pub(crate) fn awaits(&self) -> bool {
         let tx = &self.tx;
-        tx.kept.is_acknowledged()
-            && tx.plan.is_empty()
-            && tx.bulk.is_empty()
-            && tx.open.is_empty()
-            && tx.blocked.is_empty()
-            && !self.ack_now
+        tx.kept.is_acknowledged() && tx.plan.is_empty() && tx.bulk.is_empty() && !self.ack_now
     }
 }
 
