@@ -36,6 +36,17 @@ impl Status {
         count: 0,
         cancelled: false,
     };
+    /// What a message says that was received or found, of so many bytes.
+    #[inline(always)]
+    pub(crate) const fn of(source: i32, tag: i32, count: u64) -> Status {
+        Status {
+            source,
+            tag,
+            count,
+            cancelled: false,
+        }
+    }
+
     /// What a receive from `MPI_PROC_NULL` says (MPI-5.0 §3.10).
     pub const PROC_NULL: Status = Status {
         source: PROC_NULL,

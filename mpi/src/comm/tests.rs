@@ -181,7 +181,8 @@ fn overlapping_nonblocking_dups_agree() {
                 }),
             ));
         }
-        m.wait_all(2, &|i| Some(tasks[i]), &mut |_, _| {}).unwrap();
+        m.end_all(2, &|i| Some(tasks[i]), Mpi::wait, &mut |_, _| {})
+            .unwrap();
         let mut ids: Vec<u32> = made.borrow().iter().map(|c| c.id()).collect();
         ids.sort_unstable();
         assert_eq!(ids, [3, 4]);

@@ -75,12 +75,7 @@ impl Mpi {
         let mut dev = self.dev.try_borrow_mut().ok()?;
         // SAFETY: the bytes are the elements.
         let done = unsafe { dev.recv_now(&pattern, addr, len) }?;
-        Some(Status {
-            source: done.source,
-            tag: done.tag,
-            count: done.len,
-            cancelled: false,
-        })
+        Some(Status::of(done.source, done.tag, done.len))
     }
 
     /// Posts a receive without wildcards that no message has come for; `None`: nothing was done.

@@ -39,12 +39,7 @@ impl Message {
 }
 
 fn status(p: &Probe) -> Status {
-    Status {
-        source: p.source,
-        tag: p.tag,
-        count: p.len,
-        cancelled: false,
-    }
+    Status::of(p.source, p.tag, p.len)
 }
 
 impl Mpi {

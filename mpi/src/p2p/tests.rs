@@ -64,7 +64,7 @@ fn messages_keep_their_order() {
             assert_eq!(got, vec![i; usize::from(i) * 200]);
             assert_eq!((done.status.source, done.status.tag), (before, 7));
         }
-        m.wait_all(ids.len(), &|i| Some(ids[i]), &mut |_, d| {
+        m.end_all(ids.len(), &|i| Some(ids[i]), Mpi::wait, &mut |_, d| {
             assert_eq!(d.status, Status::EMPTY)
         })
         .unwrap();

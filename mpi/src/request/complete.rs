@@ -13,10 +13,8 @@ use std::task::{Context, Poll, Waker};
 /// What the device's completion of a receive means.
 pub(crate) fn received(done: &Completion, capacity_known: bool) -> Completed {
     let status = Status {
-        source: done.source,
-        tag: done.tag,
-        count: done.len,
         cancelled: done.cancelled,
+        ..Status::of(done.source, done.tag, done.len)
     };
     let error = done.truncated.filter(|_| capacity_known).map(|whole| {
         let text = format!(
@@ -191,12 +189,7 @@ impl Mpi {
         let request = requests.plain(id)?;
         let done = self.dev.try_borrow_mut().ok()?.poll_whole(request)?;
         requests.discard_plain(id);
-        Some(Status {
-            source: done.source,
-            tag: done.tag,
-            count: done.len,
-            cancelled: false,
-        })
+        Some(Status::of(done.source, done.tag, done.len))
     }
 
     /// The same for a request of any kind.

@@ -144,17 +144,18 @@ impl Mpi {
         self.take_some(n, get, Self::wait, each)
     }
 
-    /// `MPI_Waitall`: gives every one to `each`, null and inactive ones with the empty status.
-    pub fn wait_all(
+    /// Gives every one to `each`, from `end`: null ones with the empty status.
+    pub(crate) fn end_all(
         &self,
         n: usize,
         get: &dyn Fn(usize) -> Option<RequestId>,
+        end: impl Fn(&Self, RequestId) -> Result<Completed>,
         each: &mut dyn FnMut(usize, Completed),
     ) -> Result<()> {
         for i in 0..n {
             let done = match get(i) {
                 None => Completed::ok(Status::EMPTY),
-                Some(id) => self.wait(id)?,
+                Some(id) => end(self, id)?,
             };
             each(i, done);
         }
@@ -189,7 +190,7 @@ impl Mpi {
     ) -> Result<bool> {
         let all = self.all_settled(n, get)?;
         if self.decider.whether(Kind::Test, all) {
-            self.wait_all(n, get, each)?;
+            self.end_all(n, get, Self::wait, each)?;
             return Ok(true);
         }
         Ok(false)
@@ -206,15 +207,7 @@ impl Mpi {
         if !self.decider.whether(Kind::Test, all) {
             return Ok(false);
         }
-        for i in 0..n {
-            each(
-                i,
-                match get(i) {
-                    None => Completed::ok(Status::EMPTY),
-                    Some(id) => self.settled(id)?,
-                },
-            );
-        }
+        self.end_all(n, get, Self::settled, each)?;
         Ok(true)
     }
 

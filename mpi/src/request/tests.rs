@@ -50,7 +50,8 @@ fn any_and_some_find_every_request_once() {
                 .enumerate()
                 .map(|(i, c)| post(&m, c, 0, i as i32, true))
                 .collect();
-            m.wait_all(10, &|i| Some(ids[i]), &mut |_, _| {}).unwrap();
+            m.end_all(10, &|i| Some(ids[i]), Mpi::wait, &mut |_, _| {})
+                .unwrap();
             return;
         }
         let mut cells = [0u8; 20];
