@@ -56,31 +56,63 @@ fn is_quiet(watcher: &Watcher) -> bool {
     !readable(watcher.as_fd().as_raw_fd(), Duration::ZERO) && watcher.ended().is_empty()
 }
 
-fn before_the_pidfd() {
-    // A machine under load may run this process late: then the order is not seen, so there are several tries.
-    let is_before = (0..8).any(|_| {
-        let page = Page::new(1).expect("memory");
-        let job = Job::start(|rank| {
-            let memory = vec![1u8; 512 << 20];
-            holder(&page)(rank);
-            drop(memory);
-        });
-        let watcher = Watcher::new(page).expect("a watcher");
-        watcher.watch(0);
-        // It was wiped by the line before.
-        assert_eq!(job.ask("0"), "done");
-        kill(job.pidfd.as_raw_fd(), libc::SIGKILL);
-        let slots = ended(&watcher);
-        let is_gone = readable(job.pidfd.as_raw_fd(), Duration::ZERO);
-        assert_eq!(slots, [0]);
-        assert!(watcher.page().has_ended(0));
-        support::end_of(job.pidfd.as_raw_fd());
-        !is_gone
+/// Starts a thread of this process that sleeps for ever, and returns its number.
+fn sleeping_thread() -> i32 {
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        // SAFETY: both calls touch no memory.
+        tell.send(unsafe { libc::gettid() }).expect("told");
+        loop {
+            std::thread::park();
+        }
     });
+    told.recv().expect("a number")
+}
+
+/// Has a thread of a child stop where it ends, before it is gone.
+fn hold_at_its_end(thread: i32) {
+    let options = libc::PTRACE_O_TRACEEXIT as usize;
+    // SAFETY: touches no memory.
+    let seized = unsafe { libc::ptrace(libc::PTRACE_SEIZE, thread, 0usize, options) };
+    assert_eq!(seized, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// Waits until it stands there.
+fn stands_at_its_end(thread: i32) {
+    let mut status = 0;
+    // SAFETY: the pointer is to a number.
+    let stopped = unsafe { libc::waitpid(thread, &raw mut status, libc::__WALL) };
+    assert_eq!(stopped, thread, "{}", std::io::Error::last_os_error());
+    assert_eq!(status >> 8, libc::SIGTRAP | libc::PTRACE_EVENT_EXIT << 8);
+}
+
+/// A process is not gone before all of its threads are: the notice does not wait for that.
+fn before_the_pidfd() {
+    let page = Page::new(1).expect("memory");
+    let job = Job::start(|rank| {
+        rank.say(&sleeping_thread().to_string());
+        holder(&page)(rank);
+    });
+    let thread = job.hear().parse().expect("a number");
+    let watcher = Watcher::new(page).expect("a watcher");
+    watcher.watch(0);
+    // It was wiped by the line before.
+    assert_eq!(job.ask("0"), "done");
+    assert!(is_quiet(&watcher));
+    hold_at_its_end(thread);
+    kill(job.pidfd.as_raw_fd(), libc::SIGKILL);
+    stands_at_its_end(thread);
+    assert_eq!(ended(&watcher), [0]);
+    assert!(watcher.page().has_ended(0));
     assert!(
-        is_before,
-        "the notice never came before the process was gone"
+        !readable(job.pidfd.as_raw_fd(), Duration::ZERO),
+        "it is gone"
     );
+    // SAFETY: touches no memory.
+    let let_go = unsafe { libc::ptrace(libc::PTRACE_DETACH, thread, 0usize, 0usize) };
+    assert_eq!(let_go, 0);
+    let end = (libc::CLD_KILLED, libc::SIGKILL);
+    assert_eq!(support::end_of(job.pidfd.as_raw_fd()), end);
 }
 
 fn released() {
