@@ -152,3 +152,22 @@ fn options_that_mean_nothing_here_are_refused() {
         assert!(done.err.contains(text), "{arguments:?}: {}", done.err);
     }
 }
+
+#[test]
+fn variables_that_are_spelled_wrong_are_told_of() {
+    let wrong = ["REJOIN", "_TRANPORT"].concat();
+    let line = format!(
+        "mpirun: the variable {wrong} has no effect: nothing reads it; did you mean REJOIN_TRANSPORT?"
+    );
+    let set = format!("{wrong}=shm");
+    let mut inherited = mpirun(&["-n", "2", "true"]);
+    inherited.env(&wrong, "shm");
+    let given = mpirun(&["-n", "2", "-x", &set, "true"]);
+    for mut command in [inherited, given] {
+        let done = common::finish(command.spawn().unwrap());
+        assert_eq!(done.code, Some(0), "{}", done.err);
+        assert_eq!(done.err.trim_end(), line);
+    }
+    let done = run(&["-n", "2", "-x", "REJOIN_WINDOW=65536", "true"]);
+    assert_eq!((done.code, done.err.as_str()), (Some(0), ""));
+}

@@ -7,6 +7,7 @@ mod jobs;
 pub mod mpirun;
 pub mod rejoin;
 pub mod segments;
+mod variables;
 
 /// Runs as a local or central manager when the hidden first argument says so.
 #[must_use]

@@ -1,11 +1,12 @@
 //! The command line of `mpirun`.
 
 use super::arguments::{Arguments, Further, ProgramArguments};
-use super::{job, segments};
+use super::{job, segments, variables};
 use crate::launcher::{self, Launch};
 use crate::{fault, logs, signals};
 use clap::{CommandFactory, FromArgMatches};
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 /// Runs `mpirun` with the arguments of this process. Returns the exit code.
@@ -22,7 +23,10 @@ pub fn main() -> i32 {
 #[must_use]
 pub fn run(arguments: Vec<OsString>) -> i32 {
     match parse(arguments) {
-        Ok(launch) => launcher::run(launch),
+        Ok(launch) => {
+            tell_unknown_variables(&launch);
+            launcher::run(launch)
+        }
         Err(Refused::Clap(error)) => {
             if error.use_stderr() {
                 eprintln!("mpirun: {}", plain(&error));
@@ -36,6 +40,16 @@ pub fn run(arguments: Vec<OsString>) -> i32 {
             eprintln!("mpirun: {text}");
             2
         }
+    }
+}
+
+/// A variable that is spelled wrong is no error, but it must not pass for the one that is meant.
+fn tell_unknown_variables(launch: &Launch) {
+    let given = launch.plan.programs.iter().flat_map(|program| &program.set);
+    let given = given.map(|(name, _)| OsString::from_vec(name.to_vec()));
+    let all = std::env::vars_os().map(|(name, _)| name).chain(given);
+    for line in variables::unknown(all) {
+        eprintln!("mpirun: {line}");
     }
 }
 
