@@ -171,3 +171,72 @@ fn variables_that_are_spelled_wrong_are_told_of() {
     let done = run(&["-n", "2", "-x", "REJOIN_WINDOW=65536", "true"]);
     assert_eq!((done.code, done.err.as_str()), (Some(0), ""));
 }
+
+/// What mpirun says, in one line, when a variable has this value.
+fn refusal(variable: &str, value: &str, line: &[&str]) -> String {
+    let done = common::finish(mpirun(line).env(variable, value).spawn().unwrap());
+    assert_eq!(done.code, Some(2), "{variable}={value}: {}", done.err);
+    assert_eq!(done.err.lines().count(), 1, "{}", done.err);
+    done.err
+}
+
+#[test]
+fn a_bad_value_is_told_of_the_variable_that_has_it() {
+    let cases = [
+        (
+            "REJOIN_TRANSPORT",
+            "pigeons",
+            "'pigeons' for REJOIN_TRANSPORT [possible values: auto, tcp, shm]",
+        ),
+        (
+            "REJOIN_TRANSPORT",
+            "verbs",
+            "REJOIN_TRANSPORT=verbs is not there yet",
+        ),
+        (
+            "REJOIN_RECOVERY",
+            "magic",
+            "REJOIN_RECOVERY=magic: there is no such mode",
+        ),
+        (
+            "REJOIN_RECOVERY",
+            "sender-log",
+            "REJOIN_RECOVERY=sender-log is not there yet",
+        ),
+        (
+            "REJOIN_CHECKPOINT_INTERVAL",
+            "often",
+            "'often' for REJOIN_CHECKPOINT_INTERVAL: seconds from",
+        ),
+        (
+            "REJOIN_LAUNCH_AGENT",
+            " ",
+            "REJOIN_LAUNCH_AGENT= : there is no command",
+        ),
+    ];
+    for (variable, value, expected) in cases {
+        let said = refusal(variable, value, &["-n", "1", "true"]);
+        assert!(said.contains(expected), "{said}");
+        assert!(!said.contains("'--"), "{said}");
+    }
+    let said = refusal("REJOIN_RECOVERY", "none", &["--output", "commit", "true"]);
+    assert!(
+        said.contains("REJOIN_RECOVERY=none takes no checkpoints"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_the_line_says_counts_and_is_to_blame() {
+    for bird in ["ravens", "pigeons"] {
+        let line = ["--transport", bird, "true"];
+        let said = refusal("REJOIN_TRANSPORT", "pigeons", &line);
+        let expected = format!("'{bird}' for '--transport <TRANSPORT>'");
+        assert!(said.contains(&expected), "{said}");
+    }
+    let said = refusal("REJOIN_RECOVERY", "none", &["--recovery", "magic", "true"]);
+    assert!(
+        said.contains("--recovery magic: there is no such mode"),
+        "{said}"
+    );
+}

@@ -1,6 +1,7 @@
 //! Host lists: what the user names, and which ranks go where.
 
 use super::arguments::{JobArguments, MapBy, ProgramArguments};
+use super::job::Given;
 use super::segments;
 use crate::machines::{Machine, Machines};
 use rejoin_managers_protocol::central::HostIndex;
@@ -26,6 +27,7 @@ pub(super) fn machines(
     job: &JobArguments,
     programs: &[ProgramArguments],
     counts: &[u32],
+    given: Given<'_>,
 ) -> Result<Machines, String> {
     let own = nix::unistd::gethostname().unwrap_or_default();
     let own = own.to_string_lossy().into_owned();
@@ -55,14 +57,15 @@ pub(super) fn machines(
         found.add(&list(spare)?);
     }
     let agent = job.launch_agent.as_deref().unwrap_or(AGENT);
-    let agent = segments::words(agent).map_err(|e| format!("--launch-agent: {e}"))?;
-    if agent.is_empty() {
-        return Err("--launch-agent: there is no command".into());
+    let shown = || given("launch_agent", agent);
+    let words = segments::words(agent).map_err(|e| format!("{}: {e}", shown()))?;
+    if words.is_empty() {
+        return Err(format!("{}: there is no command", shown()));
     }
     Ok(Machines {
         hosts: found.hosts,
         placement,
-        agent,
+        agent: words,
         program: program_there(job.prefix.as_deref())?,
         terms: Terms::new(job.host_lease, job.host_patience),
     })

@@ -18,17 +18,21 @@ use std::io::IsTerminal;
 use std::os::unix::ffi::OsStringExt;
 use std::time::Instant;
 
+/// How the user has given an option this value: on the line, or by a variable.
+pub(super) type Given<'a> = &'a dyn Fn(&str, &str) -> String;
+
 /// Makes the launch of a job from its options and those of its programs.
 pub(super) fn launch(
     job: &JobArguments,
     programs: Vec<ProgramArguments>,
+    given: Given<'_>,
 ) -> Result<Launch, String> {
-    check_not_there_yet(job)?;
+    check_not_there_yet(job, given)?;
     if let Some(choice) = &job.interface {
         interfaces::check(choice)?;
     }
     let counts: Vec<u32> = programs.iter().map(|p| p.n.unwrap_or(1)).collect();
-    let machines = hosts::machines(job, &programs, &counts)?;
+    let machines = hosts::machines(job, &programs, &counts, given)?;
     let mut ranks = Vec::new();
     let mut list = Vec::new();
     for (program, index) in programs.into_iter().zip(0u32..) {
@@ -168,28 +172,32 @@ fn recovery(job: &JobArguments) -> Option<Recovery> {
 }
 
 /// Names what is planned but not built, rather than ignoring it.
-fn check_not_there_yet(job: &JobArguments) -> Result<(), String> {
+fn check_not_there_yet(job: &JobArguments, given: Given<'_>) -> Result<(), String> {
     if job.transport == Carrier::Verbs {
-        return Err("--transport verbs is not there yet; tcp and shm are".to_owned());
+        let shown = given("transport", "verbs");
+        return Err(format!("{shown} is not there yet; tcp and shm are"));
     }
+    let recovery = given("recovery", &job.recovery);
     match job.recovery.as_str() {
         "none" | "coordinated" => {}
-        mode @ ("sender-log" | "receiver-log") => {
+        "sender-log" | "receiver-log" => {
             return Err(format!(
-                "--recovery {mode} is not there yet; coordinated and none are"
+                "{recovery} is not there yet; coordinated and none are"
             ));
         }
-        other => {
+        _ => {
             return Err(format!(
-                "--recovery {other}: there is no such mode; coordinated and none are"
+                "{recovery}: there is no such mode; coordinated and none are"
             ));
         }
     }
     if job.recovery == "none" && job.checkpoint_signal.is_some() {
-        return Err("--checkpoint-signal: --recovery none takes no checkpoints".into());
+        return Err(format!(
+            "--checkpoint-signal: {recovery} takes no checkpoints"
+        ));
     }
     if job.recovery == "none" && job.output == OutputAt::Commit {
-        return Err("--output commit: --recovery none takes no checkpoints".into());
+        return Err(format!("--output commit: {recovery} takes no checkpoints"));
     }
     Ok(())
 }

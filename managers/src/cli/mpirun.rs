@@ -4,7 +4,9 @@ use super::arguments::{Arguments, Further, ProgramArguments};
 use super::{job, segments, variables};
 use crate::launcher::{self, Launch};
 use crate::{fault, logs, signals};
-use clap::{CommandFactory, FromArgMatches};
+use clap::error::ContextKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -76,6 +78,50 @@ impl From<&str> for Refused {
     }
 }
 
+/// Reads the options. What is wrong with one that the environment has given is said of its variable.
+fn options(command: Command, line: Vec<OsString>) -> Result<ArgMatches, Refused> {
+    let line: Vec<_> = named(line).collect();
+    let error = match command.clone().try_get_matches_from(&line) {
+        Ok(matches) => return Ok(matches),
+        Err(error) => error,
+    };
+    let told = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+    let same = |arg: &&clap::Arg| told.as_ref() == Some(&arg.to_string());
+    let variable = command.get_arguments().find(same).and_then(|arg| {
+        let variable = arg.get_env()?.to_string_lossy().into_owned();
+        // The line is looked at first: is it well by itself? What is built already can't be changed.
+        let mut alone = Arguments::command().mut_arg(arg.get_id(), |arg| arg.env(None));
+        alone.build();
+        let alone = alone.try_get_matches_from(&line).err();
+        let fails_alike = alone.is_some_and(|alone| alone.to_string() == error.to_string());
+        (!fails_alike).then_some(variable)
+    });
+    match (variable, told) {
+        (Some(variable), Some(option)) => {
+            let text = plain(&error).replace(&format!("'{option}'"), &variable);
+            Err(Refused::Text(text))
+        }
+        _ => Err(error.into()),
+    }
+}
+
+/// What the user wrote, option or variable, to give this option its value.
+fn given(matches: &ArgMatches, option: &str, value: &str) -> String {
+    let variable = match matches.value_source(option) {
+        Some(ValueSource::EnvVariable) => {
+            let command = Arguments::command();
+            let mut all = command.get_arguments();
+            let it = all.find(|arg| arg.get_id() == option);
+            it.and_then(|arg| Some(arg.get_env()?.to_string_lossy().into_owned()))
+        }
+        _ => None,
+    };
+    match variable {
+        Some(variable) => format!("{variable}={value}"),
+        None => format!("--{} {value}", option.replace('_', "-")),
+    }
+}
+
 fn parse(arguments: Vec<OsString>) -> Result<Launch, Refused> {
     let parts = segments::split(arguments);
     if parts.len() > 1 && parts.iter().any(Vec::is_empty) {
@@ -86,7 +132,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Launch, Refused> {
     // Building gives aliases and help their final form.
     command.build();
     let first = segments::two_dashes(&command, parts.next().unwrap_or_default());
-    let matches = command.try_get_matches_from(named(first))?;
+    let matches = options(command, first)?;
     let arguments = Arguments::from_arg_matches(&matches)?;
     logs::init("mpirun");
     fault::check()?;
@@ -103,7 +149,8 @@ fn parse(arguments: Vec<OsString>) -> Result<Launch, Refused> {
     if programs.is_empty() {
         return Err("the application file names no program".into());
     }
-    Ok(job::launch(&arguments.job, programs)?)
+    let given = |option: &str, value: &str| given(&matches, option, value);
+    Ok(job::launch(&arguments.job, programs, &given)?)
 }
 
 /// What the parser found, in one line: which option, and what is allowed.
