@@ -240,3 +240,47 @@ fn what_the_line_says_counts_and_is_to_blame() {
         "{said}"
     );
 }
+
+#[test]
+fn ports_that_are_too_few_are_told_of() {
+    let told = |value: &str, line: &[&str]| {
+        let done = common::finish(mpirun(line).env("REJOIN_TCP_PORTS", value).spawn().unwrap());
+        (done.code, done.err)
+    };
+    let few = "REJOIN_TCP_PORTS=80: 2 ranks need a port each, and this is 1";
+    let (code, said) = told("80", &["-n", "2", "true"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains(few), "{said}");
+    // A program's own counts more, and so does the variable than the option.
+    let own = [
+        "-n",
+        "2",
+        "-x",
+        "REJOIN_TCP_PORTS=80",
+        "--port-range",
+        "5000-5099",
+        "true",
+    ];
+    let (code, said) = told("5000-5099", &own);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains(few), "{said}");
+    let (code, said) = told("5000:5099", &["true"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(
+        said.contains("REJOIN_TCP_PORTS=5000:5099: a range lo-hi of ports"),
+        "{said}"
+    );
+    // Enough to start, not to come back.
+    let line =
+        "REJOIN_TCP_PORTS=5000-5001: to come back when one is lost ranks need two ports each";
+    let (code, said) = told(
+        "5000-5001",
+        &["--recovery", "coordinated", "-n", "2", "true"],
+    );
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains(line), "{said}");
+    assert_eq!(
+        told("5000-5001", &["-n", "2", "true"]),
+        (Some(0), String::new())
+    );
+}

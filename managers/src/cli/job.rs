@@ -1,7 +1,7 @@
 //! From options to a launch: what is asked for is checked, numbered and put together.
 
 use super::arguments::{BindTo, Carrier, JobArguments, MapBy, OutputAt, ProgramArguments, Stdin};
-use super::hosts;
+use super::{hosts, ports};
 use crate::interfaces;
 use crate::launcher::source::Consumed;
 use crate::launcher::{Launch, Show};
@@ -42,8 +42,6 @@ pub(super) fn launch(
         list.push(program_of(program)?);
     }
     let size = ranks.len() as u32;
-    let fullest = (0..machines.hosts.len()).map(|host| machines.ranks_on(host));
-    check_ports(job.port_range, fullest.max().unwrap_or(0) as u32)?;
     let stdin = match job.stdin {
         Stdin::Rank(rank) if rank >= size => {
             return Err(format!(
@@ -55,6 +53,10 @@ pub(super) fn launch(
     };
     let (id, key) = secrets()?;
     let recovery = recovery(job);
+    let warnings = ports::check(job.port_range, &list, &ranks, &machines, recovery.is_some())?;
+    for line in warnings {
+        eprintln!("mpirun: {line}");
+    }
     let options = options(job, recovery.is_some())?;
     let interactive = std::io::stdin().is_terminal() && stdin.is_some();
     let plan = Plan {
@@ -149,16 +151,6 @@ fn folder(job: &JobArguments) -> Result<Option<String>, String> {
     let text = absolute.into_os_string().into_string();
     text.map(Some)
         .map_err(|_| format!("--images {shown}: a name in UTF-8 is needed"))
-}
-
-/// Every rank of this host listens on a port of its own.
-fn check_ports(range: Option<(u16, u16)>, ranks: u32) -> Result<(), String> {
-    match range.map(|(first, last)| (first, last, u32::from(last - first) + 1)) {
-        Some((first, last, ports)) if ports < ranks => Err(format!(
-            "--port-range {first}-{last}: {ranks} ranks need a port each, and these are {ports}"
-        )),
-        _ => Ok(()),
-    }
 }
 
 fn recovery(job: &JobArguments) -> Option<Recovery> {

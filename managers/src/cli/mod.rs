@@ -5,6 +5,7 @@ mod hosts;
 mod job;
 mod jobs;
 pub mod mpirun;
+mod ports;
 pub mod rejoin;
 pub mod segments;
 mod variables;

@@ -123,7 +123,11 @@ impl Listeners {
                 Err(error) => last = error,
             }
         }
-        Err(last)
+        let range = match low {
+            0 => String::new(),
+            _ => format!("ports {low}-{high}: "),
+        };
+        Err(io::Error::new(last.kind(), format!("{range}{last}")))
     }
 
     /// The addresses for the business card: loopback, which only peers on this host may use, and
