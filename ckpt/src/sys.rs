@@ -196,6 +196,14 @@ pub fn read_file(path: &CStr, text: &mut Vec<u8>) -> Sys<()> {
     result
 }
 
+/// One send; what nobody reads raises no signal.
+pub fn send(socket: RawFd, bytes: &[u8]) -> Sys<usize> {
+    let (start, length) = (bytes.as_ptr().cast(), bytes.len());
+    // SAFETY: pointer and length describe `bytes`.
+    let count = unsafe { libc::send(socket, start, length, libc::MSG_NOSIGNAL) };
+    check(count as c_long).map(|count| count as usize)
+}
+
 /// Writes all of `bytes`.
 pub fn write_all(fd: RawFd, mut bytes: &[u8]) -> Sys<()> {
     while !bytes.is_empty() {

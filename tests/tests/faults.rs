@@ -2,8 +2,9 @@
 //! as if nothing had happened. A point that is not reached fails its test.
 
 use rejoin_tests::folder::Folder;
-use rejoin_tests::job::{by_rank, times_back};
-use rejoin_tests::processes::{all_gone, is_alive};
+use rejoin_tests::job::{Job, by_rank, times_back};
+use rejoin_tests::processes::{all_gone, is_alive, kill, wait_for};
+use rejoin_tests::tracee::{Stop, Tracee};
 use rejoin_tests::{Finished, Run, finish, program};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -270,4 +271,49 @@ fn central_is_killed_at_every_point() {
 #[test]
 fn central_and_a_rank_are_killed_at_every_point() {
     survives_at_every_point("central+rank-2");
+}
+
+/// The images of a rank and what is made ahead of them, the eldest first.
+fn twins_of(job: &Job, rank: u32) -> Vec<u32> {
+    let name = format!("REJOIN_RANK={rank}");
+    let is_of = |pid: &u32| {
+        let all = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        all.split(|byte| *byte == 0)
+            .any(|word| word == name.as_bytes())
+    };
+    let born = |pid: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let tail = stat.rsplit_once(')').map_or("", |(_, tail)| tail);
+        let ticks = tail
+            .split_whitespace()
+            .nth(19)
+            .and_then(|word| word.parse().ok());
+        (ticks.unwrap_or(u64::MAX), *pid)
+    };
+    let mut twins: Vec<u32> = job.images().into_iter().filter(is_of).collect();
+    twins.sort_by_key(born);
+    twins
+}
+
+#[test]
+fn a_process_from_an_image_is_killed_between_its_wake_and_its_answer() {
+    let notes = Notes::new("between");
+    let gate = notes.0.join("gate");
+    let child = run(&["--checkpoint-interval", "asked"]).arg(&gate).start();
+    let job = Job::of(child.id(), "cg");
+    wait_for(LIMIT, "a process made ahead", || {
+        twins_of(&job, 1).len() == 2
+    });
+    let ahead = twins_of(&job, 1)[1];
+    let mut tracee = Tracee::seize(ahead);
+    kill(job.ranks()[0], libc::SIGKILL);
+    // Of what it has taken it is about to tell.
+    assert_eq!(tracee.next_call(libc::SYS_sendto), Stop::Entry);
+    kill(ahead, libc::SIGKILL);
+    drop(tracee);
+    std::fs::write(&gate, "").expect("the gate");
+    let done = finish(child, LIMIT, "a job whose woken process is killed");
+    assert!(done.output.status.success(), "{}", done.text());
+    assert_eq!(by_rank(undisturbed(), true), by_rank(&done.stdout(), true));
+    assert_eq!(times_back(&done.stderr()), 1, "{}", done.text());
 }

@@ -3,7 +3,7 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, Numbers, times_back};
-use rejoin_tests::processes::{is_alive, kill, wait_for};
+use rejoin_tests::processes::{eldest_of_each_rank, is_alive, kill, wait_for};
 use rejoin_tests::{Finished, Run, finish, program};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Child;
@@ -236,21 +236,22 @@ fn processes_made_ahead_that_are_killed_are_done_without() {
     let want = undisturbed(&["work"]);
     let work = Work::with_images("killed-ahead", &["--checkpoint-interval", "100"]);
     let job = &work.job;
-    // An image waits in `read` for the end of what it has made ahead, which waits in its place.
-    let in_call = |number| {
+    // An image waits for a wake, and what it has made ahead for the image to pass one on.
+    let waiting = || {
         let mut images = job.images();
-        images.retain(|pid| call_of(*pid) == Some(number));
+        images.retain(|pid| call_of(*pid) == Some(libc::SYS_recvmsg));
         images
     };
-    wait_for(SOON, "processes made ahead", || {
-        in_call(libc::SYS_read).len() == 3 && in_call(libc::SYS_recvmsg).len() == 3
-    });
-    let (images, ahead) = (in_call(libc::SYS_read), in_call(libc::SYS_recvmsg));
+    wait_for(SOON, "processes made ahead", || waiting().len() == 6);
+    let mut ahead = waiting();
+    let images = eldest_of_each_rank(ahead.clone());
+    ahead.retain(|pid| !images.contains(pid));
+    assert_eq!((images.len(), ahead.len()), (3, 3));
     for pid in &ahead {
         kill(*pid, libc::SIGKILL);
     }
-    wait_for(SOON, "the images to listen again", || {
-        in_call(libc::SYS_recvmsg) == images && !ahead.iter().any(|pid| is_alive(*pid))
+    wait_for(SOON, "the images alone", || {
+        waiting() == images && !ahead.iter().any(|pid| is_alive(*pid))
     });
     let mut ranks = job.ranks();
     kill(ranks[0], libc::SIGKILL);

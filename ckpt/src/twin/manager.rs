@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 pub use super::wire::Answer;
-use super::wire::{self, ANSWER, Control, Head};
+use super::wire::{self, ANSWER, Head};
 use crate::sys;
 
 /// What a wake brings.
@@ -174,7 +174,7 @@ impl Zygote {
     pub fn flush(&mut self) -> Result<bool, Error> {
         while let Some(out) = &mut self.outgoing {
             let fds: Vec<RawFd> = out.fds.iter().map(AsRawFd::as_raw_fd).collect();
-            match send(self.socket.as_raw_fd(), out.bytes.as_slices().0, &fds) {
+            match wire::send(self.socket.as_raw_fd(), out.bytes.as_slices().0, &fds) {
                 Ok(count) => {
                     out.fds.clear();
                     out.bytes.drain(..count);
@@ -228,33 +228,5 @@ impl Zygote {
 impl AsFd for Zygote {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
-    }
-}
-
-fn send(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> sys::Sys<usize> {
-    let mut control: Control = [0; _];
-    // SAFETY: `msghdr` is plain data; its pointers are to `bytes`, which is only read, and to the array above, which
-    // has room for as many descriptors as a wake may bring.
-    unsafe {
-        let mut piece = libc::iovec {
-            iov_base: bytes.as_ptr().cast_mut().cast(),
-            iov_len: bytes.len(),
-        };
-        let mut message: libc::msghdr = std::mem::zeroed();
-        message.msg_iov = &raw mut piece;
-        message.msg_iovlen = 1;
-        if !fds.is_empty() {
-            let length = std::mem::size_of_val(fds) as u32;
-            message.msg_control = control.as_mut_ptr().cast();
-            message.msg_controllen = libc::CMSG_SPACE(length) as usize;
-            let head = libc::CMSG_FIRSTHDR(&raw const message);
-            (*head).cmsg_level = libc::SOL_SOCKET;
-            (*head).cmsg_type = libc::SCM_RIGHTS;
-            (*head).cmsg_len = libc::CMSG_LEN(length) as usize;
-            let data = libc::CMSG_DATA(head).cast::<RawFd>();
-            std::ptr::copy_nonoverlapping(fds.as_ptr(), data, fds.len());
-        }
-        let count = libc::sendmsg(socket, &raw const message, libc::MSG_NOSIGNAL);
-        sys::check(count as i64).map(|count| count as usize)
     }
 }

@@ -165,6 +165,54 @@ impl Message {
 /// Room for the descriptors of one message, aligned as the system wants it.
 pub(super) type Control = [u64; 2 + DESCRIPTOR_LIMIT / 2 + 1];
 
+/// Passes a wake on, with its descriptors; false when nobody reads it.
+pub(super) fn pass(socket: RawFd, message: &Message) -> bool {
+    let mut bytes = message.head.encode().to_vec();
+    for (device, inode) in &message.spared {
+        bytes.extend(device.to_le_bytes());
+        bytes.extend(inode.to_le_bytes());
+    }
+    bytes.extend_from_slice(&message.body);
+    let (mut rest, mut fds) = (&bytes[..], &message.descriptors[..]);
+    while !rest.is_empty() {
+        match send(socket, rest, fds) {
+            Ok(count) => (rest, fds) = (&rest[count..], &[]),
+            Err(libc::EINTR) => {}
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+/// One piece of a wake, with these descriptors.
+pub(super) fn send(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> sys::Sys<usize> {
+    let mut control: Control = [0; _];
+    // SAFETY: `msghdr` is plain data; its pointers are to `bytes`, which is only read, and to the array above, which
+    // has room for as many descriptors as a wake may bring.
+    unsafe {
+        let mut piece = libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &raw mut piece;
+        message.msg_iovlen = 1;
+        if !fds.is_empty() {
+            let length = std::mem::size_of_val(fds) as u32;
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = libc::CMSG_SPACE(length) as usize;
+            let head = libc::CMSG_FIRSTHDR(&raw const message);
+            (*head).cmsg_level = libc::SOL_SOCKET;
+            (*head).cmsg_type = libc::SCM_RIGHTS;
+            (*head).cmsg_len = libc::CMSG_LEN(length) as usize;
+            let data = libc::CMSG_DATA(head).cast::<RawFd>();
+            std::ptr::copy_nonoverlapping(fds.as_ptr(), data, fds.len());
+        }
+        let count = libc::sendmsg(socket, &raw const message, libc::MSG_NOSIGNAL);
+        sys::check(count as i64).map(|count| count as usize)
+    }
+}
+
 /// Waits for a wake. `None` when the manager is gone or speaks nonsense.
 pub(super) fn receive(socket: RawFd) -> Option<Message> {
     let mut bytes = [0; HEAD];

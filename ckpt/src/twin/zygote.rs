@@ -27,24 +27,32 @@ pub(super) fn freeze(imager: &Imager, plan: &Plan) -> Message {
             shared,
         },
     );
+    let mut ahead = None;
     loop {
         // The manager is gone, and with it the job.
         let Some(message) = wire::receive(plan.wait) else {
             sys::exit(0)
         };
         if message.head.flags & wire::PREPARE != 0 {
-            if let Some(message) = stand_by(imager, plan) {
-                willing.restore();
-                return message;
+            if ahead.is_none() {
+                match stand_by(imager, plan) {
+                    Side::Zygote(made) => ahead = made,
+                    Side::Runner(message) => {
+                        willing.restore();
+                        return message;
+                    }
+                }
             }
             continue;
         }
         drop_signals();
+        let taken = ahead.take().and_then(|ahead| ahead.take(&message));
         // Whoever the parent is by now, the runner is to be its child: this process ends with the next image.
-        match clone::clone(true) {
+        match taken.map_or_else(|| clone::clone(true), Ok) {
             Ok(0) => {
                 plan.state.restore();
-                awake(plan);
+                sys::close(plan.wait);
+                clone::set_name(&plan.name);
                 willing.restore();
                 return message;
             }
@@ -55,44 +63,70 @@ pub(super) fn freeze(imager: &Imager, plan: &Plan) -> Message {
     }
 }
 
-/// What makes a runner of a clone.
-fn awake(plan: &Plan) {
-    sys::close(plan.wait);
-    clone::set_name(&plan.name);
+/// A runner that was made ahead of time: copying the page tables takes most of a wake.
+struct Ahead {
+    pid: i32,
+    /// This side of its socket; it ends with it.
+    socket: RawFd,
 }
 
-/// Makes a runner ahead of time, which waits in the zygote's place: copying the page tables takes most of a wake. Returns
-/// the wake in the runner, and nothing in the zygote, once the runner has gone or ended.
-fn stand_by(imager: &Imager, plan: &Plan) -> Option<Message> {
+/// Who goes on behind a clone.
+enum Side {
+    /// This process, and what it has made.
+    Zygote(Option<Ahead>),
+    /// The runner, with its wake.
+    Runner(Message),
+}
+
+/// Makes a runner ahead of time. It waits for its wake from this process, which keeps that until the runner has it: whoever
+/// kills a runner on the way keeps no rank from coming back.
+fn stand_by(imager: &Imager, plan: &Plan) -> Side {
     let mut ends = [0; 2];
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
     // SAFETY: the pointer is to two numbers.
-    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-        return None;
+    if unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) } != 0 {
+        return Side::Zygote(None);
     }
-    let [from, to] = ends;
+    let [socket, theirs] = ends;
     // While the rank is this process's parent, a sibling would be a child of the program's.
-    if clone::clone(imager.is_direct()) == Ok(0) {
-        plan.state.restore();
-        sys::close(from);
-        let Some(message) = wire::receive(plan.wait) else {
-            sys::exit(0)
-        };
-        // What came while this process waited was meant for nobody that runs; what comes after the answer is.
-        drop_signals();
-        // The zygote listens again. Before the answer: upon that the manager may stop this process, and the next wake must not
-        // wait for one that is stopped.
-        sys::close(to);
-        answer(plan.wait, Answer::Running { pid: sys::pid() });
-        awake(plan);
-        return Some(message);
+    match clone::clone(imager.is_direct()) {
+        Ok(0) => {
+            plan.state.restore();
+            [socket, plan.wait].into_iter().for_each(sys::close);
+            let Some(message) = wire::receive(theirs) else {
+                sys::exit(0)
+            };
+            // What came while this process waited was meant for nobody that runs; what comes after the answer is.
+            drop_signals();
+            if sys::send(theirs, &[0]) != Ok(1) {
+                sys::exit(0)
+            }
+            sys::close(theirs);
+            clone::set_name(&plan.name);
+            Side::Runner(message)
+        }
+        Ok(pid) => {
+            sys::close(theirs);
+            Side::Zygote(Some(Ahead { pid, socket }))
+        }
+        Err(_) => {
+            ends.into_iter().for_each(sys::close);
+            Side::Zygote(None)
+        }
     }
-    sys::close(to);
-    let mut byte = 0u8;
-    // Nothing is ever written: this returns at the end. Signals are blocked.
-    // SAFETY: the pointer is to one byte.
-    unsafe { libc::read(from, (&raw mut byte).cast(), 1) };
-    sys::close(from);
-    None
+}
+
+impl Ahead {
+    /// Gives it its wake; its number, once it has that. A runner that ends before leaves the wake to others.
+    fn take(self, message: &Message) -> Option<i32> {
+        let mut byte = 0u8;
+        let passed = wire::pass(self.socket, message);
+        // Signals are blocked.
+        // SAFETY: the pointer is to one byte.
+        let taken = passed && unsafe { libc::read(self.socket, (&raw mut byte).cast(), 1) } == 1;
+        sys::close(self.socket);
+        taken.then_some(self.pid)
+    }
 }
 
 /// Closes the library's descriptors, so that peers see the rank's end though its clone lives.
@@ -103,16 +137,8 @@ fn close_block(block: RawFd, plan: &Plan) {
 }
 
 fn answer(socket: RawFd, answer: Answer) {
-    let bytes = answer.encode();
-    // SAFETY: pointer and length describe `bytes`.
-    unsafe {
-        libc::send(
-            socket,
-            bytes.as_ptr().cast(),
-            bytes.len(),
-            libc::MSG_NOSIGNAL,
-        );
-    }
+    // The manager may be gone.
+    let _ = sys::send(socket, &answer.encode());
 }
 
 /// Drops signals that came while this process was frozen. A runner does not inherit them; here they would take

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rejoin_ckpt::twin::NAME;
 use rejoin_ckpt::twin::manager::Zygote;
+use rejoin_tests::tracee::{Stop, Tracee};
 
 use crate::support::{
     self, Job, LIMIT, Test, end_of, kill, pidfd, read_to_end, readable, status_of,
@@ -16,6 +17,10 @@ pub const TESTS: &[Test] = &[
     ("two_hundred_generations_do_not_grow", generations),
     ("a_runner_made_ahead_takes_the_next_wake", made_ahead),
     ("a_runner_made_ahead_ends_with_its_twin", ends_ahead),
+    (
+        "a_runner_that_is_killed_with_its_wake_is_replaced",
+        killed_with_its_wake,
+    ),
     (
         "signals_sent_to_a_runner_made_ahead_do_not_strike",
         signals_ahead,
@@ -229,6 +234,28 @@ fn stopped_ahead() {
     job.finish();
 }
 
+fn killed_with_its_wake() {
+    let mut job = Job::start(|rank| rank.serve(|rank, word| rank.say(word)));
+    for generation in 1..=3 {
+        job.image();
+        let ahead = prepare(&mut job);
+        job.kill();
+        // It has taken the wake, and has told nobody.
+        let killed = pidfd(ahead);
+        let mut tracee = Tracee::seize(ahead.cast_unsigned());
+        let ends = job.send_wake(b"hello", true, &[]);
+        assert_eq!(tracee.next_call(libc::SYS_sendto), Stop::Entry);
+        kill(killed.as_raw_fd(), libc::SIGKILL);
+        drop(tracee);
+        end_of(killed.as_raw_fd());
+        job.arrive(ends);
+        assert_ne!(job.pid, ahead);
+        job.expect(&format!("restored {generation}"));
+        assert_eq!(job.ask("well?"), "well?");
+    }
+    job.finish();
+}
+
 /// Wakes the image, whose runner was made ahead, and stops that just behind the call that sends its answer.
 fn stop_as_it_answers(job: &mut Job, ahead: i32) {
     let trace = |request, data: usize| {
@@ -431,7 +458,12 @@ fn wrapped() {
     // A runner made ahead must not look like a child of the program's.
     let twin = job.twin.as_mut().expect("an image");
     assert!(twin.zygote.prepare().expect("prepared"));
-    twin.sleeps_in(libc::SYS_read);
+    let list = format!("/proc/{0}/task/{0}/children", twin.pid);
+    let start = std::time::Instant::now();
+    while std::fs::read_to_string(&list).is_ok_and(|list| list.is_empty()) {
+        assert!(start.elapsed() < LIMIT, "no runner is made");
+        std::thread::yield_now();
+    }
     job.image();
     // Its wrapper reaps the rank; the twin, an orphan now, comes to this process.
     kill(job.pidfd.as_raw_fd(), libc::SIGKILL);

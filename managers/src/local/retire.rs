@@ -160,7 +160,7 @@ impl Driver {
     pub(super) fn forget(&mut self, pid: u32, status: Option<i32>) {
         for rank in &mut self.ranks {
             if let Some(image) = rank.images.iter().find(|i| i.pid == pid) {
-                // Its socket may be held by a process that it has made ahead.
+                // Its socket may still be held by a process that it is making.
                 let lost = (rank.rank, image.epoch);
                 return self.image_lost(lost.0, lost.1, "its process ended");
             }

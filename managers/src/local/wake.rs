@@ -228,7 +228,7 @@ impl Driver {
             let Some(image) = rank.images.iter_mut().find(kept) else {
                 continue;
             };
-            // A second order would be taken for a wake.
+            // It makes one at a time.
             if image.prepared || !descendants::is_own_child(image.pid) {
                 continue;
             }
