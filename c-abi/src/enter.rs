@@ -98,19 +98,26 @@ pub fn enter(call: &'static Call, owner: Owner, run: impl FnOnce(&Mpi) -> Result
 }
 
 /// Runs the part of an implementation that does all of a plain call or nothing, which is to be done by [`enter`]
-/// then: false. Not where threads need the lock.
+/// then: `None`. Not where threads need the lock.
 #[inline(always)]
-pub fn at_once(call: &'static Call, run: impl FnOnce(&Mpi) -> bool) -> bool {
+pub fn at_once(
+    call: &'static Call,
+    owner: Owner,
+    run: impl FnOnce(&Mpi) -> Option<Result<()>>,
+) -> Option<c_int> {
     if !gate::is_open() {
-        return false;
+        return None;
     }
     LATEST.store(std::ptr::from_ref(call).cast_mut(), Ordering::Relaxed);
     let mark = callback::enter(false);
     // SAFETY: the gate is open: one thread at a time, by the program's promise.
     let mpi = unsafe { mpi() };
-    let done = run(mpi);
+    let done = run(mpi).map(|result| match result {
+        Ok(()) => MPI_SUCCESS,
+        Err(error) => errors::raise(mpi, call, owner, error),
+    });
     callback::leave(false, mark);
-    if done && orders::is_wanted() && mark == 0 {
+    if done.is_some() && orders::is_wanted() && mark == 0 {
         image::obey_late(mpi, false);
     }
     done

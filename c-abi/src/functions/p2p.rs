@@ -9,6 +9,7 @@ use rejoin_mpi::p2p::{Data, SendMode};
 use rejoin_mpi::request::RequestId;
 
 use crate::enter::{Call, at_once};
+use crate::errors::Owner;
 use crate::functions::request::{self, give};
 use crate::state::Mpi;
 use crate::types::*;
@@ -112,7 +113,7 @@ sends! {
 /// # Safety
 /// No handle is made or freed while the references are used.
 #[inline(always)]
-unsafe fn plain(
+pub(crate) unsafe fn plain(
     mpi: &Mpi,
     addr: *mut c_void,
     count: MPI_Count,
@@ -130,7 +131,7 @@ unsafe fn plain(
     Some((core, data, comm))
 }
 
-/// A standard send that can be done at once, ahead of [`send`]; false: nothing was done.
+/// A standard send that can be done at once, ahead of [`send`]; `None`: nothing was done.
 ///
 /// # Safety
 /// As for [`send`].
@@ -143,15 +144,15 @@ pub unsafe fn send_at_once(
     dest: c_int,
     tag: c_int,
     comm: MPI_Comm,
-) -> bool {
+) -> Option<c_int> {
     let mode = SendMode::Standard;
     // SAFETY: the caller's.
-    at_once(call, |mpi| unsafe {
-        sent_now(mpi, mode, buf, count, datatype, dest, tag, comm)
+    at_once(call, Owner::of(comm), |mpi| unsafe {
+        sent_now(mpi, mode, buf, count, datatype, dest, tag, comm).then_some(Ok(()))
     })
 }
 
-/// A receive that can be done at once, ahead of [`recv`]; false: nothing was done.
+/// A receive that can be done at once, ahead of [`recv`]; `None`: nothing was done.
 ///
 /// # Safety
 /// As for [`recv`].
@@ -166,19 +167,15 @@ pub unsafe fn recv_at_once(
     tag: c_int,
     comm: MPI_Comm,
     status: *mut MPI_Status,
-) -> bool {
-    at_once(call, |mpi| {
+) -> Option<c_int> {
+    at_once(call, Owner::of(comm), |mpi| {
         // SAFETY: no function of the program runs meanwhile.
-        let Some((core, data, comm)) = (unsafe { plain(mpi, buf, count, datatype, comm) }) else {
-            return false;
-        };
+        let (core, data, comm) = unsafe { plain(mpi, buf, count, datatype, comm) }?;
         // SAFETY: the caller's.
-        let Some(received) = (unsafe { core.recv_now(&data, source, tag, comm) }) else {
-            return false;
-        };
+        let received = unsafe { core.recv_now(&data, source, tag, comm) }?;
         // SAFETY: the caller's.
         unsafe { request::put(status, &received) };
-        true
+        Some(Ok(()))
     })
 }
 

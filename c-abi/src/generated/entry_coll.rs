@@ -23,6 +23,39 @@ unsafe fn shared_allgather(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
+    if let Some(code) = unsafe {
+        crate::functions::coll::forms::allgather_at_once(
+            &const { Call::new("MPI_Allgather", Phase::Running, false) },
+            sendbuf,
+            sendcount,
+            sendtype,
+            recvbuf,
+            recvcount,
+            recvtype,
+            comm,
+        )
+    } {
+        return code;
+    }
+    // SAFETY: as above.
+    unsafe {
+        slow_allgather(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
+        )
+    }
+}
+
+#[inline(never)]
+unsafe fn slow_allgather(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
         &const { Call::new("MPI_Allgather", Phase::Running, false) },
         Owner::of(comm),
@@ -716,6 +749,39 @@ pub unsafe extern "C" fn PMPI_Allreduce_init_c(
 
 #[inline]
 unsafe fn shared_alltoall(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    if let Some(code) = unsafe {
+        crate::functions::coll::forms::alltoall_at_once(
+            &const { Call::new("MPI_Alltoall", Phase::Running, false) },
+            sendbuf,
+            sendcount,
+            sendtype,
+            recvbuf,
+            recvcount,
+            recvtype,
+            comm,
+        )
+    } {
+        return code;
+    }
+    // SAFETY: as above.
+    unsafe {
+        slow_alltoall(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
+        )
+    }
+}
+
+#[inline(never)]
+unsafe fn slow_alltoall(
     sendbuf: *const c_void,
     sendcount: MPI_Count,
     sendtype: MPI_Datatype,
@@ -1607,6 +1673,31 @@ pub unsafe extern "C" fn PMPI_Barrier_init(
 
 #[inline]
 unsafe fn shared_bcast(
+    buffer: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    root: c_int,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    if let Some(code) = unsafe {
+        crate::functions::coll::forms::bcast_at_once(
+            &const { Call::new("MPI_Bcast", Phase::Running, false) },
+            buffer,
+            count,
+            datatype,
+            root,
+            comm,
+        )
+    } {
+        return code;
+    }
+    // SAFETY: as above.
+    unsafe { slow_bcast(buffer, count, datatype, root, comm) }
+}
+
+#[inline(never)]
+unsafe fn slow_bcast(
     buffer: *mut c_void,
     count: MPI_Count,
     datatype: MPI_Datatype,

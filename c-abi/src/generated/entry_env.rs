@@ -1227,7 +1227,7 @@ unsafe fn shared_recv(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    if unsafe {
+    if let Some(code) = unsafe {
         crate::functions::p2p::recv_at_once(
             &const { Call::new("MPI_Recv", Phase::Running, false) },
             buf,
@@ -1239,7 +1239,7 @@ unsafe fn shared_recv(
             status,
         )
     } {
-        return crate::constants::MPI_SUCCESS;
+        return code;
     }
     // SAFETY: as above.
     unsafe { slow_recv(buf, count, datatype, source, tag, comm, status) }
@@ -1487,7 +1487,7 @@ unsafe fn shared_send(
     comm: MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    if unsafe {
+    if let Some(code) = unsafe {
         crate::functions::p2p::send_at_once(
             &const { Call::new("MPI_Send", Phase::Running, false) },
             buf,
@@ -1498,7 +1498,7 @@ unsafe fn shared_send(
             comm,
         )
     } {
-        return crate::constants::MPI_SUCCESS;
+        return code;
     }
     // SAFETY: as above.
     unsafe { slow_send(buf, count, datatype, dest, tag, comm) }

@@ -173,14 +173,15 @@ macro_rules! with_future {
 /// How a collective is called, as the highest bits of its tags.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-enum Kind {
+pub(super) enum Kind {
     Blocking = 0,
     Nonblocking = 1 << 28,
     /// These keep their tag for as long as they live.
     Persistent = 1 << 29,
 }
 
-fn next_tag(comm: &Communicator, kind: Kind) -> i32 {
+#[inline]
+pub(super) fn next_tag(comm: &Communicator, kind: Kind) -> i32 {
     let number = comm.next_collective(kind == Kind::Blocking) & (Kind::Nonblocking as u32 - 1);
     (number | kind as u32) as i32
 }

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::rc::Rc;
 
-use super::call::Call;
+use super::call::{Call, Kind, next_tag};
 use super::channel;
 use super::mem::Mem;
 use super::order::Order;
@@ -17,6 +17,7 @@ use super::typed::{Operator, Typed};
 use crate::adi::{Completion, Envelope, Pattern, ReqId};
 use crate::comm::{Communicator, Traffic};
 use crate::error::{Error, ErrorClass, Result};
+use crate::p2p::Data;
 use crate::runtime::Mpi;
 
 /// Most ranks.
@@ -37,6 +38,8 @@ struct Short<'a> {
     tag: i32,
     /// Messages that were posted and are not done.
     live: Cell<usize>,
+    /// One of its messages went the long way: now and then one does, and then the device is to look around.
+    long: Cell<bool>,
 }
 
 /// A receive that was posted.
@@ -62,15 +65,107 @@ pub(super) fn run(
     if comm.hosts(|| channel::hosts(mpi, comm)).count() != 1 {
         return None;
     }
-    let short = Short {
-        mpi,
-        comm,
-        tag,
-        live: Cell::new(0),
-    };
+    let short = Short::new(mpi, comm, tag);
     let result = attempt(&short, call, choice)?;
-    let result = result.and_then(|()| mpi.dev.borrow_mut().attend());
-    Some(result.map_err(|error| short.given_up(error)))
+    Some(short.end(result))
+}
+
+impl Mpi {
+    /// A broadcast of few bytes among few ranks of one host; `None`: nothing was done, and [`Mpi::collective`] is to.
+    ///
+    /// # Safety
+    /// The elements are writable, on the root readable.
+    #[inline(always)]
+    pub unsafe fn bcast_now(
+        &self,
+        data: &Data<'_>,
+        root: i32,
+        comm: &Communicator,
+    ) -> Option<Result<()>> {
+        let (addr, len) = data.plain()?;
+        let right = (1..=BYTES).contains(&len) && (0..comm.size() as i32).contains(&root);
+        if !right || !self.are_near(comm) {
+            return None;
+        }
+        // SAFETY: the elements are there until the call ends.
+        let data = unsafe { Mem::new(addr, len) };
+        let short = Short::new(self, comm, next_tag(comm, Kind::Blocking));
+        Some(short.end(bcast(&short, data, root as usize)))
+    }
+
+    /// The same for an allgather.
+    ///
+    /// # Safety
+    /// The elements to send are readable, those for all ranks writable.
+    #[inline(always)]
+    pub unsafe fn allgather_now(
+        &self,
+        send: &Data<'_>,
+        recv: &Data<'_>,
+        comm: &Communicator,
+    ) -> Option<Result<()>> {
+        let (mine, all) = (blocks(send, 1)?, blocks(recv, comm.size())?);
+        let each = mine.len();
+        if each * comm.size() != all.len() || !self.are_near(comm) {
+            return None;
+        }
+        let into = |rank: usize| all.part(rank * each, each);
+        let short = Short::new(self, comm, next_tag(comm, Kind::Blocking));
+        let result = exchange(&short, |_| mine, into);
+        Some(short.end(result.map(|()| into(comm.rank()).copy_from(mine))))
+    }
+
+    /// The same for an all-to-all.
+    ///
+    /// # Safety
+    /// The elements for all ranks are readable, and those from them writable.
+    #[inline(always)]
+    pub unsafe fn alltoall_now(
+        &self,
+        send: &Data<'_>,
+        recv: &Data<'_>,
+        comm: &Communicator,
+    ) -> Option<Result<()>> {
+        let size = comm.size();
+        let (mine, all) = (blocks(send, size)?, blocks(recv, size)?);
+        if mine.len() != all.len() || !self.are_near(comm) {
+            return None;
+        }
+        let each = all.len() / size;
+        let (out, into) = (
+            |rank: usize| mine.part(rank * each, each),
+            |rank: usize| all.part(rank * each, each),
+        );
+        let short = Short::new(self, comm, next_tag(comm, Kind::Blocking));
+        let result = exchange(&short, out, into);
+        let (own, here) = (into(comm.rank()), out(comm.rank()));
+        Some(short.end(result.map(|()| own.copy_from(here))))
+    }
+
+    /// Whether these are few ranks, known to be of one host, that exchange without steps.
+    #[inline(always)]
+    fn are_near(&self, comm: &Communicator) -> bool {
+        let usual = self.choice.near.is_none() && self.choice.flat(true);
+        let few = (2..=RANKS).contains(&comm.size()) && !comm.is_inter();
+        usual && few && comm.known_hosts().is_some_and(|hosts| hosts.count() == 1)
+    }
+}
+
+/// So many short blocks, of which `data` is the first, where they lie one after the other.
+#[inline(always)]
+fn blocks(data: &Data<'_>, count: usize) -> Option<Mem> {
+    if !(1..=BYTES as i64).contains(&data.count) {
+        return None;
+    }
+    let all = Data {
+        count: data.count * count as i64,
+        ..*data
+    };
+    let (addr, len) = all.plain()?;
+    // SAFETY: the elements are there until the call ends (the caller's promise).
+    (1..=BYTES * count)
+        .contains(&len)
+        .then(|| unsafe { Mem::new(addr, len) })
 }
 
 fn attempt(ctx: &Short<'_>, call: &Call, choice: &Choice) -> Option<Result<()>> {
@@ -123,7 +218,28 @@ fn equal(ctx: &Short<'_>, block: &Typed) -> Option<impl Fn(usize) -> Mem + Copy>
     Some(move |rank| all.part(rank * each, each))
 }
 
-impl Short<'_> {
+impl<'a> Short<'a> {
+    #[inline(always)]
+    fn new(mpi: &'a Mpi, comm: &'a Communicator, tag: i32) -> Self {
+        Short {
+            mpi,
+            comm,
+            tag,
+            live: Cell::new(0),
+            long: Cell::new(false),
+        }
+    }
+
+    /// The end of the call.
+    #[inline(always)]
+    fn end(&self, result: Result<()>) -> Result<()> {
+        if result.is_ok() && !self.long.get() {
+            return result;
+        }
+        let result = result.and_then(|()| self.mpi.dev.borrow_mut().attend());
+        result.map_err(|error| self.given_up(error))
+    }
+
     #[inline]
     fn rank(&self) -> usize {
         self.comm.rank()
@@ -134,10 +250,15 @@ impl Short<'_> {
         self.comm.size()
     }
 
-    /// The other ranks, from the next one on.
-    fn others(&self) -> impl DoubleEndedIterator<Item = usize> + use<> {
-        let (rank, size) = (self.rank(), self.size());
-        (rank + 1..size).chain(0..rank)
+    /// So many ranks on, around the end.
+    #[inline(always)]
+    fn next(&self, steps: usize) -> usize {
+        let rank = self.rank() + steps;
+        if rank < self.size() {
+            rank
+        } else {
+            rank - self.size()
+        }
     }
 
     /// Sends to a rank; what is to be waited for, if anything is.
@@ -156,6 +277,7 @@ impl Short<'_> {
             if dev.send_now(world, &env, data.ptr(), data.len()) {
                 return Ok(None);
             }
+            self.long.set(true);
             let sent = dev.send(world, env, data.ptr(), data.len())?;
             self.live.set(self.live.get() + usize::from(sent.is_some()));
             Ok(sent)
@@ -181,6 +303,7 @@ impl Short<'_> {
                 return self.whole(from, len, &done).map(|()| None);
             }
         }
+        self.long.set(true);
         // SAFETY: as above.
         let request = unsafe { dev.irecv(pattern, room.ptr(), len) }?;
         self.live.set(self.live.get() + 1);
@@ -243,11 +366,16 @@ fn exchange(
 ) -> Result<()> {
     let mut sends = [None; RANKS];
     let mut receives = [None; RANKS];
-    for to in ctx.others() {
+    for steps in 1..ctx.size() {
+        let to = ctx.next(steps);
         sends[to] = ctx.send(to, out(to))?;
     }
-    for from in ctx.others().rev() {
+    for steps in (1..ctx.size()).rev() {
+        let from = ctx.next(steps);
         receives[from] = ctx.receive(from, into(from))?;
+    }
+    if ctx.live.get() == 0 {
+        return Ok(());
     }
     for posted in receives.into_iter().take(ctx.size()) {
         ctx.received(posted)?;
@@ -256,13 +384,18 @@ fn exchange(
     sends.try_for_each(|send| ctx.sent(send))
 }
 
+#[inline(always)]
 fn bcast(ctx: &Short<'_>, data: Mem, root: usize) -> Result<()> {
     if ctx.rank() != root {
         return ctx.received(ctx.receive(root, data)?);
     }
     let mut sends = [None; RANKS];
-    for to in ctx.others() {
+    for steps in 1..ctx.size() {
+        let to = ctx.next(steps);
         sends[to] = ctx.send(to, data)?;
+    }
+    if ctx.live.get() == 0 {
+        return Ok(());
     }
     sends.into_iter().try_for_each(|send| ctx.sent(send))
 }

@@ -15,7 +15,7 @@ const MOST: i64 = 1 << 16;
 impl Data<'_> {
     /// The bytes, when count, type and address are right and they lie in memory as in the message.
     #[inline(always)]
-    fn plain(&self) -> Option<(*mut u8, usize)> {
+    pub(crate) fn plain(&self) -> Option<(*mut u8, usize)> {
         let (size, count) = (self.datatype.size(), self.count);
         // So short that nothing overflows.
         let right = (0..=MOST).contains(&count)

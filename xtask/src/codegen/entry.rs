@@ -161,7 +161,13 @@ fn function(model: &Model, f: &Function, found: &Found) -> Result<String> {
 }
 
 /// Functions that have a part which does all of a plain call or nothing: `…_at_once`, beside the implementation.
-const AT_ONCE: [&str; 2] = ["MPI_Recv", "MPI_Send"];
+const AT_ONCE: [&str; 5] = [
+    "MPI_Allgather",
+    "MPI_Alltoall",
+    "MPI_Bcast",
+    "MPI_Recv",
+    "MPI_Send",
+];
 
 /// The shared part of an implemented pair, and the exports of its int form.
 fn own_entry(f: &Function, large: Option<&Function>, path: &str) -> Result<String> {
@@ -186,8 +192,8 @@ fn own_entry(f: &Function, large: Option<&Function>, path: &str) -> Result<Strin
         format!(
             "#[inline]\nunsafe fn shared_{rust}({declared}) -> c_int {{\n\
              // SAFETY: the program keeps MPI's rules for the arguments.\n\
-             if unsafe {{ crate::{path}_at_once(&const {{ {call} }}, {all}) }} {{\n\
-             return crate::constants::MPI_SUCCESS;\n}}\n\
+             if let Some(code) = unsafe {{ crate::{path}_at_once(&const {{ {call} }}, {all}) }} {{\n\
+             return code;\n}}\n\
              // SAFETY: as above.\n\
              unsafe {{ slow_{rust}({all}) }}\n}}\n\n\
              #[inline(never)]\nunsafe fn slow_{rust}({declared}) -> c_int {{\n{slow}\n}}\n\n"

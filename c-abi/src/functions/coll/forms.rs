@@ -6,6 +6,7 @@ use std::ffi::{c_int, c_void};
 use rejoin_mpi::Result;
 
 use super::args::Args;
+pub use super::at_once::{allgather_at_once, alltoall_at_once, bcast_at_once};
 use crate::counts::Counts;
 use crate::state::Mpi;
 use crate::types::*;

@@ -1,6 +1,7 @@
 //! Collectives (MPI-5.0 chapter 6) on intracommunicators.
 
 mod args;
+mod at_once;
 #[allow(
     clippy::too_many_arguments,
     reason = "the arguments are the standard's"

@@ -1,6 +1,7 @@
 //! Every algorithm of every operation against a plain reference, over the in-memory network.
 
 mod aggregate;
+mod at_once;
 mod layouts;
 mod moves;
 mod random;
