@@ -73,24 +73,9 @@ fn is_known(name: &str) -> bool {
 fn nearest(name: &str) -> Option<&'static str> {
     let own = |name: &str| name.strip_prefix(OURS).unwrap_or(name).to_owned();
     let name = own(name);
-    let far = |known: &&str| distance(&name, &own(known));
+    let far = |known: &&str| strsim::levenshtein(&name, &own(known));
     let nearest = KNOWN.iter().copied().min_by_key(far)?;
     (far(&nearest) <= name.len().div_ceil(3)).then_some(nearest)
-}
-
-/// How many letters must be put in, left out or replaced to make one word of the other (Levenshtein).
-fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, a) in one.bytes().enumerate() {
-        let mut corner = i;
-        row[0] = i + 1;
-        for (j, b) in other.bytes().enumerate() {
-            let replaced = corner + usize::from(a != b);
-            corner = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(corner + 1);
-        }
-    }
-    row[other.len()]
 }
 
 #[cfg(test)]
