@@ -27,9 +27,12 @@ fn messages_need_no_system_call_while_both_sides_are_awake() {
         ..Options::default()
     });
     job.transport = Some(Transport::Shm);
-    let stats = job.run(|device| {
+    let counted = Barrier::new(2);
+    let stats = job.run(move |device| {
         ping_pong(device, 10, 8);
         let before = device.stats();
+        // The end of rank 1's last send may find what rank 0 sends next.
+        counted.wait();
         ping_pong(device, 2000, 8);
         ping_pong(device, 2000, 100);
         ping_pong(device, 2000, 9000);

@@ -5,6 +5,8 @@
 //!
 //! Root is needed. There is no ssh: the launch agent of the tests enters the host's namespaces.
 
+pub mod job;
+
 use crate::folder::place;
 use crate::processes::{eldest_of_each_rank, is_alive, wait_for};
 use crate::{Run, prefix};

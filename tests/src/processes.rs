@@ -17,16 +17,12 @@ pub fn kill(pid: u32, signal: i32) {
 
 /// The process is there and no zombie.
 pub fn is_alive(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit(')').next().unwrap_or("").trim_start();
-    state.chars().next().is_some_and(|s| s != 'Z' && s != 'X')
+    !matches!(state(pid), 'Z' | 'X')
 }
 
 /// A process waits for something.
 pub fn is_asleep(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start());
-    state.is_some_and(|state| state.starts_with('S'))
+    state(pid) == 'S'
 }
 
 /// A signal waits for a process to take it.
@@ -133,4 +129,11 @@ pub fn all_gone(pids: &[u32], limit: Duration) -> Duration {
     wait_for(limit, &format!("the end of {pids:?}"), || {
         !pids.iter().any(|&p| is_alive(p))
     })
+}
+
+/// The state of a process, as in proc_pid_stat(5); `X` when it is not there.
+pub fn state(pid: u32) -> char {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    after.chars().next().unwrap_or('X')
 }

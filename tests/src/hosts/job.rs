@@ -1,0 +1,164 @@
+//! Jobs of `mpirun` over such hosts, which tests wait for by what they tell of.
+
+use super::Hosts;
+use crate::processes::{kill, state};
+use crate::{Finished, Run, finish, program};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// What is only waited for, never for how long.
+pub const SOON: Duration = Duration::from_secs(30);
+
+/// What every test begins with: hosts, or the end where there can be none.
+#[macro_export]
+macro_rules! hosts {
+    ($count:expr) => {
+        match $crate::hosts::Hosts::up($count) {
+            Some(hosts) => hosts,
+            None => return,
+        }
+    };
+}
+
+/// 2000 steps, as fast as they go.
+fn jacobi(run: Run) -> Run {
+    run.arg(program("jacobi")).arg("512").arg("2000")
+}
+
+/// A job under way over hosts.
+pub struct Job {
+    /// `mpirun`.
+    pub child: Child,
+    events: PathBuf,
+    gate: PathBuf,
+}
+
+impl Job {
+    /// `jacobi` with two ranks on each of two hosts, for a second or more, and not before it may end.
+    pub fn jacobi(hosts: &Hosts, options: &[&str]) -> Job {
+        let gate = Job::gate(hosts);
+        Job::start(hosts, options, |run| jacobi(run).arg("500").arg(gate))
+    }
+
+    /// The file that a job of these hosts waits for before it ends.
+    pub fn gate(hosts: &Hosts) -> PathBuf {
+        hosts.folder().join("gate")
+    }
+
+    /// The same as fast as it goes, for its output.
+    pub fn undisturbed(hosts: &Hosts, options: &[&str]) -> Finished {
+        let done = Job::start(hosts, options, jacobi).end();
+        good(&done);
+        done
+    }
+
+    /// One of a program with its arguments.
+    pub fn start(hosts: &Hosts, options: &[&str], program: impl FnOnce(Run) -> Run) -> Job {
+        Job::start_as(hosts, options, |run| program(run).start())
+    }
+
+    /// The same, started in a way of its own.
+    pub fn start_as(hosts: &Hosts, options: &[&str], start: impl FnOnce(Run) -> Child) -> Job {
+        let events = hosts.folder().join("events");
+        let gate = Job::gate(hosts);
+        for left in [&events, &gate] {
+            let _ = std::fs::remove_file(left);
+        }
+        let file = events.to_str().expect("a path in UTF-8");
+        let mut all = vec!["--tag-output", "--events", file, "--host", "h1:2,h2:2"];
+        all.extend(["-n", "4", "--checkpoint-interval", "0.1", "--spin", "0"]);
+        all.extend(options);
+        let child = start(hosts.mpirun(all));
+        Job {
+            child,
+            events,
+            gate,
+        }
+    }
+
+    /// How often something has happened.
+    pub fn events(&self, kind: &str) -> usize {
+        happened(&self.events, kind)
+    }
+
+    /// Waits until something has happened so many times.
+    ///
+    /// # Panics
+    /// With what the job said, when it does not come to that.
+    pub fn until(&mut self, kind: &str, count: usize) {
+        let events = self.events.clone();
+        self.reaches(&format!("{kind} {count} times"), || {
+            happened(&events, kind) >= count
+        });
+    }
+
+    /// Waits until something holds.
+    ///
+    /// # Panics
+    /// With what the job said, when it does not come to that.
+    pub fn reaches(&mut self, what: &str, mut holds: impl FnMut() -> bool) {
+        let begun = Instant::now();
+        while !holds() {
+            let ended = state(self.child.id()) == 'Z';
+            if (ended && !holds()) || begun.elapsed() > SOON {
+                self.has_not_reached(what);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn has_not_reached(&mut self, what: &str) -> ! {
+        let pid = self.child.id();
+        let end = match state(pid) {
+            'Z' => "the job ended before it",
+            _ => "the job, which was ended for it, did not in time",
+        };
+        // It tells what it waits for, and takes its hosts with it.
+        kill(pid, libc::SIGTERM);
+        let events = std::fs::read_to_string(&self.events).unwrap_or_default();
+        let begun = Instant::now();
+        while state(pid) != 'Z' && begun.elapsed() < SOON {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        kill(pid, libc::SIGKILL);
+        let mut out = [String::new(), String::new()];
+        if let (Some(stdout), Some(stderr)) = (&mut self.child.stdout, &mut self.child.stderr) {
+            let _ = stdout.read_to_string(&mut out[0]);
+            let _ = stderr.read_to_string(&mut out[1]);
+        }
+        let [stdout, stderr] = out;
+        panic!("{end}: {what}\n--- events\n{events}--- stdout\n{stdout}--- stderr\n{stderr}");
+    }
+
+    /// From here on it may end.
+    pub fn end(self) -> Finished {
+        std::fs::write(&self.gate, "").expect("the gate");
+        finish(self.child, Duration::from_secs(60), "a job over hosts")
+    }
+}
+
+/// How often a file of events tells of something.
+fn happened(events: &Path, kind: &str) -> usize {
+    let text = std::fs::read_to_string(events).unwrap_or_default();
+    let wanted = format!("\"event\":\"{kind}\"");
+    text.lines()
+        .filter(|l| l.replace(": ", ":").contains(&wanted))
+        .count()
+}
+
+/// The lines of each rank in their order, without the host's name.
+pub fn lines(done: &Finished) -> Vec<String> {
+    let mut lines: Vec<String> = done.stdout().lines().map(str::to_owned).collect();
+    lines.sort_by_key(|line| line.split('>').next().unwrap_or("").to_owned());
+    lines
+}
+
+/// It ended as it should.
+///
+/// # Panics
+/// With what it said otherwise.
+pub fn good(done: &Finished) {
+    assert!(done.output.status.success(), "{}", done.text());
+}
