@@ -1,8 +1,11 @@
 //! One rank: the engine, the table and the handshakes, glued together as a device does it, over
 //! connections that are only numbers. Nothing of the code under test is replaced.
 
-use std::collections::BTreeMap;
+pub mod briefs;
 
+use std::collections::{BTreeMap, VecDeque};
+
+use briefs::{Briefs, Load};
 use rejoin_channel_table::table::TableError;
 use rejoin_channel_table::{
     Acceptor, AcceptorStep, AddressBook, Admission, Attempt, Dialer, DialerStep, Epoch, Identity,
@@ -40,6 +43,12 @@ struct Reader {
     body: Option<Body>,
 }
 
+impl Reader {
+    fn is_between_frames(&self) -> bool {
+        self.header.is_empty() && self.body.is_none()
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum End {
     Dialing(Dialer),
@@ -55,6 +64,10 @@ pub struct Node {
     table: Table<ConnectionId>,
     memory: Vec<u8>,
     ends: BTreeMap<ConnectionId, End>,
+    /// What has arrived and is not looked at.
+    unread: BTreeMap<ConnectionId, VecDeque<Load>>,
+    /// What became of brief messages.
+    pub briefs: Briefs,
     output: Vec<Output>,
     /// Headers read since they were last taken, for checkers.
     pub headers: Vec<(Rank, Header)>,
@@ -96,6 +109,8 @@ impl Node {
             table: Table::new(me, book),
             memory: Vec::new(),
             ends: BTreeMap::new(),
+            unread: BTreeMap::new(),
+            briefs: Briefs::default(),
             output: Vec::new(),
             headers: Vec::new(),
             images: BTreeMap::new(),
@@ -254,6 +269,7 @@ impl Node {
     }
 
     fn close(&mut self, id: ConnectionId) {
+        self.unread.remove(&id);
         let Some(end) = self.ends.remove(&id) else {
             return;
         };
@@ -362,6 +378,7 @@ impl Node {
                     let peer = proved.peer.rank;
                     if let Some(old) = admission.closes {
                         self.ends.remove(&old);
+                        self.unread.remove(&old);
                         self.engine.link_down(peer);
                         self.output.push(Output::Close(old));
                     }
@@ -446,7 +463,12 @@ impl Node {
     }
 
     fn header(&mut self, peer: Rank, bytes: &[u8; HEADER_LEN]) -> Result<Option<Body>, Violation> {
-        let mut header = Header::decode(bytes).map_err(|e| format!("a header was refused: {e}"))?;
+        let header = Header::decode(bytes).map_err(|e| format!("a header was refused: {e}"))?;
+        self.frame(peer, header)
+    }
+
+    /// Takes the header of a frame: where its body goes.
+    fn frame(&mut self, peer: Rank, mut header: Header) -> Result<Option<Body>, Violation> {
         let message = matches!(header.kind, Kind::Eager | Kind::Rts);
         header.epoch = self.meet(header.epoch, !message);
         let place = self.engine.rx_header(peer, &header);

@@ -1,14 +1,17 @@
 //! A random program: who sends what to whom, and how it is received.
 //!
 //! Every program ends on a correct library: all sends are started before anything is waited for,
-//! and each message has a receive that no other message can take. So whatever does not end, or ends
-//! otherwise than [`crate::check`] says, is an error of the code under test.
+//! and each message has a receive that no other message can take; talks of two ranks, which come after that,
+//! stand in one order for all. So whatever does not end, or ends otherwise than [`crate::check`] says, is an error of
+//! the code under test.
 
 use rejoin_engine::{Config, Mode, Pattern};
 
 use crate::rng::Rng;
 use rejoin_channel_table::Rank;
 
+/// Context of talks: messages for each of which its receiver waits alone.
+pub const TALK_CONTEXT: u32 = 4;
 /// Context of messages that are sent only to be cancelled.
 pub const CANCEL_CONTEXT: u32 = 100;
 /// Context of receives that nobody sends to.
@@ -161,8 +164,13 @@ impl Plan {
             scripts: Vec::new(),
             cancels,
         };
-        for rank in 0..ranks {
-            let mut script = plan.script(rng, rank, ranks);
+        let mut scripts: Vec<_> = (0..ranks)
+            .map(|rank| plan.script(rng, rank, ranks))
+            .collect();
+        if rng.chance(60) {
+            plan.talks(rng, count / 3, &mut scripts);
+        }
+        for mut script in scripts {
             // Each rank in its own time, in order, and some only at another's word.
             let mut at = 0;
             for epoch in 1..=2 {
@@ -213,6 +221,50 @@ impl Plan {
             }
         }
         script
+    }
+
+    /// Ranks that have received all that was sent to them talk in pairs.
+    fn talks(&mut self, rng: &mut Rng, count: usize, scripts: &mut [Vec<Step>]) {
+        for script in &mut *scripts {
+            let own = script.iter().filter_map(|step| match step {
+                Step::Receive(n) if self.receives[*n].pattern.context != IDLE_CONTEXT => Some(*n),
+                _ => None,
+            });
+            let waits: Vec<Step> = own.map(Step::Await).collect();
+            script.extend(waits);
+        }
+        let ranks = scripts.len() as u64;
+        let mut left = count;
+        while left > 0 {
+            let mut pair = [rng.below(ranks) as u32, rng.below(ranks) as u32];
+            let rounds = left.min(rng.between(1, 12) as usize);
+            left -= rounds;
+            for _ in 0..rounds {
+                let [from, to] = pair;
+                let len = length(rng, &self.config);
+                let tag = rng.below(3) as i32;
+                scripts[from as usize].push(Step::Send(self.messages.len()));
+                let receive = self.receives.len();
+                scripts[to as usize].extend([Step::Receive(receive), Step::Await(receive)]);
+                self.messages.push(Message {
+                    from,
+                    to,
+                    context: TALK_CONTEXT,
+                    tag,
+                    len,
+                    mode: *rng.pick(&[Mode::Standard, Mode::Blocking, Mode::Synchronous]),
+                });
+                self.receives.push(Receive {
+                    at: to,
+                    pattern: pattern(TALK_CONTEXT, Some(from), Some(tag)),
+                    len,
+                    probed: false,
+                });
+                if rng.chance(60) {
+                    pair.swap(0, 1);
+                }
+            }
+        }
     }
 
     fn plan_receives(

@@ -12,6 +12,7 @@ use rejoin_channel_table::{
 use rejoin_engine::{Pattern, ReqId, Segment};
 
 use crate::check::{Bound, Outcome};
+use crate::node::briefs::{Briefs, Load};
 use crate::node::{ConnectionId, Node, Violation};
 use crate::plan::Plan;
 use crate::rng::Rng;
@@ -45,8 +46,8 @@ pub struct Faults {
 enum Event {
     /// A rank takes its next step.
     Step(u32),
-    /// Bytes arrive at an end, or its end (`None`).
-    Arrive(ConnectionId, usize, Option<Vec<u8>>),
+    /// Something arrives at an end, or its end (`None`).
+    Arrive(ConnectionId, usize, Option<Load>),
     /// A handshake at an end takes too long.
     Expire(ConnectionId, usize),
     /// A rank dials.
@@ -94,6 +95,8 @@ struct Program {
     polls: bool,
     /// Looks while waiting so far.
     looks: u32,
+    /// How often a receive has looked for its message and does nothing else.
+    spins: u32,
     /// What a probe has last looked for in vain.
     probing: Option<Pattern>,
 }
@@ -114,6 +117,8 @@ pub struct World {
     dialing: BTreeSet<(u32, u32)>,
     failures: BTreeMap<(u32, u32), u32>,
     bounds: BTreeMap<(u32, u32), Bound>,
+    /// Which ranks are near each other: their connections carry brief messages.
+    near: u64,
     trace: VecDeque<String>,
     /// Connections cut so far.
     pub cuts: u32,
@@ -134,7 +139,7 @@ impl World {
         let nodes = (0..size)
             .map(|r| Node::new(plan.config, identity(r), book.clone()))
             .collect();
-        let seed = rng.bits();
+        let (seed, near) = (rng.bits(), rng.bits() | rng.bits());
         let mut world = World {
             rng: Rng::new(seed),
             now: 0,
@@ -150,6 +155,7 @@ impl World {
             dialing: BTreeSet::new(),
             failures: BTreeMap::new(),
             bounds: BTreeMap::new(),
+            near,
             trace: VecDeque::new(),
             cuts: 0,
         };
@@ -194,12 +200,19 @@ impl World {
         Err(self.stuck())
     }
 
+    /// What became of brief messages, on all ranks.
+    pub fn briefs(&self) -> Briefs {
+        let mut all = Briefs::default();
+        self.nodes.iter().for_each(|node| all += node.briefs);
+        all
+    }
+
     fn note(&mut self, event: &Event) {
         let text = match event {
             Event::Tick(_) => return,
             Event::Arrive(id, side, bytes) => {
                 let ranks = self.connections.get(id).map(|c| c.ranks);
-                let len = bytes.as_ref().map(Vec::len);
+                let len = bytes.as_ref().map(Load::len);
                 format!("{} arrive {id}/{side} {ranks:?} {len:?}", self.now)
             }
             Event::Step(rank) => {
@@ -272,6 +285,7 @@ impl World {
             }
             Event::Dial(from, to) => self.dial(from, to),
             Event::Tick(rank) => {
+                self.look(rank)?;
                 self.idle(rank);
                 self.reap(rank)?;
                 self.step_if_waiting(rank)?;

@@ -8,6 +8,7 @@ use rejoin_sim::job::engines::Engines;
 use rejoin_sim::job::ring::Ring;
 use rejoin_sim::job::{Fate, MILLI, Shape, Tally, World};
 use rejoin_sim::node::Blind;
+use rejoin_sim::node::briefs::Briefs;
 use rejoin_sim::rng::Rng;
 
 /// Seeds that every test run takes.
@@ -108,7 +109,7 @@ fn jobs_of_many_ranks_end_well_whatever_dies() {
 }
 
 /// A few ranks with engines: what they receive is checked message by message.
-fn exchange(seed: u64, blind: Blind) -> Result<(Tally, u64), String> {
+fn exchange(seed: u64, blind: Blind) -> Result<(Tally, u64, Briefs), String> {
     let mut rng = Rng::new(seed ^ 0x5eed);
     let shape = Shape {
         hosts: rng.between(1, 4) as usize,
@@ -132,19 +133,21 @@ fn exchange(seed: u64, blind: Blind) -> Result<(Tally, u64), String> {
     engines.blind = blind;
     let mut world = World::new(rng, shape, engines, &fate);
     let tally = world.run()?;
-    Ok((tally, world.work().broken))
+    Ok((tally, world.work().broken, world.work().briefs()))
 }
 
 #[test]
 fn no_answer_is_changed_by_what_comes_back() {
     let (mut recoveries, mut commits, mut broken) = (0, 0, 0);
+    let mut briefs = Briefs::default();
     for seed in seeds(EXCHANGES) {
         match exchange(seed, Blind::default()) {
-            Ok((tally, cuts)) => {
+            Ok((tally, cuts, brief)) => {
                 assert_eq!(tally.verdict, Some(Verdict::Success), "seed {seed}");
                 recoveries += tally.recoveries;
                 commits += tally.commits;
                 broken += cuts;
+                briefs += brief;
             }
             Err(wrong) => panic!(
                 "seed {seed}: {wrong}\nrepeat it with REJOIN_JOB_SEEDS={seed}..{}",
@@ -152,9 +155,10 @@ fn no_answer_is_changed_by_what_comes_back() {
             ),
         }
     }
-    println!("{recoveries} recoveries, {commits} checkpoints, {broken} links cut");
+    println!("{recoveries} recoveries, {commits} checkpoints, {broken} links cut, {briefs:?}");
     if std::env::var("REJOIN_JOB_SEEDS").is_err() {
         assert!(recoveries > 100 && commits > 300 && broken > 100);
+        assert!(briefs.met > 500 && briefs.direct > 100 && briefs.unpacked > 500);
     }
 }
 

@@ -36,7 +36,7 @@ pub const BRIEF_REST: usize = 7;
 const BODY: usize = 3;
 
 /// A brief message that has come: a copy, which the peer can't change any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Brief {
     /// The first word. The transport's part of it is not looked at.
     pub first: u64,

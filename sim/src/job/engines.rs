@@ -4,8 +4,9 @@
 use super::MILLI;
 use super::work::{Wish, Work};
 use crate::check::{self, Outcome};
+use crate::node::briefs::{Briefs, Load};
 use crate::node::{Blind, ConnectionId, Node, Output};
-use crate::plan::{Plan, Step, content};
+use crate::plan::{Plan, Step, TALK_CONTEXT, content};
 use crate::rng::Rng;
 use rejoin_channel_table::{AddressBook, BusinessCard, Epoch, Identity, Incarnation, JobId, Rank};
 use rejoin_engine::{Envelope, Mode, ReqId, Segment};
@@ -14,6 +15,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Most bytes written at once.
 const WRITE: u64 = 9_000;
+
+/// How often a receive looks for its message before it is posted.
+const SPINS: u32 = 20;
 
 /// A message or receive under way: its number in the plan, and what holds it.
 #[derive(Debug, Clone)]
@@ -31,6 +35,8 @@ struct Program {
     receives: Vec<Pending>,
     bound: Vec<usize>,
     outcomes: BTreeMap<usize, Outcome>,
+    /// How often a receive has looked for its message and does nothing else.
+    spins: u32,
     finished: bool,
 }
 
@@ -52,7 +58,7 @@ struct Member {
 struct Connection {
     lives: [Life; 2],
     open: [bool; 2],
-    queues: [VecDeque<Option<Vec<u8>>>; 2],
+    queues: [VecDeque<Option<Load>>; 2],
 }
 
 /// Ranks with engines, and the links between them.
@@ -64,6 +70,10 @@ pub struct Engines {
     next: ConnectionId,
     /// Percent of a rank's looks at its links in which one of them breaks.
     cuts: u64,
+    /// Which ranks are near each other: their links carry brief messages.
+    near: u64,
+    /// What became of those, of processes that are gone.
+    briefs: Briefs,
     /// Links that broke.
     pub broken: u64,
     /// Half of the rule of epochs switched off.
@@ -112,9 +122,20 @@ impl Engines {
             connections: BTreeMap::new(),
             next: 0,
             cuts,
+            near: rng.bits() | rng.bits(),
+            briefs: Briefs::default(),
             broken: 0,
             blind: Blind::default(),
         }
+    }
+
+    /// What became of brief messages, on all ranks and in all of their processes.
+    #[must_use]
+    pub fn briefs(&self) -> Briefs {
+        let nodes = self.members.iter().filter_map(|m| m.node.as_ref());
+        let mut all = self.briefs;
+        nodes.for_each(|node| all += node.briefs);
+        all
     }
 
     fn begins(&mut self, life: Life, from: Option<Epoch>) {
@@ -135,28 +156,19 @@ impl Engines {
 
     fn step(&mut self, life: Life, rng: &mut Rng, wishes: &mut Wishes) -> Result<(), String> {
         let rank = life.rank;
-        let program = &self.members[rank.index()].program;
-        let Some(&step) = self.plan.scripts[rank.index()].get(program.position) else {
+        let position = self.members[rank.index()].program.position;
+        let Some(&step) = self.plan.scripts[rank.index()].get(position) else {
             return Ok(());
         };
         let mut pause = rng.between(1_000, 800_000);
         match step {
-            Step::Send(number) => self.send(life, number),
-            Step::Receive(number) => {
-                let receive = self.plan.receives[number];
-                let Some(node) = self.node(life) else {
-                    return Ok(());
-                };
-                let (id, segment) = node.receive(receive.pattern, receive.len)?;
-                let program = &mut self.members[rank.index()].program;
-                program.bound.push(number);
-                program.receives.push(Pending {
-                    number,
-                    id,
-                    segment,
-                });
+            Step::Receive(number) if self.spins(life, number) => {
+                wishes.push(Wish::After(20_000, Event::Step(life)));
+                return Ok(());
             }
-            Step::Await(number) if !program.outcomes.contains_key(&number) => {
+            Step::Send(number) => self.send(life, number, rng, wishes),
+            Step::Receive(number) => self.receive(life, number)?,
+            Step::Await(number) if !self.is_received(rank, number) => {
                 wishes.push(Wish::After(100_000, Event::Step(life)));
                 return Ok(());
             }
@@ -168,7 +180,52 @@ impl Engines {
         self.moves(life, rng, wishes)
     }
 
-    fn send(&mut self, life: Life, number: usize) {
+    fn is_received(&self, rank: Rank, number: usize) -> bool {
+        let program = &self.members[rank.index()].program;
+        program.outcomes.contains_key(&number)
+    }
+
+    /// Whether a receive looks for its message once more before it is posted.
+    fn spins(&mut self, life: Life, number: usize) -> bool {
+        let pattern = self.plan.receives[number].pattern;
+        let spins = self.members[life.rank.index()].program.spins;
+        let again = spins < SPINS && self.node(life).is_some_and(|n| n.may_look(&pattern));
+        self.members[life.rank.index()].program.spins = if again { spins + 1 } else { 0 };
+        again
+    }
+
+    fn receive(&mut self, life: Life, number: usize) -> Result<(), String> {
+        let receive = self.plan.receives[number];
+        let Some(node) = self.node(life) else {
+            return Ok(());
+        };
+        let at_once = node.receive_brief(&receive.pattern, receive.len);
+        let (done, pending) = if let Some((completion, segment)) = at_once {
+            let bytes = node.bytes(segment).to_vec();
+            node.spoil(segment);
+            let done = Outcome {
+                receive: number,
+                completion,
+                bytes,
+            };
+            (Some(done), None)
+        } else {
+            let (id, segment) = node.receive(receive.pattern, receive.len)?;
+            let pending = Pending {
+                number,
+                id,
+                segment,
+            };
+            (None, Some(pending))
+        };
+        let program = &mut self.members[life.rank.index()].program;
+        program.bound.push(number);
+        program.receives.extend(pending);
+        program.outcomes.extend(done.map(|done| (number, done)));
+        Ok(())
+    }
+
+    fn send(&mut self, life: Life, number: usize, rng: &mut Rng, wishes: &mut Wishes) {
         let message = self.plan.messages[number];
         let envelope = Envelope {
             context: message.context,
@@ -181,9 +238,17 @@ impl Engines {
             Mode::Blocking => Mode::Standard,
             mode => mode,
         };
+        let near = self.near >> ((life.rank.0 ^ message.to) % 64) & 1 == 1;
         let Some(node) = self.node(life) else {
             return;
         };
+        if near
+            && mode == Mode::Standard
+            && let Some((id, load)) = node.send_brief(Rank(message.to), envelope, &bytes)
+        {
+            self.travel(life, id, Some(load), rng, wishes);
+            return;
+        }
         if let Some((id, segment)) = node.send(Rank(message.to), envelope, &bytes, mode) {
             let program = &mut self.members[life.rank.index()].program;
             program.sends.push(Pending {
@@ -249,7 +314,7 @@ impl Engines {
         for output in node.take_output() {
             match output {
                 Output::Bytes(_, bytes) if bytes.is_empty() => {}
-                Output::Bytes(id, bytes) => writes.push((id, Some(bytes))),
+                Output::Bytes(id, bytes) => writes.push((id, Some(Load::Bytes(bytes)))),
                 Output::Close(id) => writes.push((id, None)),
             }
         }
@@ -259,11 +324,11 @@ impl Engines {
                 if bytes.is_empty() {
                     break;
                 }
-                writes.push((id, Some(bytes)));
+                writes.push((id, Some(Load::Bytes(bytes))));
             }
         }
-        for (id, bytes) in writes {
-            self.travel(life, id, bytes, rng, wishes);
+        for (id, load) in writes {
+            self.travel(life, id, load, rng, wishes);
         }
     }
 
@@ -272,7 +337,7 @@ impl Engines {
         &mut self,
         from: Life,
         id: ConnectionId,
-        bytes: Option<Vec<u8>>,
+        load: Option<Load>,
         rng: &mut Rng,
         wishes: &mut Wishes,
     ) {
@@ -281,8 +346,8 @@ impl Engines {
         };
         let side = usize::from(connection.lives[0] == from);
         if connection.open[1 - side] {
-            connection.open[1 - side] = bytes.is_some();
-            connection.queues[side].push_back(bytes);
+            connection.open[1 - side] = load.is_some();
+            connection.queues[side].push_back(load);
             let delay = rng.between(5_000, 150_000);
             wishes.push(Wish::After(delay, Event::Arrive(id, side)));
         }
@@ -328,19 +393,30 @@ impl Engines {
             return Ok(());
         };
         let (life, next) = (connection.lives[side], connection.queues[side].pop_front());
+        let spins = self.members[life.rank.index()].program.spins > 0;
         let Some(node) = self.node(life) else {
             return Ok(());
         };
         let before = node.engine.epoch();
         match next {
-            Some(Some(bytes)) => {
-                node.feed(id, &bytes)?;
+            Some(Some(load)) => {
+                let all = rng.chance(60) && !spins;
+                node.arrive(id, load, all)?;
             }
             Some(None) => {
                 node.end(id);
             }
             None => {}
         }
+        self.entered(life, before, wishes);
+        self.moves(life, rng, wishes)
+    }
+
+    /// What has come may have had the node enter epochs since this one.
+    fn entered(&mut self, life: Life, before: Epoch, wishes: &mut Wishes) {
+        let Some(node) = self.node(life) else {
+            return;
+        };
         let entered = before.0 + 1..=node.engine.epoch().0;
         for epoch in entered.map(Epoch) {
             self.photograph(life.rank, epoch);
@@ -348,7 +424,6 @@ impl Engines {
                 wishes.push(Wish::Entered(life.rank, epoch));
             }
         }
-        self.moves(life, rng, wishes)
     }
 
     /// The program's part of an image that the node has taken: nothing has moved since.
@@ -365,8 +440,11 @@ impl Engines {
         let Some(node) = self.node(life) else {
             return Ok(());
         };
+        let before = node.engine.epoch();
+        node.take_in_all()?;
         node.engine.flush_all_acks();
         node.engine.grant_if_starved(None);
+        self.entered(life, before, wishes);
         wishes.push(Wish::After(MILLI, Event::Look(life)));
         if cut {
             let open = |c: &Connection| c.lives.contains(&life) && c.open == [true; 2];
@@ -426,7 +504,9 @@ impl Work for Engines {
             }
         };
         member.started = true;
-        member.node = node;
+        if let Some(old) = std::mem::replace(&mut member.node, node) {
+            self.briefs += old.briefs;
+        }
         if let Some(node) = &mut member.node {
             node.blind = self.blind;
         }
@@ -506,7 +586,7 @@ impl Work for Engines {
 
     fn answer(&self, rank: Rank) -> Result<(), String> {
         let program = &self.members[rank.index()].program;
-        for context in [1, 2, 3] {
+        for context in [1, 2, 3, TALK_CONTEXT] {
             let of = |n: &&usize| self.plan.receives[**n].pattern.context == context;
             let bound = program.bound.iter().filter(of);
             let outcomes: Vec<Outcome> = bound.map(|n| program.outcomes[n].clone()).collect();

@@ -1,8 +1,10 @@
 //! Connections: delays, cuts, half-open ends, and who dials when.
 
 use rejoin_channel_table::Rank;
+use rejoin_engine::{Envelope, HEADER_LEN};
 
 use super::{Connection, Event, HANDSHAKE_LIMIT, IN_FLIGHT, Time, World};
+use crate::node::briefs::Load;
 use crate::node::{ConnectionId, Output, Violation};
 
 impl World {
@@ -19,7 +21,7 @@ impl World {
         &mut self,
         id: ConnectionId,
         side: usize,
-        bytes: Option<Vec<u8>>,
+        load: Option<Load>,
         extra: Time,
     ) {
         let delay = self.delay() + extra;
@@ -27,33 +29,36 @@ impl World {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
         };
-        if connection.cut && bytes.is_some() {
+        if connection.cut && load.is_some() {
             return;
         }
-        connection.in_flight[side] += bytes.as_ref().map_or(0, Vec::len);
+        connection.in_flight[side] += load.as_ref().map_or(0, Load::len);
         let time = connection.last_arrival[side].max(now + delay);
         connection.last_arrival[side] = time;
-        self.at(time, Event::Arrive(id, side, bytes));
+        self.at(time, Event::Arrive(id, side, load));
     }
 
     pub(super) fn arrive(
         &mut self,
         id: ConnectionId,
         side: usize,
-        bytes: Option<Vec<u8>>,
+        load: Option<Load>,
     ) -> Result<(), Violation> {
+        // Whether the rank's call would look at all that there is.
+        let any = self.rng.chance(60);
         let Some(connection) = self.connections.get_mut(&id) else {
             return Ok(());
         };
         let (rank, writer) = (connection.ranks[side], connection.ranks[1 - side]);
-        connection.in_flight[side] -= bytes.as_ref().map_or(0, Vec::len);
-        if !connection.open[side] || (connection.cut && bytes.is_some()) {
+        connection.in_flight[side] -= load.as_ref().map_or(0, Load::len);
+        if !connection.open[side] || (connection.cut && load.is_some()) {
             return Ok(());
         }
-        match bytes {
+        match load {
             None => self.end(id, side),
-            Some(bytes) => {
-                let failed = self.nodes[rank as usize].feed(id, &bytes)?;
+            Some(load) => {
+                let all = any && self.programs[rank as usize].spins == 0;
+                let failed = self.nodes[rank as usize].arrive(id, load, all)?;
                 self.bounds(rank)?;
                 let peer = self.connections[&id].ranks[1 - side];
                 self.dialed(rank, peer, failed);
@@ -170,8 +175,38 @@ impl World {
             if bytes.is_empty() {
                 break;
             }
-            self.travel(id, side, Some(bytes), 0);
+            self.travel(id, side, Some(Load::Bytes(bytes)), 0);
         }
+    }
+
+    /// Sends a message at once, as a brief one, where the way to its receiver carries such.
+    pub(super) fn send_brief(&mut self, rank: u32, to: u32, env: Envelope, bytes: &[u8]) -> bool {
+        let live = self.nodes[rank as usize].table().live(Rank(to));
+        let Some((_, id)) = live.filter(|_| self.near >> ((rank ^ to) % 64) & 1 == 1) else {
+            return false;
+        };
+        let connection = &self.connections[&id];
+        let side = usize::from(connection.ranks[0] == rank);
+        if connection.in_flight[side] + HEADER_LEN + bytes.len() > IN_FLIGHT {
+            return false;
+        }
+        let sent = self.nodes[rank as usize].send_brief(Rank(to), env, bytes);
+        let Some((id, load)) = sent else {
+            return false;
+        };
+        self.travel(id, side, Some(load), 0);
+        true
+    }
+
+    /// A rank that waits, or has come to its end, looks at all that has come.
+    pub(super) fn look(&mut self, rank: u32) -> Result<(), Violation> {
+        let program = &self.programs[rank as usize];
+        let over = program.position == self.plan.scripts[rank as usize].len();
+        if program.waiting || over {
+            self.nodes[rank as usize].take_in_all()?;
+            self.bounds(rank)?;
+        }
+        Ok(())
     }
 
     pub(super) fn flush(&mut self, rank: u32) {
@@ -180,7 +215,7 @@ impl World {
                 Output::Bytes(_, bytes) if bytes.is_empty() => {}
                 Output::Bytes(id, bytes) => {
                     let side = usize::from(self.connections[&id].ranks[0] == rank);
-                    self.travel(id, side, Some(bytes), 0);
+                    self.travel(id, side, Some(Load::Bytes(bytes)), 0);
                 }
                 Output::Close(id) => {
                     let Some(connection) = self.connections.get_mut(&id) else {

@@ -6,10 +6,13 @@ use rejoin_engine::{Envelope, Mode};
 use super::{Event, Pending, World};
 use crate::check::{self, Outcome};
 use crate::node::Violation;
-use crate::plan::{CANCEL_CONTEXT, IDLE_CONTEXT, Receive, Step, content, pattern};
+use crate::plan::{CANCEL_CONTEXT, IDLE_CONTEXT, Receive, Step, TALK_CONTEXT, content, pattern};
 
 /// Looks of a polling program between two grants, as in the device.
 const GRANT_EVERY: u32 = 4;
+
+/// How often a receive looks for its message before it is posted.
+const SPINS: u32 = 20;
 
 impl World {
     pub(super) fn step_if_waiting(&mut self, rank: u32) -> Result<(), Violation> {
@@ -28,6 +31,10 @@ impl World {
         let mut pause = self.rng.below(30);
         match step {
             Step::Send(number) => self.send(rank, number),
+            Step::Receive(number) if self.spins(rank, number) => {
+                self.after(pause.min(10), Event::Step(rank));
+                return Ok(());
+            }
             Step::Receive(number) => {
                 if !self.receive(rank, number)? {
                     self.programs[rank as usize].waiting = true;
@@ -91,6 +98,11 @@ impl World {
             tag: message.tag,
         };
         let bytes = content(number, message.len);
+        let plain = matches!(message.mode, Mode::Standard | Mode::Blocking);
+        if plain && self.send_brief(rank, message.to, envelope, &bytes) {
+            self.not_cancelled(number);
+            return;
+        }
         let node = &mut self.nodes[rank as usize];
         match node.send(Rank(message.to), envelope, &bytes, message.mode) {
             Some((id, segment)) => self.programs[rank as usize].sends.push(Pending {
@@ -122,10 +134,36 @@ impl World {
         self.after(0, Event::Poke(message.to));
     }
 
+    /// Whether a receive looks for its message once more before it is posted.
+    fn spins(&mut self, rank: u32, number: usize) -> bool {
+        let receive = &self.plan.receives[number];
+        let program = &mut self.programs[rank as usize];
+        let node = &mut self.nodes[rank as usize];
+        let more = program.polls && program.spins < SPINS && !receive.probed;
+        let again = more && node.may_look(&receive.pattern);
+        program.spins = if again { program.spins + 1 } else { 0 };
+        again
+    }
+
     /// Posts a receive; false if it probes and nothing is there yet.
     pub(super) fn receive(&mut self, rank: u32, number: usize) -> Result<bool, Violation> {
         let receive = self.plan.receives[number];
         let node = &mut self.nodes[rank as usize];
+        if !receive.probed
+            && let Some((completion, segment)) = node.receive_brief(&receive.pattern, receive.len)
+        {
+            let outcome = Outcome {
+                receive: number,
+                completion,
+                bytes: node.bytes(segment).to_vec(),
+            };
+            node.spoil(segment);
+            let program = &mut self.programs[rank as usize];
+            program.bound.push(number);
+            program.outcomes.insert(number, outcome);
+            self.bounds(rank)?;
+            return Ok(true);
+        }
         let (id, segment) = if receive.probed {
             match node.engine.mprobe(&receive.pattern) {
                 Some((message, _)) => node.receive_matched(message, receive.len)?,
@@ -225,7 +263,7 @@ impl World {
                     .map(outcome)
                     .collect::<Vec<Outcome>>()
             };
-            for context in [1, 2, 3, CANCEL_CONTEXT] {
+            for context in [1, 2, 3, TALK_CONTEXT, CANCEL_CONTEXT] {
                 check::receives(&self.plan, rank as u32, context, &outcomes(context))
                     .map_err(|e| format!("rank {rank}, context {context}: {e}"))?;
             }

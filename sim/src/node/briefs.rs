@@ -1,0 +1,219 @@
+//! Brief messages, over connections that carry them as links over shared memory do: whole, and left unread until
+//! somebody asks for them.
+
+use rejoin_channel_table::Rank;
+use rejoin_engine::{
+    BRIEF_BODY, BRIEF_REST, Brief, Completion, Envelope, HEADER_LEN, Pattern, Segment,
+};
+
+use super::{ConnectionId, End, Node, Violation};
+
+/// What travels over a connection.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Load {
+    /// Bytes of a handshake or of frames.
+    Bytes(Vec<u8>),
+    /// A brief message, and its body where that stands apart.
+    Brief(Box<Brief>, Vec<u8>),
+}
+
+/// How many brief messages a node has sent, and what became of those that came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Briefs {
+    /// Sent.
+    pub sent: u64,
+    /// Taken by a receive that was posted.
+    pub met: u64,
+    /// Taken by one that was not.
+    pub direct: u64,
+    /// Taken as frames.
+    pub unpacked: u64,
+}
+
+impl std::ops::AddAssign for Briefs {
+    fn add_assign(&mut self, other: Briefs) {
+        self.sent += other.sent;
+        self.met += other.met;
+        self.direct += other.direct;
+        self.unpacked += other.unpacked;
+    }
+}
+
+impl Load {
+    /// Bytes under way that it counts for.
+    pub fn len(&self) -> usize {
+        match self {
+            Load::Bytes(bytes) => bytes.len(),
+            Load::Brief(_, apart) => HEADER_LEN + apart.len(),
+        }
+    }
+
+    /// Whether nothing travels.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Node {
+    /// Sends `content` as a brief message, which is complete at once, over the connection that is named. `None`:
+    /// nothing was done.
+    pub fn send_brief(
+        &mut self,
+        to: Rank,
+        envelope: Envelope,
+        content: &[u8],
+    ) -> Option<(ConnectionId, Load)> {
+        let (_, id) = self.table.live(to)?;
+        if self.engine.any_ready() {
+            return None;
+        }
+        let mut rest = [0; BRIEF_REST];
+        let first = self.engine.send_brief(to, &envelope, content, &mut rest)?;
+        let brief = Brief { first, rest };
+        let apart = match brief.is_apart() {
+            true => content.to_vec(),
+            false => Vec::new(),
+        };
+        self.briefs.sent += 1;
+        Some((id, Load::Brief(Box::new(brief), apart)))
+    }
+
+    /// Whether a receive may look at the link of its sender, where nothing lies, for the message to come.
+    pub fn may_look(&mut self, pattern: &Pattern) -> bool {
+        let link = pattern.from.and_then(|from| self.table.live(from));
+        let empty = link.is_some_and(|(_, id)| !self.unread.contains_key(&id));
+        empty && !self.engine.any_ready() && self.engine.is_alone(pattern)
+    }
+
+    /// Receives the brief message that lies unread on the link of its sender, without posting a receive. `None`:
+    /// nothing was done.
+    pub fn receive_brief(
+        &mut self,
+        pattern: &Pattern,
+        len: usize,
+    ) -> Option<(Completion, Segment)> {
+        let from = pattern.from?;
+        let (_, id) = self.table.live(from)?;
+        let Some(End::Live(_, reader)) = self.ends.get(&id) else {
+            return None;
+        };
+        if self.engine.any_ready() || !reader.is_between_frames() || !self.engine.is_alone(pattern)
+        {
+            return None;
+        }
+        let Load::Brief(brief, apart) = self.unread.get(&id)?.front()?.clone() else {
+            return None;
+        };
+        let header = self.engine.unpack(from, &brief)?;
+        let segment = Segment {
+            addr: self.memory.len(),
+            len,
+        };
+        let (done, met) = self.engine.rx_direct(from, &brief, pattern, segment)?;
+        let segment = self.segment(&vec![0xaa; len]);
+        self.fill(met.into, &body(&brief, apart));
+        self.headers.push((from, header));
+        self.unread.get_mut(&id)?.pop_front();
+        self.briefs.direct += 1;
+        Some((done, segment))
+    }
+
+    /// Takes what arrives. Brief messages that meet no receive, and what is behind them, stay unread unless `all` is
+    /// wanted. True if an own attempt failed: back off.
+    ///
+    /// # Errors
+    /// Whatever a genuine peer never sends.
+    pub fn arrive(&mut self, id: ConnectionId, load: Load, all: bool) -> Result<bool, Violation> {
+        self.unread.entry(id).or_default().push_back(load);
+        self.take_in(id, all)
+    }
+
+    /// Takes what lies unread on any connection.
+    ///
+    /// # Errors
+    /// Whatever a genuine peer never sends.
+    pub fn take_in_all(&mut self) -> Result<(), Violation> {
+        let ids: Vec<ConnectionId> = self.unread.keys().copied().collect();
+        for id in ids {
+            self.take_in(id, true)?;
+        }
+        Ok(())
+    }
+
+    fn take_in(&mut self, id: ConnectionId, all: bool) -> Result<bool, Violation> {
+        let mut failed = false;
+        while let Some(load) = self.unread.get(&id).and_then(|q| q.front()).cloned() {
+            match load {
+                Load::Bytes(bytes) => failed |= self.feed(id, &bytes)?,
+                Load::Brief(brief, apart) => {
+                    if !self.take_brief(id, &brief, apart, all)? {
+                        break;
+                    }
+                }
+            }
+            if let Some(queue) = self.unread.get_mut(&id) {
+                queue.pop_front();
+            }
+        }
+        if self.unread.get(&id).is_some_and(|q| q.is_empty()) {
+            self.unread.remove(&id);
+        }
+        Ok(failed)
+    }
+
+    /// False: it is left.
+    fn take_brief(
+        &mut self,
+        id: ConnectionId,
+        brief: &Brief,
+        apart: Vec<u8>,
+        all: bool,
+    ) -> Result<bool, Violation> {
+        let Some(End::Live(link, mut reader)) = self.ends.remove(&id) else {
+            return Err("a brief message came over what is no link".into());
+        };
+        let peer = link.peer();
+        let header = self.engine.unpack(peer, brief);
+        let Some(header) = header.filter(|_| reader.is_between_frames()) else {
+            return Err("a brief message came within a frame, or is too long".into());
+        };
+        let content = body(brief, apart);
+        let taken = if let Some(met) = self.engine.rx_brief(peer, brief) {
+            self.fill(met.into, &content[..met.len]);
+            self.headers.push((peer, header));
+            self.copies();
+            self.briefs.met += 1;
+            Ok(true)
+        } else if all {
+            self.briefs.unpacked += 1;
+            let frame = self.frame(peer, header).and_then(|body| {
+                reader.body = body;
+                self.read(link, &mut reader, &content)
+            });
+            frame.map(|()| true)
+        } else {
+            Ok(false)
+        };
+        self.ends.insert(id, End::Live(link, reader));
+        taken
+    }
+
+    /// Puts as much of a body into a segment as it has room for.
+    fn fill(&mut self, into: Segment, content: &[u8]) {
+        let len = into.len.min(content.len());
+        self.memory[into.addr..into.addr + len].copy_from_slice(&content[..len]);
+    }
+}
+
+/// The body of a message, wherever it stands.
+fn body(brief: &Brief, apart: Vec<u8>) -> Vec<u8> {
+    if brief.is_apart() {
+        return apart;
+    }
+    let within: Vec<u8> = brief
+        .body()
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .collect();
+    within[..brief.claimed().min(BRIEF_BODY)].to_vec()
+}
