@@ -106,9 +106,9 @@ fn run(options: &[&str]) -> Run {
     run.limit(LIMIT)
 }
 
-/// A job is on its way to its end there.
-fn at_the_end(point: &str) -> bool {
-    point.contains("finaliz") || point == "last-checkpoint"
+/// A job is on its way to its end when this strikes.
+fn at_the_end(fault: &str) -> bool {
+    fault.contains("finaliz") || fault.starts_with("last-checkpoint")
 }
 
 /// What an undisturbed run says.
@@ -136,7 +136,9 @@ fn struck(faults: &str) -> (Finished, Vec<(String, Vec<u32>)>) {
             while is_alive(mpirun) && !has_struck() && begun.elapsed() < LIMIT {
                 std::thread::sleep(Duration::from_millis(1));
             }
+            let in_vain = is_alive(mpirun) && !has_struck();
             std::fs::write(&gate, "").expect("the gate");
+            assert!(!in_vain, "{faults} does not strike while the job goes on");
         });
         finish(child, 2 * LIMIT, faults)
     });
