@@ -36,11 +36,14 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 /// What counts at most as the time between two failures: a rank that computes does not dial.
 const LONGEST_STEP: Duration = Duration::from_secs(6);
-/// How long the manager has for a card before it is asked again: it asks others itself, and again sooner.
-const LOOK_UP_PATIENCE: Duration = Duration::from_secs(1);
 /// The same where there is no other address: the kernel notices a dead connection by itself.
 const LONG_PATIENCE: Duration = Duration::from_secs(3600);
+/// How long the manager has for a card before it is asked again: it asks others itself, and again sooner.
+const LOOK_UP_PATIENCE: Duration = Duration::from_secs(1);
 
+/// For how long a door that is there may take no more callers, or this rank have no descriptor for it, before that
+/// counts as an attempt that broke off.
+const QUEUE_PATIENCE: Duration = Duration::from_secs(1);
 /// Attempts over shared memory that may break off before TCP takes its place.
 const MOST_BROKEN: u32 = 4;
 
@@ -93,6 +96,13 @@ impl Dial {
         let address = *self.addresses.get(self.next.checked_rem(count)?)?;
         self.next = (self.next + 1) % count;
         Some(address)
+    }
+
+    /// How many addresses are tried one after the other.
+    fn others(&self) -> u32 {
+        let door = self.addresses.first().is_some_and(is_door);
+        let others = if door { 1 } else { self.addresses.len().max(1) };
+        u32::try_from(others).unwrap_or(1)
     }
 
     /// An attempt over shared memory came to nothing; true when TCP is tried from now on.
@@ -223,7 +233,7 @@ impl Device {
         self.learn_addresses(rank);
         let count = self.dial_state(rank).addresses.len();
         if count == 0 {
-            return self.dial_failed(rank, "its business card has no address that leads there");
+            return self.none_took(rank, "its business card has no address that leads there");
         }
         let mut last = String::new();
         for _ in 0..count {
@@ -234,6 +244,7 @@ impl Device {
                 Address::Tcp(at) => tcp::connect(at),
                 Address::Local(name) => shm::connect(name),
             };
+            self.meter.stats.dials += 1;
             let error = match socket {
                 Ok(socket) => return self.begin(rank, socket, address),
                 Err(error) => error,
@@ -247,12 +258,20 @@ impl Device {
                     ErrorKind::ConnectionRefused | ErrorKind::PermissionDenied
                 );
                 let dial = self.dial_state(rank);
-                if !dial.door_failed(&error.to_string(), for_good) {
+                let passes = !for_good && dial.failing < QUEUE_PATIENCE;
+                if passes || !dial.door_failed(&error.to_string(), for_good) {
                     break;
                 }
             }
         }
-        self.dial_failed(rank, &last)
+        self.none_took(rank, &last)
+    }
+
+    /// No address was even begun with: all of them have been tried, so there is a pause now.
+    fn none_took(&mut self, rank: Rank, why: &str) -> Result<()> {
+        let dial = self.dial_state(rank);
+        dial.tries = dial.tries.saturating_add(dial.others());
+        self.dial_failed(rank, why)
     }
 
     /// Asks the manager for the card of a rank; once it is there the rank is dialed.
@@ -279,7 +298,6 @@ impl Device {
         let Ok((attempt, incarnation)) = self.table.dial(rank) else {
             return Ok(());
         };
-        self.meter.stats.dials += 1;
         let mut nonce = [0; 32];
         agent::random(&mut nonce)?;
         let mut out = Vec::new();
@@ -395,9 +413,7 @@ impl Device {
         }
         let jitter = self.jitter();
         let dial = self.dial_state(rank);
-        let door = dial.addresses.first().is_some_and(is_door);
-        let others = if door { 1 } else { dial.addresses.len().max(1) };
-        let rounds = dial.tries / u32::try_from(others).unwrap_or(1);
+        let rounds = dial.tries / dial.others();
         // The other addresses of a card are tried without a pause.
         let pause = if rounds == 0 {
             Duration::ZERO

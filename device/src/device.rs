@@ -8,6 +8,7 @@ use rejoin_channel_table::ids::{Epoch, Identity, Rank};
 use rejoin_channel_table::{BusinessCard, LocalHostId, Table};
 use rejoin_engine::{
     Completion, Config, Detach, Engine, Envelope, MsgId, PULL_MIN, Pattern, Probe, ReqId, Sent,
+    Sought,
 };
 use rejoin_managers_protocol::rank::{RankOptions, Transport};
 
@@ -56,8 +57,10 @@ pub struct Device {
     pub(crate) waker: Waker,
     /// Blocking sends whose body is to be copied once its write is through.
     pub(crate) detaching: Vec<ReqId>,
-    /// What a probe has last looked for in vain.
-    pub(crate) probing: Option<Pattern>,
+    /// What probes have looked for in vain.
+    pub(crate) probing: Sought,
+    /// Words of the manager's that may end a wait.
+    pub(crate) words: u64,
     pub(crate) passes: u32,
     pub(crate) spin: Duration,
     /// Waits left that do not spin, because the core turned out to be shared.
@@ -156,6 +159,17 @@ impl Device {
         let mut stats = self.meter.stats;
         stats.wakes += self.io.slots.wakes();
         stats
+    }
+
+    /// Grows whenever something has come or is complete that a wait may be for, and with words of the manager's. The end
+    /// of a body counts, which no frame tells of.
+    #[must_use]
+    #[inline]
+    pub fn moved(&self) -> u64 {
+        let frames = self.meter.stats.frames_in;
+        frames
+            .wrapping_add(self.engine.moved())
+            .wrapping_add(self.words)
     }
 
     /// Starts a send. Small messages are complete at once ([`ReqId::DONE`]).
@@ -382,14 +396,18 @@ impl Device {
     /// progress.
     pub fn probe(&mut self, pattern: &Pattern) -> Option<Probe> {
         let found = self.engine.probe(pattern);
-        self.probing = found.is_none().then_some(*pattern);
+        if found.is_none() {
+            self.probing.add(pattern);
+        }
         found
     }
 
     /// The same, and takes the message out of matching (MPI-5.0 §3.8.2).
     pub fn mprobe(&mut self, pattern: &Pattern) -> Option<(MsgId, Probe)> {
         let found = self.engine.mprobe(pattern);
-        self.probing = found.is_none().then_some(*pattern);
+        if found.is_none() {
+            self.probing.add(pattern);
+        }
         found
     }
 

@@ -58,6 +58,7 @@ impl Device {
                     FromManager::Welcome(_) | FromManager::Start { .. } | FromManager::Begin { .. },
                 ) => {}
             }
+            self.words += 1;
             moved = true;
         }
         Ok(moved)

@@ -173,7 +173,8 @@ impl Device {
     /// Blocks in epoll until something has happened.
     fn block(&mut self, hint: Option<ReqId>, deadline: Option<Duration>) -> Result<()> {
         self.engine.flush_all_acks();
-        self.engine.grant_if_starved(self.probing.take().as_ref());
+        self.engine
+            .grant_if_starved(&std::mem::take(&mut self.probing));
         if self.flush_ready()? | self.drain_readable()? {
             return Ok(());
         }
@@ -246,7 +247,8 @@ impl Device {
         // A program that polls may never block: what it looks for must reach it all the same, also
         // while other messages keep moving.
         if self.meter.stats.looks.is_multiple_of(GRANT_EVERY) {
-            self.engine.grant_if_starved(self.probing.take().as_ref());
+            self.engine
+                .grant_if_starved(&std::mem::take(&mut self.probing));
         }
         self.hear_orders();
         if self.image_due.is_some() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rejoin_channel_table::card::MAX_ADDRESSES;
 use rejoin_channel_table::{Address, AddressBook, BusinessCard, LanId, LocalHostId, Table};
-use rejoin_engine::Engine;
+use rejoin_engine::{Engine, Sought};
 use rejoin_managers_protocol::rank::{RankOptions, Welcome};
 
 use crate::agent::{self, Agent};
@@ -108,7 +108,8 @@ impl Device {
             io,
             waker,
             detaching: Vec::new(),
-            probing: None,
+            probing: Sought::default(),
+            words: 0,
             passes: 0,
             noise: agent::noise()?,
             breaches: 0,

@@ -405,10 +405,9 @@ impl Dev {
         self.keep(waited)
     }
 
-    /// Grows with what comes from other ranks, so that a waiting thread can be told. What this rank
-    /// sends to itself is not in it.
+    /// Grows with what comes and what is complete, so that a waiting thread can be told.
     pub fn moved(&self) -> u64 {
-        ask!(self, d => d.stats().frames_in, t => t.moved())
+        ask!(self, d => d.moved(), t => t.moved())
     }
 
     /// What another thread calls to bring this one back from [`Dev::wait`].

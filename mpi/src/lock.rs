@@ -39,6 +39,8 @@ struct State {
     told: u64,
     /// Bumped whenever waiting threads should look again.
     news: u64,
+    /// Threads that sleep until it is: to tell nobody costs a system call.
+    sleepers: u32,
 }
 
 impl State {
@@ -103,7 +105,9 @@ impl BigLock {
 
     fn tell(&self, s: &mut State) {
         s.news += 1;
-        self.news.notify_all();
+        if s.sleepers > 0 {
+            self.news.notify_all();
+        }
     }
 
     fn note(&self, s: &mut State, events: u64) {
@@ -138,9 +142,11 @@ impl BigLock {
         if s.role.is_some_and(|r| r != mine) {
             let seen = s.news;
             self.release(&mut s);
+            s.sleepers += 1;
             while s.news == seen {
                 s = self.news.wait(s).unwrap_or_else(|e| e.into_inner());
             }
+            s.sleepers -= 1;
             drop(self.acquire(s));
             return Ok(());
         }

@@ -8,7 +8,7 @@ use rejoin_channel_table::{
 };
 use rejoin_engine::{
     BRIEF_REST, Brief, Config, Engine, Envelope, FRAME_MAGIC, HEADER_LEN, Header, Mode, Pattern,
-    ReqId, RxBody, Segment, Sent,
+    ReqId, RxBody, Segment, Sent, Sought,
 };
 use rejoin_managers_protocol::codec::{FrameReader, MANAGER_LIMIT, RANK_LIMIT, encode};
 use rejoin_managers_protocol::control::{ToCentral, ToLocal};
@@ -319,7 +319,7 @@ fn program(engine: &mut Engine, op: u8, input: &mut Input<'_>, requests: &mut Ve
                 Some(id) => engine.free(id),
                 None => {}
             }
-            engine.grant_if_starved(None);
+            engine.grant_if_starved(&Sought::default());
             engine.flush_all_acks();
         }
     }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use rejoin_channel_table::{
     AddressBook, BusinessCard, Generation, Identity, Incarnation, JobId, Rank,
 };
-use rejoin_engine::{Pattern, ReqId, Segment};
+use rejoin_engine::{ReqId, Segment, Sought};
 
 use crate::check::{Bound, Outcome};
 use crate::node::briefs::{Briefs, Load};
@@ -97,8 +97,8 @@ struct Program {
     looks: u32,
     /// How often a receive has looked for its message and does nothing else.
     spins: u32,
-    /// What a probe has last looked for in vain.
-    probing: Option<Pattern>,
+    /// What probes have looked for in vain.
+    probing: Sought,
 }
 
 /// A run.

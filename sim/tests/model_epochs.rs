@@ -14,7 +14,7 @@ use std::time::Instant;
 use rejoin_channel_table::{
     AddressBook, BusinessCard, Epoch, Generation, Identity, Incarnation, JobId, Rank,
 };
-use rejoin_engine::{Completion, Config, Envelope, Mode, ReqId, Segment};
+use rejoin_engine::{Completion, Config, Envelope, Mode, ReqId, Segment, Sought};
 use rejoin_sim::check::{self, Outcome};
 use rejoin_sim::node::{Blind, Node, Output};
 use rejoin_sim::plan::{Message, Plan, Receive, Step, content, pattern};
@@ -299,7 +299,7 @@ impl State {
     fn idle(&mut self) {
         for node in &mut self.nodes {
             node.engine.flush_all_acks();
-            node.engine.grant_if_starved(None);
+            node.engine.grant_if_starved(&Sought::default());
         }
         self.settle();
     }

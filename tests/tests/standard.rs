@@ -48,6 +48,19 @@ fn threads() {
 }
 
 #[test]
+fn threads_that_wait_for_different_things_are_told_of_theirs() {
+    for transport in ["tcp", "shm"] {
+        for bytes in ["20000", "1000000"] {
+            let run = Run::new(2, program("sleepers")).env("REJOIN_TRANSPORT", transport);
+            run.arg("100")
+                .arg(bytes)
+                .limit(Duration::from_secs(120))
+                .ok();
+        }
+    }
+}
+
+#[test]
 fn sessions_alone_and_beside_the_world_model() {
     on("sessions", &[1, 2, 3]);
     let both = Run::new(3, program("sessions"))

@@ -26,6 +26,39 @@ pub(crate) const GRANT_MEMORY: u64 = ENVELOPE_MEMORY + GRANTED_LIMIT;
 /// Most envelopes granted at once.
 const LAST_STEP: u64 = 4096;
 
+/// Ranks that a [`Sought`] names before it stands for all.
+const NAMED: usize = 4;
+
+/// Whose messages probes have looked for in vain: of several patterns, since each of several threads may have its own
+/// and a program may look for one after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Sought {
+    from: [Option<Rank>; NAMED],
+    any: bool,
+}
+
+impl Sought {
+    /// A probe with this pattern has found nothing.
+    pub fn add(&mut self, pattern: &Pattern) {
+        let Some(from) = pattern.from.filter(|_| !self.any) else {
+            self.any = true;
+            return;
+        };
+        let place = self.from.iter_mut();
+        match place
+            .into_iter()
+            .find(|at| at.is_none_or(|rank| rank == from))
+        {
+            Some(at) => *at = Some(from),
+            None => self.any = true,
+        }
+    }
+
+    fn names(&self, rank: Rank) -> bool {
+        self.any || self.from.contains(&Some(rank))
+    }
+}
+
 impl Engine {
     /// Makes acks due for all peers that are owed any.
     pub fn flush_all_acks(&mut self) {
@@ -37,17 +70,17 @@ impl Engine {
     }
 
     /// Grants envelopes to peers that may hold what this rank waits for (its posted receives, and
-    /// the pattern it probes for) behind a window full of unexpected messages. True if any frame
+    /// what it probes for) behind a window full of unexpected messages. True if any frame
     /// became due. Call it before blocking, after a failed probe, and now and then while polling.
-    pub fn grant_if_starved(&mut self, probing: Option<&Pattern>) -> bool {
+    pub fn grant_if_starved(&mut self, sought: &Sought) -> bool {
         if self.core.matching.unexpected() == 0 {
             return false;
         }
-        let any = self.core.posted_any > 0 || probing.is_some_and(|p| p.from.is_none());
+        let any = self.core.posted_any > 0;
         let mut granted = false;
         for channel in self.channels.iter_mut().flatten() {
-            let named = self.core.posted_from[channel.peer.index()] > 0
-                || probing.is_some_and(|p| p.from == Some(channel.peer));
+            let named =
+                self.core.posted_from[channel.peer.index()] > 0 || sought.names(channel.peer);
             if !any && !named {
                 continue;
             }

@@ -6,7 +6,7 @@ use crate::flow::{ENVELOPE_MEMORY, GRANT_MEMORY};
 use crate::harness::World;
 use crate::scenarios::{ANY, messages_at};
 use crate::tests::{content, small};
-use crate::{Config, HEADER_LEN, Kind, Mode, ReqId};
+use crate::{Config, HEADER_LEN, Kind, Mode, ReqId, Sought};
 
 /// Sends `count` messages with the number as tag, and finds the last of them behind the others.
 fn crowd(config: Config, count: usize, len: usize, mode: Mode) -> (World, Vec<Option<ReqId>>) {
@@ -112,9 +112,11 @@ fn a_cut_inside_a_body_beyond_the_window_is_made_good() {
             world.nodes[1].engine.cancel(early);
             assert!(world.nodes[1].engine.poll(early).is_some());
             let probe = World::pattern(Some(0), Some(7));
-            world.nodes[1].engine.grant_if_starved(Some(&probe));
+            let mut sought = Sought::default();
+            sought.add(&probe);
+            world.nodes[1].engine.grant_if_starved(&sought);
         } else {
-            world.nodes[1].engine.grant_if_starved(None);
+            world.nodes[1].engine.grant_if_starved(&Sought::default());
         }
         while world.write(1, 0, 1 << 20) + world.read(0, 1, 1 << 20) > 0 {}
         while world.write(0, 1, 1 << 20) > 0 {}
@@ -259,4 +261,28 @@ fn a_lost_wish_for_an_ack_is_said_again() {
     assert!(world.nodes[1].engine.poll(receives[5]).is_some());
     assert_eq!(world.bytes(1, seg[5]), content(5, 16 << 10));
     world.finish();
+}
+
+#[test]
+fn each_of_several_ranks_that_are_probed_for_is_granted_more() {
+    for named in [2, 6] {
+        let mut world = World::linked(small(), 7);
+        for from in 1..7 {
+            for number in 0..2 * small().window as usize / HEADER_LEN {
+                world.send(from, 0, 0, &content(number, 0), Mode::Standard);
+            }
+            world.send(from, 0, 7, &content(7, 0), Mode::Standard);
+        }
+        let last = |from| World::pattern(Some(from), Some(7));
+        for _ in 0..200 {
+            world.settle();
+            let mut sought = Sought::default();
+            (1..=named).for_each(|from| sought.add(&last(from)));
+            world.nodes[0].engine.grant_if_starved(&sought);
+        }
+        for from in 1..7 {
+            let found = world.nodes[0].engine.probe(&last(from)).is_some();
+            assert_eq!(found, from <= named, "{named} named, rank {from}");
+        }
+    }
 }

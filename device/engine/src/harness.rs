@@ -304,7 +304,8 @@ impl World {
                 }
             }
             if moved == 0 {
-                let grant = |node: &mut Node| node.engine.grant_if_starved(None);
+                let grant =
+                    |node: &mut Node| node.engine.grant_if_starved(&crate::Sought::default());
                 if self
                     .nodes
                     .iter_mut()

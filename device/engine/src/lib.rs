@@ -45,8 +45,8 @@
 //! it may make a peer ready to write. Poll before blocking: then whoever blocks has asked.
 //!
 //! **Before blocking.** [`Engine::flush_all_acks`] when the rank is about to sleep for long, and
-//! [`Engine::grant_if_starved`] (also every so many passes without blocking, with the pattern of
-//! the last probe that found nothing: a program may poll for ever): it lets a peer whose window is
+//! [`Engine::grant_if_starved`] (also every so many passes without blocking, with the patterns of
+//! probes that found nothing since: a program may poll for ever): it lets a peer whose window is
 //! full of unexpected messages send the envelopes of what comes after them. Both may make peers
 //! ready to write.
 //!
@@ -73,7 +73,7 @@
 //! rx_buffer(Rank) -> &mut [u8]   rx_done(Rank) -> Result<(), ProtocolError>
 //! heeds(Epoch) -> Result<(), ProtocolError>
 //! resume(Rank) -> Resume   link_up(Rank, &Resume) -> Result<(), ProtocolError>   link_down(Rank)
-//! flush_all_acks()   grant_if_starved(probing: Option<&Pattern>) -> bool
+//! flush_all_acks()   grant_if_starved(&Sought) -> bool
 //! describe(ReqId) -> Option<Waiting>   waiting() -> impl Iterator<Item = Waiting>
 //! peer_counts(Rank) -> Option<PeerCounts>
 //! quiescent() -> bool   unfinished() -> Vec<Rank>   moved() -> u64 // counts completions
@@ -104,6 +104,7 @@ mod waiting;
 pub use brief::{BRIEF_BODY, BRIEF_MOST, BRIEF_REST, Brief};
 pub use engine::Engine;
 pub use error::{Error, ProtocolError};
+pub use flow::Sought;
 pub use frame::{FRAME_MAGIC, Flags, HEADER_LEN, Header, HeaderError, Kind};
 pub use pull::PULL_MIN;
 pub use quick::{Alone, Met};

@@ -254,11 +254,13 @@ impl Run {
             let mut found = false;
             for at in 0..RANKS {
                 let any = World::pattern(None, None);
+                let mut sought = crate::Sought::default();
+                sought.add(&any);
                 while let Some(probe) = self.world.nodes[at].engine.probe(&any) {
                     found = true;
                     self.recv(at, any, probe.len as usize);
                 }
-                found |= self.world.nodes[at].engine.grant_if_starved(Some(&any));
+                found |= self.world.nodes[at].engine.grant_if_starved(&sought);
             }
             if !found {
                 break;

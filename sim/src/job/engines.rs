@@ -9,7 +9,7 @@ use crate::node::{Blind, ConnectionId, Node, Output};
 use crate::plan::{Plan, Step, TALK_CONTEXT, content};
 use crate::rng::Rng;
 use rejoin_channel_table::{AddressBook, BusinessCard, Epoch, Identity, Incarnation, JobId, Rank};
-use rejoin_engine::{Envelope, Mode, ReqId, Segment};
+use rejoin_engine::{Envelope, Mode, ReqId, Segment, Sought};
 use rejoin_managers_protocol::control::Life;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -443,7 +443,7 @@ impl Engines {
         let before = node.engine.epoch();
         node.take_in_all()?;
         node.engine.flush_all_acks();
-        node.engine.grant_if_starved(None);
+        node.engine.grant_if_starved(&Sought::default());
         self.entered(life, before, wishes);
         wishes.push(Wish::After(MILLI, Event::Look(life)));
         if cut {

@@ -87,7 +87,7 @@ impl World {
         } else if !program.looks.is_multiple_of(GRANT_EVERY) {
             return;
         }
-        engine.grant_if_starved(program.probing.take().as_ref());
+        engine.grant_if_starved(&std::mem::take(&mut program.probing));
     }
 
     pub(super) fn send(&mut self, rank: u32, number: usize) {
@@ -168,7 +168,7 @@ impl World {
             match node.engine.mprobe(&receive.pattern) {
                 Some((message, _)) => node.receive_matched(message, receive.len)?,
                 None => {
-                    self.programs[rank as usize].probing = Some(receive.pattern);
+                    self.programs[rank as usize].probing.add(&receive.pattern);
                     return Ok(false);
                 }
             }

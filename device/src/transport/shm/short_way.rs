@@ -11,7 +11,8 @@ use crate::transport::Piece;
 
 /// Looks at a reader that stands still, on a core of its own: about ten microseconds.
 const LOOKS: u32 = 400;
-/// Times that a blocking send finds the reader going on before it leaves the short way all the same.
+/// Times that a send at once (a blocking one, or a short nonblocking one) finds the reader going on before it leaves the
+/// short way all the same.
 pub(crate) const MOVES: u32 = 1024;
 
 /// How the reader of a link goes on, as its sender sees it.
@@ -80,7 +81,7 @@ impl ShmLink {
     }
 
     /// Whether all cells for brief messages were in use at the last look: then [`ShmLink::await_cell`] comes
-    /// before a blocking send goes the long way.
+    /// before a send goes the long way.
     #[inline(always)]
     pub(crate) fn looks_full(&self) -> bool {
         self.cells.looks_full()
