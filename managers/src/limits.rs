@@ -12,6 +12,10 @@ const OWN_FILES: u64 = 40;
 /// and of the one that called `MPI_Init`, which differ under a wrapper.
 const FILES_PER_RANK: u64 = 5;
 
+/// The same where ranks come back: the ends of its images, of what is made ahead of them, and of the process that takes
+/// its place while the old one's pipes are read to their end.
+const FILES_PER_IMAGED_RANK: u64 = 9;
+
 /// Open files that each process of a job must be allowed to have.
 pub const LEAST_FILES: u64 = 64;
 
@@ -57,11 +61,11 @@ impl Limits {
         }
     }
 
-    /// Whether a local manager with so many ranks can be here.
+    /// Whether a local manager with so many ranks can be here, which may `come_back` from images or not.
     ///
     /// # Errors
     /// One line that names the need and the limit.
-    pub fn allow(&self, ranks: u64) -> Result<(), String> {
+    pub fn allow(&self, ranks: u64, come_back: bool) -> Result<(), String> {
         let files = &self.files;
         if files.most < LEAST_FILES {
             return Err(format!(
@@ -69,9 +73,9 @@ impl Limits {
                 files.most, files.name
             ));
         }
-        let need = local(ranks);
+        let need = local(ranks, come_back);
         if need > files.most {
-            let fit = files.most.saturating_sub(OWN_FILES) / FILES_PER_RANK;
+            let fit = files.most.saturating_sub(OWN_FILES) / per_rank(come_back);
             return Err(refusal(ranks, need, "open files", files, fit));
         }
         // The local manager is one more.
@@ -109,8 +113,29 @@ pub fn launcher(hosts: usize) -> u64 {
 
 /// Open files of a local manager with so many ranks, beside those of who calls.
 #[must_use]
-pub fn local(ranks: u64) -> u64 {
-    OWN_FILES + FILES_PER_RANK * ranks
+pub fn local(ranks: u64, come_back: bool) -> u64 {
+    OWN_FILES + per_rank(come_back) * ranks
+}
+
+fn per_rank(come_back: bool) -> u64 {
+    match come_back {
+        true => FILES_PER_IMAGED_RANK,
+        false => FILES_PER_RANK,
+    }
+}
+
+/// Whether this system lets a manager notice ends of processes, without which no rank comes back.
+///
+/// # Errors
+/// One line that says why not, and what can be done.
+pub fn allow_watching() -> Result<(), String> {
+    match crate::spawn::watch(std::process::id()) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!(
+            "pidfd_open: {error}: ends of ranks can't be noticed here, so that none could come back; a sandbox may forbid \
+             the call (--recovery none does without it)"
+        )),
+    }
 }
 
 /// How many callers a process can listen to at once that needs so many open files beside.
@@ -207,19 +232,26 @@ mod tests {
             files: limit(1040, "ulimit -Hn"),
             processes: Some(limit(151, "kernel.pid_max")),
         };
-        assert_eq!(limits.allow(150), Ok(()));
+        assert_eq!(limits.allow(150, false), Ok(()));
         assert_eq!(
-            limits.allow(151).unwrap_err(),
+            limits.allow(151, false).unwrap_err(),
             "151 ranks need 152 processes, and the limit here is 151 (kernel.pid_max): at most 150 fit"
         );
         assert_eq!(
-            limits.allow(201).unwrap_err(),
+            limits.allow(201, false).unwrap_err(),
             "201 ranks need 1045 open files, and the limit here is 1040 (ulimit -Hn): at most 200 fit"
         );
+        let refused = limits.allow(112, true).unwrap_err();
+        assert!(refused.contains("need 1048 open files") && refused.ends_with("at most 111 fit"));
         let small = Limits {
             files: limit(63, "ulimit -Hn"),
             ..limits
         };
-        assert!(small.allow(1).unwrap_err().contains("open files is 63"));
+        assert!(
+            small
+                .allow(1, true)
+                .unwrap_err()
+                .contains("open files is 63")
+        );
     }
 }

@@ -179,10 +179,14 @@ struct Launcher {
 }
 
 /// Whether mpirun and the local manager of its host may have what they need; others look for themselves.
-fn check_limits(machines: &Machines) -> Result<()> {
+fn check_limits(machines: &Machines, come_back: bool) -> Result<()> {
     let own = (0..machines.hosts.len()).filter(|&host| !machines.is_away(host));
     let ranks = own.map(|host| machines.ranks_on(host) as u64).sum();
-    Limits::here(ranks).allow(ranks).map_err(Error::Usage)?;
+    let limits = Limits::here(ranks);
+    limits.allow(ranks, come_back).map_err(Error::Usage)?;
+    if come_back && ranks > 0 {
+        limits::allow_watching().map_err(Error::Usage)?;
+    }
     if machines.is_networked() {
         limits::allow_hosts(machines.hosts.len()).map_err(Error::Usage)?;
     }
@@ -226,7 +230,7 @@ impl Launcher {
     fn new(launch: Launch) -> Result<Self> {
         let elsewhere = Elsewhere::of(&launch);
         let machines = &launch.machines;
-        check_limits(machines)?;
+        check_limits(machines, launch.recovery.is_some())?;
         let name = rundir::name(launch.plan.job);
         let events = launch
             .events

@@ -44,7 +44,7 @@ impl Driver {
         };
         fault::at(Point::ImageAnnounced);
         let Some(zygote) = self.ranks[slot].handed.pop_front() else {
-            let why = "an image without a socket".to_string();
+            let why = "its image came without a socket: the local manager may have no more open files (ulimit -n)".to_string();
             return self.told(slot, |rank, incarnation| {
                 Input::Malformed(rank, incarnation, why)
             });

@@ -70,7 +70,10 @@ impl Peers {
     pub fn new(plan: &Plan, place: Place, reactor: &Reactor) -> Peers {
         let key = peer_key(&plan.key, place.launch, place.position);
         let choice = plan.options.interface.as_deref();
-        let most = limits::callers(limits::local(plan.ranks.len() as u64));
+        let most = limits::callers(limits::local(
+            plan.ranks.len() as u64,
+            plan.options.images.is_some(),
+        ));
         let listener = Listener::open(plan.job, key, choice, (kind::PEERS, most), reactor);
         Peers {
             member: Member::new(Some(place.position as usize), place.tree()),

@@ -5,7 +5,7 @@ use super::prepare::Prepared;
 use super::rank::{RankIo, token};
 use super::{Driver, kind};
 use crate::error::{Context, Error, Result, plain};
-use crate::limits::Limits;
+use crate::limits::{self, Limits};
 use crate::link::Link;
 use crate::plan::{Begun, Plan, Program, Up};
 use crate::reactor::{Interest, Token};
@@ -124,7 +124,11 @@ impl Driver {
     fn prepared(&self, program: &Program, plan: &Plan) -> std::result::Result<Prepared, String> {
         if let Some(calls) = &self.calls {
             let ranks = plan.ranks.len() as u64;
-            Limits::here(ranks).allow(ranks)?;
+            let come_back = plan.options.images.is_some();
+            Limits::here(ranks).allow(ranks, come_back)?;
+            if come_back {
+                limits::allow_watching()?;
+            }
             if let (None, Some(missing)) = (&program.wdir, &calls.missing) {
                 let shown = String::from_utf8_lossy(missing);
                 return Err(format!("the working directory {shown} is not there"));
