@@ -135,6 +135,12 @@ struct Passage {
     whole: Mutex<Vec<TcpStream>>,
 }
 
+impl Passage {
+    fn note(&self, stream: TcpStream) {
+        self.whole.lock().expect("locked").push(stream);
+    }
+}
+
 /// Passes on what ranks say to each other until the handshake is over, then breaks the connection: unless it is open.
 fn gate(to: SocketAddr, passage: Arc<Passage>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
@@ -145,12 +151,20 @@ fn gate(to: SocketAddr, passage: Arc<Passage>) -> SocketAddr {
             let mut client = connection.expect("accepted");
             let mut server = TcpStream::connect(to).expect("connected");
             // Hello and proof one way, challenge and answer the other.
+            let mut is_open = false;
             let _ = pass(&mut client, &mut server)
                 .and_then(|()| pass(&mut server, &mut client))
                 .and_then(|()| pass(&mut client, &mut server))
-                .and_then(|()| pass(&mut server, &mut client))
-                .and_then(|()| match passage.is_open.load(Ordering::Relaxed) {
-                    true => pass_all(client, server, &passage),
+                .and_then(|()| {
+                    is_open = passage.is_open.load(Ordering::Relaxed);
+                    if is_open {
+                        // With the answer the link stands, and a frame may come behind it.
+                        passage.note(client.try_clone()?);
+                    }
+                    pass(&mut server, &mut client)
+                })
+                .and_then(|()| match is_open {
+                    true => pass_all(client, server),
                     false => client.read(&mut [0]).map(|_| ()),
                 });
             passage.broken.fetch_add(1, Ordering::Relaxed);
@@ -166,13 +180,8 @@ fn pass(from: &mut TcpStream, to: &mut TcpStream) -> std::io::Result<()> {
 }
 
 /// Passes on everything, both ways.
-fn pass_all(client: TcpStream, server: TcpStream, passage: &Passage) -> std::io::Result<()> {
+fn pass_all(client: TcpStream, server: TcpStream) -> std::io::Result<()> {
     let (mut there, mut back) = (client.try_clone()?, server.try_clone()?);
-    passage
-        .whole
-        .lock()
-        .expect("locked")
-        .push(client.try_clone()?);
     let (mut client, mut server) = (client, server);
     thread::spawn(move || {
         let _ = std::io::copy(&mut there, &mut server);
