@@ -245,3 +245,19 @@ fn the_library_is_small_and_complete() {
         .collect();
     assert!(missing.is_empty(), "not exported: {missing:?}");
 }
+
+#[test]
+fn variables_that_are_empty_are_as_good_as_not_there() {
+    let variables = [
+        "REJOIN_CHECKPOINT_INTERVAL",
+        "REJOIN_LAUNCH_AGENT",
+        "REJOIN_RECOVERY",
+        "REJOIN_TRANSPORT",
+        "REJOIN_SPIN_US",
+        "REJOIN_TCP_PORTS",
+    ];
+    let run = Run::new(2, program("jacobi")).arg("16").arg("2");
+    let run = variables.iter().fold(run, |run, name| run.env(name, ""));
+    let done = run.ok();
+    assert_eq!(done.stderr(), "", "{}", done.text());
+}

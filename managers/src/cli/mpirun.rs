@@ -78,6 +78,20 @@ impl From<&str> for Refused {
     }
 }
 
+/// The options, and variables that stand for them: one that is empty is as good as not there.
+fn with_variables() -> Command {
+    let command = Arguments::command();
+    let is_empty = |arg: &&clap::Arg| {
+        let value = arg.get_env().and_then(std::env::var_os);
+        value.is_some_and(|value| value.is_empty())
+    };
+    let empty = command.get_arguments().filter(is_empty);
+    let empty: Vec<_> = empty.map(|arg| arg.get_id().clone()).collect();
+    empty
+        .into_iter()
+        .fold(command, |all, id| all.mut_arg(id, |arg| arg.env(None)))
+}
+
 /// Reads the options. What is wrong with one that the environment has given is said of its variable.
 fn options(command: Command, line: Vec<OsString>) -> Result<ArgMatches, Refused> {
     let line: Vec<_> = named(line).collect();
@@ -90,7 +104,7 @@ fn options(command: Command, line: Vec<OsString>) -> Result<ArgMatches, Refused>
     let variable = command.get_arguments().find(same).and_then(|arg| {
         let variable = arg.get_env()?.to_string_lossy().into_owned();
         // The line is looked at first: is it well by itself? What is built already can't be changed.
-        let mut alone = Arguments::command().mut_arg(arg.get_id(), |arg| arg.env(None));
+        let mut alone = with_variables().mut_arg(arg.get_id(), |arg| arg.env(None));
         alone.build();
         let alone = alone.try_get_matches_from(&line).err();
         let fails_alike = alone.is_some_and(|alone| alone.to_string() == error.to_string());
@@ -109,7 +123,7 @@ fn options(command: Command, line: Vec<OsString>) -> Result<ArgMatches, Refused>
 fn given(matches: &ArgMatches, option: &str, value: &str) -> String {
     let variable = match matches.value_source(option) {
         Some(ValueSource::EnvVariable) => {
-            let command = Arguments::command();
+            let command = with_variables();
             let mut all = command.get_arguments();
             let it = all.find(|arg| arg.get_id() == option);
             it.and_then(|arg| Some(arg.get_env()?.to_string_lossy().into_owned()))
@@ -128,7 +142,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Launch, Refused> {
         return Err("a colon separates programs, and one of its sides is empty".into());
     }
     let mut parts = parts.into_iter();
-    let mut command = Arguments::command();
+    let mut command = with_variables();
     // Building gives aliases and help their final form.
     command.build();
     let first = segments::two_dashes(&command, parts.next().unwrap_or_default());
