@@ -75,7 +75,7 @@ impl Limits {
         }
         let need = local(ranks, come_back);
         if need > files.most {
-            let fit = files.most.saturating_sub(OWN_FILES) / per_rank(come_back);
+            let fit = most_ranks(files.most, come_back);
             return Err(refusal(ranks, need, "open files", files, fit));
         }
         // The local manager is one more.
@@ -115,6 +115,12 @@ pub fn launcher(hosts: usize) -> u64 {
 #[must_use]
 pub fn local(ranks: u64, come_back: bool) -> u64 {
     OWN_FILES + per_rank(come_back) * ranks
+}
+
+/// Ranks that a local manager can have which may have so many files open.
+#[must_use]
+pub fn most_ranks(files: u64, come_back: bool) -> u64 {
+    files.saturating_sub(OWN_FILES) / per_rank(come_back)
 }
 
 fn per_rank(come_back: bool) -> u64 {

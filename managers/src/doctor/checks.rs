@@ -113,7 +113,7 @@ fn open_files() -> Finding {
     let (soft, hard) = limit(nix::sys::resource::Resource::RLIMIT_NOFILE);
     let found = format!("{soft}, can be raised to {hard}");
     if hard < 4096 {
-        let ranks = hard / 4;
+        let ranks = crate::limits::most_ranks(hard, true);
         let cost = format!("about {ranks} ranks per host; raise it: ulimit -Hn");
         return Finding::warning("open files", found, cost);
     }
