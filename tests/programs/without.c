@@ -2,7 +2,7 @@
  * fails with ENOSPC, as where there is no memory left: `all` for any length, `most` from a page on, as if some were
  * left; or `signals`: with EINTR.
  *
- *   without process_vm_readv|process_vm_writev|memfd_create|all|most|signals COMMAND [ARGUMENT ...] */
+ *   without process_vm_readv|process_vm_writev|memfd_create|pidfd_open|all|most|signals COMMAND [ARGUMENT ...] */
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -23,6 +23,8 @@ int main(int argc, char **argv)
         number = SYS_process_vm_writev;
     else if (argc > 2 && !strcmp(argv[1], "memfd_create"))
         number = SYS_memfd_create;
+    else if (argc > 2 && !strcmp(argv[1], "pidfd_open"))
+        number = SYS_pidfd_open;
     else if (argc > 2 && !strcmp(argv[1], "all"))
         number = SYS_fallocate, error = ENOSPC;
     else if (argc > 2 && !strcmp(argv[1], "most"))

@@ -261,3 +261,18 @@ fn variables_that_are_empty_are_as_good_as_not_there() {
     let done = run.ok();
     assert_eq!(done.stderr(), "", "{}", done.text());
 }
+
+#[test]
+fn a_job_whose_ends_could_not_be_noticed_is_refused() {
+    let mpirun = |options: &[&str]| {
+        let mut command = std::process::Command::new(program("without"));
+        command.arg("pidfd_open").arg(prefix().join("bin/mpirun"));
+        command.args(options).args(["-n", "1", "true"]);
+        command.output().expect("mpirun")
+    };
+    let refused = mpirun(&[]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("pidfd_open: ") && said.contains("--recovery none"));
+    assert!(mpirun(&["--recovery", "none"]).status.success());
+}
