@@ -30,7 +30,9 @@ for n in 1 2 4; do
     [ "$(grep -c "of $n on" <<<"$hello")" = $n ] || fail "helloworld on $n ranks printed: $hello"
     bounded 60 "$mpirun" -n $n "$python" -m mpi4py.bench ringtest -n 4096 -l 10 >"$work/mpi4py-ring-$n.log" || fail "ringtest on $n ranks"
 done
-say "helloworld and ringtest passed on 1, 2 and 4 ranks"
+text=$(bounded 60 "$mpirun" -n 4 "$python" "$here/../../examples/mpi4py_sum.py") || fail "examples/mpi4py_sum.py"
+[ "$text" = "4 ranks agree: the sum of the first elements is 6000" ] || fail "examples/mpi4py_sum.py printed: $text"
+say "helloworld and ringtest passed on 1, 2 and 4 ranks, and the example on 4"
 
 # Ranks of a Python program are killed while it runs. A pool of threads would keep images from being taken.
 export OPENBLAS_NUM_THREADS=1

@@ -114,6 +114,12 @@ const CLAIMS: &[Claim] = &[
         run: programs,
     },
     Claim {
+        name: "examples",
+        what: "the programs of examples/ do what they say",
+        minutes: 10,
+        run: |c| client(c, "examples"),
+    },
+    Claim {
         name: "clients-foreign",
         what: "programs built for another MPI's standard ABI run",
         minutes: 20,
