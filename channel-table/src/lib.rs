@@ -6,10 +6,10 @@ pub mod book;
 pub mod card;
 pub mod handshake;
 pub mod ids;
+mod numbers;
 pub mod resume;
 pub mod slab;
 pub mod table;
-mod wire;
 
 pub use book::{AddressBook, Site};
 pub use card::{Address, BusinessCard, DoorName, LanId, LocalHostId, Proximity};

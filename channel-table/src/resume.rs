@@ -1,7 +1,7 @@
 //! What a handshake says about a receiver's state, so that the sender sends the rest again.
 
 use crate::ids::{Epoch, Ssn};
-use crate::wire::{Reader, put_varint};
+use crate::numbers::{Reader, put_varint};
 
 /// Most sequence numbers in all lists of one [`Resume`] together. The engine's cap on unexpected
 /// messages keeps well below it.

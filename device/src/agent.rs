@@ -17,11 +17,9 @@ use nix::sys::socket::{
 use rejoin_channel_table::{
     AddressBook, BusinessCard, Epoch, Generation, Identity, Incarnation, JobId, JobKey, Rank,
 };
-use rejoin_managers_protocol::codec::{self, FrameReader, MANAGER_LIMIT, RANK_LIMIT};
-use rejoin_managers_protocol::rank::{
-    FromManager, Limits, MANAGER_FD, RankOptions, ToManager, VERSION, Welcome,
-};
-use rejoin_managers_protocol::roster::Roster;
+use rejoin_wire::ProcessMap;
+use rejoin_wire::codec::{self, FrameReader, MANAGER_LIMIT, RANK_LIMIT};
+use rejoin_wire::{FromManager, Limits, MANAGER_FD, RankOptions, ToManager, VERSION, Welcome};
 
 use crate::descriptors;
 use crate::error::{Error, Result};
@@ -184,12 +182,12 @@ impl Agent {
                     return Err(self.problem(format!("a table of {count} ranks, not {size}")));
                 }
                 Some(FromManager::Begin {
-                    roster,
+                    process_map,
                     cards,
                     image,
                     ..
                 }) => {
-                    let book = self.book(roster, cards, size)?;
+                    let book = self.book(process_map, cards, size)?;
                     return Ok(Start { book, image });
                 }
                 Some(FromManager::Stop { .. }) => stop(),
@@ -202,11 +200,11 @@ impl Agent {
     /// What is known at the start of a job whose ranks look cards up.
     fn book(
         &self,
-        roster: Roster,
+        process_map: ProcessMap,
         cards: Vec<(Rank, BusinessCard)>,
         size: u32,
     ) -> Result<AddressBook> {
-        let book = roster.book(size);
+        let book = process_map.book(size);
         let mut book = book.map_err(|error| self.problem(error.to_string()))?;
         for (rank, card) in cards {
             let incarnation = book.incarnation(rank).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Checkpoints that the program asks for.
 
 use rejoin_channel_table::Epoch;
-use rejoin_managers_protocol::rank::ToManager;
+use rejoin_wire::ToManager;
 
 use crate::device::Device;
 use crate::error::Result;

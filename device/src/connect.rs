@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rejoin_channel_table::ids::{Attempt, Rank};
 use rejoin_channel_table::{Address, Dialer, LinkState};
-use rejoin_managers_protocol::rank::{ToManager, Transport};
+use rejoin_wire::{ToManager, Transport};
 use socket2::Socket;
 
 use crate::agent;

@@ -10,7 +10,7 @@ use rejoin_engine::{
     Completion, Config, Detach, Engine, Envelope, MsgId, PULL_MIN, Pattern, Probe, ReqId, Sent,
     Sought,
 };
-use rejoin_managers_protocol::rank::{RankOptions, Transport};
+use rejoin_wire::{RankOptions, Transport};
 
 use crate::error::{Error, Result};
 use crate::io::Io;

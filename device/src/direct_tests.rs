@@ -1,7 +1,7 @@
 //! That the shortest way leaves nothing behind that is ready to go another.
 
 use rejoin_channel_table::ids::Rank;
-use rejoin_managers_protocol::rank::Transport;
+use rejoin_wire::Transport;
 
 use super::PASS_AFTER;
 use crate::common::{Job, envelope, from, ping_pong, recv, send};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rejoin_managers_protocol::rank::ToManager;
+use rejoin_wire::ToManager;
 
 use crate::agent;
 use crate::device::Device;

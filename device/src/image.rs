@@ -7,8 +7,8 @@ use nix::sys::stat::fstat;
 use rejoin_channel_table::Epoch;
 use rejoin_ckpt::twin::{self, Image, Imager, Settings, Summary, Taken, Woken};
 use rejoin_ckpt::{order, watch};
-use rejoin_managers_protocol::checkpoint::Cost;
-use rejoin_managers_protocol::rank::{Holds, Images, MOST_FILES, ToManager, Unread};
+use rejoin_wire::ImageCost;
+use rejoin_wire::{Holds, Images, MOST_FILES, ToManager, Unread};
 
 use crate::descriptors;
 use crate::device::Device;
@@ -155,7 +155,7 @@ impl Device {
             generation: self.identity.generation,
             epoch,
             pid: u32::try_from(image.pid).unwrap_or(0),
-            cost: Cost {
+            cost: ImageCost {
                 stall: (image.timings.prepare + image.timings.clone) / 1000,
                 copied: self.copied.since_last(),
             },

@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 
 use rejoin_channel_table::ids::Rank;
-use rejoin_managers_protocol::rank::{RankOptions, Transport};
+use rejoin_wire::{RankOptions, Transport};
 
 use crate::agent::Agent;
 use crate::connect::Dial;

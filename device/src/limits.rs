@@ -1,7 +1,7 @@
 //! Sizes that the user may set, and what they may be.
 
 use rejoin_engine::Config;
-use rejoin_managers_protocol::rank::{Limits, RankOptions};
+use rejoin_wire::{Limits, RankOptions};
 
 use crate::error::{Error, Result};
 use crate::options::Options;

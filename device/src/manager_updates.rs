@@ -2,7 +2,7 @@
 
 use rejoin_channel_table::BusinessCard;
 use rejoin_channel_table::ids::{Incarnation, Rank};
-use rejoin_managers_protocol::rank::FromManager;
+use rejoin_wire::FromManager;
 
 use crate::agent;
 use crate::device::Device;

@@ -2,7 +2,7 @@
 //! what was used.
 
 use rejoin_channel_table::ids::Rank;
-use rejoin_managers_protocol::rank::ToManager;
+use rejoin_wire::ToManager;
 
 use crate::agent::Agent;
 use crate::device::Device;

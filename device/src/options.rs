@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rejoin_managers_protocol::rank::Transport;
+use rejoin_wire::Transport;
 
 use crate::error::{Error, Result};
 use crate::transport::tcp::interfaces::InterfaceFilter;

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use rejoin_channel_table::ids::Rank;
 
-use rejoin_managers_protocol::rank::ToManager;
+use rejoin_wire::ToManager;
 
 use crate::agent::{self, Agent};
 use crate::device::Device;

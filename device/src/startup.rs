@@ -7,7 +7,7 @@ use std::time::Duration;
 use rejoin_channel_table::card::MAX_ADDRESSES;
 use rejoin_channel_table::{Address, AddressBook, BusinessCard, LanId, LocalHostId, Table};
 use rejoin_engine::{Engine, Sought};
-use rejoin_managers_protocol::rank::{RankOptions, Welcome};
+use rejoin_wire::{RankOptions, Welcome};
 
 use crate::agent::{self, Agent};
 use crate::cut::Cutter;

@@ -10,7 +10,7 @@ use common::{Job, from, irecv, isend, recv, send};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect};
 use rejoin_channel_table::Rank;
 use rejoin_device::{Device, Error, Mode};
-use rejoin_managers_protocol::rank::Transport;
+use rejoin_wire::Transport;
 
 const LEN: usize = 1 << 20;
 /// Readable and writable bytes at the start of the buffer.

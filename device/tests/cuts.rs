@@ -12,7 +12,7 @@ use common::{
 };
 use rejoin_channel_table::{Address, Rank};
 use rejoin_device::{Device, Mode, Options};
-use rejoin_managers_protocol::rank::Transport;
+use rejoin_wire::Transport;
 
 /// Sizes that take each of the ways of sending, and straddle their borders.
 fn some_length(random: &mut Random) -> usize {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use common::{Job, finish, from, isend, pattern, recv, send, tcp};
 use rejoin_channel_table::{Address, Rank};
 use rejoin_device::{Device, Error, Mode, Options};
-use rejoin_managers_protocol::rank::Transport;
+use rejoin_wire::Transport;
 
 /// One of these tests at a time: what cuts the lines cuts every line of this process.
 fn alone() -> MutexGuard<'static, ()> {

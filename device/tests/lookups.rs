@@ -10,9 +10,9 @@ use std::time::Duration;
 use common::{Line, envelope, from, recv, send, welcome};
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_device::{Device, Options};
-use rejoin_managers_protocol::codec::{FrameReader, RANK_LIMIT};
-use rejoin_managers_protocol::rank::{FromManager, ToManager};
-use rejoin_managers_protocol::roster::Roster;
+use rejoin_wire::ProcessMap;
+use rejoin_wire::codec::{FrameReader, RANK_LIMIT};
+use rejoin_wire::{FromManager, ToManager};
 
 type Table = Vec<(Incarnation, BusinessCard)>;
 
@@ -88,7 +88,7 @@ fn job<T: Send + 'static>(
         .map(|(rank, mut line)| {
             line.say(&FromManager::Begin {
                 generation: Generation(0),
-                roster: Roster::of(&table, |rank| rank),
+                process_map: ProcessMap::of(&table, |rank| rank),
                 cards: vec![(rank, table[rank.index()].1.clone())],
                 image: None,
             });

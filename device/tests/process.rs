@@ -13,8 +13,8 @@ use common::{Line, from, recv, send, welcome};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_device::{Device, Options};
-use rejoin_managers_protocol::codec::{FrameReader, RANK_LIMIT};
-use rejoin_managers_protocol::rank::{FromManager, MANAGER_FD, ToManager};
+use rejoin_wire::codec::{FrameReader, RANK_LIMIT};
+use rejoin_wire::{FromManager, MANAGER_FD, ToManager};
 
 const PART: &str = "REJOIN_TEST_PART";
 

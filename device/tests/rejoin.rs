@@ -13,8 +13,8 @@ use common::{Line, finish, from, irecv, isend, pattern, recv, send, welcome, wel
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_device::{Device, Mode, Old, Options, descriptors};
-use rejoin_managers_protocol::codec::{FrameReader, RANK_LIMIT};
-use rejoin_managers_protocol::rank::{FromManager, MANAGER_FD, ToManager, Transport};
+use rejoin_wire::codec::{FrameReader, RANK_LIMIT};
+use rejoin_wire::{FromManager, MANAGER_FD, ToManager, Transport};
 
 const PART: &str = "REJOIN_TEST_PART";
 /// The number of the second channel to the manager.

@@ -12,7 +12,7 @@ use common::{Job, finish, from, irecv, isend, lead_astray, pattern, ping_pong, r
 use rejoin_channel_table::Rank;
 use rejoin_channel_table::card::DoorName;
 use rejoin_device::{Envelope, Mode, Options, Stats};
-use rejoin_managers_protocol::rank::Transport;
+use rejoin_wire::Transport;
 
 /// The system calls that moved bytes, of each rank.
 fn calls(stats: &Stats) -> u64 {

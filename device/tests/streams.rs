@@ -4,7 +4,7 @@ mod common;
 
 use common::{Job, finish, from, irecv, isend, pattern, recv, send};
 use rejoin_device::Mode;
-use rejoin_managers_protocol::rank::Transport;
+use rejoin_wire::Transport;
 
 const LEN: usize = 32 << 10;
 

@@ -9,7 +9,7 @@ use common::{
 };
 use rejoin_channel_table::Rank;
 use rejoin_device::{Mode, Stats};
-use rejoin_managers_protocol::rank::Transport;
+use rejoin_wire::Transport;
 
 const SIZES: [usize; 14] = [
     0,

@@ -1,10 +1,8 @@
 //! A rank without an MPI library: speaks the managers' protocol as its argument says. For tests.
 
 use rejoin_channel_table::{Address, BusinessCard, Identity};
-use rejoin_managers_protocol::codec::{FrameReader, MANAGER_LIMIT, RANK_LIMIT, encode};
-use rejoin_managers_protocol::rank::{
-    FromManager, Limits, MANAGER_FD, ToManager, VERSION, Welcome,
-};
+use rejoin_wire::codec::{FrameReader, MANAGER_LIMIT, RANK_LIMIT, encode};
+use rejoin_wire::{FromManager, Limits, MANAGER_FD, ToManager, VERSION, Welcome};
 use std::io::{Read, Write};
 use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixStream;

@@ -1,6 +1,6 @@
 //! What can go wrong in a manager itself; how ranks fail is the verdict's business.
 
-use rejoin_managers_protocol::codec::CodecError;
+use rejoin_wire::codec::CodecError;
 
 /// An error of a manager.
 #[derive(Debug, thiserror::Error)]

@@ -11,7 +11,7 @@ use redb::{
 };
 use rejoin_channel_table::{Generation, JobId};
 use rejoin_managers_protocol::central::Record;
-use rejoin_managers_protocol::codec::{FrameReader, MANAGER_LIMIT, encode};
+use rejoin_wire::codec::{FrameReader, MANAGER_LIMIT, encode};
 use std::collections::VecDeque;
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::OpenOptionsExt;
@@ -378,10 +378,10 @@ mod tests {
     use crate::alone;
     use rejoin_channel_table::{Epoch, Incarnation};
     use rejoin_managers_protocol::central::Memory;
-    use rejoin_managers_protocol::checkpoint::Cost;
     use rejoin_managers_protocol::control::Time;
     use rejoin_managers_protocol::policy::{History, Limit};
     use rejoin_managers_protocol::verdict::Verdict;
+    use rejoin_wire::ImageCost;
     use std::io::BufRead;
     use std::os::unix::fs::MetadataExt;
     use std::process::{Command, Stdio};
@@ -419,7 +419,7 @@ mod tests {
         Record::Committed {
             epoch: Epoch(epoch),
             at: Time(9),
-            cost: Cost::default(),
+            cost: ImageCost::default(),
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::error::{Context, Result};
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
-use rejoin_managers_protocol::codec::{CodecError, FrameReader, encode};
+use rejoin_wire::codec::{CodecError, FrameReader, encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

@@ -12,7 +12,7 @@ use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::control::{ToCentral, ToLocal};
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::lookup;
-use rejoin_managers_protocol::rank::RankOptions;
+use rejoin_wire::RankOptions;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::net::SocketAddr;

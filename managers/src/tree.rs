@@ -3,8 +3,8 @@
 
 use crate::error::{Error, Result};
 use rejoin_managers_protocol::broadcast::{PATIENCE, Tree};
-use rejoin_managers_protocol::codec::{CodecError, FrameReader, MANAGER_LIMIT, encode};
 use rejoin_managers_protocol::control::ToLocal;
+use rejoin_wire::codec::{CodecError, FrameReader, MANAGER_LIMIT, encode};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_bytes::ByteBuf;
 use std::net::SocketAddr;

@@ -10,9 +10,9 @@ use rejoin_engine::{
     BRIEF_REST, Brief, Config, Engine, Envelope, FRAME_MAGIC, HEADER_LEN, Header, Mode, Pattern,
     ReqId, RxBody, Segment, Sent, Sought,
 };
-use rejoin_managers_protocol::codec::{FrameReader, MANAGER_LIMIT, RANK_LIMIT, encode};
 use rejoin_managers_protocol::control::{ToCentral, ToLocal};
-use rejoin_managers_protocol::rank::{FromManager, ToManager};
+use rejoin_wire::codec::{FrameReader, MANAGER_LIMIT, RANK_LIMIT, encode};
+use rejoin_wire::{FromManager, ToManager};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

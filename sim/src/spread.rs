@@ -7,10 +7,10 @@ use rejoin_channel_table::{
     Address, BusinessCard, Generation, Incarnation, LanId, LocalHostId, Rank,
 };
 use rejoin_managers_protocol::broadcast::{self, Member, Peer, Tree};
-use rejoin_managers_protocol::codec::{self, CodecError};
 use rejoin_managers_protocol::control::{Time, ToLocal};
 use rejoin_managers_protocol::lookup::{self, Directory};
-use rejoin_managers_protocol::roster::Roster;
+use rejoin_wire::ProcessMap;
+use rejoin_wire::codec::{self, CodecError};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -129,7 +129,7 @@ impl Sizes {
         let start = match way {
             Way::Asked(_) => ToLocal::Begin {
                 generation,
-                roster: Roster::of(&table, |rank| rank / per_host as usize),
+                process_map: ProcessMap::of(&table, |rank| rank / per_host as usize),
                 image,
             },
             _ => ToLocal::Start {

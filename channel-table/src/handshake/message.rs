@@ -7,8 +7,8 @@
 
 use super::Refusal;
 use crate::ids::{Attempt, Generation, Incarnation, JobId, JobKey, Rank};
+use crate::numbers::Reader;
 use crate::resume::MAX_RESUME_BYTES;
-use crate::wire::Reader;
 
 /// Version of the handshake and of what follows it on the link.
 pub const VERSION: u16 = 3;

@@ -14,10 +14,8 @@ use rejoin_channel_table::{
     Address, BusinessCard, Generation, Identity, Incarnation, JobId, JobKey, Rank,
 };
 use rejoin_device::{Completion, Device, Envelope, Mode, Options, Pattern, ReqId};
-use rejoin_managers_protocol::codec::{self, FrameReader, MANAGER_LIMIT, RANK_LIMIT};
-use rejoin_managers_protocol::rank::{
-    FromManager, RankOptions, ToManager, Transport, VERSION, Welcome,
-};
+use rejoin_wire::codec::{self, FrameReader, MANAGER_LIMIT, RANK_LIMIT};
+use rejoin_wire::{FromManager, RankOptions, ToManager, Transport, VERSION, Welcome};
 
 /// A test that takes longer hangs.
 const WATCHDOG: Duration = Duration::from_secs(100);

@@ -8,6 +8,7 @@
 
 use crate::control::Time;
 use rejoin_channel_table::{Epoch, Rank};
+use rejoin_wire::ImageCost;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -21,24 +22,6 @@ pub enum Interval {
     Every(u64),
     /// Only when somebody asks.
     Asked,
-}
-
-/// What a rank's image cost it.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-pub struct Cost {
-    /// Microseconds that the rank stood still.
-    pub stall: u64,
-    /// Pages that it has copied because it wrote to them after its last image, at most.
-    pub copied: u64,
-}
-
-impl Cost {
-    /// Microseconds in all: a page that is copied costs about two.
-    fn total(self) -> u64 {
-        self.stall.saturating_add(self.copied.saturating_mul(2))
-    }
 }
 
 /// Bounds of [`Interval::Auto`], in milliseconds.
@@ -59,7 +42,7 @@ struct Order {
     epoch: Epoch,
     since: Time,
     missing: BTreeSet<Rank>,
-    dearest: Cost,
+    dearest: ImageCost,
 }
 
 /// What came of a rank's word.
@@ -88,7 +71,7 @@ pub struct Coordinator {
     overdue: Option<Time>,
     /// Somebody wants one as soon as the present one is through.
     wanted: bool,
-    cost: Option<Cost>,
+    cost: Option<ImageCost>,
 }
 
 impl Coordinator {
@@ -138,7 +121,7 @@ impl Coordinator {
 
     /// Continues a job from what was stored: the last commit, when that was and what it cost, and the
     /// highest number ever ordered, which is burnt if it is another one.
-    pub fn resume(&mut self, committed: Option<(Epoch, Time, Cost)>, ordered: Epoch) {
+    pub fn resume(&mut self, committed: Option<(Epoch, Time, ImageCost)>, ordered: Epoch) {
         self.committed = committed.map(|(epoch, ..)| epoch);
         self.committed_at = committed.map_or(Time(0), |(_, at, _)| at);
         self.cost = committed.map(|(.., cost)| cost);
@@ -155,7 +138,7 @@ impl Coordinator {
 
     /// What the images of the order under way cost the rank that they cost most.
     #[must_use]
-    pub fn dearest(&self) -> Cost {
+    pub fn dearest(&self) -> ImageCost {
         self.order.as_ref().map(|o| o.dearest).unwrap_or_default()
     }
 
@@ -174,7 +157,7 @@ impl Coordinator {
             epoch,
             since: now,
             missing: (0..self.ranks).map(Rank).collect(),
-            dearest: Cost::default(),
+            dearest: ImageCost::default(),
         });
         Some(epoch)
     }
@@ -185,7 +168,7 @@ impl Coordinator {
     }
 
     /// A rank's image is there.
-    pub fn imaged(&mut self, rank: Rank, epoch: Epoch, cost: Cost) -> Progress {
+    pub fn imaged(&mut self, rank: Rank, epoch: Epoch, cost: ImageCost) -> Progress {
         let Some(order) = self.order.as_mut().filter(|order| order.epoch == epoch) else {
             return Progress::Waiting;
         };
@@ -335,11 +318,11 @@ mod tests {
         Coordinator::new(2, interval)
     }
 
-    fn take(c: &mut Coordinator, now: Time, cost: Cost) -> Epoch {
+    fn take(c: &mut Coordinator, now: Time, cost: ImageCost) -> Epoch {
         let epoch = c.order(now).expect("an order");
         assert_eq!(c.imaged(Rank(0), epoch, cost), Progress::Waiting);
         assert_eq!(
-            c.imaged(Rank(1), epoch, Cost::default()),
+            c.imaged(Rank(1), epoch, ImageCost::default()),
             Progress::Complete(epoch)
         );
         c.commit(now, epoch);
@@ -349,24 +332,27 @@ mod tests {
     #[test]
     fn a_checkpoint_stands_when_every_image_is_there_and_the_one_before_it_until_then() {
         let mut c = two(Interval::Every(100));
-        assert_eq!(take(&mut c, at(0), Cost::default()), Epoch(1));
+        assert_eq!(take(&mut c, at(0), ImageCost::default()), Epoch(1));
         assert_eq!(c.deadline(), Some(at(100)));
         let epoch = c.order(at(100)).unwrap();
         assert_eq!(c.order(at(100)), None, "one at a time");
-        assert_eq!(c.imaged(Rank(0), epoch, Cost::default()), Progress::Waiting);
         assert_eq!(
-            c.imaged(Rank(0), epoch, Cost::default()),
+            c.imaged(Rank(0), epoch, ImageCost::default()),
+            Progress::Waiting
+        );
+        assert_eq!(
+            c.imaged(Rank(0), epoch, ImageCost::default()),
             Progress::Waiting,
             "said twice"
         );
         assert_eq!(c.committed(), Some(Epoch(1)));
         assert_eq!(
-            c.imaged(Rank(1), Epoch(1), Cost::default()),
+            c.imaged(Rank(1), Epoch(1), ImageCost::default()),
             Progress::Waiting,
             "an old one"
         );
         assert_eq!(
-            c.imaged(Rank(1), epoch, Cost::default()),
+            c.imaged(Rank(1), epoch, ImageCost::default()),
             Progress::Complete(epoch)
         );
         assert_eq!(c.committed(), Some(Epoch(1)), "not before it is stored");
@@ -379,18 +365,21 @@ mod tests {
     #[test]
     fn numbers_are_burnt_by_failed_and_rolled_back_orders() {
         let mut c = two(Interval::Every(100));
-        take(&mut c, at(0), Cost::default());
+        take(&mut c, at(0), ImageCost::default());
         let second = c.order(at(1)).unwrap();
         assert_eq!(c.failed(at(2), second), Progress::GivenUp(second));
         assert_eq!(c.failed(at(2), second), Progress::Waiting);
         let third = c.order(at(3)).unwrap();
-        c.imaged(Rank(0), third, Cost::default());
+        c.imaged(Rank(0), third, ImageCost::default());
         assert_eq!(c.rolled_back(), Some(third));
-        assert_eq!(c.imaged(Rank(1), third, Cost::default()), Progress::Waiting);
+        assert_eq!(
+            c.imaged(Rank(1), third, ImageCost::default()),
+            Progress::Waiting
+        );
         assert_eq!(c.order(at(4)), Some(Epoch(4)));
         assert_eq!(c.committed(), Some(Epoch(1)));
         let mut again = two(Interval::Auto);
-        let stored = c.committed().map(|e| (e, at(0), Cost::default()));
+        let stored = c.committed().map(|e| (e, at(0), ImageCost::default()));
         again.resume(stored, Epoch(4));
         assert_eq!(again.order(at(1)), Some(Epoch(5)));
     }
@@ -398,7 +387,7 @@ mod tests {
     #[test]
     fn failures_do_not_put_checkpoints_off() {
         let mut c = two(Interval::Every(100));
-        take(&mut c, at(0), Cost::default());
+        take(&mut c, at(0), ImageCost::default());
         for millis in [50, 90, 130] {
             c.rolled_back();
             c.run_again(at(millis));
@@ -413,7 +402,7 @@ mod tests {
             "the one that was lost"
         );
         let mut asked = two(Interval::Asked);
-        take(&mut asked, at(0), Cost::default());
+        take(&mut asked, at(0), ImageCost::default());
         asked.rolled_back();
         asked.run_again(at(1));
         assert_eq!(asked.deadline(), None);
@@ -423,7 +412,7 @@ mod tests {
     fn a_rank_that_does_not_follow_is_named_and_the_order_given_up() {
         let mut c = two(Interval::Asked);
         let epoch = c.order(at(0)).unwrap();
-        c.imaged(Rank(0), epoch, Cost::default());
+        c.imaged(Rank(0), epoch, ImageCost::default());
         assert_eq!(c.tick(at(ORDER_LIMIT - 1)), Tick::Nothing);
         let late = Tick::Late {
             epoch,
@@ -437,7 +426,7 @@ mod tests {
     #[test]
     fn one_that_is_wanted_while_ranks_go_back_comes_when_they_are_back() {
         let mut c = two(Interval::Asked);
-        take(&mut c, at(0), Cost::default());
+        take(&mut c, at(0), ImageCost::default());
         c.rolled_back();
         c.want();
         assert_eq!(c.tick(at(5)), Tick::Nothing);
@@ -452,7 +441,7 @@ mod tests {
     #[test]
     fn a_lost_image_calls_for_another_checkpoint_at_once() {
         let mut c = two(Interval::Asked);
-        let first = take(&mut c, at(0), Cost::default());
+        let first = take(&mut c, at(0), ImageCost::default());
         assert_eq!(c.deadline(), None);
         assert_eq!(c.image_lost(at(5), first), Progress::Waiting);
         assert_eq!(c.tick(at(5)), Tick::Due);
@@ -465,7 +454,7 @@ mod tests {
     #[test]
     fn the_automatic_interval_follows_the_dearest_rank() {
         let mut c = two(Interval::Auto);
-        let cost = Cost {
+        let cost = ImageCost {
             stall: 10_000,
             copied: 45_000,
         };
@@ -476,12 +465,12 @@ mod tests {
         let mut c = two(Interval::Auto);
         let epoch = c.order(at(0)).unwrap();
         for (rank, stall, copied) in [(0, 1_000, 40_000), (1, 20_000, 0)] {
-            c.imaged(Rank(rank), epoch, Cost { stall, copied });
+            c.imaged(Rank(rank), epoch, ImageCost { stall, copied });
         }
         c.commit(at(0), epoch);
         assert_eq!(c.deadline(), Some(at(16_200)));
         let mut c = two(Interval::Auto);
-        take(&mut c, at(0), Cost::default());
+        take(&mut c, at(0), ImageCost::default());
         assert_eq!(c.deadline(), Some(at(AUTO.0)));
     }
 }

@@ -3,10 +3,10 @@
 //! Everything carries the generation, and what concerns one process its incarnation, so that news of
 //! a process that was replaced is never taken for news of its successor.
 
-use crate::checkpoint::Cost;
-use crate::rank::Limits;
-use crate::roster::Roster;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_wire::ImageCost;
+use rejoin_wire::Limits;
+use rejoin_wire::ProcessMap;
 use serde::{Deserialize, Serialize};
 
 /// A moment, in nanoseconds by a clock that all drivers of one machine share (CLOCK_BOOTTIME), so that a core
@@ -177,7 +177,7 @@ pub enum ToLocal {
         /// The job's generation.
         generation: Generation,
         /// Incarnation and host of each rank.
-        roster: Roster,
+        process_map: ProcessMap,
         /// The epoch of the image that each rank takes at the end of `MPI_Init`.
         image: Option<Epoch>,
     },
@@ -263,7 +263,7 @@ pub enum ToCentral {
         /// Of which epoch.
         epoch: Epoch,
         /// What it cost.
-        cost: Cost,
+        cost: ImageCost,
     },
     /// A rank can't take its image.
     NotImaged {

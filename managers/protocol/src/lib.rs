@@ -1,10 +1,10 @@
-//! The managers' protocol cores, sans-IO, and the messages that managers and ranks exchange.
+//! The managers' protocol cores, sans-IO. What ranks and managers say to each other is
+//! [`rejoin_wire`].
 //!
-//! - [`rank`]: what a rank and its local manager say to each other; [`codec`]: their frames.
 //! - [`control`]: what local managers and the central manager say to each other.
 //! - [`local`]: one host's ranks; [`central`]: the job; [`verdict`]: how it ended.
 //! - [`broadcast`]: words of central to all hosts, down a tree of local managers;
-//!   [`lookup`]: where a rank is, for one who can't wait; [`roster`]: what such a one starts with.
+//!   [`lookup`]: where a rank is, for one who can't wait.
 //! - [`checkpoint`]: when checkpoints are taken and stand; [`policy`]: which failures are masked;
 //!   [`signals`]: those that ask programs to end.
 //!
@@ -16,13 +16,10 @@
 pub mod broadcast;
 pub mod central;
 pub mod checkpoint;
-pub mod codec;
 pub mod control;
 pub mod lease;
 pub mod local;
 pub mod lookup;
 pub mod policy;
-pub mod rank;
-pub mod roster;
 pub mod signals;
 pub mod verdict;

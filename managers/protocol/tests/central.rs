@@ -4,12 +4,13 @@ use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
     Central, END_BOUND, Effect, Event, Input, Job, Leases, Recovery,
 };
-use rejoin_managers_protocol::checkpoint::{Cost, Interval};
+use rejoin_managers_protocol::checkpoint::Interval;
 use rejoin_managers_protocol::control::{Cause, End, Life, Stage, Time, ToCentral};
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::policy::{Limit, Refusal};
-use rejoin_managers_protocol::rank::Limits;
 use rejoin_managers_protocol::verdict::Verdict;
+use rejoin_wire::ImageCost;
+use rejoin_wire::Limits;
 
 const RANKS: u32 = 2;
 
@@ -69,7 +70,7 @@ fn running() -> Central {
         let imaged = ToCentral::Imaged {
             life: life(rank, 0),
             epoch: Epoch(1),
-            cost: Cost::default(),
+            cost: ImageCost::default(),
         };
         let effects = step(&mut central, at(0), said(imaged));
         let is = |e: &Effect| matches!(e, Effect::Event(Event::Committed { .. }));

@@ -6,7 +6,7 @@ use local_steps::{at, steps};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::control::{Cause, End, Life, Stage, Time, ToCentral, ToLocal};
 use rejoin_managers_protocol::local::{CLOSED_GRACE, Effect, GRACE, Input, Local, WRAPPER_GRACE};
-use rejoin_managers_protocol::rank::{FromManager, Limits, MOST_COUNTERS, ToManager, VERSION};
+use rejoin_wire::{FromManager, Limits, MOST_COUNTERS, ToManager, VERSION};
 
 const R: Rank = Rank(4);
 const I: Incarnation = Incarnation(0);

@@ -7,8 +7,8 @@ use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::control::{Cause, Time, ToCentral, ToLocal};
 use rejoin_managers_protocol::local::{Effect, Input, Local};
 use rejoin_managers_protocol::lookup::{Message, PATIENCE};
-use rejoin_managers_protocol::rank::{FromManager, Limits, ToManager, VERSION};
-use rejoin_managers_protocol::roster::Roster;
+use rejoin_wire::ProcessMap;
+use rejoin_wire::{FromManager, Limits, ToManager, VERSION};
 
 const GENERATION: Generation = Generation(0);
 const FIRST: Incarnation = Incarnation(0);
@@ -28,8 +28,8 @@ fn table() -> Vec<(Incarnation, BusinessCard)> {
     [HERE, THERE].map(|rank| (FIRST, card(rank))).into()
 }
 
-fn roster() -> Roster {
-    Roster::of(&table(), |rank| rank)
+fn process_map() -> ProcessMap {
+    ProcessMap::of(&table(), |rank| rank)
 }
 
 fn said(message: ToManager) -> Input {
@@ -71,7 +71,7 @@ fn registered(lookups: bool) -> Local {
 fn begin() -> Input {
     Input::Central(ToLocal::Begin {
         generation: GENERATION,
-        roster: roster(),
+        process_map: process_map(),
         image: None,
     })
 }
@@ -90,7 +90,7 @@ fn begun() -> Local {
     let effects = steps(&mut core, vec![begin()]);
     let expected = FromManager::Begin {
         generation: GENERATION,
-        roster: roster(),
+        process_map: process_map(),
         cards: vec![(HERE, card(HERE))],
         image: None,
     };
@@ -178,14 +178,22 @@ fn the_table_answers_all_questions() {
 fn without_a_word_ahead_the_table_lets_ranks_begin() {
     let mut core = registered(true);
     let effects = steps(&mut core, vec![start()]);
-    let [Effect::Ranks(to, FromManager::Begin { roster, cards, .. })] = &effects[..] else {
+    let [
+        Effect::Ranks(
+            to,
+            FromManager::Begin {
+                process_map, cards, ..
+            },
+        ),
+    ] = &effects[..]
+    else {
         panic!("{effects:?}");
     };
     assert_eq!(
         (&to[..], &cards[..]),
         (&[HERE][..], &[(HERE, card(HERE))][..])
     );
-    let book = roster.clone().book(2).expect("a book");
+    let book = process_map.clone().book(2).expect("a book");
     assert_eq!(book.host(THERE), Some("host1"));
     assert_eq!(steps(&mut core, vec![asks(THERE)]), [told()]);
 }

@@ -5,8 +5,8 @@ use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, Job, Record};
 use rejoin_managers_protocol::control::{End, Life, Time, ToCentral, ToLocal};
 use rejoin_managers_protocol::local::{self, Local};
-use rejoin_managers_protocol::rank::{FromManager, Limits, ToManager, VERSION};
 use rejoin_managers_protocol::verdict::Verdict;
+use rejoin_wire::{FromManager, Limits, ToManager, VERSION};
 use stateright::{Checker, Model, Property};
 use std::collections::VecDeque;
 

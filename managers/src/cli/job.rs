@@ -12,7 +12,7 @@ use crate::tree::by_lookups;
 use rejoin_channel_table::{Generation, JobId, JobKey, Rank};
 use rejoin_managers_protocol::central::Recovery;
 use rejoin_managers_protocol::policy;
-use rejoin_managers_protocol::rank::{Images, RankOptions, Transport};
+use rejoin_wire::{Images, RankOptions, Transport};
 use serde_bytes::ByteBuf;
 use std::io::IsTerminal;
 use std::os::unix::ffi::OsStringExt;

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::link::{Filled, Link};
 use crate::rundir::{self, Found};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use rejoin_managers_protocol::codec::MANAGER_LIMIT;
+use rejoin_wire::codec::MANAGER_LIMIT;
 use std::fmt::Write;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};

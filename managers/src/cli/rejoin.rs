@@ -48,7 +48,7 @@ pub fn main() -> i32 {
         Command::Status { job, json } => jobs::status(job.as_deref(), json),
         Command::Checkpoint { job } => jobs::checkpoint(job.as_deref()),
         Command::Version => {
-            let protocol = rejoin_managers_protocol::rank::VERSION;
+            let protocol = rejoin_wire::VERSION;
             crate::doctor::print(&format!(
                 "rejoin {}\nMPI standard 5.0, ABI 1.0\nmanagers' protocol {protocol}\n",
                 env!("CARGO_PKG_VERSION")

@@ -4,7 +4,7 @@ use super::{Point, at, plan, when_sent};
 use rejoin_managers_protocol::central::{Course, Effect as FromCentral, Record};
 use rejoin_managers_protocol::control::{End, ToCentral, ToLocal};
 use rejoin_managers_protocol::local::{Effect as FromLocal, Input};
-use rejoin_managers_protocol::rank::{FromManager, ToManager};
+use rejoin_wire::{FromManager, ToManager};
 
 /// Central hears this, and has not thought about it.
 pub fn heard(news: &ToCentral) {

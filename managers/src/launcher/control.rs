@@ -14,7 +14,7 @@ use nix::sys::socket::{SockFlag, accept4, getsockopt, sockopt};
 use nix::unistd::getuid;
 use rejoin_channel_table::JobId;
 use rejoin_managers_protocol::central::{Course, Event, View};
-use rejoin_managers_protocol::codec::MANAGER_LIMIT;
+use rejoin_wire::codec::MANAGER_LIMIT;
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;

@@ -22,10 +22,10 @@ use crate::{LOCAL_MANAGER, clock, descendants, limits};
 use rejoin_channel_table::JobKey;
 use rejoin_managers_protocol::broadcast::Message;
 use rejoin_managers_protocol::central::HostIndex;
-use rejoin_managers_protocol::codec::MANAGER_LIMIT;
 use rejoin_managers_protocol::control::ToLocal;
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::lookup;
+use rejoin_wire::codec::MANAGER_LIMIT;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 

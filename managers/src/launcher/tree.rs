@@ -8,7 +8,7 @@ use rejoin_managers_protocol::broadcast::{Effect, Member, Message, Stamp};
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::control::{Time, ToLocal};
 use rejoin_managers_protocol::lookup::{self, Directory};
-use rejoin_managers_protocol::roster::Roster;
+use rejoin_wire::ProcessMap;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Lookups {
         let place = |rank: usize| places.get(rank).copied().unwrap_or(usize::MAX);
         Some(ToLocal::Begin {
             generation: *generation,
-            roster: Roster::of(table, place),
+            process_map: ProcessMap::of(table, place),
             image: *image,
         })
     }
@@ -360,7 +360,7 @@ mod tests {
         let orders: Vec<_> = orders.collect();
         let ahead = ToLocal::Begin {
             generation: GENERATION,
-            roster: Roster::of(&table, |rank| [1, 1, 0][rank]),
+            process_map: ProcessMap::of(&table, |rank| [1, 1, 0][rank]),
             image: Some(Epoch(1)),
         };
         assert_eq!(orders, [(0, ahead), (0, order)]);

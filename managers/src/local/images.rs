@@ -10,7 +10,7 @@ use crate::reactor::{Interest, Token};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_ckpt::twin::manager::{Answer, Zygote};
 use rejoin_managers_protocol::local::Input;
-use rejoin_managers_protocol::rank::{Holds, ToManager};
+use rejoin_wire::{Holds, ToManager};
 use std::os::fd::OwnedFd;
 
 /// An image of a rank: a frozen process that makes others of itself.

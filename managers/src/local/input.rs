@@ -11,7 +11,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::pipe2;
 use rejoin_channel_table::{Epoch, Rank};
-use rejoin_managers_protocol::rank::Unread;
+use rejoin_wire::Unread;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 

@@ -3,7 +3,7 @@
 use crate::error::plain;
 use crate::plan::Program;
 use crate::spawn::{Failure, Image, Step, resolve};
-use rejoin_managers_protocol::rank::MANAGER_FD;
+use rejoin_wire::MANAGER_FD;
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};
 use std::io::Read;

@@ -15,7 +15,7 @@ use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_ckpt::order;
 use rejoin_managers_protocol::control::End;
 use rejoin_managers_protocol::local::Input;
-use rejoin_managers_protocol::rank::ToManager;
+use rejoin_wire::ToManager;
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};

@@ -18,11 +18,11 @@ use nix::sys::socket::{
 use nix::unistd::pipe2;
 use rejoin_channel_table::{Identity, Incarnation, Rank};
 use rejoin_ckpt::watch::{Page, Watcher};
-use rejoin_managers_protocol::codec::{MANAGER_LIMIT, RANK_LIMIT};
 use rejoin_managers_protocol::control::{End, Life};
 use rejoin_managers_protocol::local::Input;
-use rejoin_managers_protocol::rank::{FromManager, MANAGER_FD, VERSION, Welcome};
 use rejoin_managers_protocol::signals;
+use rejoin_wire::codec::{MANAGER_LIMIT, RANK_LIMIT};
+use rejoin_wire::{FromManager, MANAGER_FD, VERSION, Welcome};
 use serde_bytes::ByteBuf;
 use std::collections::VecDeque;
 use std::ffi::CString;

@@ -4,7 +4,7 @@
 use super::auth::Whose;
 use crate::error::{Context, Error, Result};
 use rejoin_channel_table::{JobId, JobKey};
-use rejoin_managers_protocol::codec::{FrameReader, encode};
+use rejoin_wire::codec::{FrameReader, encode};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::io::{Read, Write};

@@ -6,7 +6,7 @@ use crate::link::Filled;
 use crate::reactor::{Interest, Reactor, Token};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv, send};
-use rejoin_managers_protocol::codec::{CodecError, FrameReader, MANAGER_LIMIT, encode};
+use rejoin_wire::codec::{CodecError, FrameReader, MANAGER_LIMIT, encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::net::IpAddr;

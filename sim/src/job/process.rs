@@ -3,7 +3,7 @@
 
 use rejoin_channel_table::{Epoch, Generation};
 use rejoin_managers_protocol::control::Life;
-use rejoin_managers_protocol::rank::FromManager;
+use rejoin_wire::FromManager;
 
 /// How far a process has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -4,10 +4,10 @@ use super::process::{Image, Process, Step};
 use super::work::{Wish, Work};
 use super::{Event, Key, MILLI, World};
 use rejoin_channel_table::{BusinessCard, Epoch, Rank};
-use rejoin_managers_protocol::checkpoint::Cost;
 use rejoin_managers_protocol::control::End;
 use rejoin_managers_protocol::local;
-use rejoin_managers_protocol::rank::{FromManager, Limits, ToManager, VERSION};
+use rejoin_wire::ImageCost;
+use rejoin_wire::{FromManager, Limits, ToManager, VERSION};
 
 impl<W: Work> World<W> {
     /// A new process: no other of its rank may act.
@@ -189,7 +189,7 @@ impl<W: Work> World<W> {
                 generation,
                 epoch,
                 pid: pid + 1000 * epoch.0,
-                cost: Cost::default(),
+                cost: ImageCost::default(),
                 streams: [true; 2],
                 caveats: Vec::new(),
                 holds: Default::default(),

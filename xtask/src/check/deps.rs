@@ -24,7 +24,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rejoin-engine", &["rejoin-channel-table", "rejoin-logging"]),
     ("rejoin-ring", &[]),
     ("rejoin-ckpt", &[]),
-    ("rejoin-managers-protocol", &["rejoin-channel-table"]),
+    ("rejoin-wire", &["rejoin-channel-table"]),
+    (
+        "rejoin-managers-protocol",
+        &["rejoin-channel-table", "rejoin-wire"],
+    ),
     (
         "rejoin-device",
         &[
@@ -33,7 +37,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "rejoin-engine",
             "rejoin-ring",
             "rejoin-ckpt",
-            "rejoin-managers-protocol",
+            "rejoin-wire",
         ],
     ),
     ("rejoin-mpi", &["rejoin-device", "rejoin-channel-table"]),
@@ -42,6 +46,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "rejoin-managers",
         &[
             "rejoin-managers-protocol",
+            "rejoin-wire",
             "rejoin-channel-table",
             "rejoin-ckpt",
         ],
@@ -52,6 +57,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "rejoin-channel-table",
             "rejoin-logging",
             "rejoin-engine",
+            "rejoin-wire",
             "rejoin-managers-protocol",
         ],
     ),
@@ -68,7 +74,7 @@ const LOADED: &[&str] = &[
     "rejoin-engine",
     "rejoin-ring",
     "rejoin-ckpt",
-    "rejoin-managers-protocol",
+    "rejoin-wire",
     "rejoin-device",
     "rejoin-mpi",
     "rejoin-c-abi",
@@ -90,6 +96,7 @@ pub const SANS_IO: &[(&str, &str)] = &[
     ("rejoin-logging", "logging/"),
     ("rejoin-engine", "device/engine/"),
     ("rejoin-ring", "device/ring/"),
+    ("rejoin-wire", "wire/"),
     ("rejoin-managers-protocol", "managers/protocol/"),
 ];
 

@@ -1,9 +1,10 @@
 //! Checkpoints: orders out, images counted, the commit.
 
 use super::{Central, Effect, Event, HostIndex, Phase, Record};
-use crate::checkpoint::{Cost, Progress, Tick};
+use crate::checkpoint::{Progress, Tick};
 use crate::control::{Time, ToCentral, ToLocal};
 use rejoin_channel_table::{Epoch, Rank};
+use rejoin_wire::ImageCost;
 
 impl Central {
     /// When the next checkpoint is due, or the one under way is late.
@@ -96,7 +97,7 @@ impl Central {
         now: Time,
         rank: Rank,
         epoch: Epoch,
-        cost: Cost,
+        cost: ImageCost,
         effects: &mut Vec<Effect>,
     ) {
         let Some(checkpoints) = &mut self.checkpoints else {

@@ -1,12 +1,13 @@
 //! What goes into the central manager's core and comes out of it.
 
 use super::HostIndex;
-use crate::checkpoint::{Cost, Interval};
+use crate::checkpoint::Interval;
 use crate::control::{Cause, Life, Time, ToCentral, ToLocal};
 use crate::lease::Terms;
 use crate::policy::{self, History};
 use crate::verdict::Verdict;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_wire::ImageCost;
 use serde::{Deserialize, Serialize};
 
 /// What the driver tells the core.
@@ -157,7 +158,7 @@ pub enum Record {
         /// When that was.
         at: Time,
         /// What it cost the rank that it cost most.
-        cost: Cost,
+        cost: ImageCost,
     },
     /// Ranks are about to be taken back.
     Restoring {

@@ -23,11 +23,11 @@ use crate::checkpoint::Coordinator;
 use crate::control::{Life, Stage, Time, ToCentral, ToLocal};
 use crate::lease::Giver;
 use crate::policy::History;
-use crate::rank::Limits;
 use crate::signals;
 use crate::verdict::Verdict;
 use recovery::{NotBack, Restoring};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_wire::Limits;
 use resume::Resuming;
 use std::collections::BTreeMap;
 

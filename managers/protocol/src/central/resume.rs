@@ -7,10 +7,10 @@
 //! host or without effect there.
 
 use super::{Central, Effect, HostIndex, Input, Job, Memory, Phase, Record};
-use crate::checkpoint::Cost;
 use crate::control::{Life, RankReport, Report, Stage, Time, ToCentral, ToLocal, Unheard};
 use crate::verdict::Verdict;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_wire::ImageCost;
 
 /// Milliseconds that a host has to say how everything is there.
 pub const REPORT_BOUND: u64 = 10_000;
@@ -26,7 +26,7 @@ struct Past {
     /// The checkpoint that the job last went back to.
     restored: Option<Option<Epoch>>,
     ordered: Epoch,
-    committed: Option<(Epoch, Time, Cost)>,
+    committed: Option<(Epoch, Time, ImageCost)>,
     finalized: bool,
     decided: bool,
 }

@@ -1,10 +1,10 @@
 //! Images of this host's ranks: counted, kept, let go.
 
 use super::{Effect, Local, one_line};
-use crate::checkpoint::Cost;
 use crate::control::{Cause, Life, Stage, ToCentral};
-use crate::rank::{FromManager, MOST_CAVEATS, ToManager};
 use rejoin_channel_table::{Epoch, Rank};
+use rejoin_wire::ImageCost;
+use rejoin_wire::{FromManager, MOST_CAVEATS, ToManager};
 
 impl Local {
     /// What a rank says of an image.
@@ -42,7 +42,7 @@ impl Local {
         life: Life,
         epoch: Epoch,
         pid: u32,
-        cost: Cost,
+        cost: ImageCost,
         caveats: Vec<String>,
         effects: &mut Vec<Effect>,
     ) {

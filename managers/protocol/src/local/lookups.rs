@@ -4,9 +4,9 @@ use super::{Effect, Local, Retire};
 use crate::broadcast::Peer;
 use crate::control::{Cause, Life, Stage, Time};
 use crate::lookup::{self, Directory, Message};
-use crate::rank::FromManager;
-use crate::roster::Roster;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_wire::FromManager;
+use rejoin_wire::ProcessMap;
 
 /// What a host whose ranks look cards up has for that.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -39,16 +39,16 @@ impl Local {
     pub(super) fn begin_without_table(
         &mut self,
         generation: Generation,
-        roster: Roster,
+        process_map: ProcessMap,
         image: Option<Epoch>,
         effects: &mut Vec<Effect>,
     ) {
-        if self.opens_directory(generation, &roster, effects) {
+        if self.opens_directory(generation, &process_map, effects) {
             let cards = self.ranks.iter();
             let cards = cards.filter_map(|p| Some((p.rank, p.card.clone()?)));
             let begin = FromManager::Begin {
                 generation,
-                roster,
+                process_map,
                 cards: cards.collect(),
                 image,
             };
@@ -75,8 +75,8 @@ impl Local {
         }
         if self.ranks.iter().any(|process| process.waits) {
             // Where others ask for what is not in the table they do well to ask central.
-            let roster = Roster::of(&table, |_| usize::MAX);
-            self.begin_without_table(generation, roster, image, effects);
+            let process_map = ProcessMap::of(&table, |_| usize::MAX);
+            self.begin_without_table(generation, process_map, image, effects);
         }
         let mut wanted = Vec::new();
         if let Some(directory) = self.directory() {
@@ -87,18 +87,18 @@ impl Local {
         self.pass_on(wanted, effects);
     }
 
-    /// From here on it is known who can be asked. `false`: this host's ranks get the table, or the roster
+    /// From here on it is known who can be asked. `false`: this host's ranks get the table, or the process map
     /// is of another job.
     fn opens_directory(
         &mut self,
         generation: Generation,
-        roster: &Roster,
+        process_map: &ProcessMap,
         effects: &mut Vec<Effect>,
     ) -> bool {
         let Some(lookups) = &mut self.lookups else {
             return false;
         };
-        let Ok(positions) = roster.positions(lookups.size) else {
+        let Ok(positions) = process_map.positions(lookups.size) else {
             return false;
         };
         let me = lookups.me;

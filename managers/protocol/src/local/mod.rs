@@ -17,12 +17,12 @@ use crate::broadcast::Peer;
 use crate::control::{Cause, End, Life, Stage, Time, ToCentral, ToLocal, Unheard};
 use crate::lease::Holder;
 use crate::lookup;
-use crate::rank::{FromManager, ToManager};
 use crate::signals::{self, CONT, KILL, TERM};
 use dying::Dying;
 use lookups::Lookups;
 use process::{Process, one_line, presentable, unfit};
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
+use rejoin_wire::{FromManager, ToManager};
 use restore::{Restoring, Retire};
 
 /// Milliseconds between the polite signal and SIGKILL.
@@ -337,10 +337,10 @@ impl Local {
             }
             ToLocal::Begin {
                 generation,
-                roster,
+                process_map,
                 image,
             } if generation == self.generation && self.phase == Phase::Running => {
-                self.begin_without_table(generation, roster, image, effects);
+                self.begin_without_table(generation, process_map, image, effects);
             }
             ToLocal::Checkpoint { generation, epoch } if generation == self.generation => {
                 let to = self.listening(&[Stage::Registered, Stage::Finalizing]);

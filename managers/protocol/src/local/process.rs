@@ -2,8 +2,8 @@
 
 use super::restore::Retire;
 use crate::control::{End, Life, Stage, Time};
-use crate::rank::{Limits, MOST_COUNTERS, VERSION};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_wire::{Limits, MOST_COUNTERS, VERSION};
 use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -8,12 +8,13 @@ pub use rejoin_sim::job::stored::Stored;
 
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Rank};
 use rejoin_managers_protocol::central::{Central, Job, Record, Recovery};
-use rejoin_managers_protocol::checkpoint::{Cost, Interval};
+use rejoin_managers_protocol::checkpoint::Interval;
 use rejoin_managers_protocol::control::{End, Life, ToCentral, ToLocal};
 use rejoin_managers_protocol::local::{self, Local};
 use rejoin_managers_protocol::policy::Limit;
-use rejoin_managers_protocol::rank::{Limits, ToManager, VERSION};
 use rejoin_managers_protocol::verdict::Verdict;
+use rejoin_wire::ImageCost;
+use rejoin_wire::{Limits, ToManager, VERSION};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -220,7 +221,7 @@ impl System {
                 generation,
                 epoch,
                 pid: pid + 1000 * epoch.0,
-                cost: Cost::default(),
+                cost: ImageCost::default(),
                 streams: [true; 2],
                 caveats: Vec::new(),
                 holds: Default::default(),

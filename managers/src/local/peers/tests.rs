@@ -5,7 +5,7 @@ use crate::net::auth::{self, CHALLENGE, HELLO};
 use crate::topology::places::Binding;
 use rejoin_channel_table::{Generation, Incarnation, Rank};
 use rejoin_managers_protocol::broadcast::Stamp;
-use rejoin_managers_protocol::rank::RankOptions;
+use rejoin_wire::RankOptions;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 

@@ -1,18 +1,9 @@
-//! What a rank and its local manager say to each other, over the stream socket that the rank
-//! inherits. [`MANAGER_FD`] names it; frames are those of [`crate::codec`].
-//!
-//! The order of a rank's life: the manager puts [`FromManager::Welcome`] into the socket before the
-//! rank is there, the rank answers with [`ToManager::Register`], all get [`FromManager::Start`]
-//! once every rank has registered; [`ToManager::Finalizing`] is answered by
-//! [`FromManager::AllFinalized`] once every rank has said it, [`ToManager::Counters`] may follow, and
-//! [`ToManager::Leave`] is the rank's last word. In a large job [`FromManager::Begin`] stands for the start, and
-//! [`ToManager::LookUp`] is answered by [`FromManager::Card`]. What concerns the job as a whole carries the
-//! generation: a rank drops news of another one. End of file from the manager means that the job is over: the rank exits at once.
+//! The messages between a rank and its local manager.
 
-use crate::checkpoint::Cost;
-use crate::roster::Roster;
-use rejoin_channel_table::{BusinessCard, Epoch, Generation, Identity, Incarnation, JobKey, Rank};
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use serde::{Deserialize, Serialize};
+
+use crate::{Holds, ImageCost, Limits, ProcessMap, Welcome};
 
 /// Environment variable that holds the number of the inherited descriptor.
 pub const MANAGER_FD: &str = "REJOIN_MANAGER_FD";
@@ -57,7 +48,7 @@ pub enum ToManager {
         /// Process id of the image.
         pid: u32,
         /// What it cost.
-        cost: Cost,
+        cost: ImageCost,
         /// Whether standard output and standard error go through new pipes from here on.
         streams: [bool; 2],
         /// What the image can't bring back, a line each, at most [`MOST_CAVEATS`].
@@ -95,7 +86,7 @@ pub enum ToManager {
         why: String,
     },
     /// What the rank counted, in the order in which it is to be shown; between
-    /// [`FromManager::AllFinalized`] and [`ToManager::Leave`], if [`RankOptions::stats`] asks for it.
+    /// [`FromManager::AllFinalized`] and [`ToManager::Leave`], if [`crate::RankOptions::stats`] asks for it.
     Counters {
         /// Names and values, at most [`MOST_COUNTERS`].
         counters: Vec<(String, u64)>,
@@ -111,7 +102,7 @@ pub enum ToManager {
     },
     /// A line for the user, which changes nothing.
     Note {
-        /// Shown, once, also to those who did not ask how things go ([`RankOptions::verbose`]).
+        /// Shown, once, also to those who did not ask how things go ([`crate::RankOptions::verbose`]).
         important: bool,
         /// The line.
         text: String,
@@ -174,7 +165,7 @@ pub enum FromManager {
         /// The job's generation.
         generation: Generation,
         /// Incarnation and host of each rank.
-        roster: Roster,
+        process_map: ProcessMap,
         /// Cards that the manager gives unasked: those of the ranks of this host.
         cards: Vec<(Rank, BusinessCard)>,
         /// The epoch of the image to be taken at the end of `MPI_Init`.
@@ -193,152 +184,12 @@ pub enum FromManager {
     },
 }
 
-/// What a rank must know before `MPI_Init` can begin.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Welcome {
-    /// [`VERSION`] of the manager.
-    pub version: u32,
-    /// Job, rank, generation and incarnation of the process.
-    pub identity: Identity,
-    /// Number of ranks in the job (size of `MPI_COMM_WORLD`).
-    pub size: u32,
-    /// The job's key; it travels through this socket only.
-    #[serde(with = "rejoin_channel_table::ids::job_key")]
-    pub key: JobKey,
-    /// Number of the program on the command line, from 0 (`MPI_APPNUM`, MPI-5.0 §11.10.3).
-    pub appnum: Option<u32>,
-    /// Settings.
-    pub options: RankOptions,
-}
-
-/// What all ranks of a job must share: sizes in bytes, since a sender reckons with its receiver's, and what decides who
-/// sends to whom.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-pub struct Limits {
-    /// Largest message that is copied and complete at once (`REJOIN_EAGER_COPY`).
-    pub eager_copy: u64,
-    /// Largest message that is sent eagerly (`REJOIN_EAGER_MAX`).
-    pub eager_max: u64,
-    /// Window per channel (`REJOIN_WINDOW`).
-    pub window: u64,
-    /// Reductions may follow the hosts (`REJOIN_REDUCE_ORDER`).
-    pub reduce_by_hosts: bool,
-}
-
-impl Limits {
-    /// The first that differs: its variable's name, this side's value and the other's.
-    /// The window comes first, since the other sizes follow from it.
-    #[must_use]
-    pub fn difference(&self, other: &Limits) -> Option<(&'static str, String, String)> {
-        let order = |by_hosts| if by_hosts { "hosts" } else { "ranks" };
-        let of = |limits: &Limits| {
-            [
-                ("REJOIN_WINDOW", limits.window.to_string()),
-                ("REJOIN_EAGER_MAX", limits.eager_max.to_string()),
-                ("REJOIN_EAGER_COPY", limits.eager_copy.to_string()),
-                ("REJOIN_REDUCE_ORDER", order(limits.reduce_by_hosts).into()),
-            ]
-        };
-        let pairs = of(self).into_iter().zip(of(other));
-        let mut pairs = pairs.map(|((name, ours), (_, theirs))| (name, ours, theirs));
-        pairs.find(|(_, ours, theirs)| ours != theirs)
-    }
-}
-
-/// What an image has to do with the world around it, as far as its manager must know.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Holds {
-    /// Device and inode of each file that is open for writing, at most [`MOST_FILES`]: one that several ranks
-    /// name is not cut back. `None` when there are more.
-    pub files: Option<Vec<(u64, u64)>>,
-    /// The process holds file locks, which a successor gets only once it is dead.
-    pub locks: bool,
-    /// Standard input, when it is a pipe.
-    pub input: Option<Unread>,
-}
-
-/// A pipe as standard input, at an image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Unread {
-    /// Device and inode of the pipe.
-    pub pipe: (u64, u64),
-    /// Bytes in it that were not read.
-    pub bytes: u64,
-    /// When they were counted: not before this moment and not after the other, in nanoseconds of the host's
-    /// monotonic clock.
-    pub counted: (u64, u64),
-}
-
-/// What carries messages between ranks of one host (`--transport`). Between hosts it is TCP.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Transport {
-    /// What is fastest and works.
-    #[default]
-    Auto,
-    /// TCP.
-    Tcp,
-    /// Shared memory, or nothing.
-    Shm,
-}
-
-/// Settings that a rank takes from the command line, through its manager.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct RankOptions {
-    /// Name of the host, as messages and `MPI_Get_processor_name` show it.
-    pub host: String,
-    /// Number of this rank among those of its host, from 0.
-    pub local_rank: u32,
-    /// Number of the job's ranks on this host.
-    pub local_size: u32,
-    /// Cores that all ranks of this host may use together.
-    pub cores: u32,
-    /// Interface name or address to listen on (`--interface`); all usable ones when absent.
-    pub interface: Option<String>,
-    /// First and last TCP port to listen on (`--port-range`); any when absent.
-    pub port_range: Option<(u16, u16)>,
-    /// Microseconds to spin before blocking (`--spin`); the device chooses when absent.
-    pub spin: Option<u32>,
-    /// Largest message that is copied and complete at once, in bytes.
-    pub eager_copy: Option<u32>,
-    /// Largest message that is sent eagerly, in bytes.
-    pub eager_max: Option<u32>,
-    /// Window per channel, in bytes.
-    pub window: Option<u32>,
-    /// Report counters at the end (`--stats`).
-    pub stats: bool,
-    /// What is needed to take images of this rank; none are taken when absent.
-    pub images: Option<Images>,
-    /// Folder for what programs register as their state (`--images`), an absolute path.
-    pub folder: Option<String>,
-    /// The job goes on from what is stored there (`--restart`).
-    pub restart: bool,
-    /// The newest of that which it may go on from; any when absent. Newer ones are of a history that is no more.
-    pub newest: Option<u32>,
-    /// Between ranks of one host.
-    pub transport: Transport,
-    /// The user wants to know how things go (`--verbose`).
-    pub verbose: bool,
-}
-
-/// What a rank must know to take images of itself.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Images {
-    /// Process id of the local manager: a rank that is its child has its images as siblings.
-    pub manager: u32,
-    /// Device and inode of the pipes that the manager made for standard output and standard error.
-    pub pipes: [Option<(u64, u64)>; 2],
-    /// The manager's descriptor of the memory by which it notices this rank's end at once, and the slot
-    /// in it that is this process's.
-    pub watch: Option<(u32, u32)>,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RankOptions;
     use crate::codec::{CodecError, FrameReader, MANAGER_LIMIT, RANK_LIMIT, encode};
-    use rejoin_channel_table::{Address, Generation, JobId, LanId, LocalHostId};
+    use rejoin_channel_table::{Address, Identity, JobId, JobKey, LanId, LocalHostId};
 
     fn card() -> BusinessCard {
         BusinessCard {
@@ -375,39 +226,6 @@ mod tests {
         reader.push(&bytes);
         assert_eq!(reader.next(), Ok(Some(sent.clone())));
         assert!(!format!("{sent:?}").contains("171"));
-    }
-
-    #[test]
-    fn the_size_that_differs_is_named() {
-        let some = Limits {
-            eager_copy: 1,
-            eager_max: 2,
-            window: 3,
-            reduce_by_hosts: false,
-        };
-        let named =
-            |name, ours: &str, theirs: &str| Some((name, ours.to_owned(), theirs.to_owned()));
-        assert_eq!(some.difference(&some), None);
-        let other = Limits {
-            eager_max: 5,
-            window: 4,
-            ..some
-        };
-        assert_eq!(some.difference(&other), named("REJOIN_WINDOW", "3", "4"));
-        let other = Limits {
-            eager_copy: 7,
-            ..some
-        };
-        assert_eq!(
-            other.difference(&some),
-            named("REJOIN_EAGER_COPY", "7", "1")
-        );
-        let other = Limits {
-            reduce_by_hosts: true,
-            ..some
-        };
-        let said = named("REJOIN_REDUCE_ORDER", "ranks", "hosts");
-        assert_eq!(some.difference(&other), said);
     }
 
     #[test]

@@ -1,0 +1,46 @@
+//! What a rank tells its manager of an image of itself.
+
+use serde::{Deserialize, Serialize};
+
+/// What an image cost the rank that took it.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct ImageCost {
+    /// Microseconds for which the rank was suspended.
+    pub stall: u64,
+    /// Pages that the rank has copied because it wrote to them after its last image, at most.
+    pub copied: u64,
+}
+
+impl ImageCost {
+    /// Microseconds in all: copying a page takes about two.
+    #[must_use]
+    pub fn total(self) -> u64 {
+        self.stall.saturating_add(self.copied.saturating_mul(2))
+    }
+}
+
+/// What an image has to do with the world around it, as far as its manager must know.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Holds {
+    /// Device and inode of each file that is open for writing, at most [`crate::MOST_FILES`]: one that several ranks
+    /// name is not cut back. `None` when there are more.
+    pub files: Option<Vec<(u64, u64)>>,
+    /// The process holds file locks, which a successor gets only once it is dead.
+    pub locks: bool,
+    /// Standard input, when it is a pipe.
+    pub input: Option<Unread>,
+}
+
+/// A pipe as standard input, at an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Unread {
+    /// Device and inode of the pipe.
+    pub pipe: (u64, u64),
+    /// Bytes in it that were not read.
+    pub bytes: u64,
+    /// When they were counted: not before this moment and not after the other, in nanoseconds of the host's
+    /// monotonic clock.
+    pub counted: (u64, u64),
+}

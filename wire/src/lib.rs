@@ -1,0 +1,38 @@
+//! What a rank and its local manager say to each other, over the stream socket that the rank
+//! inherits ([`MANAGER_FD`]).
+//!
+//! - [`ToManager`], [`FromManager`]: the messages; [`codec`]: their frames, which every link
+//!   between managers uses, too.
+//! - [`Welcome`]: identity, key and settings of a rank, its first message.
+//! - [`ProcessMap`]: which rank is on which host, in few bytes.
+//! - [`ImageCost`], [`Holds`]: what a rank tells of an image of itself.
+//!
+//! The order of the messages in a rank's life:
+//!
+//! 1. The manager writes [`FromManager::Welcome`] into the socket before the rank starts.
+//! 2. The rank answers with [`ToManager::Register`]. Once every rank has registered, all get
+//!    [`FromManager::Start`]. In a large job [`FromManager::Begin`] takes its place, and
+//!    [`ToManager::LookUp`] is answered by [`FromManager::Card`].
+//! 3. [`ToManager::Finalizing`] is answered by [`FromManager::AllFinalized`] once every rank has
+//!    sent it. [`ToManager::Counters`] may follow.
+//! 4. [`ToManager::Leave`] is the rank's last message.
+//!
+//! A message about the job as a whole carries the generation, and a rank drops one of another
+//! generation. End of file from the manager means that the job is over: the rank exits at once.
+//!
+//! Nothing here touches a socket or a clock.
+
+#![forbid(unsafe_code)]
+
+pub mod codec;
+mod image;
+mod messages;
+mod process_map;
+mod welcome;
+
+pub use image::{Holds, ImageCost, Unread};
+pub use messages::{
+    FromManager, MANAGER_FD, MOST_CAVEATS, MOST_COUNTERS, MOST_FILES, ToManager, VERSION,
+};
+pub use process_map::{ProcessMap, ProcessMapError};
+pub use welcome::{Images, Limits, RankOptions, Transport, Welcome};
