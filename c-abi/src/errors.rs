@@ -14,7 +14,7 @@ use rejoin_mpi::{Error, Result};
 use crate::callback::outside;
 use crate::constants::*;
 use crate::enter::Call;
-use crate::functions::errhandler::session_handler;
+use crate::functions::environment::errhandler::session_handler;
 use crate::handles::{Handle, Kind, Table};
 use crate::lock;
 use crate::state::Mpi;

@@ -9,10 +9,10 @@ use rejoin_mpi::{Communicator, Error, ErrorClass, Group, Info, Mpi as Core, Resu
 
 use crate::constants::MPI_FILE_NULL;
 use crate::errors::Errors;
-use crate::functions::datatype::Datatypes;
-use crate::functions::memory::Memory;
-use crate::functions::rejoin::Registered;
-use crate::functions::session::Session;
+use crate::functions::datatypes::objects::Datatypes;
+use crate::functions::environment::memory::Memory;
+use crate::functions::extensions::Registered;
+use crate::functions::processes::session::Session;
 use crate::gate;
 use crate::handles::{Kind, Table};
 use crate::types::{MPI_Comm, MPI_Group, MPI_Info, MPI_Message, MPI_Op, MPI_Session};

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
+mod chapter;
 mod constants;
 mod ctype;
 mod entry;

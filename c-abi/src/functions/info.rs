@@ -14,7 +14,7 @@ use crate::types::*;
 ///
 /// # Safety
 /// `target` is null or valid.
-pub(super) unsafe fn give(mpi: &Mpi, target: *mut MPI_Info, info: Info) -> Result<()> {
+pub(crate) unsafe fn give(mpi: &Mpi, target: *mut MPI_Info, info: Info) -> Result<()> {
     if target.is_null() {
         return Err(arg_error("the pointer for the new info object is null"));
     }

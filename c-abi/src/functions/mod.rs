@@ -2,8 +2,8 @@
 //!
 //! # How to add one
 //!
-//! 1. Write a **public function at the top level of a file below this folder** (any file; declare it
-//!    here). Its name is MPI's without prefix in lower case: `MPI_Type_vector` and `MPI_Type_vector_c`
+//! 1. Write a **public function at the top level of a file below this folder**, in the folder or file
+//!    of its chapter of the standard (the column of `c-abi/abi/functions.tsv`). Its name is MPI's without prefix in lower case: `MPI_Type_vector` and `MPI_Type_vector_c`
 //!    are `type_vector`. Its first parameter is called `mpi` and is the library's state; the others are
 //!    those of the C declaration, in order, each type as in `generated/types.rs`, with these exceptions,
 //!    which come from the difference between the two forms of a pair:
@@ -69,39 +69,18 @@
 //! `gate::closed()`.
 
 #[cfg(test)]
-mod datatype_tests;
-#[cfg(test)]
-mod object_tests;
+mod tests;
 
 pub mod abi;
-pub mod attr;
-pub mod buffer;
-pub mod coll;
-pub mod comm;
-pub mod comm_make;
-pub mod convert;
-pub mod datatype;
-pub mod datatype_create;
-pub mod datatype_query;
-pub mod env;
-pub mod errhandler;
-pub mod error;
-pub mod general;
-pub mod group;
+pub mod collectives;
+pub mod communicators;
+pub mod datatypes;
+pub mod environment;
+pub mod extensions;
+pub mod external;
 pub mod info;
-pub mod init;
-pub mod memory;
-pub mod op;
-pub mod p2p;
-pub mod pack;
-pub mod probe;
-pub mod rejoin;
+pub mod point_to_point;
+pub mod processes;
 pub mod removed;
-pub mod request;
-pub mod request_many;
-pub mod sendrecv;
-pub mod session;
-pub mod status;
 pub mod tools;
-pub mod topology;
-pub mod topology_graph;
+pub mod topologies;

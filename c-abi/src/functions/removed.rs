@@ -7,7 +7,8 @@ use rejoin_mpi::Result;
 
 use crate::callback::Callback;
 use crate::counts::Counts;
-use crate::functions::{datatype, datatype_create, errhandler};
+use crate::functions::datatypes::{create, objects};
+use crate::functions::environment::errhandler;
 use crate::state::Mpi;
 use crate::support::store;
 use crate::types::*;
@@ -18,7 +19,7 @@ use crate::types::*;
 /// `address` is null or valid.
 pub unsafe fn address(mpi: &Mpi, location: *mut c_void, address: *mut MPI_Aint) -> Result<()> {
     // SAFETY: the caller's promise.
-    unsafe { datatype::get_address(mpi, location, address) }
+    unsafe { objects::get_address(mpi, location, address) }
 }
 
 /// `MPI_Errhandler_create`, now `MPI_Comm_create_errhandler`.
@@ -104,9 +105,7 @@ pub unsafe fn type_hvector(
     newtype: *mut MPI_Datatype,
 ) -> Result<()> {
     // SAFETY: the caller's promise.
-    unsafe {
-        datatype_create::type_create_hvector(mpi, count, blocklength, stride, oldtype, newtype)
-    }
+    unsafe { create::type_create_hvector(mpi, count, blocklength, stride, oldtype, newtype) }
 }
 
 /// `MPI_Type_hindexed`, now `MPI_Type_create_hindexed`.
@@ -124,9 +123,7 @@ pub unsafe fn type_hindexed(
     let lengths = Counts::from(array_of_blocklengths.cast_const());
     let places = Counts::from(array_of_displacements.cast_const());
     // SAFETY: the caller's promise.
-    unsafe {
-        datatype_create::type_create_hindexed(mpi, count.into(), lengths, places, oldtype, newtype)
-    }
+    unsafe { create::type_create_hindexed(mpi, count.into(), lengths, places, oldtype, newtype) }
 }
 
 /// `MPI_Type_struct`, now `MPI_Type_create_struct`.
@@ -145,7 +142,5 @@ pub unsafe fn type_struct(
     let places = Counts::from(array_of_displacements.cast_const());
     let types = array_of_types.cast_const();
     // SAFETY: the caller's promise.
-    unsafe {
-        datatype_create::type_create_struct(mpi, count.into(), lengths, places, types, newtype)
-    }
+    unsafe { create::type_create_struct(mpi, count.into(), lengths, places, types, newtype) }
 }

@@ -18,7 +18,7 @@ unsafe fn shared_rejoin() -> c_int {
     enter(
         &const { Call::new("MPI_Rejoin", Phase::Running, false) },
         Owner::Tool,
-        |mpi| unsafe { crate::functions::rejoin::rejoin(mpi) },
+        |mpi| unsafe { crate::functions::extensions::rejoin(mpi) },
     )
 }
 
@@ -42,7 +42,7 @@ unsafe fn shared_x_rejoin() -> c_int {
     enter(
         &const { Call::new("MPIX_Rejoin", Phase::Running, false) },
         Owner::Tool,
-        |mpi| unsafe { crate::functions::rejoin::x_rejoin(mpi) },
+        |mpi| unsafe { crate::functions::extensions::x_rejoin(mpi) },
     )
 }
 
@@ -66,7 +66,7 @@ unsafe fn shared_x_checkpoint() -> c_int {
     enter(
         &const { Call::new("MPIX_Checkpoint", Phase::Running, false) },
         Owner::Tool,
-        |mpi| unsafe { crate::functions::rejoin::x_checkpoint(mpi) },
+        |mpi| unsafe { crate::functions::extensions::x_checkpoint(mpi) },
     )
 }
 
@@ -90,7 +90,7 @@ unsafe fn shared_x_register_region(id: c_int, base: *mut c_void, bytes: MPI_Coun
     enter(
         &const { Call::new("MPIX_Register_region", Phase::Any, true) },
         Owner::Tool,
-        |mpi| unsafe { crate::functions::rejoin::x_register_region(mpi, id, base, bytes) },
+        |mpi| unsafe { crate::functions::extensions::x_register_region(mpi, id, base, bytes) },
     )
 }
 
@@ -122,7 +122,7 @@ unsafe fn shared_x_unregister_region(id: c_int) -> c_int {
     enter(
         &const { Call::new("MPIX_Unregister_region", Phase::Any, true) },
         Owner::Tool,
-        |mpi| unsafe { crate::functions::rejoin::x_unregister_region(mpi, id) },
+        |mpi| unsafe { crate::functions::extensions::x_unregister_region(mpi, id) },
     )
 }
 

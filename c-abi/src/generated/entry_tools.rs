@@ -13,6 +13,30 @@ use crate::errors::Owner;
 use crate::functions;
 
 #[inline]
+unsafe fn shared_pcontrol(level: c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Pcontrol", Phase::Any, true) },
+        Owner::None,
+        |mpi| unsafe { crate::functions::environment::inquiry::pcontrol(mpi, level) },
+    )
+}
+
+/// `int MPI_Pcontrol(const int level, ...)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPI_Pcontrol(level: c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    unsafe { shared_pcontrol(level) }
+}
+
+/// `MPI_Pcontrol` under its profiling name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMPI_Pcontrol(level: c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    unsafe { shared_pcontrol(level) }
+}
+
+#[inline]
 unsafe fn shared_t_category_changed(update_number: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(

@@ -1,4 +1,4 @@
-//! `generated/entry_*.rs`: the exported functions.
+//! `generated/entry_*.rs`: the exported functions, one file for each chapter of the standard.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,87 +9,6 @@ use super::ctype::{CType, rust_base};
 use super::header::declaration;
 use super::model::{Function, Model, Param};
 use super::scan::Found;
-
-/// The file that a function's entry point goes to.
-pub fn group(f: &Function) -> &'static str {
-    if f.removed {
-        return "removed";
-    }
-    if f.extension {
-        return "extensions";
-    }
-    let name = &f.name["MPI_".len()..];
-    let has = |list: &[&str]| list.iter().any(|p| name.starts_with(p));
-    let request = name.contains("send") || name.contains("recv") || name.contains("probe");
-    if has(&["T_"]) {
-        "tools"
-    } else if has(&["File_", "Register_datarep"]) {
-        "file"
-    } else if has(&[
-        "Win_",
-        "Put",
-        "Get_accumulate",
-        "Accumulate",
-        "Fetch_and",
-        "Compare_and",
-    ]) || has(&["Rput", "Rget", "Raccumulate"])
-        || matches!(name, "Get" | "Get_c")
-    {
-        "rma"
-    } else if has(&[
-        "Type_",
-        "Pack",
-        "Unpack",
-        "Get_address",
-        "Get_elements",
-        "Get_count",
-    ]) || has(&["Aint_"])
-    {
-        "datatype"
-    } else if is_collective(name) {
-        "coll"
-    } else if has(&[
-        "Comm_",
-        "Group_",
-        "Intercomm_",
-        "Cart",
-        "Graph",
-        "Dist_graph",
-        "Dims_",
-    ]) || has(&["Topo_", "Attr_", "Keyval_"])
-    {
-        "comm"
-    } else if has(&[
-        "Wait", "Test", "Request_", "Start", "Cancel", "Buffer_", "Status_",
-    ]) || has(&["Grequest_", "Parrived", "Pready", "Message_"])
-        || request
-    {
-        "p2p"
-    } else {
-        "env"
-    }
-}
-
-fn is_collective(name: &str) -> bool {
-    let stem = name.trim_start_matches("Neighbor_").to_lowercase();
-    let stem = stem.strip_prefix("ineighbor_").unwrap_or(&stem);
-    let plain = |s: &str| {
-        [
-            "barrier",
-            "bcast",
-            "gather",
-            "scatter",
-            "allgather",
-            "alltoall",
-            "reduce",
-            "allreduce",
-        ]
-        .iter()
-        .chain(&["scan", "exscan", "op_"])
-        .any(|p| s.starts_with(p))
-    };
-    plain(stem) || stem.strip_prefix('i').is_some_and(plain)
-}
 
 /// The function's implementation, when somebody wrote it: its own or the one of the pair.
 pub fn implementation<'a>(model: &Model, f: &Function, found: &'a Found) -> Option<&'a String> {
@@ -113,7 +32,7 @@ pub fn module<'a>(files: impl Iterator<Item = &'a str>) -> String {
 pub fn render(model: &Model, found: &Found) -> Result<Vec<(String, String)>> {
     let mut files: BTreeMap<&str, String> = BTreeMap::new();
     for f in &model.functions {
-        let text = files.entry(group(f)).or_insert_with(|| {
+        let text = files.entry(f.chapter.name).or_insert_with(|| {
             format!(
                 "//! Entry points. {}: do not edit.\n\n\
                  #![allow(non_snake_case, unused_variables, unused_unsafe, unused_imports)]\n\
@@ -293,7 +212,7 @@ fn any_phase(name: &str) -> bool {
 /// Whose error handler a failing call goes to: the first communicator, window, file or session.
 fn owner(f: &Function) -> String {
     // What this library adds reports its errors to the caller: the program decides.
-    if f.is_tool() || f.extension {
+    if f.is_tool() || f.is_extension() {
         return "Owner::Tool".to_owned();
     }
     // Without a file handle, errors of files go to the files' default handler (MPI-5.0 §14.7).

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 
+use super::chapter::{self, Chapter};
 use super::ctype::CType;
 
 /// One parameter of a function or callback.
@@ -23,14 +24,12 @@ pub struct Param {
 pub struct Function {
     /// Such as `MPI_Send_c`.
     pub name: String,
+    /// The chapter of the standard that defines it.
+    pub chapter: &'static Chapter,
     /// The C return type.
     pub returns: String,
     /// In order.
     pub params: Vec<Param>,
-    /// Removed from the standard in MPI-3.0, kept for old programs.
-    pub removed: bool,
-    /// Not the standard's, but this library's.
-    pub extension: bool,
 }
 
 /// One constant.
@@ -82,6 +81,16 @@ impl Function {
         self.returns != "int" || self.name.ends_with("_toint")
     }
 
+    /// Removed from the standard in MPI-3.0, kept for old programs.
+    pub fn is_removed(&self) -> bool {
+        self.chapter.name == "removed"
+    }
+
+    /// Not the standard's, but this library's.
+    pub fn is_extension(&self) -> bool {
+        self.chapter.name == "extensions"
+    }
+
     /// Part of the tools' interface (MPI-5.0 chapter 15), which calls no error handler.
     pub fn is_tool(&self) -> bool {
         self.name.starts_with("MPI_T_")
@@ -91,18 +100,18 @@ impl Function {
 impl Model {
     /// The standard's functions, without the removed ones.
     pub fn standard(&self) -> impl Iterator<Item = &Function> {
-        let other = |f: &&Function| !f.removed && !f.extension;
+        let other = |f: &&Function| !f.is_removed() && !f.is_extension();
         self.functions.iter().filter(other)
     }
 
     /// This library's own functions.
     pub fn extensions(&self) -> impl Iterator<Item = &Function> {
-        self.functions.iter().filter(|f| f.extension)
+        self.functions.iter().filter(|f| f.is_extension())
     }
 
     /// The functions that MPI-3.0 removed.
     pub fn removed(&self) -> impl Iterator<Item = &Function> {
-        self.functions.iter().filter(|f| f.removed)
+        self.functions.iter().filter(|f| f.is_removed())
     }
 
     /// Reads the tables in `folder`.
@@ -116,14 +125,14 @@ impl Model {
         let mut functions = Vec::new();
         for table in ["functions.tsv", "removed.tsv", "extensions.tsv"] {
             for row in read(table)? {
-                ensure!(row.len() >= 3, "{table}: short row {row:?}");
-                let decls = row[2].split(" | ");
+                ensure!(row.len() >= 4, "{table}: short row {row:?}");
+                let decls = row[3].split(" | ");
                 functions.push(Function {
                     name: row[0].clone(),
-                    returns: row[1].clone(),
+                    chapter: chapter::find(&row[1])
+                        .with_context(|| format!("{table}: {}", row[0]))?,
+                    returns: row[2].clone(),
                     params: params(decls.map(|p| p.split(" : ").next().unwrap_or_default()))?,
-                    removed: table == "removed.tsv",
-                    extension: table == "extensions.tsv",
                 });
             }
         }

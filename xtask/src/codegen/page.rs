@@ -1,24 +1,22 @@
-//! `docs/functions.md`: every function with its state.
+//! `docs/functions.md`: every function with its state, by chapters of the standard.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::entry::{group, implementation};
-use super::model::Model;
+use super::chapter::Chapter;
+use super::entry::implementation;
+use super::model::{Function, Model};
 use super::scan::Found;
 
 /// Renders the page.
 pub fn render(model: &Model, found: &Found) -> String {
-    let mut groups: BTreeMap<&str, Vec<(&str, bool)>> = BTreeMap::new();
+    let is_done = |f: &&Function| implementation(model, f, found).is_some();
+    let mut chapters: BTreeMap<&Chapter, Vec<&Function>> = BTreeMap::new();
     for f in &model.functions {
-        let done = implementation(model, f, found).is_some();
-        groups.entry(group(f)).or_default().push((&f.name, done));
+        chapters.entry(f.chapter).or_default().push(f);
     }
     let total = model.standard().count();
-    let standard = groups
-        .iter()
-        .filter(|g| !["removed", "extensions"].contains(g.0));
-    let done = standard.flat_map(|g| g.1).filter(|f| f.1).count();
+    let done = model.standard().filter(is_done).count();
     let removed = model.removed().count();
     let own = model.extensions().count();
     let mut out = format!(
@@ -27,36 +25,25 @@ pub fn render(model: &Model, found: &Found) -> String {
          {done} are implemented. A call of any other returns an error of class \
          `MPI_ERR_UNSUPPORTED_OPERATION` through the error handler, with the function's name \
          (those of the tools' interface return `MPI_T_ERR_NOT_SUPPORTED`). {removed} functions that MPI-3.0 \
-         removed are there for old programs, {own} are this library's own.\n",
+         removed are there for old programs, {own} are Rejoin's own.\n",
         super::MARK
     );
-    for (name, list) in groups {
-        let count = list.iter().filter(|f| f.1).count();
+    for (chapter, list) in chapters {
+        let count = list.iter().copied().filter(|f| is_done(f)).count();
         let _ = write!(
             out,
             "\n## {} ({count} of {})\n\n| Function | State |\n|---|---|\n",
-            title(name),
+            chapter.title,
             list.len()
         );
-        for (function, done) in list {
-            let state = if done { "implemented" } else { "not yet" };
-            let _ = writeln!(out, "| `{function}` | {state} |");
+        for f in list {
+            let state = if is_done(&f) {
+                "implemented"
+            } else {
+                "not yet"
+            };
+            let _ = writeln!(out, "| `{}` | {state} |", f.name);
         }
     }
     out
-}
-
-fn title(group: &str) -> &'static str {
-    match group {
-        "coll" => "Collectives",
-        "comm" => "Communicators, groups, attributes and topologies",
-        "datatype" => "Datatypes and packing",
-        "extensions" => "This library's own: registered memory, checkpoints and the way back",
-        "env" => "Environment, errors, info and sessions",
-        "file" => "Files",
-        "p2p" => "Point-to-point and requests",
-        "removed" => "Removed from the standard in MPI-3.0: new programs should not use them",
-        "rma" => "One-sided communication",
-        _ => "Tools' interface",
-    }
 }

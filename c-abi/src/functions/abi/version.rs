@@ -1,0 +1,49 @@
+//! Queries about the ABI (MPI-5.0 chapter 20).
+
+use std::ffi::c_int;
+
+use rejoin_mpi::{Info, Result};
+
+use crate::constants::{MPI_ABI_SUBVERSION, MPI_ABI_VERSION, MPI_INFO_NULL};
+use crate::state::Mpi;
+use crate::support::store;
+use crate::types::{MPI_Aint, MPI_Count, MPI_Info, MPI_Offset};
+
+/// `MPI_Abi_get_version` (MPI-5.0 §20.2).
+///
+/// # Safety
+/// The pointers are null or valid.
+pub unsafe fn abi_get_version(
+    _mpi: &Mpi,
+    abi_major: *mut c_int,
+    abi_minor: *mut c_int,
+) -> Result<()> {
+    // SAFETY: the program passed both for results.
+    unsafe {
+        store(abi_major, "the major version", MPI_ABI_VERSION)?;
+        store(abi_minor, "the minor version", MPI_ABI_SUBVERSION)
+    }
+}
+
+/// `MPI_Abi_get_info` (MPI-5.0 §20.2): sizes in bytes of the ABI's integer types. The program frees it.
+///
+/// # Safety
+/// `info` is null or valid.
+pub unsafe fn abi_get_info(mpi: &Mpi, info: *mut MPI_Info) -> Result<()> {
+    let sizes = Info::env(&[
+        ("mpi_aint_size", size_of::<MPI_Aint>().to_string()),
+        ("mpi_count_size", size_of::<MPI_Count>().to_string()),
+        ("mpi_offset_size", size_of::<MPI_Offset>().to_string()),
+    ]);
+    // SAFETY: the caller's.
+    unsafe { crate::functions::info::give(mpi, info, sizes) }
+}
+
+/// `MPI_Abi_get_fortran_info` (MPI-5.0 §20.4): there is no Fortran interface, which the null handle says.
+///
+/// # Safety
+/// `info` is null or valid.
+pub unsafe fn abi_get_fortran_info(_mpi: &Mpi, info: *mut MPI_Info) -> Result<()> {
+    // SAFETY: the program passed it for the result.
+    unsafe { store(info, "the info", MPI_INFO_NULL) }
+}

@@ -1,0 +1,169 @@
+//! The arguments of collectives, checked and turned into calls.
+
+use std::ffi::{c_int, c_void};
+use std::rc::Rc;
+
+use rejoin_mpi::coll::typed::Typed;
+use rejoin_mpi::datatype::Datatype;
+use rejoin_mpi::op::{Builtin, Op};
+use rejoin_mpi::{Communicator, Error, ErrorClass, Result, check};
+
+use crate::constants::MPI_IN_PLACE;
+use crate::counts::Counts;
+use crate::state::Mpi;
+use crate::support::arg_error;
+use crate::types::*;
+
+/// An address as the program gave it.
+type Address = *const c_void;
+
+fn buffer_error(text: &'static str) -> Error {
+    Error::new(ErrorClass::Buffer, text)
+}
+
+pub(crate) fn is_in_place(address: Address) -> bool {
+    address.addr() == MPI_IN_PLACE.addr()
+}
+
+/// One buffer.
+///
+/// # Safety
+/// The elements are valid until the collective is complete.
+unsafe fn typed(address: Address, count: i64, datatype: &Rc<Datatype>) -> Result<Typed> {
+    check::count(count)?;
+    if is_in_place(address) {
+        return Err(buffer_error("MPI_IN_PLACE is not allowed here"));
+    }
+    // Derived types may hold absolute addresses (MPI_BOTTOM).
+    let relative = datatype.is_predefined() && datatype.size() > 0;
+    if address.is_null() && count > 0 && relative {
+        return Err(buffer_error("the buffer is null"));
+    }
+    // SAFETY: the caller's promise.
+    Ok(unsafe { Typed::new(address.cast_mut().cast(), count, datatype.clone()) })
+}
+
+/// A collective's communicator, and the readers of its other arguments.
+pub(crate) struct Args<'a> {
+    pub(crate) mpi: &'a Mpi,
+    pub(crate) comm: Rc<Communicator>,
+}
+
+impl<'a> Args<'a> {
+    pub(crate) fn new(mpi: &'a Mpi, comm: MPI_Comm) -> Result<Self> {
+        let comm = mpi.comms.get(comm)?;
+        if comm.is_inter() {
+            let text = "collectives on inter-communicators are not implemented yet in Rejoin";
+            return Err(Error::new(ErrorClass::UnsupportedOperation, text));
+        }
+        Ok(Self { mpi, comm })
+    }
+
+    pub(crate) fn root(&self, root: c_int) -> Result<(usize, bool)> {
+        let root = check::root(root, &self.comm)?;
+        Ok((root, root == self.comm.rank()))
+    }
+
+    pub(crate) unsafe fn one(
+        &self,
+        address: Address,
+        count: i64,
+        datatype: MPI_Datatype,
+    ) -> Result<Typed> {
+        let datatype = self.mpi.datatypes.committed(datatype)?;
+        // SAFETY: the caller's promise.
+        unsafe { typed(address, count, &datatype) }
+    }
+
+    /// A buffer, or `MPI_IN_PLACE` where it is `allowed`.
+    pub(crate) unsafe fn or_in_place(
+        &self,
+        (address, count, datatype): (Address, i64, MPI_Datatype),
+        allowed: bool,
+    ) -> Result<Option<Typed>> {
+        if allowed && is_in_place(address) {
+            return Ok(None);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.one(address, count, datatype) }.map(Some)
+    }
+
+    /// One buffer for each rank, displacements in extents of the datatype.
+    pub(crate) unsafe fn each(
+        &self,
+        address: Address,
+        counts: Counts,
+        displacements: Counts,
+        datatype: MPI_Datatype,
+    ) -> Result<Vec<Typed>> {
+        let datatype = self.mpi.datatypes.committed(datatype)?;
+        let extent = datatype.extent();
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.blocks(address, counts, displacements, |_| {
+                Ok((datatype.clone(), extent))
+            })
+        }
+    }
+
+    /// One buffer for each rank with its own datatype, displacements in bytes.
+    pub(crate) unsafe fn each_of(
+        &self,
+        address: Address,
+        counts: Counts,
+        displacements: Counts,
+        datatypes: *const MPI_Datatype,
+    ) -> Result<Vec<Typed>> {
+        if datatypes.is_null() {
+            return Err(arg_error("the array of datatypes is null"));
+        }
+        // SAFETY: the arrays have an element for each rank.
+        unsafe {
+            self.blocks(address, counts, displacements, |i| {
+                let datatype = self.mpi.datatypes.committed(datatypes.add(i).read())?;
+                Ok((datatype, 1))
+            })
+        }
+    }
+
+    unsafe fn blocks(
+        &self,
+        address: Address,
+        counts: Counts,
+        displacements: Counts,
+        datatype: impl Fn(usize) -> Result<(Rc<Datatype>, i64)>,
+    ) -> Result<Vec<Typed>> {
+        if counts.is_null() || displacements.is_null() {
+            return Err(arg_error("the array of counts or displacements is null"));
+        }
+        if is_in_place(address) {
+            return Err(buffer_error("MPI_IN_PLACE is not allowed here"));
+        }
+        let mut blocks = Vec::with_capacity(self.comm.size());
+        for i in 0..self.comm.size() {
+            let (datatype, unit) = datatype(i)?;
+            // SAFETY: the arrays have an element for each rank.
+            let (count, at) = unsafe { (counts.get(i), displacements.get(i)) };
+            let bytes = at.wrapping_mul(unit) as isize;
+            let start = if address.is_null() {
+                std::ptr::with_exposed_provenance(bytes as usize)
+            } else {
+                address.wrapping_byte_offset(bytes)
+            };
+            // SAFETY: the caller's promise.
+            blocks.push(unsafe { typed(start, count, &datatype)? });
+        }
+        Ok(blocks)
+    }
+
+    /// The operation, which must be for reductions and take elements of the datatype.
+    pub(crate) fn op(&self, op: MPI_Op, datatype: MPI_Datatype) -> Result<Rc<Op>> {
+        let op = self.mpi.ops.get(op)?;
+        if matches!(op.as_builtin(), Some(Builtin::Replace | Builtin::NoOp)) {
+            let text = "MPI_REPLACE and MPI_NO_OP are for one-sided communication";
+            return Err(Error::new(ErrorClass::Op, text));
+        }
+        op.check(&*self.mpi.datatypes.committed(datatype)?)?;
+        Ok(op)
+    }
+}

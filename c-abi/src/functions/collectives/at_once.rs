@@ -1,0 +1,77 @@
+//! Short collectives that can be done at once, ahead of their blocking forms: `None` says that nothing was done.
+
+use std::ffi::{c_int, c_void};
+
+use rejoin_mpi::p2p::Data;
+
+use super::args::is_in_place;
+use crate::enter::{Call, at_once};
+use crate::errors::Owner;
+use crate::functions::point_to_point::send::plain;
+use crate::types::*;
+
+/// `MPI_Bcast`.
+///
+/// # Safety
+/// As for its blocking form.
+#[inline(always)]
+pub unsafe fn bcast_at_once(
+    call: &'static Call,
+    buffer: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    root: c_int,
+    comm: MPI_Comm,
+) -> Option<c_int> {
+    if is_in_place(buffer) {
+        return None;
+    }
+    at_once(call, Owner::of(comm), |mpi| {
+        // SAFETY: no function of the program runs before the last use.
+        let (core, data, comm) = unsafe { plain(mpi, buffer, count, datatype, comm) }?;
+        // SAFETY: the caller's.
+        unsafe { core.bcast_now(&data, root, comm) }
+    })
+}
+
+macro_rules! exchanges {
+    ($($name:ident $now:ident $words:literal;)*) => {$(
+        #[doc = concat!($words, ".")]
+        ///
+        /// # Safety
+        /// As for its blocking form.
+        #[inline(always)]
+        #[allow(clippy::too_many_arguments, reason = "the standard's")]
+        pub unsafe fn $name(
+            call: &'static Call,
+            sendbuf: *const c_void,
+            sendcount: MPI_Count,
+            sendtype: MPI_Datatype,
+            recvbuf: *mut c_void,
+            recvcount: MPI_Count,
+            recvtype: MPI_Datatype,
+            comm: MPI_Comm,
+        ) -> Option<c_int> {
+            if is_in_place(sendbuf) || is_in_place(recvbuf) {
+                return None;
+            }
+            at_once(call, Owner::of(comm), |mpi| {
+                // SAFETY: no function of the program runs before the last use.
+                let (core, recv, comm) = unsafe { plain(mpi, recvbuf, recvcount, recvtype, comm) }?;
+                let send = Data {
+                    addr: sendbuf.cast_mut().cast(),
+                    count: sendcount,
+                    // SAFETY: as above.
+                    datatype: unsafe { mpi.datatypes.glance(sendtype) }?,
+                };
+                // SAFETY: the caller's.
+                unsafe { core.$now(&send, &recv, comm) }
+            })
+        }
+    )*};
+}
+
+exchanges! {
+    allgather_at_once allgather_now "`MPI_Allgather`";
+    alltoall_at_once alltoall_now "`MPI_Alltoall`";
+}

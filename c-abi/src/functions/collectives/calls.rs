@@ -1,0 +1,381 @@
+//! Each collective's arguments as a call.
+
+use std::ffi::{c_int, c_void};
+
+use rejoin_mpi::coll::Call;
+use rejoin_mpi::coll::typed::Shares;
+use rejoin_mpi::{Error, ErrorClass, Result, check};
+
+use super::args::{Args, is_in_place};
+use crate::counts::Counts;
+use crate::support::arg_error;
+use crate::types::*;
+
+#[cold]
+fn too_many() -> Error {
+    Error::new(
+        ErrorClass::Count,
+        "the counts of all ranks do not fit in 64 bits",
+    )
+}
+
+/// Each function checks the arguments of the collective of its name.
+///
+/// # Safety
+/// The program keeps MPI's rules for the arguments: buffers hold the elements until the collective is
+/// complete, arrays have an element for each rank.
+impl Args<'_> {
+    pub(crate) unsafe fn barrier(&self) -> Result<Call> {
+        Ok(Call::Barrier)
+    }
+
+    pub(crate) unsafe fn bcast(
+        &self,
+        buffer: *mut c_void,
+        count: MPI_Count,
+        datatype: MPI_Datatype,
+        root: c_int,
+    ) -> Result<Call> {
+        // SAFETY: the program's promise.
+        unsafe {
+            let (root, _) = self.root(root)?;
+            let data = self.one(buffer, count, datatype)?;
+            Ok(Call::Bcast { data, root })
+        }
+    }
+
+    pub(crate) unsafe fn gather(
+        &self,
+        sendbuf: *const c_void,
+        sendcount: MPI_Count,
+        sendtype: MPI_Datatype,
+        recvbuf: *mut c_void,
+        recvcount: MPI_Count,
+        recvtype: MPI_Datatype,
+        root: c_int,
+    ) -> Result<Call> {
+        // SAFETY: the program's promise.
+        unsafe {
+            let (root, here) = self.root(root)?;
+            let send = self.or_in_place((sendbuf, sendcount, sendtype), here)?;
+            let recv = here
+                .then(|| self.one(recvbuf, recvcount, recvtype))
+                .transpose()?;
+            Ok(Call::Gather { send, recv, root })
+        }
+    }
+
+    pub(crate) unsafe fn gatherv(
+        &self,
+        sendbuf: *const c_void,
+        sendcount: MPI_Count,
+        sendtype: MPI_Datatype,
+        recvbuf: *mut c_void,
+        recvcounts: Counts,
+        displs: Counts,
+        recvtype: MPI_Datatype,
+        root: c_int,
+    ) -> Result<Call> {
+        // SAFETY: the program's promise.
+        unsafe {
+            let (root, here) = self.root(root)?;
+            let send = self.or_in_place((sendbuf, sendcount, sendtype), here)?;
+            let recv = if here {
+                self.each(recvbuf, recvcounts, displs, recvtype)?
+            } else {
+                Vec::new()
+            };
+            Ok(Call::Gatherv { send, recv, root })
+        }
+    }
+
+    pub(crate) unsafe fn scatter(
+        &self,
+        sendbuf: *const c_void,
+        sendcount: MPI_Count,
+        sendtype: MPI_Datatype,
+        recvbuf: *mut c_void,
+        recvcount: MPI_Count,
+        recvtype: MPI_Datatype,
+        root: c_int,
+    ) -> Result<Call> {
+        // SAFETY: the program's promise.
+        unsafe {
+            let (root, here) = self.root(root)?;
+            let send = here
+                .then(|| self.one(sendbuf, sendcount, sendtype))
+                .transpose()?;
+            let recv = self.or_in_place((recvbuf, recvcount, recvtype), here)?;
+            Ok(Call::Scatter { send, recv, root })
+        }
+    }
+
+    pub(crate) unsafe fn scatterv(
+        &self,
+        sendbuf: *const c_void,
+        sendcounts: Counts,
+        displs: Counts,
+        sendtype: MPI_Datatype,
+        recvbuf: *mut c_void,
+        recvcount: MPI_Count,
+        recvtype: MPI_Datatype,
+        root: c_int,
+    ) -> Result<Call> {
+        // SAFETY: the program's promise.
+        unsafe {
+            let (root, here) = self.root(root)?;
+            let send = if here {
+                self.each(sendbuf, sendcounts, displs, sendtype)?
+            } else {
+                Vec::new()
+            };
+            let recv = self.or_in_place((recvbuf, recvcount, recvtype), here)?;
+            Ok(Call::Scatterv { send, recv, root })
+        }
+    }
+
+    pub(crate) unsafe fn allgather(
+        &self,
+        sendbuf: *const c_void,
+        sendcount: MPI_Count,
+        sendtype: MPI_Datatype,
+        recvbuf: *mut c_void,
+        recvcount: MPI_Count,
+        recvtype: MPI_Datatype,
+    ) -> Result<Call> {
+        // SAFETY: the program's promise.
+        unsafe {
+            let send = self.or_in_place((sendbuf, sendcount, sendtype), true)?;
+            let recv = self.one(recvbuf, recvcount, recvtype)?;
+            Ok(Call::Allgather { send, recv })
+        }
+    }
+
+    pub(crate) unsafe fn allgatherv(
+        &self,
+        sendbuf: *const c_void,
+        sendcount: MPI_Count,
+        sendtype: MPI_Datatype,
+        recvbuf: *mut c_void,
+        recvcounts: Counts,
+        displs: Counts,
+        recvtype: MPI_Datatype,
+    ) -> Result<Call> {
+        // SAFETY: the program's promise.
+        unsafe {
+            let send = self.or_in_place((sendbuf, sendcount, sendtype), true)?;
+            let recv = self.each(recvbuf, recvcounts, displs, recvtype)?;
+            Ok(Call::Allgatherv { send, recv })
+        }
+    }
+
+    pub(crate) unsafe fn alltoall(
+        &self,
+        sendbuf: *const c_void,
+        sendcount: MPI_Count,
+        sendtype: MPI_Datatype,
+        recvbuf: *mut c_void,
+        recvcount: MPI_Count,
+        recvtype: MPI_Datatype,
+    ) -> Result<Call> {
+        // SAFETY: the program's promise.
+        unsafe {
+            let send = self.or_in_place((sendbuf, sendcount, sendtype), true)?;
+            let recv = self.one(recvbuf, recvcount, recvtype)?;
+            Ok(Call::Alltoall { send, recv })
+        }
+    }
+
+    pub(crate) unsafe fn alltoallv(
+        &self,
+        sendbuf: *const c_void,
+        sendcounts: Counts,
+        sdispls: Counts,
+        sendtype: MPI_Datatype,
+        recvbuf: *mut c_void,
+        recvcounts: Counts,
+        rdispls: Counts,
+        recvtype: MPI_Datatype,
+    ) -> Result<Call> {
+        // SAFETY: the program's promise.
+        unsafe {
+            let send = match is_in_place(sendbuf) {
+                true => None,
+                false => Some(self.each(sendbuf, sendcounts, sdispls, sendtype)?),
+            };
+            let recv = self.each(recvbuf, recvcounts, rdispls, recvtype)?;
+            Ok(Call::Alltoallv { send, recv })
+        }
+    }
+
+    pub(crate) unsafe fn alltoallw(
+        &self,
+        sendbuf: *const c_void,
+        sendcounts: Counts,
+        sdispls: Counts,
+        sendtypes: *const MPI_Datatype,
+        recvbuf: *mut c_void,
+        recvcounts: Counts,
+        rdispls: Counts,
+        recvtypes: *const MPI_Datatype,
+    ) -> Result<Call> {
+        // SAFETY: the program's promise.
+        unsafe {
+            let send = match is_in_place(sendbuf) {
+                true => None,
+                false => Some(self.each_of(sendbuf, sendcounts, sdispls, sendtypes)?),
+            };
+            let recv = self.each_of(recvbuf, recvcounts, rdispls, recvtypes)?;
+            Ok(Call::Alltoallv { send, recv })
+        }
+    }
+
+    pub(crate) unsafe fn reduce(
+        &self,
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: MPI_Count,
+        datatype: MPI_Datatype,
+        op: MPI_Op,
+        root: c_int,
+    ) -> Result<Call> {
+        // SAFETY: the program's promise.
+        unsafe {
+            let (root, here) = self.root(root)?;
+            let op = self.op(op, datatype)?;
+            let send = self.or_in_place((sendbuf, count, datatype), here)?;
+            let recv = here
+                .then(|| self.one(recvbuf, count, datatype))
+                .transpose()?;
+            Ok(Call::Reduce {
+                op,
+                send,
+                recv,
+                root,
+            })
+        }
+    }
+
+    pub(crate) unsafe fn allreduce(
+        &self,
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: MPI_Count,
+        datatype: MPI_Datatype,
+        op: MPI_Op,
+    ) -> Result<Call> {
+        // SAFETY: the program's promise.
+        unsafe {
+            let op = self.op(op, datatype)?;
+            let send = self.or_in_place((sendbuf, count, datatype), true)?;
+            let recv = self.one(recvbuf, count, datatype)?;
+            Ok(Call::Allreduce { op, send, recv })
+        }
+    }
+
+    pub(crate) unsafe fn reduce_scatter_block(
+        &self,
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        recvcount: MPI_Count,
+        datatype: MPI_Datatype,
+        op: MPI_Op,
+    ) -> Result<Call> {
+        // SAFETY: the program's promise.
+        unsafe {
+            let op = self.op(op, datatype)?;
+            check::count(recvcount)?;
+            let total = recvcount
+                .checked_mul(self.comm.size() as i64)
+                .ok_or_else(too_many)?;
+            let send = self.or_in_place((sendbuf, total, datatype), true)?;
+            let count = if send.is_none() { total } else { recvcount };
+            let recv = self.one(recvbuf, count, datatype)?;
+            let shares = Shares::Equal(recvcount);
+            Ok(Call::ReduceScatter {
+                op,
+                send,
+                recv,
+                shares,
+            })
+        }
+    }
+
+    pub(crate) unsafe fn reduce_scatter(
+        &self,
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        recvcounts: Counts,
+        datatype: MPI_Datatype,
+        op: MPI_Op,
+    ) -> Result<Call> {
+        // SAFETY: the program's promise.
+        unsafe {
+            let op = self.op(op, datatype)?;
+            if recvcounts.is_null() {
+                return Err(arg_error("the array of counts is null"));
+            }
+            let counts = recvcounts.to_vec(self.comm.size());
+            let mut total = 0i64;
+            for &count in &counts {
+                check::count(count)?;
+                total = total.checked_add(count).ok_or_else(too_many)?;
+            }
+            let send = self.or_in_place((sendbuf, total, datatype), true)?;
+            let own = counts[self.comm.rank()];
+            let count = if send.is_none() { total } else { own };
+            let recv = self.one(recvbuf, count, datatype)?;
+            let shares = Shares::Each(counts);
+            Ok(Call::ReduceScatter {
+                op,
+                send,
+                recv,
+                shares,
+            })
+        }
+    }
+
+    pub(crate) unsafe fn scan(
+        &self,
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: MPI_Count,
+        datatype: MPI_Datatype,
+        op: MPI_Op,
+    ) -> Result<Call> {
+        // SAFETY: the program's promise.
+        unsafe {
+            let op = self.op(op, datatype)?;
+            let send = self.or_in_place((sendbuf, count, datatype), true)?;
+            let recv = self.one(recvbuf, count, datatype)?;
+            Ok(Call::Scan {
+                op,
+                send,
+                recv,
+                exclusive: false,
+            })
+        }
+    }
+
+    pub(crate) unsafe fn exscan(
+        &self,
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: MPI_Count,
+        datatype: MPI_Datatype,
+        op: MPI_Op,
+    ) -> Result<Call> {
+        // SAFETY: the program's promise.
+        unsafe {
+            let op = self.op(op, datatype)?;
+            let send = self.or_in_place((sendbuf, count, datatype), true)?;
+            let recv = self.one(recvbuf, count, datatype)?;
+            Ok(Call::Scan {
+                op,
+                send,
+                recv,
+                exclusive: true,
+            })
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! Datatypes as the program sees them: the table of handles, and commit, copies, names and sizes
+//! (MPI-5.0 §5.1).
+
+use std::cell::RefCell;
+use std::ffi::{c_char, c_int, c_void};
+use std::rc::Rc;
+
+use rejoin_mpi::datatype::{Combiner, Datatype, Named};
+use rejoin_mpi::{Error, ErrorClass, Result};
+
+use crate::constants::*;
+use crate::counts::OutCount;
+use crate::handles::{Handle, Table};
+use crate::state::Mpi;
+use crate::support::{arg_error, load, store, store_string, string};
+use crate::types::*;
+
+/// The datatypes that the program has handles of.
+#[derive(Default)]
+pub struct Datatypes {
+    /// All of them, by handle.
+    pub handles: Table<MPI_Datatype, Rc<Datatype>>,
+    /// Predefined ones without a constant: the same arguments give the same handle.
+    unnamed: RefCell<Vec<(Rc<Datatype>, MPI_Datatype)>>,
+}
+
+impl Datatypes {
+    /// Empty, before `MPI_Init`.
+    pub const fn new() -> Self {
+        Self {
+            handles: Table::new(),
+            unnamed: RefCell::new(Vec::new()),
+        }
+    }
+
+    /// Makes the predefined datatypes; `MPI_Init` calls this.
+    pub fn define_predefined(&self) {
+        for named in Named::ALL {
+            if let Some(handle) = handle_of_named(*named) {
+                self.handles.define(handle, Datatype::named(*named));
+            }
+        }
+    }
+
+    /// Drops everything; `MPI_Finalize` calls this. Attributes are deleted before.
+    pub fn clear(&self) {
+        self.unnamed.take();
+        drop(self.handles.clear());
+    }
+
+    /// The datatype of a handle.
+    ///
+    /// # Errors
+    /// `Type` for null and invalid handles.
+    #[inline]
+    pub fn get(&self, handle: MPI_Datatype) -> Result<Rc<Datatype>> {
+        self.handles.get(handle)
+    }
+
+    /// The datatype of a handle, where it is; `None` for null and invalid handles.
+    ///
+    /// # Safety
+    /// No datatype is made or freed while the reference is used.
+    #[inline(always)]
+    pub unsafe fn glance(&self, handle: MPI_Datatype) -> Option<&Rc<Datatype>> {
+        // SAFETY: the caller's promise.
+        unsafe { self.handles.glance(handle) }
+    }
+
+    /// The datatype of a handle, for communication.
+    ///
+    /// # Errors
+    /// `Type` for null and invalid handles, and for types that were not committed.
+    #[inline]
+    pub fn committed(&self, handle: MPI_Datatype) -> Result<Rc<Datatype>> {
+        let datatype = self.handles.get(handle)?;
+        datatype.check_committed()?;
+        Ok(datatype)
+    }
+
+    /// The one handle of a predefined type; `None` for derived ones.
+    fn predefined_handle(&self, datatype: &Rc<Datatype>) -> Option<MPI_Datatype> {
+        if let Some(named) = datatype.as_named() {
+            return handle_of_named(named);
+        }
+        let same = |other: &Rc<Datatype>| {
+            let (a, b) = (datatype.contents(), other.contents());
+            datatype.combiner() == other.combiner()
+                && a.integers == b.integers
+                && a.datatypes.len() == b.datatypes.len()
+                && a.datatypes
+                    .iter()
+                    .zip(&b.datatypes)
+                    .all(|(x, y)| x.as_named() == y.as_named())
+        };
+        let unnamed = self.unnamed.borrow();
+        unnamed.iter().find(|(d, _)| same(d)).map(|(_, h)| *h)
+    }
+
+    /// The handle of a predefined type that may have no constant.
+    pub fn share(&self, datatype: Rc<Datatype>) -> MPI_Datatype {
+        if let Some(handle) = self.predefined_handle(&datatype) {
+            return handle;
+        }
+        let handle = self.handles.insert(datatype.clone());
+        self.unnamed.borrow_mut().push((datatype, handle));
+        handle
+    }
+
+    /// A handle that the program may free: a new one unless the type is predefined.
+    pub fn new_handle(&self, datatype: &Rc<Datatype>) -> MPI_Datatype {
+        if datatype.is_predefined() {
+            return self.share(datatype.clone());
+        }
+        self.handles.insert(datatype.clone())
+    }
+
+    /// A handle for a part of another type: an equivalent object, so that freeing it leaves the
+    /// attributes of the one that was given alone.
+    pub fn part_handle(&self, datatype: &Rc<Datatype>) -> MPI_Datatype {
+        if datatype.is_predefined() {
+            return self.share(datatype.clone());
+        }
+        self.handles.insert(datatype.equivalent())
+    }
+
+    /// Runs `call` with a handle of the type, for functions of the program: the one it has, or one
+    /// for this call when it freed all of its own.
+    pub fn with_handle<R>(
+        &self,
+        datatype: &Rc<Datatype>,
+        call: impl FnOnce(MPI_Datatype) -> R,
+    ) -> R {
+        let known = match self.predefined_handle(datatype) {
+            Some(handle) => Some(handle),
+            None => self.handles.find(|d| Rc::ptr_eq(d, datatype)),
+        };
+        if let Some(handle) = known {
+            return call(handle);
+        }
+        let handle = self.handles.insert(datatype.clone());
+        let result = call(handle);
+        // The program has no business freeing it, but may have done so.
+        let _ = self.handles.remove(handle);
+        result
+    }
+}
+
+/// The ABI's handle of a predefined type.
+fn handle_of_named(named: Named) -> Option<MPI_Datatype> {
+    let first = MPI_DATATYPE_NULL.raw();
+    let range = first..first + MPI_Datatype::PREDEFINED;
+    HANDLE_NAMES
+        .iter()
+        .find(|(raw, name)| range.contains(raw) && *name == named.name())
+        .map(|(raw, _)| MPI_Datatype::from_raw(*raw))
+}
+
+/// `MPI_Type_commit` (MPI-5.0 §5.1.9).
+///
+/// # Safety
+/// `datatype` is null or valid.
+pub unsafe fn type_commit(mpi: &Mpi, datatype: *mut MPI_Datatype) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let handle = unsafe { load(datatype, "the datatype") }?;
+    mpi.datatypes.get(handle)?.commit();
+    Ok(())
+}
+
+/// `MPI_Type_free` (MPI-5.0 §5.1.9).
+///
+/// # Safety
+/// `datatype` is null or valid.
+pub unsafe fn type_free(mpi: &Mpi, datatype: *mut MPI_Datatype) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let handle = unsafe { load(datatype, "the datatype") }?;
+    let object = mpi.datatypes.get(handle)?;
+    if object.is_predefined() {
+        return Err(Error::new(
+            ErrorClass::Type,
+            "a predefined datatype cannot be freed",
+        ));
+    }
+    object.attributes.delete_all(handle.raw())?;
+    drop(mpi.datatypes.handles.remove(handle)?);
+    // SAFETY: as above.
+    unsafe { store(datatype, "the datatype", MPI_DATATYPE_NULL) }
+}
+
+/// `MPI_Type_dup` (MPI-5.0 §5.1.10).
+///
+/// # Safety
+/// `newtype` is null or valid.
+pub unsafe fn type_dup(mpi: &Mpi, oldtype: MPI_Datatype, newtype: *mut MPI_Datatype) -> Result<()> {
+    let old = mpi.datatypes.get(oldtype)?;
+    if newtype.is_null() {
+        return Err(arg_error("the pointer for the new datatype is null"));
+    }
+    let copy = Datatype::dup(&old);
+    old.attributes.copy_to(oldtype.raw(), &copy.attributes)?;
+    let handle = mpi.datatypes.handles.insert(copy);
+    // SAFETY: the caller's promise.
+    unsafe { store(newtype, "the new datatype", handle) }
+}
+
+/// Stores a number that queries give back: `MPI_UNDEFINED` when it does not fit the int.
+///
+/// # Safety
+/// `target` is null or valid.
+pub(crate) unsafe fn give(target: OutCount, what: &'static str, value: i64) -> Result<()> {
+    if target.is_null() {
+        return Err(arg_error(format!("the pointer for {what} is null")));
+    }
+    // What does not fit is MPI_UNDEFINED by the standard, and no error.
+    // SAFETY: not null, and so valid by the caller's promise.
+    let _ = unsafe { target.set(value) };
+    Ok(())
+}
+
+/// `MPI_Type_size` (MPI-5.0 §5.1.5).
+///
+/// # Safety
+/// `size` is null or valid.
+pub unsafe fn type_size(mpi: &Mpi, datatype: MPI_Datatype, size: OutCount) -> Result<()> {
+    let datatype = mpi.datatypes.get(datatype)?;
+    // SAFETY: the caller's promise.
+    unsafe { give(size, "the size", datatype.size()) }
+}
+
+/// `MPI_Type_size_x` (MPI-5.0 §5.1.5).
+///
+/// # Safety
+/// `size` is null or valid.
+pub unsafe fn type_size_x(mpi: &Mpi, datatype: MPI_Datatype, size: *mut MPI_Count) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe { type_size(mpi, datatype, size.into()) }
+}
+
+/// `MPI_Type_get_extent` (MPI-5.0 §5.1.7).
+///
+/// # Safety
+/// `lb` and `extent` are null or valid.
+pub unsafe fn type_get_extent(
+    mpi: &Mpi,
+    datatype: MPI_Datatype,
+    lb: OutCount,
+    extent: OutCount,
+) -> Result<()> {
+    let datatype = mpi.datatypes.get(datatype)?;
+    // SAFETY: the caller's promise.
+    unsafe {
+        give(lb, "the lower bound", datatype.lb())?;
+        give(extent, "the extent", datatype.extent())
+    }
+}
+
+/// `MPI_Type_get_extent_x` (MPI-5.0 §5.1.7).
+///
+/// # Safety
+/// `lb` and `extent` are null or valid.
+pub unsafe fn type_get_extent_x(
+    mpi: &Mpi,
+    datatype: MPI_Datatype,
+    lb: *mut MPI_Count,
+    extent: *mut MPI_Count,
+) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe { type_get_extent(mpi, datatype, lb.into(), extent.into()) }
+}
+
+/// `MPI_Type_get_true_extent` (MPI-5.0 §5.1.8).
+///
+/// # Safety
+/// `true_lb` and `true_extent` are null or valid.
+pub unsafe fn type_get_true_extent(
+    mpi: &Mpi,
+    datatype: MPI_Datatype,
+    true_lb: OutCount,
+    true_extent: OutCount,
+) -> Result<()> {
+    let datatype = mpi.datatypes.get(datatype)?;
+    // SAFETY: the caller's promise.
+    unsafe {
+        give(true_lb, "the true lower bound", datatype.true_lb())?;
+        give(true_extent, "the true extent", datatype.true_extent())
+    }
+}
+
+/// `MPI_Type_get_true_extent_x` (MPI-5.0 §5.1.8).
+///
+/// # Safety
+/// `true_lb` and `true_extent` are null or valid.
+pub unsafe fn type_get_true_extent_x(
+    mpi: &Mpi,
+    datatype: MPI_Datatype,
+    true_lb: *mut MPI_Count,
+    true_extent: *mut MPI_Count,
+) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe { type_get_true_extent(mpi, datatype, true_lb.into(), true_extent.into()) }
+}
+
+/// `MPI_Type_set_name` (MPI-5.0 §7.8).
+///
+/// # Safety
+/// `type_name` is null or a string.
+pub unsafe fn type_set_name(
+    mpi: &Mpi,
+    datatype: MPI_Datatype,
+    type_name: *const c_char,
+) -> Result<()> {
+    let datatype = mpi.datatypes.get(datatype)?;
+    // SAFETY: the caller's promise.
+    let mut name = unsafe { string(type_name, "the name") }?;
+    let mut len = name.len().min(MPI_MAX_OBJECT_NAME as usize - 1);
+    while !name.is_char_boundary(len) {
+        len -= 1;
+    }
+    name.truncate(len);
+    datatype.set_name(&name);
+    Ok(())
+}
+
+/// `MPI_Type_get_name` (MPI-5.0 §7.8).
+///
+/// # Safety
+/// `type_name` is null or has room for `MPI_MAX_OBJECT_NAME` bytes; `resultlen` is null or valid.
+pub unsafe fn type_get_name(
+    mpi: &Mpi,
+    datatype: MPI_Datatype,
+    type_name: *mut c_char,
+    resultlen: *mut c_int,
+) -> Result<()> {
+    // The null handle has its own name as its name.
+    let name = match datatype {
+        MPI_DATATYPE_NULL => "MPI_DATATYPE_NULL".to_owned(),
+        datatype => mpi.datatypes.get(datatype)?.name(),
+    };
+    // SAFETY: the caller's promise.
+    unsafe { store_string(type_name, MPI_MAX_OBJECT_NAME as usize, &name, resultlen) }
+}
+
+/// `MPI_Get_address` (MPI-5.0 §5.1.5).
+///
+/// # Safety
+/// `address` is null or valid. `location` is not followed.
+pub unsafe fn get_address(
+    mpi: &Mpi,
+    location: *const c_void,
+    address: *mut MPI_Aint,
+) -> Result<()> {
+    let _ = mpi; // nothing of the library is needed
+    // Exposed: the address may come back as a displacement from MPI_BOTTOM.
+    let value = location.expose_provenance() as MPI_Aint;
+    // SAFETY: the caller's promise.
+    unsafe { store(address, "the address", value) }
+}
+
+/// The ABI's number of a combiner.
+pub(crate) fn combiner_number(combiner: Combiner) -> c_int {
+    match combiner {
+        Combiner::Named(_) => MPI_COMBINER_NAMED,
+        Combiner::Dup => MPI_COMBINER_DUP,
+        Combiner::Contiguous => MPI_COMBINER_CONTIGUOUS,
+        Combiner::Vector => MPI_COMBINER_VECTOR,
+        Combiner::Hvector => MPI_COMBINER_HVECTOR,
+        Combiner::Indexed => MPI_COMBINER_INDEXED,
+        Combiner::Hindexed => MPI_COMBINER_HINDEXED,
+        Combiner::IndexedBlock => MPI_COMBINER_INDEXED_BLOCK,
+        Combiner::HindexedBlock => MPI_COMBINER_HINDEXED_BLOCK,
+        Combiner::Struct => MPI_COMBINER_STRUCT,
+        Combiner::Subarray => MPI_COMBINER_SUBARRAY,
+        Combiner::Darray => MPI_COMBINER_DARRAY,
+        Combiner::F90Real => MPI_COMBINER_F90_REAL,
+        Combiner::F90Complex => MPI_COMBINER_F90_COMPLEX,
+        Combiner::F90Integer => MPI_COMBINER_F90_INTEGER,
+        Combiner::Resized => MPI_COMBINER_RESIZED,
+        Combiner::ValueIndex => MPI_COMBINER_VALUE_INDEX,
+    }
+}

@@ -1,0 +1,304 @@
+//! Sends and receives (MPI-5.0 §3.2 to §3.7, §3.9).
+
+use std::ffi::{c_int, c_void};
+use std::rc::Rc;
+
+use rejoin_mpi::Result;
+use rejoin_mpi::comm::Communicator;
+use rejoin_mpi::p2p::{Data, SendMode};
+use rejoin_mpi::request::RequestId;
+
+use crate::enter::{Call, at_once};
+use crate::errors::Owner;
+use crate::functions::point_to_point::request::{self, give};
+use crate::state::Mpi;
+use crate::types::*;
+
+macro_rules! sends {
+    ($($mode:ident $send:ident $isend:ident $init:ident $names:literal;)*) => {$(
+        #[doc = concat!("The blocking one of ", $names, ".")]
+        ///
+        /// # Safety
+        /// The elements are readable.
+        #[inline]
+        pub unsafe fn $send(
+            mpi: &Mpi,
+            buf: *const c_void,
+            count: MPI_Count,
+            datatype: MPI_Datatype,
+            dest: c_int,
+            tag: c_int,
+            comm: MPI_Comm,
+        ) -> Result<()> {
+            let mode = SendMode::$mode;
+            // Where no lock is needed it was tried before.
+            // SAFETY: the caller's.
+            let sent = || unsafe { sent_now(mpi, mode, buf, count, datatype, dest, tag, comm) };
+            if crate::gate::is_locked() && sent() {
+                return Ok(());
+            }
+            let comm = mpi.comms.get(comm)?;
+            let datatype = &mpi.datatypes.get(datatype)?;
+            let data = Data { addr: buf.cast_mut().cast(), count, datatype };
+            // SAFETY: the caller's.
+            unsafe { mpi.core()?.send(&data, dest, tag, &comm, SendMode::$mode) }
+        }
+
+        #[doc = concat!("The nonblocking one of ", $names, ".")]
+        ///
+        /// # Safety
+        /// The elements are readable and unmodified until completion; `request` is null or valid.
+        #[inline]
+        #[allow(clippy::too_many_arguments, reason = "the standard's")]
+        pub unsafe fn $isend(
+            mpi: &Mpi,
+            buf: *const c_void,
+            count: MPI_Count,
+            datatype: MPI_Datatype,
+            dest: c_int,
+            tag: c_int,
+            comm: MPI_Comm,
+            request: *mut MPI_Request,
+        ) -> Result<()> {
+            request::check_out(request)?;
+            // SAFETY: the caller's.
+            if unsafe { sent_now(mpi, SendMode::$mode, buf, count, datatype, dest, tag, comm) } {
+                // SAFETY: checked above.
+                return unsafe { give(request, RequestId::SENT) };
+            }
+            let comm = mpi.comms.get(comm)?;
+            let datatype = &mpi.datatypes.get(datatype)?;
+            let data = Data { addr: buf.cast_mut().cast(), count, datatype };
+            // SAFETY: the caller's.
+            let id = unsafe { mpi.core()?.isend(&data, dest, tag, &comm, SendMode::$mode) }?;
+            // SAFETY: checked above.
+            unsafe { give(request, id) }
+        }
+
+        #[doc = concat!("The persistent one of ", $names, ".")]
+        ///
+        /// # Safety
+        /// As the nonblocking one, whenever it is started.
+        #[allow(clippy::too_many_arguments, reason = "the standard's")]
+        pub unsafe fn $init(
+            mpi: &Mpi,
+            buf: *const c_void,
+            count: MPI_Count,
+            datatype: MPI_Datatype,
+            dest: c_int,
+            tag: c_int,
+            comm: MPI_Comm,
+            request: *mut MPI_Request,
+        ) -> Result<()> {
+            request::check_out(request)?;
+            let comm = mpi.comms.get(comm)?;
+            let datatype = &mpi.datatypes.get(datatype)?;
+            let data = Data { addr: buf.cast_mut().cast(), count, datatype };
+            let id = mpi.core()?.send_init(&data, dest, tag, &comm, SendMode::$mode)?;
+            // SAFETY: checked above.
+            unsafe { give(request, id) }
+        }
+    )*};
+}
+
+sends! {
+    Standard send isend send_init "`MPI_Send`, `MPI_Isend`, `MPI_Send_init`";
+    Buffered bsend ibsend bsend_init "`MPI_Bsend`, `MPI_Ibsend`, `MPI_Bsend_init`";
+    Synchronous ssend issend ssend_init "`MPI_Ssend`, `MPI_Issend`, `MPI_Ssend_init`";
+    Ready rsend irsend rsend_init "`MPI_Rsend`, `MPI_Irsend`, `MPI_Rsend_init`";
+}
+
+/// What a call needs that can be done at once; `None` where a handle is wrong.
+///
+/// # Safety
+/// No handle is made or freed while the references are used.
+#[inline(always)]
+pub(crate) unsafe fn plain(
+    mpi: &Mpi,
+    addr: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    comm: MPI_Comm,
+) -> Option<(&rejoin_mpi::Mpi, Data<'_>, &Rc<Communicator>)> {
+    let core = mpi.core.get()?;
+    // SAFETY: the caller's promise.
+    let (comm, datatype) = unsafe { (mpi.comms.glance(comm)?, mpi.datatypes.glance(datatype)?) };
+    let data = Data {
+        addr: addr.cast(),
+        count,
+        datatype,
+    };
+    Some((core, data, comm))
+}
+
+/// A standard send that can be done at once, ahead of [`send`]; `None`: nothing was done.
+///
+/// # Safety
+/// As for [`send`].
+#[inline(always)]
+pub unsafe fn send_at_once(
+    call: &'static Call,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+) -> Option<c_int> {
+    let mode = SendMode::Standard;
+    // SAFETY: the caller's.
+    at_once(call, Owner::of(comm), |mpi| unsafe {
+        sent_now(mpi, mode, buf, count, datatype, dest, tag, comm).then_some(Ok(()))
+    })
+}
+
+/// A receive that can be done at once, ahead of [`recv`]; `None`: nothing was done.
+///
+/// # Safety
+/// As for [`recv`].
+#[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "the standard's")]
+pub unsafe fn recv_at_once(
+    call: &'static Call,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    status: *mut MPI_Status,
+) -> Option<c_int> {
+    at_once(call, Owner::of(comm), |mpi| {
+        // SAFETY: no function of the program runs meanwhile.
+        let (core, data, comm) = unsafe { plain(mpi, buf, count, datatype, comm) }?;
+        // SAFETY: the caller's.
+        let received = unsafe { core.recv_now(&data, source, tag, comm) }?;
+        // SAFETY: the caller's.
+        unsafe { request::put(status, &received) };
+        Some(Ok(()))
+    })
+}
+
+/// Whether a send could be done at once.
+///
+/// # Safety
+/// The elements are readable.
+#[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "the standard's")]
+unsafe fn sent_now(
+    mpi: &Mpi,
+    mode: SendMode,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+) -> bool {
+    if mode != SendMode::Standard {
+        return false;
+    }
+    // SAFETY: no function of the program runs meanwhile.
+    let args = unsafe { plain(mpi, buf.cast_mut(), count, datatype, comm) };
+    let Some((core, data, comm)) = args else {
+        return false;
+    };
+    // SAFETY: the caller's.
+    unsafe { core.send_now(&data, dest, tag, comm) }
+}
+
+/// `MPI_Recv`.
+///
+/// # Safety
+/// The elements are writable, `status` is `MPI_STATUS_IGNORE` or valid.
+#[inline]
+#[allow(clippy::too_many_arguments, reason = "the standard's")]
+pub unsafe fn recv(
+    mpi: &Mpi,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    status: *mut MPI_Status,
+) -> Result<()> {
+    let comm = mpi.comms.get(comm)?;
+    let datatype = &mpi.datatypes.get(datatype)?;
+    let data = Data {
+        addr: buf.cast(),
+        count,
+        datatype,
+    };
+    // SAFETY: the caller's.
+    let done = unsafe { mpi.core()?.recv(&data, source, tag, &comm) }?;
+    // SAFETY: the caller's.
+    unsafe { request::told(status, done) }
+}
+
+/// `MPI_Irecv`.
+///
+/// # Safety
+/// The elements are writable and unaccessed until completion; `request` is null or valid.
+#[inline]
+#[allow(clippy::too_many_arguments, reason = "the standard's")]
+pub unsafe fn irecv(
+    mpi: &Mpi,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    request::check_out(request)?;
+    // SAFETY: no function of the program runs meanwhile.
+    let args = unsafe { plain(mpi, buf, count, datatype, comm) };
+    // SAFETY: the caller's.
+    let posted =
+        args.and_then(|(core, data, comm)| unsafe { core.irecv_now(&data, source, tag, comm) });
+    if let Some(id) = posted {
+        // SAFETY: checked above.
+        return unsafe { give(request, id) };
+    }
+    let comm = mpi.comms.get(comm)?;
+    let datatype = &mpi.datatypes.get(datatype)?;
+    let data = Data {
+        addr: buf.cast(),
+        count,
+        datatype,
+    };
+    // SAFETY: the caller's.
+    let id = unsafe { mpi.core()?.irecv(&data, source, tag, &comm) }?;
+    // SAFETY: checked above.
+    unsafe { give(request, id) }
+}
+
+/// `MPI_Recv_init`.
+///
+/// # Safety
+/// As [`irecv`], whenever it is started.
+#[allow(clippy::too_many_arguments, reason = "the standard's")]
+pub unsafe fn recv_init(
+    mpi: &Mpi,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    request::check_out(request)?;
+    let comm = mpi.comms.get(comm)?;
+    let datatype = &mpi.datatypes.get(datatype)?;
+    let data = Data {
+        addr: buf.cast(),
+        count,
+        datatype,
+    };
+    let id = mpi.core()?.recv_init(&data, source, tag, &comm)?;
+    // SAFETY: checked above.
+    unsafe { give(request, id) }
+}

@@ -1,0 +1,152 @@
+//! Send and receive in one call (MPI-5.0 §3.11).
+
+use std::ffi::{c_int, c_void};
+
+use rejoin_mpi::Result;
+use rejoin_mpi::p2p::{Data, Side};
+
+use crate::functions::point_to_point::request::{self, give};
+use crate::state::Mpi;
+use crate::types::*;
+
+fn side(peer: c_int, tag: c_int) -> Side {
+    Side { peer, tag }
+}
+
+/// `MPI_Sendrecv`.
+///
+/// # Safety
+/// The elements are readable and writable, `status` is `MPI_STATUS_IGNORE` or valid.
+#[allow(clippy::too_many_arguments, reason = "the standard's")]
+pub unsafe fn sendrecv(
+    mpi: &Mpi,
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    dest: c_int,
+    sendtag: c_int,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    source: c_int,
+    recvtag: c_int,
+    comm: MPI_Comm,
+    status: *mut MPI_Status,
+) -> Result<()> {
+    let comm = mpi.comms.get(comm)?;
+    let send = Data {
+        addr: sendbuf.cast_mut().cast(),
+        count: sendcount,
+        datatype: &mpi.datatypes.get(sendtype)?,
+    };
+    let recv = Data {
+        addr: recvbuf.cast(),
+        count: recvcount,
+        datatype: &mpi.datatypes.get(recvtype)?,
+    };
+    let (to, from) = (side(dest, sendtag), side(source, recvtag));
+    // SAFETY: the caller's.
+    let done = unsafe { mpi.core()?.sendrecv(&send, to, &recv, from, &comm) }?;
+    // SAFETY: the caller's.
+    unsafe { request::told(status, done) }
+}
+
+/// `MPI_Sendrecv_replace`.
+///
+/// # Safety
+/// The elements are readable and writable, `status` is `MPI_STATUS_IGNORE` or valid.
+#[allow(clippy::too_many_arguments, reason = "the standard's")]
+pub unsafe fn sendrecv_replace(
+    mpi: &Mpi,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    sendtag: c_int,
+    source: c_int,
+    recvtag: c_int,
+    comm: MPI_Comm,
+    status: *mut MPI_Status,
+) -> Result<()> {
+    let comm = mpi.comms.get(comm)?;
+    let data = Data {
+        addr: buf.cast(),
+        count,
+        datatype: &mpi.datatypes.get(datatype)?,
+    };
+    let (to, from) = (side(dest, sendtag), side(source, recvtag));
+    // SAFETY: the caller's.
+    let done = unsafe { mpi.core()?.sendrecv_replace(&data, to, from, &comm) }?;
+    // SAFETY: the caller's.
+    unsafe { request::told(status, done) }
+}
+
+/// `MPI_Isendrecv`.
+///
+/// # Safety
+/// The elements stay readable and writable until completion; `request` is null or valid.
+#[allow(clippy::too_many_arguments, reason = "the standard's")]
+pub unsafe fn isendrecv(
+    mpi: &Mpi,
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    dest: c_int,
+    sendtag: c_int,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    source: c_int,
+    recvtag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    request::check_out(request)?;
+    let comm = mpi.comms.get(comm)?;
+    let send = Data {
+        addr: sendbuf.cast_mut().cast(),
+        count: sendcount,
+        datatype: &mpi.datatypes.get(sendtype)?,
+    };
+    let recv = Data {
+        addr: recvbuf.cast(),
+        count: recvcount,
+        datatype: &mpi.datatypes.get(recvtype)?,
+    };
+    let (to, from) = (side(dest, sendtag), side(source, recvtag));
+    // SAFETY: the caller's.
+    let id = unsafe { mpi.core()?.isendrecv(&send, to, &recv, from, &comm) }?;
+    // SAFETY: checked above.
+    unsafe { give(request, id) }
+}
+
+/// `MPI_Isendrecv_replace`.
+///
+/// # Safety
+/// As [`isendrecv`].
+#[allow(clippy::too_many_arguments, reason = "the standard's")]
+pub unsafe fn isendrecv_replace(
+    mpi: &Mpi,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    sendtag: c_int,
+    source: c_int,
+    recvtag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    request::check_out(request)?;
+    let comm = mpi.comms.get(comm)?;
+    let data = Data {
+        addr: buf.cast(),
+        count,
+        datatype: &mpi.datatypes.get(datatype)?,
+    };
+    let (to, from) = (side(dest, sendtag), side(source, recvtag));
+    // SAFETY: the caller's.
+    let id = unsafe { mpi.core()?.isendrecv_replace(&data, to, from, &comm) }?;
+    // SAFETY: checked above.
+    unsafe { give(request, id) }
+}

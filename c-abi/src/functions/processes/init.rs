@@ -1,0 +1,241 @@
+//! Initialisation and the end (MPI-5.0 chapter 11), and who and where the process is.
+
+use std::ffi::{c_char, c_int};
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
+use std::thread::ThreadId;
+
+use rejoin_mpi::adi::Names;
+use rejoin_mpi::comm::ContextIds;
+use rejoin_mpi::lock::BigLock;
+use rejoin_mpi::{Error, ErrorClass, Group, Mpi as Core, Result, orders};
+
+use crate::constants::*;
+use crate::functions::collectives::op;
+use crate::state::{self, Mpi};
+use crate::support::{arg_error, store, store_string};
+use crate::types::*;
+use crate::{abort, callback, gate, image, lock};
+
+static LOCK: OnceLock<Arc<BigLock>> = OnceLock::new();
+static MAIN: OnceLock<ThreadId> = OnceLock::new();
+
+fn enter() {
+    if let Some(lock) = LOCK.get() {
+        lock.enter();
+    }
+}
+
+fn leave() {
+    let Some(lock) = LOCK.get() else {
+        return;
+    };
+    // SAFETY: the lock is held until the last line.
+    let mpi = unsafe { state::mpi() };
+    let Some(core) = mpi.core.get() else {
+        return lock.leave(0);
+    };
+    let events = loop {
+        // Inside again: an order that strikes here must not find the device in use.
+        let mark = callback::enter(true);
+        let events = core.events();
+        callback::leave(true, mark);
+        if mark > 0 || !orders::is_wanted() {
+            break events;
+        }
+        image::obey_late(mpi, true);
+    };
+    lock.leave(events);
+}
+
+/// `MPI_Init` (MPI-5.0 §11.2.1). The arguments are the program's alone.
+pub fn init(mpi: &Mpi, _argc: *mut c_int, _argv: *mut *mut *mut c_char) -> Result<()> {
+    start(mpi, MPI_THREAD_SINGLE)
+}
+
+/// `MPI_Init_thread` (MPI-5.0 §11.6.2): provides what is required.
+///
+/// # Safety
+/// `provided` is null or valid.
+pub unsafe fn init_thread(
+    mpi: &Mpi,
+    _argc: *mut c_int,
+    _argv: *mut *mut *mut c_char,
+    required: c_int,
+    provided: *mut c_int,
+) -> Result<()> {
+    let levels = [
+        MPI_THREAD_SINGLE,
+        MPI_THREAD_FUNNELED,
+        MPI_THREAD_SERIALIZED,
+        MPI_THREAD_MULTIPLE,
+    ];
+    if !levels.contains(&required) {
+        return Err(arg_error(format!("{required} is not a thread level")));
+    }
+    if provided.is_null() {
+        return Err(arg_error("the pointer for the provided level is null"));
+    }
+    start(mpi, required)?;
+    // SAFETY: the program passed it for the result.
+    unsafe { store(provided, "the provided level", required) }
+}
+
+fn start(mpi: &Mpi, level: c_int) -> Result<()> {
+    mpi.check_process()?;
+    if gate::is_initialized() {
+        let text = "called a second time: MPI is initialised once";
+        return Err(Error::new(ErrorClass::Other, text));
+    }
+    open(mpi, level)?;
+    let _ = MAIN.set(std::thread::current().id());
+    gate::initialized(level, level == MPI_THREAD_MULTIPLE);
+    // The first image, from which this process comes back into the program behind MPI_Init.
+    mpi.core()?.safe_point()
+}
+
+/// Runs in every child that `fork` makes from now on.
+unsafe extern "C" fn forked() {
+    lock::forked();
+    gate::forked();
+}
+
+/// One more user of the runtime: the world model or a session. The first one starts it.
+pub(crate) fn open(mpi: &Mpi, level: c_int) -> Result<()> {
+    mpi.check_process()?;
+    match mpi.core.get() {
+        None => {
+            let core = start_core(mpi)?;
+            image::take_orders(&core)?;
+            let _ = mpi.core.set(core);
+            // SAFETY: the handler is async-signal-safe. Without memory for it, forked children stay unnoticed.
+            unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+        }
+        Some(_) if gate::is_running() => {}
+        Some(_) => {
+            let text = "called after this process has left the job: nothing comes after the end of \
+                        the world model and of all sessions";
+            return Err(Error::new(ErrorClass::Other, text));
+        }
+    }
+    mpi.users.set(mpi.users.get() + 1);
+    let multiple = level == MPI_THREAD_MULTIPLE;
+    if multiple {
+        let lock = mpi.core()?.make_lock();
+        let _ = LOCK.set(lock);
+        lock::install(lock::Inner { enter, leave });
+    }
+    gate::opened(multiple);
+    Ok(())
+}
+
+/// The name of the communicator whose messages have this context id.
+fn communicator_of(context: u32) -> Option<String> {
+    // SAFETY: asked by the runtime inside a call.
+    let mpi = unsafe { state::mpi() };
+    let id = ContextIds::owner(context);
+    let handle = mpi.comms.find(|comm| comm.id() == id)?;
+    let name = mpi.comms.with(handle, |comm| comm.name()).ok()?;
+    Some(if name.is_empty() {
+        "a communicator without a name".to_owned()
+    } else {
+        name
+    })
+}
+
+fn start_core(mpi: &Mpi) -> Result<Rc<Core>> {
+    let core = Core::init()?;
+    mpi.comms.define(MPI_COMM_WORLD, core.world().clone());
+    mpi.comms.define(MPI_COMM_SELF, core.self_comm().clone());
+    core.world().handle.set(MPI_COMM_WORLD.0);
+    core.self_comm().handle.set(MPI_COMM_SELF.0);
+    let empty = Group::new(Vec::new(), core.rank());
+    mpi.groups.define(MPI_GROUP_EMPTY, empty.into());
+    mpi.infos.define(MPI_INFO_ENV, core.env_info().clone());
+    core.set_names(Names {
+        operation: crate::enter::current,
+        context: communicator_of,
+    });
+    mpi.datatypes.define_predefined();
+    op::define_predefined(&mpi.ops);
+    Ok(core)
+}
+
+/// One user less; the last one leaves the job, which waits for the other processes.
+pub(crate) fn close(mpi: &Mpi) -> Result<()> {
+    mpi.check_process()?;
+    let left = mpi.users.get().saturating_sub(1);
+    mpi.users.set(left);
+    if left == 0 {
+        mpi.core()?.finalize()?;
+        gate::closed();
+    }
+    Ok(())
+}
+
+/// `MPI_Finalize` (MPI-5.0 §11.2.2): collective over the job. Sessions may go on after it.
+pub fn finalize(mpi: &Mpi) -> Result<()> {
+    if !gate::is_initialized() || gate::is_finalized() {
+        let text = "the world model is not initialised, or finalised already";
+        return Err(Error::new(ErrorClass::Other, text));
+    }
+    mpi.core()?.leave_world()?;
+    close(mpi)?;
+    gate::finalized();
+    Ok(())
+}
+
+/// `MPI_Abort` (MPI-5.0 §11.4): ends the whole job, whatever the communicator. Works at any time, also in a signal
+/// handler; before `MPI_Init` and after `MPI_Finalize` it ends this process.
+pub fn abort(mpi: &Mpi, comm: MPI_Comm, errorcode: c_int) -> Result<()> {
+    if abort::is_nested() {
+        abort::abort_inside(mpi, errorcode);
+    }
+    let place = match mpi.comms.get(comm) {
+        Ok(c) => format!(" on {}", c.name()),
+        Err(_) if gate::is_running() => " on an unknown communicator".to_owned(),
+        Err(_) => String::new(),
+    };
+    let when = match (mpi.check_process(), gate::is_running()) {
+        (Err(error), _) => format!(": {}", error.message),
+        (_, true) => String::new(),
+        (_, false) if gate::is_finalized() => " after MPI_Finalize".to_owned(),
+        (_, false) => " before MPI_Init".to_owned(),
+    };
+    let why = format!("called MPI_Abort{place} with code {errorcode}{when}");
+    abort::abort(mpi, errorcode, &why)
+}
+
+/// `MPI_Query_thread` (MPI-5.0 §11.6.2).
+///
+/// # Safety
+/// `provided` is null or valid.
+pub unsafe fn query_thread(_mpi: &Mpi, provided: *mut c_int) -> Result<()> {
+    // SAFETY: the program passed it for the result.
+    unsafe { store(provided, "the provided level", gate::thread_level()) }
+}
+
+/// `MPI_Is_thread_main` (MPI-5.0 §11.6.2).
+///
+/// # Safety
+/// `flag` is null or valid.
+pub unsafe fn is_thread_main(_mpi: &Mpi, flag: *mut c_int) -> Result<()> {
+    let main = MAIN.get() == Some(&std::thread::current().id());
+    // SAFETY: the program passed it for the result.
+    unsafe { store(flag, "the flag", c_int::from(main)) }
+}
+
+/// `MPI_Get_processor_name` (MPI-5.0 §9.1.2): the host's name.
+///
+/// # Safety
+/// `name` is null or has room for `MPI_MAX_PROCESSOR_NAME` bytes, `resultlen` is null or valid.
+pub unsafe fn get_processor_name(
+    mpi: &Mpi,
+    name: *mut c_char,
+    resultlen: *mut c_int,
+) -> Result<()> {
+    let room = MPI_MAX_PROCESSOR_NAME as usize;
+    let text = mpi.core()?.processor_name();
+    // SAFETY: the program promises the room.
+    unsafe { store_string(name, room, &text, resultlen) }
+}

@@ -1,0 +1,233 @@
+//! Sessions (MPI-5.0 §11.3): handles to a library that no `MPI_Init` need have started, and the process
+//! sets `mpi://WORLD` and `mpi://SELF`.
+//!
+//! All sessions of a process and the world model share one runtime, which ends with the last of them.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::rc::Rc;
+
+use rejoin_mpi::{Group, Info, Result};
+
+use super::init;
+use crate::constants::*;
+use crate::functions::communicators::{create, group};
+use crate::functions::environment::errhandler::{comm_set_errhandler, session_handler};
+use crate::functions::info;
+use crate::state::Mpi;
+use crate::support::{arg_error, load, store, store_string, string};
+use crate::types::*;
+
+/// What a session's handle stands for.
+#[derive(Debug)]
+pub struct Session {
+    level: c_int,
+}
+
+const SETS: [&CStr; 2] = [c"mpi://WORLD", c"mpi://SELF"];
+
+const LEVELS: [(&str, c_int); 4] = [
+    ("MPI_THREAD_SINGLE", MPI_THREAD_SINGLE),
+    ("MPI_THREAD_FUNNELED", MPI_THREAD_FUNNELED),
+    ("MPI_THREAD_SERIALIZED", MPI_THREAD_SERIALIZED),
+    ("MPI_THREAD_MULTIPLE", MPI_THREAD_MULTIPLE),
+];
+
+/// The thread level that the hints of a new session ask for.
+fn level(mpi: &Mpi, info: MPI_Info) -> Result<c_int> {
+    if info == MPI_INFO_NULL {
+        return Ok(MPI_THREAD_SINGLE);
+    }
+    let Some(wanted) = mpi.infos.get(info)?.get("thread_level")? else {
+        return Ok(MPI_THREAD_SINGLE);
+    };
+    let known = LEVELS.iter().find(|l| l.0 == wanted);
+    known
+        .map(|l| l.1)
+        .ok_or_else(|| arg_error(format!("{wanted:?} is not a thread level")))
+}
+
+/// `MPI_Session_init` (MPI-5.0 §11.3.1).
+///
+/// # Safety
+/// `session` is null or valid.
+pub unsafe fn session_init(
+    mpi: &Mpi,
+    info: MPI_Info,
+    errhandler: MPI_Errhandler,
+    session: *mut MPI_Session,
+) -> Result<()> {
+    if session.is_null() {
+        return Err(arg_error("the pointer for the session is null"));
+    }
+    let level = level(mpi, info)?;
+    let handler = session_handler(mpi, errhandler)?;
+    init::open(mpi, level)?;
+    let handle = mpi.sessions.insert(Rc::new(Session { level }));
+    mpi.errors.set_handler(handle, handler);
+    // SAFETY: not null, and so valid by the caller's promise.
+    unsafe { store(session, "the session", handle) }?;
+    // The first image of a program that goes without MPI_Init.
+    mpi.core()?.safe_point()
+}
+
+/// `MPI_Session_finalize` (MPI-5.0 §11.3.1): the last one, after `MPI_Finalize` when there was an
+/// `MPI_Init`, waits for the other processes.
+///
+/// # Safety
+/// `session` is null or valid.
+pub unsafe fn session_finalize(mpi: &Mpi, session: *mut MPI_Session) -> Result<()> {
+    // SAFETY: the caller's.
+    let handle = unsafe { load(session, "the session") }?;
+    drop(mpi.sessions.remove(handle)?);
+    mpi.errors.forget(handle);
+    init::close(mpi)?;
+    // SAFETY: as above.
+    unsafe { store(session, "the session", MPI_SESSION_NULL) }
+}
+
+/// `MPI_Session_get_info` (MPI-5.0 §11.3.1).
+///
+/// # Safety
+/// `info_used` is null or valid.
+pub unsafe fn session_get_info(
+    mpi: &Mpi,
+    session: MPI_Session,
+    info_used: *mut MPI_Info,
+) -> Result<()> {
+    let level = mpi.sessions.get(session)?.level;
+    let used = Info::new();
+    if let Some((name, _)) = LEVELS.iter().find(|l| l.1 == level) {
+        used.set("thread_level", name)?;
+    }
+    // SAFETY: the caller's.
+    unsafe { info::give(mpi, info_used, used) }
+}
+
+/// `MPI_Session_get_num_psets` (MPI-5.0 §11.3.2).
+///
+/// # Safety
+/// `npset_names` is null or valid.
+pub unsafe fn session_get_num_psets(
+    mpi: &Mpi,
+    session: MPI_Session,
+    _info: MPI_Info,
+    npset_names: *mut c_int,
+) -> Result<()> {
+    mpi.sessions.with(session, |_| ())?;
+    let n = SETS.len() as c_int;
+    // SAFETY: the program passed it for the result.
+    unsafe { store(npset_names, "the number of process sets", n) }
+}
+
+/// `MPI_Session_get_nth_pset` (MPI-5.0 §11.3.2): the name as far as there is room, and the room that
+/// all of it needs.
+///
+/// # Safety
+/// `pset_len` is null or valid, `pset_name` has room for as many bytes as it says.
+pub unsafe fn session_get_nth_pset(
+    mpi: &Mpi,
+    session: MPI_Session,
+    _info: MPI_Info,
+    n: c_int,
+    pset_len: *mut c_int,
+    pset_name: *mut c_char,
+) -> Result<()> {
+    mpi.sessions.with(session, |_| ())?;
+    let found = usize::try_from(n).ok().and_then(|n| SETS.get(n));
+    let Some(name) = found else {
+        let have = SETS.len();
+        return Err(arg_error(format!("process set {n} of {have}")));
+    };
+    // SAFETY: the caller's.
+    let room = unsafe { load(pset_len, "the length") }?;
+    let text = name.to_string_lossy();
+    if room > 0 {
+        // SAFETY: the program promises the room.
+        unsafe { store_string(pset_name, room as usize, &text, std::ptr::null_mut()) }?;
+    }
+    let needed = name.to_bytes_with_nul().len();
+    // SAFETY: as above.
+    unsafe { store(pset_len, "the length", needed as c_int) }
+}
+
+/// The processes of a set.
+///
+/// # Safety
+/// `name` is null or a string.
+unsafe fn members(mpi: &Mpi, name: *const c_char) -> Result<Rc<Group>> {
+    // SAFETY: the caller's.
+    let name = unsafe { string(name, "the name of the process set") }?;
+    let core = mpi.core()?;
+    match name.as_str() {
+        "mpi://WORLD" => Ok(core.world().group().clone()),
+        "mpi://SELF" => Ok(core.self_comm().group().clone()),
+        _ => Err(arg_error(format!("there is no process set {name:?}"))),
+    }
+}
+
+/// `MPI_Session_get_pset_info` (MPI-5.0 §11.3.2).
+///
+/// # Safety
+/// `pset_name` is null or a string, `info` is null or valid.
+pub unsafe fn session_get_pset_info(
+    mpi: &Mpi,
+    session: MPI_Session,
+    pset_name: *const c_char,
+    info: *mut MPI_Info,
+) -> Result<()> {
+    mpi.sessions.with(session, |_| ())?;
+    // SAFETY: the caller's.
+    unsafe {
+        let size = members(mpi, pset_name)?.size().to_string();
+        let about = Info::new();
+        about.set("mpi_size", &size)?;
+        info::give(mpi, info, about)
+    }
+}
+
+/// `MPI_Group_from_session_pset` (MPI-5.0 §7.3.2).
+///
+/// # Safety
+/// `pset_name` is null or a string, `newgroup` is null or valid.
+pub unsafe fn group_from_session_pset(
+    mpi: &Mpi,
+    session: MPI_Session,
+    pset_name: *const c_char,
+    newgroup: *mut MPI_Group,
+) -> Result<()> {
+    mpi.sessions.with(session, |_| ())?;
+    // SAFETY: the caller's.
+    unsafe { group::give(mpi, newgroup, members(mpi, pset_name)?) }
+}
+
+/// `MPI_Comm_create_from_group` (MPI-5.0 §7.4.2).
+///
+/// # Safety
+/// `stringtag` is null or a string, `newcomm` is null or valid.
+pub unsafe fn comm_create_from_group(
+    mpi: &Mpi,
+    group: MPI_Group,
+    stringtag: *const c_char,
+    info: MPI_Info,
+    errhandler: MPI_Errhandler,
+    newcomm: *mut MPI_Comm,
+) -> Result<()> {
+    let group = mpi.groups.get(group)?;
+    // SAFETY: the caller's.
+    let tag = unsafe { string(stringtag, "the tag") }?;
+    let hints = create::hints(mpi, info)?;
+    create::check_out(newcomm)?;
+    let made = mpi.core()?.comm_create_from_group(&group, &tag)?;
+    let Some(made) = made else {
+        // SAFETY: not null, and so valid by the caller's promise.
+        return unsafe { store(newcomm, "the new communicator", MPI_COMM_NULL) };
+    };
+    if let Some(hints) = hints {
+        made.info.replace(&hints);
+    }
+    // SAFETY: not null, and so valid by the caller's promise.
+    unsafe {
+        create::give(mpi, newcomm, Some(made), MPI_COMM_NULL)?;
+        comm_set_errhandler(mpi, newcomm.read(), errhandler)
+    }
+}
