@@ -311,6 +311,66 @@ fn another_version_is_named() {
     assert_eq!(run.dialer, Some(DialerStep::Refused(Refusal::Malformed)));
 }
 
+/// An honest dialer rejects when the views differ. One that knows the key and proves itself all the
+/// same must not be admitted.
+#[test]
+fn a_genuine_proof_under_another_view_is_refused() {
+    let agreeing = (identity(0, 1, 2), Incarnation(3));
+    let admits = |(dialer, yours): (Identity, Incarnation)| {
+        let (mut hello, mut challenge) = (Vec::new(), Vec::new());
+        let _ = Dialer::new(dialer, Rank(1), yours, Attempt(5), [1; 32], &mut hello);
+        let mut acceptor = Acceptor::new(identity(1, 1, 3), [2; 32]);
+        let book = book(&[2, 3]);
+        acceptor.feed(&key(), &book, &hello, &mut challenge);
+        let transcript = message::Transcript {
+            hello: message::Hello {
+                job: dialer.job,
+                generation: dialer.generation,
+                from: dialer.rank,
+                from_incarnation: dialer.incarnation,
+                to: Rank(1),
+                to_incarnation: yours,
+                attempt: Attempt(5),
+                nonce: [1; 32],
+            },
+            challenge: message::Challenge {
+                generation: Generation(1),
+                mine: Incarnation(3),
+                yours: Incarnation(2),
+                nonce: [2; 32],
+            },
+        };
+        let mut resume_bytes = Vec::new();
+        resume(10).encode(&mut resume_bytes).unwrap();
+        let proof = message::Proof::of(Attempt(4), &resume_bytes);
+        let mut bytes = Vec::new();
+        transcript.put_proof(
+            &key(),
+            message::Role::Proof,
+            &proof,
+            &resume_bytes,
+            &mut bytes,
+        );
+        let (_, step) = acceptor.feed(&key(), &book, &bytes, &mut Vec::new());
+        match step {
+            AcceptorStep::Admit(_) => true,
+            AcceptorStep::Refused(Refusal::Malformed) => false,
+            step => panic!("{step:?}"),
+        }
+    };
+    assert!(admits(agreeing));
+    for other in [
+        (identity(0, 0, 2), Incarnation(3)),
+        (identity(0, 2, 2), Incarnation(3)),
+        (identity(0, 1, 1), Incarnation(3)),
+        (identity(0, 1, 9), Incarnation(3)),
+        (identity(0, 1, 2), Incarnation(2)),
+        (identity(0, 1, 2), Incarnation(4)),
+    ] {
+        assert!(!admits(other), "{other:?}");
+    }
+}
+
 #[test]
 fn a_browser_is_dropped_at_its_first_bytes() {
     let mut acceptor = Acceptor::new(identity(1, 0, 0), [0; 32]);

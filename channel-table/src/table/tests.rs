@@ -223,3 +223,40 @@ fn rejoining_nulls_everything_and_never_reuses_an_attempt() {
         Err(Refusal::Superseded)
     );
 }
+
+/// Each part of both identities counts by itself: no other check makes up for one that is missing.
+#[test]
+fn a_handshake_under_any_other_identity_opens_nothing() {
+    let right = (identity(LOW, 0), identity(HIGH, 0));
+    type Change = fn(&mut Identity);
+    let changes: [(&str, Change); 3] = [
+        ("job", |id| id.job = JobId(2)),
+        ("generation", |id| id.generation = Generation(1)),
+        ("incarnation", |id| id.incarnation = Incarnation(1)),
+    ];
+    for (field, change) in changes {
+        for of_the_peer in [false, true] {
+            let (mut me, mut peer) = right;
+            change(if of_the_peer { &mut peer } else { &mut me });
+            let case = format!("{field}, of the peer: {of_the_peer}");
+
+            let mut t = table(LOW);
+            let foreign = Proved {
+                me,
+                peer,
+                ..proved(HIGH, LOW, 1, 0)
+            };
+            assert_eq!(t.admit(&foreign, 1), Err(Refusal::Superseded), "{case}");
+
+            let (attempt, _) = t.dial(HIGH).unwrap();
+            t.prove(HIGH, attempt).unwrap();
+            let foreign = Established {
+                me,
+                peer,
+                ..opened(LOW, HIGH, attempt, 0)
+            };
+            assert!(t.established(&foreign, 2).is_err(), "{case}");
+            assert_eq!(t.live(HIGH), None, "{case}");
+        }
+    }
+}
