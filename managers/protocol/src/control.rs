@@ -24,9 +24,9 @@ impl Time {
     }
 }
 
-/// One process of the job: a rank in one of its lives.
+/// One process of the job: a rank in one of its instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Life {
+pub struct ProcessInstance {
     /// The job's generation.
     pub generation: Generation,
     /// The rank.
@@ -105,7 +105,7 @@ pub enum ToLocal {
     /// A rank that failed does not come back.
     Release {
         /// Which process it was.
-        life: Life,
+        instance: ProcessInstance,
     },
     /// Every rank has registered.
     Start {
@@ -168,9 +168,9 @@ pub enum ToLocal {
     /// Central was started again: say how everything is.
     Report,
     /// How this process ended is stored.
-    Noted {
+    Acknowledged {
         /// Which one was said to be buried.
-        life: Life,
+        instance: ProcessInstance,
     },
     /// Every rank has registered; the table is under way, and cards are asked for until it is there.
     Begin {
@@ -194,7 +194,7 @@ pub struct Report {
     /// Its ranks, in their order.
     pub ranks: Vec<RankReport>,
     /// Ends that were not all to be expected, and of which central may not have heard.
-    pub ends: Vec<Unheard>,
+    pub ends: Vec<UnacknowledgedExit>,
 }
 
 /// How a rank is.
@@ -224,9 +224,9 @@ pub struct RankReport {
 
 /// The end of a process of which central may not have heard.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Unheard {
+pub struct UnacknowledgedExit {
     /// Which process.
-    pub life: Life,
+    pub instance: ProcessInstance,
     /// Its process id, 0 when it never had one.
     pub pid: u32,
     /// How it ended; `None`: it has begun to.
@@ -241,14 +241,14 @@ pub enum ToCentral {
     /// A rank's process is there.
     Spawned {
         /// Which.
-        life: Life,
+        instance: ProcessInstance,
         /// Its process id on its host.
         pid: u32,
     },
     /// A rank called `MPI_Init`.
     Registered {
         /// Which.
-        life: Life,
+        instance: ProcessInstance,
         /// Process id of the caller on its host.
         pid: u32,
         /// Where it listens.
@@ -259,7 +259,7 @@ pub enum ToCentral {
     /// A rank's image is there and can take over.
     Imaged {
         /// Whose.
-        life: Life,
+        instance: ProcessInstance,
         /// Of which epoch.
         epoch: Epoch,
         /// What it cost.
@@ -268,7 +268,7 @@ pub enum ToCentral {
     /// A rank can't take its image.
     NotImaged {
         /// Whose.
-        life: Life,
+        instance: ProcessInstance,
         /// Of which epoch.
         epoch: Epoch,
         /// One line for the user.
@@ -277,47 +277,47 @@ pub enum ToCentral {
     /// An image that was there is gone.
     ImageLost {
         /// Whose, in the incarnation that it has now.
-        life: Life,
+        instance: ProcessInstance,
         /// Of which epoch.
         epoch: Epoch,
     },
     /// A rank's program asks for a checkpoint.
     Checkpoint {
         /// Which.
-        life: Life,
+        instance: ProcessInstance,
         /// Later than this epoch.
         after: Epoch,
     },
     /// What a rank counted, at its end.
     Counters {
         /// Which.
-        life: Life,
+        instance: ProcessInstance,
         /// Names and values.
         counters: Vec<(String, u64)>,
     },
     /// A rank is in `MPI_Finalize`.
     Finalizing {
         /// Which.
-        life: Life,
+        instance: ProcessInstance,
     },
     /// A rank ended as it should.
     Ended {
         /// Which.
-        life: Life,
+        instance: ProcessInstance,
         /// How far it had come: [`Stage::Spawned`] for a program that never used MPI.
         stage: Stage,
     },
-    /// A rank's process has begun to end, how is not known yet; [`ToCentral::Buried`] follows.
-    Dying {
+    /// A rank's process has begun to end, how is not known yet; [`ToCentral::ExitStatus`] follows.
+    ExitDetected {
         /// Which.
-        life: Life,
+        instance: ProcessInstance,
         /// Its process id.
         pid: u32,
     },
     /// How a process ended that was said to be dying.
-    Buried {
+    ExitStatus {
         /// Which, in the generation that it was said in.
-        life: Life,
+        instance: ProcessInstance,
         /// Its process id.
         pid: u32,
         /// How.
@@ -326,7 +326,7 @@ pub enum ToCentral {
     /// A rank failed.
     Failed {
         /// Which.
-        life: Life,
+        instance: ProcessInstance,
         /// Its process id, 0 when it never had one.
         pid: u32,
         /// Why.

@@ -5,7 +5,7 @@ use rejoin_managers_protocol::central::{
     Central, END_BOUND, Effect, Event, Input, Job, Leases, Recovery,
 };
 use rejoin_managers_protocol::checkpoint::Interval;
-use rejoin_managers_protocol::control::{Cause, End, Life, Stage, Time, ToCentral};
+use rejoin_managers_protocol::control::{Cause, End, ProcessInstance, Stage, Time, ToCentral};
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::policy::{Limit, Refusal};
 use rejoin_managers_protocol::verdict::Verdict;
@@ -30,8 +30,8 @@ fn job() -> Job {
     }
 }
 
-fn life(rank: u32, number: u32) -> Life {
-    Life {
+fn instance(rank: u32, number: u32) -> ProcessInstance {
+    ProcessInstance {
         generation: Generation(number),
         rank: Rank(rank),
         incarnation: Incarnation(number),
@@ -58,7 +58,7 @@ fn running() -> Central {
     step(&mut central, at(0), Input::Begin);
     for rank in 0..RANKS {
         let registered = ToCentral::Registered {
-            life: life(rank, 0),
+            instance: instance(rank, 0),
             pid: 10 + rank,
             card: BusinessCard::default(),
             limits: Limits::default(),
@@ -68,7 +68,7 @@ fn running() -> Central {
     let mut committed = false;
     for rank in 0..RANKS {
         let imaged = ToCentral::Imaged {
-            life: life(rank, 0),
+            instance: instance(rank, 0),
             epoch: Epoch(1),
             cost: ImageCost::default(),
         };
@@ -83,16 +83,19 @@ fn running() -> Central {
 /// Rank 0 is killed, and neither it nor rank 1 can be brought back; how it ended is not known yet.
 fn not_back() -> Central {
     let mut central = running();
-    let (rank, pid) = (life(0, 0), 10);
+    let (rank, pid) = (instance(0, 0), 10);
     step(
         &mut central,
         at(1),
-        said(ToCentral::Dying { life: rank, pid }),
+        said(ToCentral::ExitDetected {
+            instance: rank,
+            pid,
+        }),
     );
     assert_eq!(central.view().generation, Generation(1));
     for rank in [1, 0] {
         let failed = ToCentral::Failed {
-            life: life(rank, 1),
+            instance: instance(rank, 1),
             pid: 0,
             cause: Cause::NotStarted {
                 why: "no image".into(),
@@ -111,8 +114,8 @@ fn of_ranks_that_do_not_come_back_the_first_that_was_lost_is_the_verdict() {
         end: End::Signaled(9),
         stage: Stage::Registered,
     };
-    let buried = ToCentral::Buried {
-        life: life(0, 0),
+    let buried = ToCentral::ExitStatus {
+        instance: instance(0, 0),
         pid: 10,
         cause: cause.clone(),
     };

@@ -4,7 +4,9 @@ mod local_steps;
 
 use local_steps::{at, steps};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
-use rejoin_managers_protocol::control::{Cause, End, Life, Stage, Time, ToCentral, ToLocal};
+use rejoin_managers_protocol::control::{
+    Cause, End, ProcessInstance, Stage, Time, ToCentral, ToLocal,
+};
 use rejoin_managers_protocol::local::{CLOSED_GRACE, Effect, GRACE, Input, Local, WRAPPER_GRACE};
 use rejoin_wire::{FromManager, Limits, MOST_COUNTERS, ToManager, VERSION};
 
@@ -13,8 +15,8 @@ const I: Incarnation = Incarnation(0);
 const CHILD: u32 = 10;
 const CALLER: u32 = 11;
 
-fn life() -> Life {
-    Life {
+fn instance() -> ProcessInstance {
+    ProcessInstance {
         generation: Generation(0),
         rank: R,
         incarnation: I,
@@ -49,10 +51,10 @@ fn spawned() -> Local {
         vec![Input::Central(spawn), Input::Spawned(R, I, CHILD)],
     );
     let told = Effect::Central(ToCentral::Spawned {
-        life: life(),
+        instance: instance(),
         pid: CHILD,
     });
-    assert_eq!(effects, [Effect::Spawn(life()), told]);
+    assert_eq!(effects, [Effect::Spawn(instance()), told]);
     core
 }
 
@@ -83,7 +85,7 @@ fn left(pid: u32) -> Local {
 fn failed(pid: u32, end: End, stage: Stage) -> Effect {
     let cause = Cause::Ended { end, stage };
     Effect::Central(ToCentral::Failed {
-        life: life(),
+        instance: instance(),
         pid,
         cause,
     })
@@ -91,7 +93,7 @@ fn failed(pid: u32, end: End, stage: Stage) -> Effect {
 
 fn ended(stage: Stage) -> Effect {
     Effect::Central(ToCentral::Ended {
-        life: life(),
+        instance: instance(),
         stage,
     })
 }
@@ -147,16 +149,20 @@ fn who_begins_to_end_while_it_is_to_make_room_is_told_of_as_what_it_was() {
         Input::Central(order),
     ];
     assert_eq!(steps(&mut core, until).last(), Some(&Effect::Retire(R, I)));
-    let (life, pid) = (life(), CHILD);
-    let effects = steps(&mut core, vec![Input::Dying(R, I)]);
-    let told = Effect::Central(ToCentral::Dying { life, pid });
+    let (instance, pid) = (instance(), CHILD);
+    let effects = steps(&mut core, vec![Input::ExitDetected(R, I)]);
+    let told = Effect::Central(ToCentral::ExitDetected { instance, pid });
     assert_eq!(effects, [told]);
     let effects = steps(&mut core, vec![Input::ChildEnded(R, I, End::Signaled(9))]);
     let cause = Cause::Ended {
         end: End::Signaled(9),
         stage: Stage::Registered,
     };
-    let told = Effect::Central(ToCentral::Buried { life, pid, cause });
+    let told = Effect::Central(ToCentral::ExitStatus {
+        instance,
+        pid,
+        cause,
+    });
     assert_eq!(effects, [told]);
 }
 
@@ -412,7 +418,7 @@ fn a_checkpoint_asked_for_after_a_return_is_none_of_those_given_up() {
     steps(&mut core, vec![keep(4, 5)]);
     let ask = ToManager::Checkpoint { after: Epoch(4) };
     let asked = ToCentral::Checkpoint {
-        life: life(),
+        instance: instance(),
         after: Epoch(5),
     };
     let effects = steps(&mut core, vec![said(CHILD, ask)]);

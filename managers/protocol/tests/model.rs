@@ -3,7 +3,7 @@
 
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, Job, Record};
-use rejoin_managers_protocol::control::{End, Life, Time, ToCentral, ToLocal};
+use rejoin_managers_protocol::control::{End, ProcessInstance, Time, ToCentral, ToLocal};
 use rejoin_managers_protocol::local::{self, Local};
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_wire::{FromManager, Limits, ToManager, VERSION};
@@ -193,7 +193,7 @@ impl System {
 
     fn perform(&mut self, host: usize, effect: local::Effect, inputs: &mut VecDeque<local::Input>) {
         match effect {
-            local::Effect::Spawn(Life {
+            local::Effect::Spawn(ProcessInstance {
                 rank,
                 incarnation,
                 generation,

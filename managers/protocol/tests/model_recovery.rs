@@ -48,7 +48,7 @@ enum Action {
     /// The same, noticed before its end's end.
     Dies(usize),
     /// Which comes now.
-    Buried(usize, End),
+    ExitStatus(usize, End),
     Stop(usize),
     Woken(usize),
     LoseImage(Rank, Epoch),
@@ -86,7 +86,7 @@ impl Jobs {
             if process.dying {
                 let well = process.step == Step::MayExit;
                 let exited = if well { &[End::Exited(0)] } else { self.kinds };
-                actions.extend(exited.iter().map(|end| Action::Buried(index, *end)));
+                actions.extend(exited.iter().map(|end| Action::ExitStatus(index, *end)));
                 continue;
             }
             if process.moves() {
@@ -169,7 +169,7 @@ impl Jobs {
                 state.faults.deaths += 1;
                 state.dies(index);
             }
-            Action::Buried(index, end) => state.ended(index, end),
+            Action::ExitStatus(index, end) => state.ended(index, end),
             Action::Stop(index) => state.stop(index),
             Action::Woken(index) => state.woken(index),
             Action::LoseImage(rank, epoch) => {
@@ -246,7 +246,7 @@ impl Model for Jobs {
             }),
             Property::always("no two incarnations of a rank act", |_, s: &System| {
                 let acting: Vec<_> = s.processes.iter().filter(|p| p.acts()).collect();
-                let two = |two: &[&recovery::Process]| two[0].life.rank != two[1].life.rank;
+                let two = |two: &[&recovery::Process]| two[0].instance.rank != two[1].instance.rank;
                 acting.windows(2).all(two)
             }),
             Property::always("one generation is one history", |_, s: &System| {
@@ -299,7 +299,7 @@ fn is_of_its_history(state: &System, process: &recovery::Process) -> bool {
     let origin = if process.alone {
         Some(&stored.committed)
     } else {
-        stored.origins.get(&process.life.generation)
+        stored.origins.get(&process.instance.generation)
     };
     let known = !process.alone || stored.finalized;
     !process.acts() || !started || (known && origin == Some(&process.from))

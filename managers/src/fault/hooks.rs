@@ -11,7 +11,7 @@ pub fn heard(news: &ToCentral) {
     if plan().is_some() {
         match news {
             ToCentral::Imaged { .. } => at(Point::ImageNoted),
-            ToCentral::Dying { .. } | ToCentral::Failed { .. } => at(Point::FailureNoticed),
+            ToCentral::ExitDetected { .. } | ToCentral::Failed { .. } => at(Point::FailureNoticed),
             _ => {}
         }
     }
@@ -75,7 +75,9 @@ pub fn said(input: &Input) {
         Input::Said(.., ToManager::Finalizing) => at(Point::Finalizing),
         Input::Central(ToLocal::Keep { .. }) => at(Point::KeepHeard),
         Input::ImageEnded(..) => at(Point::TwinKilled),
-        Input::Dying(..) | Input::ChildEnded(.., End::Signaled(_)) => at(Point::DyingNoticed),
+        Input::ExitDetected(..) | Input::ChildEnded(.., End::Signaled(_)) => {
+            at(Point::DyingNoticed)
+        }
         Input::Spawned(_, incarnation, _) if incarnation.0 > 0 => at(Point::Woken),
         _ => {}
     }

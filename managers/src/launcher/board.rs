@@ -38,8 +38,11 @@ impl Board {
 
     /// A local manager said this.
     pub fn heard(&mut self, news: &ToCentral) {
-        if let ToCentral::Imaged { life, epoch, .. } = news {
-            self.images.insert(life.rank, *epoch);
+        if let ToCentral::Imaged {
+            instance, epoch, ..
+        } = news
+        {
+            self.images.insert(instance.rank, *epoch);
         }
     }
 

@@ -202,8 +202,8 @@ impl Driver {
             self.narrator.heard(name, news);
             self.board.heard(news);
         }
-        if let ToCentral::Counters { life, counters } = news {
-            self.counters.insert(life.rank, counters.clone());
+        if let ToCentral::Counters { instance, counters } = news {
+            self.counters.insert(instance.rank, counters.clone());
         }
     }
 

@@ -38,51 +38,51 @@ impl Narrator {
     /// A local manager said this.
     pub fn heard(&self, host: &str, news: &ToCentral) {
         match news {
-            ToCentral::Spawned { life, pid } => {
+            ToCentral::Spawned { instance, pid } => {
                 self.say(&format!(
                     "rank {}: started on {host}, pid {pid}",
-                    life.rank.0
+                    instance.rank.0
                 ));
             }
             ToCentral::Registered {
-                life, pid, card, ..
+                instance, pid, card, ..
             } => {
                 let addresses: Vec<_> = card.addresses.iter().map(ToString::to_string).collect();
                 self.say(&format!(
                     "rank {}: in MPI_Init, pid {pid}, listens on {}",
-                    life.rank.0,
+                    instance.rank.0,
                     addresses.join(", ")
                 ));
             }
-            ToCentral::Checkpoint { life, .. } => {
-                self.say(&format!("rank {}: asks for a checkpoint", life.rank.0));
+            ToCentral::Checkpoint { instance, .. } => {
+                self.say(&format!("rank {}: asks for a checkpoint", instance.rank.0));
             }
-            ToCentral::Ended { life, stage } => {
+            ToCentral::Ended { instance, stage } => {
                 let mpi = if *stage == Stage::Spawned {
                     " without having used MPI"
                 } else {
                     ""
                 };
-                self.say(&format!("rank {}: ended well{mpi}", life.rank.0));
+                self.say(&format!("rank {}: ended well{mpi}", instance.rank.0));
             }
             // The verdict says it.
-            ToCentral::Imaged { life, epoch, cost } => self.say(&format!(
+            ToCentral::Imaged { instance, epoch, cost } => self.say(&format!(
                 "rank {}: image of checkpoint {} taken, stood still for {} us, {} pages copied since the last",
-                life.rank.0, epoch.0, cost.stall, cost.copied
+                instance.rank.0, epoch.0, cost.stall, cost.copied
             )),
-            ToCentral::NotImaged { life, epoch, why } => self.say(&format!(
+            ToCentral::NotImaged { instance, epoch, why } => self.say(&format!(
                 "rank {}: no image of checkpoint {}: {why}",
-                life.rank.0, epoch.0
+                instance.rank.0, epoch.0
             )),
-            ToCentral::ImageLost { life, epoch } => self.say(&format!(
+            ToCentral::ImageLost { instance, epoch } => self.say(&format!(
                 "rank {}: its image of checkpoint {} is gone",
-                life.rank.0, epoch.0
+                instance.rank.0, epoch.0
             )),
-            ToCentral::Dying { life, pid } => {
-                self.say(&format!("rank {}: pid {pid} begins to end", life.rank.0));
+            ToCentral::ExitDetected { instance, pid } => {
+                self.say(&format!("rank {}: pid {pid} begins to end", instance.rank.0));
             }
             ToCentral::Failed { .. }
-            | ToCentral::Buried { .. }
+            | ToCentral::ExitStatus { .. }
             | ToCentral::Finalizing { .. }
             | ToCentral::Counters { .. }
             | ToCentral::Renew { .. }

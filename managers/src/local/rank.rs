@@ -273,7 +273,7 @@ impl Driver {
         let rank = &mut self.ranks[slot];
         if rank.retiring && !rank.must_end && !std::mem::replace(&mut rank.dying, true) {
             // Killed together with the one for which the job goes back.
-            self.told(slot, Input::Dying);
+            self.told(slot, Input::ExitDetected);
         }
         if matches!(end, End::Exited(_)) {
             self.ranks[slot].exited = true;

@@ -43,7 +43,7 @@ impl Driver {
         self.forget_unstarted(rank);
         let io = &mut self.ranks[slot];
         if let Some(waking) = &mut io.waking
-            && waking.life.incarnation == incarnation
+            && waking.instance.incarnation == incarnation
         {
             waking.stop = true;
             return;
@@ -108,7 +108,7 @@ impl Driver {
         let ended = io.child.as_ref().is_some_and(present) && !io.must_end;
         if !std::mem::replace(&mut io.dying, false) && ended {
             // Killed together with the one for which the job goes back, and not noticed yet.
-            self.told(slot, Input::Dying);
+            self.told(slot, Input::ExitDetected);
         }
         // What it has said counts no more; what it has written does.
         self.drain_at_once(slot);

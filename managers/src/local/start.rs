@@ -18,7 +18,7 @@ use nix::sys::socket::{
 use nix::unistd::pipe2;
 use rejoin_channel_table::{Identity, Incarnation, Rank};
 use rejoin_ckpt::watch::{Page, Watcher};
-use rejoin_managers_protocol::control::{End, Life};
+use rejoin_managers_protocol::control::{End, ProcessInstance};
 use rejoin_managers_protocol::local::Input;
 use rejoin_managers_protocol::signals;
 use rejoin_wire::codec::{MANAGER_LIMIT, RANK_LIMIT};
@@ -43,7 +43,7 @@ pub(super) struct Start {
     /// Number of the socket to us in the ranks.
     number: i32,
     /// Processes that are ordered and not started yet.
-    waiting: VecDeque<Life>,
+    waiting: VecDeque<ProcessInstance>,
 }
 
 /// Processes that are started before signals and orders are looked at again.
@@ -138,12 +138,12 @@ impl Driver {
     }
 
     /// Notes a process to be started.
-    pub(super) fn order_process(&mut self, life: Life) {
+    pub(super) fn order_process(&mut self, instance: ProcessInstance) {
         match &mut self.start {
-            Some(start) => start.waiting.push_back(life),
+            Some(start) => start.waiting.push_back(instance),
             None => self.queue.push_back(Input::NotStarted(
-                life.rank,
-                life.incarnation,
+                instance.rank,
+                instance.incarnation,
                 "there is no plan".into(),
             )),
         }
@@ -156,16 +156,16 @@ impl Driver {
     /// Starts the next few processes.
     pub(super) fn start_some(&mut self) {
         for _ in 0..BATCH {
-            let Some(life) = self.start.as_mut().and_then(|s| s.waiting.pop_front()) else {
+            let Some(instance) = self.start.as_mut().and_then(|s| s.waiting.pop_front()) else {
                 return;
             };
-            let result = match self.slot(life.rank) {
-                Some(slot) => self.spawn(slot, life),
+            let result = match self.slot(instance.rank) {
+                Some(slot) => self.spawn(slot, instance),
                 None => Err("the plan does not name this rank".to_string()),
             };
             self.queue.push_back(match result {
-                Ok(pid) => Input::Spawned(life.rank, life.incarnation, pid),
-                Err(why) => Input::NotStarted(life.rank, life.incarnation, why),
+                Ok(pid) => Input::Spawned(instance.rank, instance.incarnation, pid),
+                Err(why) => Input::NotStarted(instance.rank, instance.incarnation, why),
             });
         }
     }
@@ -180,11 +180,11 @@ impl Driver {
             return false;
         };
         if signals::ends(signal)
-            && let Some(life) = start.waiting.remove(at)
+            && let Some(instance) = start.waiting.remove(at)
         {
             let end = End::Signaled(signal);
             self.queue
-                .push_back(Input::ChildEnded(life.rank, life.incarnation, end));
+                .push_back(Input::ChildEnded(instance.rank, instance.incarnation, end));
         }
         true
     }
@@ -192,26 +192,30 @@ impl Driver {
     /// What waits to be started of this rank is not: another takes its place.
     pub(super) fn forget_unstarted(&mut self, rank: Rank) {
         if let Some(start) = &mut self.start {
-            start.waiting.retain(|life| life.rank != rank);
+            start.waiting.retain(|instance| instance.rank != rank);
         }
     }
 
     /// The job ends: what waits to be started is not.
     pub(super) fn start_no_more(&mut self) {
         let waiting = self.start.as_mut().map(|s| std::mem::take(&mut s.waiting));
-        for life in waiting.into_iter().flatten() {
+        for instance in waiting.into_iter().flatten() {
             let why = "the job ended before".to_string();
             self.queue
-                .push_back(Input::NotStarted(life.rank, life.incarnation, why));
+                .push_back(Input::NotStarted(instance.rank, instance.incarnation, why));
         }
     }
 
     /// Starts the process of one rank; its Welcome waits in its socket.
-    fn spawn(&mut self, slot: usize, life: Life) -> std::result::Result<u32, String> {
-        let again = match life.incarnation {
+    fn spawn(
+        &mut self,
+        slot: usize,
+        instance: ProcessInstance,
+    ) -> std::result::Result<u32, String> {
+        let again = match instance.incarnation {
             Incarnation(0) => None,
             _ => self
-                .input_again(life.rank, None)
+                .input_again(instance.rank, None)
                 .map_err(|e| e.to_string())?,
         };
         let (Some(plan), Some(start)) = (&self.plan, &mut self.start) else {
@@ -228,8 +232,8 @@ impl Driver {
             None => return Err("the plan does not hold its program".into()),
         };
         let ends = Ends::new().map_err(|e| e.to_string())?;
-        let watch = watched(self.watcher.as_ref(), slot, life);
-        let welcome = welcome(plan, start, rank, slot, life, &ends, watch);
+        let watch = watched(self.watcher.as_ref(), slot, instance);
+        let welcome = welcome(plan, start, rank, slot, instance, &ends, watch);
         let environment = rank_environment(plan, slot, rank, start.number);
         let wanted = plan.stdin == Some(rank.rank);
         let mut socket = Link::new(ends.manager.0, MANAGER_LIMIT, RANK_LIMIT);
@@ -258,7 +262,7 @@ impl Driver {
         let begun = plan.begun.iter().find(same).map(|(_, begun)| begun);
         let [out, err] = begun.cloned().unwrap_or_default().map(ByteBuf::into_vec);
         let rank = &mut self.ranks[slot];
-        rank.incarnation = life.incarnation;
+        rank.incarnation = instance.incarnation;
         rank.exited = false;
         rank.child = Some((child.pid, child.pidfd));
         rank.socket = Some(socket);
@@ -282,13 +286,13 @@ impl Driver {
     }
 
     /// What a process from an image finds: its Welcome waits in its socket.
-    pub(super) fn ends_for(&self, slot: usize, life: Life) -> Result<(Ends, Link)> {
+    pub(super) fn ends_for(&self, slot: usize, instance: ProcessInstance) -> Result<(Ends, Link)> {
         let (Some(plan), Some(start)) = (&self.plan, &self.start) else {
             return Err(Error::Usage("there is no plan".into()));
         };
         let ends = Ends::new()?;
-        let watch = watched(self.watcher.as_ref(), slot, life);
-        let welcome = welcome(plan, start, &self.ranks[slot], slot, life, &ends, watch);
+        let watch = watched(self.watcher.as_ref(), slot, instance);
+        let welcome = welcome(plan, start, &self.ranks[slot], slot, instance, &ends, watch);
         let ours = ends.manager.0.try_clone().context("make a rank's socket")?;
         let mut socket = Link::new(ours, MANAGER_LIMIT, RANK_LIMIT);
         socket.queue(&welcome)?;
@@ -332,7 +336,7 @@ impl Driver {
                 rank.dying = true;
                 // Not one that we have killed for its locks.
                 if !(rank.retiring && rank.must_end) {
-                    self.told(slot, Input::Dying);
+                    self.told(slot, Input::ExitDetected);
                 }
             }
         }
@@ -396,9 +400,13 @@ fn slot_of(slot: usize, incarnation: Incarnation) -> u32 {
 }
 
 /// Watches a process that is about to be made; what it must know for that.
-fn watched(watcher: Option<&Watcher>, slot: usize, life: Life) -> Option<(u32, u32)> {
+fn watched(
+    watcher: Option<&Watcher>,
+    slot: usize,
+    instance: ProcessInstance,
+) -> Option<(u32, u32)> {
     let watcher = watcher?;
-    let place = slot_of(slot, life.incarnation);
+    let place = slot_of(slot, instance.incarnation);
     let memory = watcher.page().as_fd().as_raw_fd() as u32;
     watcher.watch(place).then_some((memory, place))
 }
@@ -408,7 +416,7 @@ fn welcome(
     start: &Start,
     rank: &RankIo,
     slot: usize,
-    life: Life,
+    instance: ProcessInstance,
     ends: &Ends,
     watch: Option<(u32, u32)>,
 ) -> FromManager {
@@ -432,8 +440,8 @@ fn welcome(
         identity: Identity {
             job: plan.job,
             rank: rank.rank,
-            generation: life.generation,
-            incarnation: life.incarnation,
+            generation: instance.generation,
+            incarnation: instance.incarnation,
         },
         size: plan.size,
         key: plan.key.clone(),

@@ -13,14 +13,14 @@ use crate::reactor::Interest;
 use crate::spawn;
 use rejoin_channel_table::Epoch;
 use rejoin_ckpt::twin::manager::Wake;
-use rejoin_managers_protocol::control::{End, Life};
+use rejoin_managers_protocol::control::{End, ProcessInstance};
 use rejoin_managers_protocol::local::Input;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// A process on its way.
 pub(super) struct Waking {
-    pub life: Life,
+    pub instance: ProcessInstance,
     pub epoch: Epoch,
     ends: Ends,
     socket: Link,
@@ -38,18 +38,18 @@ const CALM: Duration = Duration::from_millis(50);
 
 impl Driver {
     /// Has an image make a process.
-    pub(super) fn wake(&mut self, life: Life, epoch: Epoch) -> Result<()> {
-        let Some(slot) = self.slot(life.rank) else {
+    pub(super) fn wake(&mut self, instance: ProcessInstance, epoch: Epoch) -> Result<()> {
+        let Some(slot) = self.slot(instance.rank) else {
             return Ok(());
         };
         self.link.queue(&Up::Rewound {
-            rank: life.rank,
+            rank: instance.rank,
             epoch: Some(epoch),
         })?;
-        let input = self.input_again(life.rank, Some(epoch))?;
+        let input = self.input_again(instance.rank, Some(epoch))?;
         let spared = self.spared(slot, epoch);
         self.prepare_later();
-        let made = self.ends_for(slot, life);
+        let made = self.ends_for(slot, instance);
         let result = made.map_err(|e| e.to_string()).and_then(|(ends, socket)| {
             let find = |i: &&mut RankImage| i.epoch == epoch;
             let image = self.ranks[slot].images.iter_mut().find(find);
@@ -75,7 +75,7 @@ impl Driver {
                 changed.map_err(|e| e.to_string())?;
             }
             Ok(Waking {
-                life,
+                instance,
                 epoch,
                 ends,
                 socket,
@@ -86,7 +86,7 @@ impl Driver {
         match result {
             Ok(waking) => self.ranks[slot].waking = Some(waking),
             Err(why) => {
-                let (rank, incarnation) = (life.rank, life.incarnation);
+                let (rank, incarnation) = (instance.rank, instance.incarnation);
                 self.ranks[slot].incarnation = incarnation;
                 self.queue
                     .push_back(Input::NotStarted(rank, incarnation, why));
@@ -103,7 +103,7 @@ impl Driver {
             return Ok(());
         };
         let Waking {
-            life,
+            instance,
             epoch,
             ends,
             socket,
@@ -113,7 +113,7 @@ impl Driver {
         let stray = self.strays.iter().position(|(p, _)| *p == pid);
         let stray = stray.and_then(|at| self.strays.remove(at));
         let rank = &mut self.ranks[slot];
-        rank.incarnation = life.incarnation;
+        rank.incarnation = instance.incarnation;
         rank.exited = false;
         // A number may have been another process's before.
         let lives = |_: &_| stray.is_none() || descendants::is_own_child(pid);
@@ -152,7 +152,7 @@ impl Driver {
             });
         }
         if stop {
-            self.retire(life.rank, life.incarnation);
+            self.retire(instance.rank, instance.incarnation);
         }
         Ok(())
     }
@@ -162,9 +162,9 @@ impl Driver {
         let Some(waking) = self.ranks[slot].waking.take() else {
             return;
         };
-        let Life {
+        let ProcessInstance {
             rank, incarnation, ..
-        } = waking.life;
+        } = waking.instance;
         self.ranks[slot].incarnation = incarnation;
         self.queue
             .push_back(Input::NotStarted(rank, incarnation, why));

@@ -5,7 +5,7 @@ use super::work::Work;
 use super::{Event, Key, MILLI, STOPPING, World};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, HostIndex};
-use rejoin_managers_protocol::control::{Life, Time, ToLocal};
+use rejoin_managers_protocol::control::{ProcessInstance, Time, ToLocal};
 use rejoin_managers_protocol::local;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -116,7 +116,7 @@ impl<W: Work> World<W> {
     /// Of a host that counts as silent, no rank acts.
     fn is_fenced(&self, host: HostIndex) -> Result<(), String> {
         let state = &self.hosts[host];
-        let acts = |p: &Process| p.acts() && self.host_of(p.life.rank) == host;
+        let acts = |p: &Process| p.acts() && self.host_of(p.instance.rank) == host;
         if state.still || state.local.is_none() || !self.processes.values().any(acts) {
             return Ok(());
         }
@@ -175,16 +175,16 @@ impl<W: Work> World<W> {
         inputs: &mut VecDeque<local::Input>,
     ) -> Result<(), String> {
         match effect {
-            local::Effect::Spawn(life) => {
-                self.begins(life)?;
-                let process = Process::new(life, Step::BeforeInit, Step::Computes, None);
+            local::Effect::Spawn(instance) => {
+                self.begins(instance)?;
+                let process = Process::new(instance, Step::BeforeInit, Step::Computes, None);
                 let pid = process.pid();
-                self.work.fresh(life);
+                self.work.fresh(instance);
                 self.there(process)?;
-                let spawned = local::Input::Spawned(life.rank, life.incarnation, pid);
+                let spawned = local::Input::Spawned(instance.rank, instance.incarnation, pid);
                 inputs.push_back(spawned);
             }
-            local::Effect::Wake(life, epoch) => self.wake(life, epoch)?,
+            local::Effect::Wake(instance, epoch) => self.wake(instance, epoch)?,
             local::Effect::Retire(rank, incarnation) => {
                 self.retire((rank, incarnation), inputs);
             }
@@ -209,7 +209,7 @@ impl<W: Work> World<W> {
                 let at = self.now + self.rng.between(10_000, 100_000);
                 for rank in ranks {
                     if let Some(process) = self.current(rank) {
-                        let key = (rank, process.life.incarnation);
+                        let key = (rank, process.instance.incarnation);
                         self.queue.at(at, Event::Hear(key, Rc::clone(&message)));
                     }
                 }
@@ -225,7 +225,7 @@ impl<W: Work> World<W> {
             local::Effect::SignalGroup(_, CONT) | local::Effect::SignalAll(CONT) => {}
             local::Effect::SignalGroup(rank, signal) => {
                 if let Some(process) = self.current(rank) {
-                    let key = (rank, process.life.incarnation);
+                    let key = (rank, process.instance.incarnation);
                     self.signal(key, signal);
                 }
             }
@@ -275,25 +275,26 @@ impl<W: Work> World<W> {
     }
 
     /// Neither generations nor incarnations ever fall.
-    fn begins(&mut self, life: Life) -> Result<(), String> {
-        let last = self.lives.insert(life.rank, life);
-        let falls =
-            |last: &Life| life.incarnation <= last.incarnation || life.generation < last.generation;
+    fn begins(&mut self, instance: ProcessInstance) -> Result<(), String> {
+        let last = self.instances.insert(instance.rank, instance);
+        let falls = |last: &ProcessInstance| {
+            instance.incarnation <= last.incarnation || instance.generation < last.generation
+        };
         match last.filter(falls) {
-            Some(last) => Err(format!("{life:?} after {last:?}")),
+            Some(last) => Err(format!("{instance:?} after {last:?}")),
             None => Ok(()),
         }
     }
 
-    fn wake(&mut self, life: Life, epoch: Epoch) -> Result<(), String> {
-        self.begins(life)?;
+    fn wake(&mut self, instance: ProcessInstance, epoch: Epoch) -> Result<(), String> {
+        self.begins(instance)?;
         let wake = Wake {
-            life,
+            instance,
             epoch,
-            alone: self.stored.finalized && life.generation == self.stored.generation,
+            alone: self.stored.finalized && instance.generation == self.stored.generation,
             stop: false,
         };
-        let key = (life.rank, life.incarnation);
+        let key = (instance.rank, instance.incarnation);
         self.wakes.insert(key, wake);
         let delay = self.rng.between(200_000, 5 * MILLI);
         self.after(delay, Event::Woken(key));

@@ -10,7 +10,7 @@ use crate::plan::{Plan, Step, TALK_CONTEXT, content};
 use crate::rng::Rng;
 use rejoin_channel_table::{AddressBook, BusinessCard, Epoch, Identity, Incarnation, JobId, Rank};
 use rejoin_engine::{Envelope, Mode, ReqId, Segment, Sought};
-use rejoin_managers_protocol::control::Life;
+use rejoin_managers_protocol::control::ProcessInstance;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Most bytes written at once.
@@ -42,7 +42,7 @@ struct Program {
 
 #[derive(Debug)]
 struct Member {
-    life: Option<Life>,
+    instance: Option<ProcessInstance>,
     incarnation: Incarnation,
     started: bool,
     /// The image that it comes from.
@@ -56,7 +56,7 @@ struct Member {
 
 #[derive(Debug)]
 struct Connection {
-    lives: [Life; 2],
+    instances: [ProcessInstance; 2],
     open: [bool; 2],
     queues: [VecDeque<Option<Load>>; 2],
 }
@@ -84,13 +84,13 @@ pub struct Engines {
 #[derive(Debug)]
 pub enum Event {
     /// A rank's program takes a step.
-    Step(Life),
+    Step(ProcessInstance),
     /// The next bytes, or the end, come to an end of a connection.
     Arrive(ConnectionId, usize),
     /// A rank dials another.
-    Dial(Life, Rank),
+    Dial(ProcessInstance, Rank),
     /// A rank looks at its links.
-    Look(Life),
+    Look(ProcessInstance),
 }
 
 type Wishes = Vec<Wish<Event>>;
@@ -107,7 +107,7 @@ impl Engines {
             script.retain(|step| !matches!(step, Step::Checkpoint(_)));
         }
         let member = |_| Member {
-            life: None,
+            instance: None,
             incarnation: Incarnation(0),
             started: false,
             from: None,
@@ -138,46 +138,51 @@ impl Engines {
         all
     }
 
-    fn begins(&mut self, life: Life, from: Option<Epoch>) {
-        let member = &mut self.members[life.rank.index()];
-        member.life = Some(life);
-        member.incarnation = life.incarnation;
+    fn begins(&mut self, instance: ProcessInstance, from: Option<Epoch>) {
+        let member = &mut self.members[instance.rank.index()];
+        member.instance = Some(instance);
+        member.incarnation = instance.incarnation;
         member.started = false;
         member.from = from;
         member.dialing.clear();
     }
 
     /// The node of a process that lives and has started.
-    fn node(&mut self, life: Life) -> Option<&mut Node> {
-        let member = &mut self.members[life.rank.index()];
-        let lives = member.life == Some(life) && member.started;
-        member.node.as_mut().filter(|_| lives)
+    fn node(&mut self, instance: ProcessInstance) -> Option<&mut Node> {
+        let member = &mut self.members[instance.rank.index()];
+        let instances = member.instance == Some(instance) && member.started;
+        member.node.as_mut().filter(|_| instances)
     }
 
-    fn step(&mut self, life: Life, rng: &mut Rng, wishes: &mut Wishes) -> Result<(), String> {
-        let rank = life.rank;
+    fn step(
+        &mut self,
+        instance: ProcessInstance,
+        rng: &mut Rng,
+        wishes: &mut Wishes,
+    ) -> Result<(), String> {
+        let rank = instance.rank;
         let position = self.members[rank.index()].program.position;
         let Some(&step) = self.plan.scripts[rank.index()].get(position) else {
             return Ok(());
         };
         let mut pause = rng.between(1_000, 800_000);
         match step {
-            Step::Receive(number) if self.spins(life, number) => {
-                wishes.push(Wish::After(20_000, Event::Step(life)));
+            Step::Receive(number) if self.spins(instance, number) => {
+                wishes.push(Wish::After(20_000, Event::Step(instance)));
                 return Ok(());
             }
-            Step::Send(number) => self.send(life, number, rng, wishes),
-            Step::Receive(number) => self.receive(life, number)?,
+            Step::Send(number) => self.send(instance, number, rng, wishes),
+            Step::Receive(number) => self.receive(instance, number)?,
             Step::Await(number) if !self.is_received(rank, number) => {
-                wishes.push(Wish::After(100_000, Event::Step(life)));
+                wishes.push(Wish::After(100_000, Event::Step(instance)));
                 return Ok(());
             }
             Step::Compute(micros) => pause += micros * 1_000,
             _ => {}
         }
         self.members[rank.index()].program.position += 1;
-        wishes.push(Wish::After(pause, Event::Step(life)));
-        self.moves(life, rng, wishes)
+        wishes.push(Wish::After(pause, Event::Step(instance)));
+        self.moves(instance, rng, wishes)
     }
 
     fn is_received(&self, rank: Rank, number: usize) -> bool {
@@ -186,17 +191,17 @@ impl Engines {
     }
 
     /// Whether a receive looks for its message once more before it is posted.
-    fn spins(&mut self, life: Life, number: usize) -> bool {
+    fn spins(&mut self, instance: ProcessInstance, number: usize) -> bool {
         let pattern = self.plan.receives[number].pattern;
-        let spins = self.members[life.rank.index()].program.spins;
-        let again = spins < SPINS && self.node(life).is_some_and(|n| n.may_look(&pattern));
-        self.members[life.rank.index()].program.spins = if again { spins + 1 } else { 0 };
+        let spins = self.members[instance.rank.index()].program.spins;
+        let again = spins < SPINS && self.node(instance).is_some_and(|n| n.may_look(&pattern));
+        self.members[instance.rank.index()].program.spins = if again { spins + 1 } else { 0 };
         again
     }
 
-    fn receive(&mut self, life: Life, number: usize) -> Result<(), String> {
+    fn receive(&mut self, instance: ProcessInstance, number: usize) -> Result<(), String> {
         let receive = self.plan.receives[number];
-        let Some(node) = self.node(life) else {
+        let Some(node) = self.node(instance) else {
             return Ok(());
         };
         let at_once = node.receive_brief(&receive.pattern, receive.len);
@@ -218,18 +223,24 @@ impl Engines {
             };
             (None, Some(pending))
         };
-        let program = &mut self.members[life.rank.index()].program;
+        let program = &mut self.members[instance.rank.index()].program;
         program.bound.push(number);
         program.receives.extend(pending);
         program.outcomes.extend(done.map(|done| (number, done)));
         Ok(())
     }
 
-    fn send(&mut self, life: Life, number: usize, rng: &mut Rng, wishes: &mut Wishes) {
+    fn send(
+        &mut self,
+        instance: ProcessInstance,
+        number: usize,
+        rng: &mut Rng,
+        wishes: &mut Wishes,
+    ) {
         let message = self.plan.messages[number];
         let envelope = Envelope {
             context: message.context,
-            source: life.rank.0.cast_signed(),
+            source: instance.rank.0.cast_signed(),
             tag: message.tag,
         };
         let bytes = content(number, message.len);
@@ -238,19 +249,19 @@ impl Engines {
             Mode::Blocking => Mode::Standard,
             mode => mode,
         };
-        let near = self.near >> ((life.rank.0 ^ message.to) % 64) & 1 == 1;
-        let Some(node) = self.node(life) else {
+        let near = self.near >> ((instance.rank.0 ^ message.to) % 64) & 1 == 1;
+        let Some(node) = self.node(instance) else {
             return;
         };
         if near
             && mode == Mode::Standard
             && let Some((id, load)) = node.send_brief(Rank(message.to), envelope, &bytes)
         {
-            self.travel(life, id, Some(load), rng, wishes);
+            self.travel(instance, id, Some(load), rng, wishes);
             return;
         }
         if let Some((id, segment)) = node.send(Rank(message.to), envelope, &bytes, mode) {
-            let program = &mut self.members[life.rank.index()].program;
+            let program = &mut self.members[instance.rank.index()].program;
             program.sends.push(Pending {
                 number,
                 id,
@@ -260,8 +271,13 @@ impl Engines {
     }
 
     /// Takes what has completed, and writes what is to be written.
-    fn moves(&mut self, life: Life, rng: &mut Rng, wishes: &mut Wishes) -> Result<(), String> {
-        let rank = life.rank;
+    fn moves(
+        &mut self,
+        instance: ProcessInstance,
+        rng: &mut Rng,
+        wishes: &mut Wishes,
+    ) -> Result<(), String> {
+        let rank = instance.rank;
         let script = self.plan.scripts[rank.index()].len();
         let Member { node, program, .. } = &mut self.members[rank.index()];
         let Some(node) = node else {
@@ -294,13 +310,13 @@ impl Engines {
             program.finished = true;
             wishes.push(Wish::Finished(rank));
         }
-        self.pump(life, rng, wishes);
+        self.pump(instance, rng, wishes);
         Ok(())
     }
 
-    fn pump(&mut self, life: Life, rng: &mut Rng, wishes: &mut Wishes) {
+    fn pump(&mut self, instance: ProcessInstance, rng: &mut Rng, wishes: &mut Wishes) {
         let peers = (0..self.members.len() as u32).map(Rank);
-        let member = &mut self.members[life.rank.index()];
+        let member = &mut self.members[instance.rank.index()];
         let Some(node) = &mut member.node else {
             return;
         };
@@ -308,7 +324,7 @@ impl Engines {
         for peer in peers {
             if node.wants_link(peer) && member.dialing.insert(peer) {
                 let delay = rng.between(10_000, 300_000);
-                wishes.push(Wish::After(delay, Event::Dial(life, peer)));
+                wishes.push(Wish::After(delay, Event::Dial(instance, peer)));
             }
         }
         for output in node.take_output() {
@@ -328,14 +344,14 @@ impl Engines {
             }
         }
         for (id, load) in writes {
-            self.travel(life, id, load, rng, wishes);
+            self.travel(instance, id, load, rng, wishes);
         }
     }
 
     /// Puts bytes, or the end, on their way from this process to the other end.
     fn travel(
         &mut self,
-        from: Life,
+        from: ProcessInstance,
         id: ConnectionId,
         load: Option<Load>,
         rng: &mut Rng,
@@ -344,7 +360,7 @@ impl Engines {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
         };
-        let side = usize::from(connection.lives[0] == from);
+        let side = usize::from(connection.instances[0] == from);
         if connection.open[1 - side] {
             connection.open[1 - side] = load.is_some();
             connection.queues[side].push_back(load);
@@ -353,17 +369,17 @@ impl Engines {
         }
     }
 
-    fn dial(&mut self, life: Life, peer: Rank, rng: &mut Rng, wishes: &mut Wishes) {
+    fn dial(&mut self, instance: ProcessInstance, peer: Rank, rng: &mut Rng, wishes: &mut Wishes) {
         let other = &self.members[peer.index()];
-        let there = other.life.filter(|_| other.started);
-        let Some(other) = there.filter(|other| other.generation == life.generation) else {
+        let there = other.instance.filter(|_| other.started);
+        let Some(other) = there.filter(|other| other.generation == instance.generation) else {
             // Nobody listens there yet.
-            wishes.push(Wish::After(MILLI, Event::Dial(life, peer)));
+            wishes.push(Wish::After(MILLI, Event::Dial(instance, peer)));
             return;
         };
-        self.members[life.rank.index()].dialing.remove(&peer);
+        self.members[instance.rank.index()].dialing.remove(&peer);
         let (id, nonces) = (self.next, [rng.nonce(), rng.nonce()]);
-        let Some(node) = self.node(life).filter(|node| node.wants_link(peer)) else {
+        let Some(node) = self.node(instance).filter(|node| node.wants_link(peer)) else {
             return;
         };
         if node.dial(peer, id, nonces[0]).is_err() {
@@ -371,7 +387,7 @@ impl Engines {
         }
         self.next += 1;
         let connection = Connection {
-            lives: [life, other],
+            instances: [instance, other],
             open: [true; 2],
             queues: Default::default(),
         };
@@ -379,7 +395,7 @@ impl Engines {
         if let Some(node) = self.node(other) {
             node.accept(id, nonces[1]);
         }
-        self.pump(life, rng, wishes);
+        self.pump(instance, rng, wishes);
     }
 
     fn arrive(
@@ -392,9 +408,12 @@ impl Engines {
         let Some(connection) = self.connections.get_mut(&id) else {
             return Ok(());
         };
-        let (life, next) = (connection.lives[side], connection.queues[side].pop_front());
-        let spins = self.members[life.rank.index()].program.spins > 0;
-        let Some(node) = self.node(life) else {
+        let (instance, next) = (
+            connection.instances[side],
+            connection.queues[side].pop_front(),
+        );
+        let spins = self.members[instance.rank.index()].program.spins > 0;
+        let Some(node) = self.node(instance) else {
             return Ok(());
         };
         let before = node.engine.epoch();
@@ -408,20 +427,23 @@ impl Engines {
             }
             None => {}
         }
-        self.entered(life, before, wishes);
-        self.moves(life, rng, wishes)
+        self.entered(instance, before, wishes);
+        self.moves(instance, rng, wishes)
     }
 
     /// What has come may have had the node enter epochs since this one.
-    fn entered(&mut self, life: Life, before: Epoch, wishes: &mut Wishes) {
-        let Some(node) = self.node(life) else {
+    fn entered(&mut self, instance: ProcessInstance, before: Epoch, wishes: &mut Wishes) {
+        let Some(node) = self.node(instance) else {
             return;
         };
         let entered = before.0 + 1..=node.engine.epoch().0;
         for epoch in entered.map(Epoch) {
-            self.photograph(life.rank, epoch);
-            if self.members[life.rank.index()].images.contains_key(&epoch) {
-                wishes.push(Wish::Entered(life.rank, epoch));
+            self.photograph(instance.rank, epoch);
+            if self.members[instance.rank.index()]
+                .images
+                .contains_key(&epoch)
+            {
+                wishes.push(Wish::Entered(instance.rank, epoch));
             }
         }
     }
@@ -435,33 +457,38 @@ impl Engines {
         }
     }
 
-    fn look(&mut self, life: Life, rng: &mut Rng, wishes: &mut Wishes) -> Result<(), String> {
+    fn look(
+        &mut self,
+        instance: ProcessInstance,
+        rng: &mut Rng,
+        wishes: &mut Wishes,
+    ) -> Result<(), String> {
         let cut = rng.chance(self.cuts);
-        let Some(node) = self.node(life) else {
+        let Some(node) = self.node(instance) else {
             return Ok(());
         };
         let before = node.engine.epoch();
         node.take_in_all()?;
         node.engine.flush_all_acks();
         node.engine.grant_if_starved(&Sought::default());
-        self.entered(life, before, wishes);
-        wishes.push(Wish::After(MILLI, Event::Look(life)));
+        self.entered(instance, before, wishes);
+        wishes.push(Wish::After(MILLI, Event::Look(instance)));
         if cut {
-            let open = |c: &Connection| c.lives.contains(&life) && c.open == [true; 2];
+            let open = |c: &Connection| c.instances.contains(&instance) && c.open == [true; 2];
             let mut ids = self.connections.iter().filter(|(_, c)| open(c));
             if let Some(id) = ids.next_back().map(|(id, _)| *id) {
                 self.broken += 1;
                 self.cut(id, rng, wishes);
             }
         }
-        self.moves(life, rng, wishes)
+        self.moves(instance, rng, wishes)
     }
 
     /// Nothing comes any more but the end.
     fn cut(&mut self, id: ConnectionId, rng: &mut Rng, wishes: &mut Wishes) {
-        let lives = self.connections.get(&id).map(|c| c.lives);
-        for life in lives.into_iter().flatten() {
-            self.travel(life, id, None, rng, wishes);
+        let instances = self.connections.get(&id).map(|c| c.instances);
+        for instance in instances.into_iter().flatten() {
+            self.travel(instance, id, None, rng, wishes);
         }
     }
 }
@@ -469,29 +496,29 @@ impl Engines {
 impl Work for Engines {
     type Event = Event;
 
-    fn fresh(&mut self, life: Life) {
-        self.begins(life, None);
+    fn fresh(&mut self, instance: ProcessInstance) {
+        self.begins(instance, None);
     }
 
-    fn back(&mut self, life: Life, from: Epoch) -> Result<(), String> {
-        let images = &self.members[life.rank.index()].images;
+    fn back(&mut self, instance: ProcessInstance, from: Epoch) -> Result<(), String> {
+        let images = &self.members[instance.rank.index()].images;
         if !images.contains_key(&from) {
-            return Err(format!("no program of {life:?} in epoch {from}"));
+            return Err(format!("no program of {instance:?} in epoch {from}"));
         }
-        self.begins(life, Some(from));
+        self.begins(instance, Some(from));
         Ok(())
     }
 
-    fn start(&mut self, life: Life, _rng: &mut Rng, wishes: &mut Wishes) {
+    fn start(&mut self, instance: ProcessInstance, _rng: &mut Rng, wishes: &mut Wishes) {
         let entry = |m: &Member| (m.incarnation, BusinessCard::default());
         let book = AddressBook::new(self.members.iter().map(entry).collect());
         let me = Identity {
             job: JobId(3),
-            rank: life.rank,
-            generation: life.generation,
-            incarnation: life.incarnation,
+            rank: instance.rank,
+            generation: instance.generation,
+            incarnation: instance.incarnation,
         };
-        let member = &mut self.members[life.rank.index()];
+        let member = &mut self.members[instance.rank.index()];
         let (node, program) = match member.from {
             None => (
                 Some(Node::new(self.plan.config, me, book)),
@@ -513,18 +540,20 @@ impl Work for Engines {
         member.program = program.unwrap_or_default();
         let from = member.from;
         member.images.retain(|epoch, _| Some(*epoch) == from);
-        wishes.push(Wish::After(1_000, Event::Step(life)));
-        wishes.push(Wish::After(MILLI, Event::Look(life)));
+        wishes.push(Wish::After(1_000, Event::Step(instance)));
+        wishes.push(Wish::After(MILLI, Event::Look(instance)));
     }
 
     fn event(&mut self, event: Event, rng: &mut Rng, wishes: &mut Wishes) -> Result<(), String> {
         match event {
             Event::Arrive(id, side) => return self.arrive(id, side, rng, wishes),
-            Event::Step(life) if self.node(life).is_some() => self.step(life, rng, wishes)?,
-            Event::Dial(life, peer) if self.node(life).is_some() => {
-                self.dial(life, peer, rng, wishes);
+            Event::Step(instance) if self.node(instance).is_some() => {
+                self.step(instance, rng, wishes)?
             }
-            Event::Look(life) => self.look(life, rng, wishes)?,
+            Event::Dial(instance, peer) if self.node(instance).is_some() => {
+                self.dial(instance, peer, rng, wishes);
+            }
+            Event::Look(instance) => self.look(instance, rng, wishes)?,
             Event::Step(_) | Event::Dial(..) => {}
         }
         Ok(())
@@ -532,8 +561,10 @@ impl Work for Engines {
 
     fn whose(&self, event: &Event) -> Option<Rank> {
         match event {
-            Event::Step(life) | Event::Dial(life, _) | Event::Look(life) => Some(life.rank),
-            Event::Arrive(id, side) => Some(self.connections.get(id)?.lives[*side].rank),
+            Event::Step(instance) | Event::Dial(instance, _) | Event::Look(instance) => {
+                Some(instance.rank)
+            }
+            Event::Arrive(id, side) => Some(self.connections.get(id)?.instances[*side].rank),
         }
     }
 
@@ -545,16 +576,16 @@ impl Work for Engines {
     }
 
     fn gone(&mut self, rank: Rank) {
-        let Some(life) = self.members[rank.index()].life.take() else {
+        let Some(instance) = self.members[rank.index()].instance.take() else {
             return;
         };
         // Its ends close; what was on its way still comes.
         let of_it = self
             .connections
             .values_mut()
-            .filter(|c| c.lives.contains(&life));
+            .filter(|c| c.instances.contains(&instance));
         for connection in of_it {
-            let side = usize::from(connection.lives[0] == life);
+            let side = usize::from(connection.instances[0] == instance);
             if connection.open[1 - side] {
                 connection.open[1 - side] = false;
                 connection.queues[side].push_back(None);

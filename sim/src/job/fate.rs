@@ -174,7 +174,7 @@ impl<W: Work> World<W> {
         if process.step == Step::BeforeInit {
             return Ok(());
         }
-        let key = (rank, process.life.incarnation);
+        let key = (rank, process.instance.incarnation);
         self.tally.kills += 1;
         if self.stored.committed.is_none() {
             self.tally.early += 1;

@@ -25,7 +25,7 @@ use queue::Queue;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, HostIndex, Job, Leases, Record, Recovery};
 use rejoin_managers_protocol::checkpoint::Interval;
-use rejoin_managers_protocol::control::{End, Life, Time, ToCentral, ToLocal};
+use rejoin_managers_protocol::control::{End, ProcessInstance, Time, ToCentral, ToLocal};
 use rejoin_managers_protocol::lease::{DRIFT, STOPPING, Terms};
 use rejoin_managers_protocol::local::{self, Local};
 use rejoin_managers_protocol::policy::Limit;
@@ -180,8 +180,8 @@ pub struct World<W: Work> {
     tick: Option<u64>,
     hosts: Vec<Host>,
     processes: BTreeMap<Key, Process>,
-    /// The newest life of each rank.
-    lives: BTreeMap<Rank, Life>,
+    /// The newest instance of each rank.
+    instances: BTreeMap<Rank, ProcessInstance>,
     images: BTreeMap<(Rank, Epoch), Image>,
     wakes: BTreeMap<Key, Wake>,
     stored: Stored,
@@ -249,7 +249,7 @@ impl<W: Work> World<W> {
             hosts: drifts.into_iter().map(host).collect(),
             shape,
             processes: BTreeMap::new(),
-            lives: BTreeMap::new(),
+            instances: BTreeMap::new(),
             images: BTreeMap::new(),
             wakes: BTreeMap::new(),
             stored: Stored::default(),
@@ -379,9 +379,9 @@ impl<W: Work> World<W> {
 
     /// The process that a rank's manager means.
     fn current(&self, rank: Rank) -> Option<&Process> {
-        let life = self.lives.get(&rank)?;
-        let process = self.processes.get(&(rank, life.incarnation))?;
-        (process.life == *life && process.acts()).then_some(process)
+        let instance = self.instances.get(&rank)?;
+        let process = self.processes.get(&(rank, instance.incarnation))?;
+        (process.instance == *instance && process.acts()).then_some(process)
     }
 
     fn stuck(&self) -> String {

@@ -2,7 +2,7 @@
 //! them, and they speak until they are stopped. What ended is not there any more.
 
 use rejoin_channel_table::{Epoch, Generation};
-use rejoin_managers_protocol::control::Life;
+use rejoin_managers_protocol::control::ProcessInstance;
 use rejoin_wire::FromManager;
 
 /// How far a process has come.
@@ -28,7 +28,7 @@ pub enum Step {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Process {
     /// Which one.
-    pub life: Life,
+    pub instance: ProcessInstance,
     /// How far it has come.
     pub step: Step,
     /// Where it goes on after the start.
@@ -55,9 +55,9 @@ pub struct Process {
 
 impl Process {
     /// One that begins.
-    pub fn new(life: Life, step: Step, then: Step, from: Option<Epoch>) -> Process {
+    pub fn new(instance: ProcessInstance, step: Step, then: Step, from: Option<Epoch>) -> Process {
         Process {
-            life,
+            instance,
             step,
             then,
             from,
@@ -81,13 +81,13 @@ impl Process {
     pub fn silenced(&self) -> Process {
         Process {
             counts: self.counts,
-            ..Process::new(self.life, self.step, Step::Computes, None)
+            ..Process::new(self.instance, self.step, Step::Computes, None)
         }
     }
 
     /// Its process id.
     pub fn pid(&self) -> u32 {
-        100 + self.life.rank.0 * 20 + self.life.incarnation.0
+        100 + self.instance.rank.0 * 20 + self.instance.incarnation.0
     }
 
     /// Messages come and go: it is between `MPI_Init` and the end of `MPI_Finalize`.
@@ -118,12 +118,12 @@ impl Process {
             | FromManager::Begin {
                 generation, image, ..
             } if self.step == Step::WaitsForStart => {
-                assert_eq!(*generation, self.life.generation);
+                assert_eq!(*generation, self.instance.generation);
                 self.step = self.then;
                 self.order = self.order.max(*image);
             }
             FromManager::Checkpoint { generation, epoch } => {
-                assert_eq!(*generation, self.life.generation);
+                assert_eq!(*generation, self.instance.generation);
                 self.order = self.order.max(Some(*epoch));
             }
             FromManager::AllFinalized { .. } if self.step == Step::WaitsForAll => {
@@ -143,7 +143,7 @@ pub const TERM: i32 = 15;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Wake {
     /// Which.
-    pub life: Life,
+    pub instance: ProcessInstance,
     /// The image's epoch.
     pub epoch: Epoch,
     /// All had been let go before.
@@ -152,7 +152,7 @@ pub struct Wake {
     pub stop: bool,
 }
 
-/// An image that lives.
+/// An image that instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Image {
     /// Where its rank was.

@@ -12,10 +12,10 @@ use rejoin_wire::{FromManager, Limits, ToManager, VERSION};
 impl<W: Work> World<W> {
     /// A new process: no other of its rank may act.
     pub(super) fn there(&mut self, process: Process) -> Result<(), String> {
-        let (rank, incarnation) = (process.life.rank, process.life.incarnation);
+        let (rank, incarnation) = (process.instance.rank, process.instance.incarnation);
         let of_rank = (rank, rejoin_channel_table::Incarnation(0))..=(rank, incarnation);
         if let Some((key, _)) = self.processes.range(of_rank).find(|(_, p)| p.acts()) {
-            return Err(format!("{key:?} acts beside {:?}", process.life));
+            return Err(format!("{key:?} acts beside {:?}", process.instance));
         }
         self.processes.insert((rank, incarnation), process);
         self.acts_soon((rank, incarnation), MILLI);
@@ -40,13 +40,13 @@ impl<W: Work> World<W> {
         let Some(process) = self.processes.get_mut(&key).filter(|p| p.moves()) else {
             return Ok(());
         };
-        let life = process.life;
+        let instance = process.instance;
         match process.step {
             Step::BeforeInit | Step::Back => {
                 process.step = Step::WaitsForStart;
                 let register = ToManager::Register {
-                    rank: life.rank,
-                    incarnation: life.incarnation,
+                    rank: instance.rank,
+                    incarnation: instance.incarnation,
                     pid: process.pid(),
                     card: BusinessCard::default(),
                     version: VERSION,
@@ -57,7 +57,7 @@ impl<W: Work> World<W> {
             Step::MayLeave => {
                 process.step = Step::MayExit;
                 self.tally.alone += u64::from(process.alone);
-                self.work.answer(life.rank)?;
+                self.work.answer(instance.rank)?;
                 self.acts_soon(key, 30 * MILLI);
                 self.says(key, ToManager::Leave)
             }
@@ -84,7 +84,7 @@ impl<W: Work> World<W> {
             message => process.hear(message),
         }
         let (step, asked, order) = (process.step, process.asked, process.order);
-        let life = process.life;
+        let instance = process.instance;
         if order.is_some() {
             let delay = self.rng.between(5_000, 3 * MILLI);
             self.after(delay, Event::Safe(key));
@@ -98,7 +98,7 @@ impl<W: Work> World<W> {
         if before.0 == Step::WaitsForStart && step != before.0 {
             self.is_of_its_history(key)?;
             let mut wishes = Vec::new();
-            self.work.start(life, &mut self.rng, &mut wishes);
+            self.work.start(instance, &mut self.rng, &mut wishes);
             self.grant(wishes)?;
         }
         if step != before.0 {
@@ -124,8 +124,11 @@ impl<W: Work> World<W> {
             return Ok(());
         };
         let asker = &self.processes[&key];
-        let last = self.lives.get(rank).map(|life| life.incarnation);
-        let right = *generation == asker.life.generation && Some(*incarnation) <= last;
+        let last = self
+            .instances
+            .get(rank)
+            .map(|instance| instance.incarnation);
+        let right = *generation == asker.instance.generation && Some(*incarnation) <= last;
         if right && asker.step > Step::WaitsForStart {
             self.tally.cards += 1;
             return Ok(());
@@ -140,7 +143,7 @@ impl<W: Work> World<W> {
         let origin = if process.alone {
             Some(&self.stored.committed)
         } else {
-            self.stored.origins.get(&process.life.generation)
+            self.stored.origins.get(&process.instance.generation)
         };
         if origin == Some(&process.from) {
             Ok(())
@@ -169,7 +172,7 @@ impl<W: Work> World<W> {
         };
         process.epoch = epoch;
         process.order = process.order.filter(|order| *order > epoch);
-        let generation = process.life.generation;
+        let generation = process.instance.generation;
         let image = Image {
             step: process.step,
             generation,
@@ -210,7 +213,7 @@ impl<W: Work> World<W> {
                 Wish::After(delay, event) => self.after(delay, Event::Work(event)),
                 Wish::Entered(rank, epoch) => {
                     if let Some(process) = self.current(rank).filter(|p| p.epoch < epoch) {
-                        let key = (rank, process.life.incarnation);
+                        let key = (rank, process.instance.incarnation);
                         self.entered(key, epoch)?;
                     }
                 }
@@ -218,7 +221,7 @@ impl<W: Work> World<W> {
                     let Some(process) = self.current(rank) else {
                         continue;
                     };
-                    let key = (rank, process.life.incarnation);
+                    let key = (rank, process.instance.incarnation);
                     if process.step != Step::Computes {
                         return Err(format!("{process:?} has finished"));
                     }
@@ -246,7 +249,7 @@ impl<W: Work> World<W> {
         let host = self.host_of(key.0);
         let delay = self.rng.between(MILLI / 10, 40 * MILLI);
         self.after(delay, Event::Ends(key, end));
-        self.local(host, local::Input::Dying(key.0, key.1))?;
+        self.local(host, local::Input::ExitDetected(key.0, key.1))?;
         if stopping {
             self.local(host, local::Input::Retired(key.0, key.1))?;
         }
@@ -292,10 +295,10 @@ impl<W: Work> World<W> {
                 return Err("alone back to before MPI_Finalize".into());
             }
             let from = Some(wake.epoch);
-            let mut process = Process::new(wake.life, Step::Back, image.step, from);
+            let mut process = Process::new(wake.instance, Step::Back, image.step, from);
             process.alone = wake.alone;
             let pid = process.pid();
-            self.work.back(wake.life, wake.epoch)?;
+            self.work.back(wake.instance, wake.epoch)?;
             self.there(process)?;
             self.local(host, local::Input::Spawned(key.0, key.1, pid))?;
             return match wake.stop {

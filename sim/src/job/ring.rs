@@ -5,7 +5,7 @@
 use super::work::{Wish, Work};
 use crate::rng::Rng;
 use rejoin_channel_table::{Epoch, Generation, Rank};
-use rejoin_managers_protocol::control::Life;
+use rejoin_managers_protocol::control::ProcessInstance;
 use std::collections::BTreeMap;
 
 /// A rank's state, and what an image of it holds.
@@ -27,7 +27,7 @@ const BEGIN: State = State {
 
 #[derive(Debug, Clone, Copy)]
 struct Member {
-    life: Option<Life>,
+    instance: Option<ProcessInstance>,
     started: bool,
     /// A round is under way.
     busy: bool,
@@ -51,7 +51,7 @@ pub struct Ring {
 #[derive(Debug)]
 pub enum Event {
     /// The round under way is done.
-    Round(Life),
+    Round(ProcessInstance),
     /// The left neighbour has done so many rounds.
     Heard {
         /// Who hears it.
@@ -76,7 +76,7 @@ impl Ring {
     pub fn new(ranks: u32, rounds: u64, round: u64) -> Ring {
         let answer = |rank| (0..rounds).fold(0, |value, k| mix(value, Rank(rank), k));
         let member = Member {
-            life: None,
+            instance: None,
             started: false,
             busy: false,
             state: BEGIN,
@@ -91,10 +91,16 @@ impl Ring {
         }
     }
 
-    fn tell(&self, rank: Rank, life: Life, rng: &mut Rng, wishes: &mut Vec<Wish<Event>>) {
+    fn tell(
+        &self,
+        rank: Rank,
+        instance: ProcessInstance,
+        rng: &mut Rng,
+        wishes: &mut Vec<Wish<Event>>,
+    ) {
         let State { done, epoch, .. } = self.members[rank.index()].state;
         let at = Rank((rank.0 + 1) % self.members.len() as u32);
-        let generation = life.generation;
+        let generation = instance.generation;
         let heard = Event::Heard {
             at,
             generation,
@@ -107,7 +113,7 @@ impl Ring {
     fn go_on(&mut self, rank: Rank, rng: &mut Rng, wishes: &mut Vec<Wish<Event>>) {
         let (rounds, round) = (self.rounds, self.round);
         let member = &mut self.members[rank.index()];
-        let Some(life) = member.life.filter(|_| member.started && !member.busy) else {
+        let Some(instance) = member.instance.filter(|_| member.started && !member.busy) else {
             return;
         };
         let State { done, heard, .. } = member.state;
@@ -115,7 +121,7 @@ impl Ring {
             member.busy = true;
             wishes.push(Wish::After(
                 rng.between(round / 4, round),
-                Event::Round(life),
+                Event::Round(instance),
             ));
         }
     }
@@ -124,22 +130,22 @@ impl Ring {
 impl Work for Ring {
     type Event = Event;
 
-    fn fresh(&mut self, life: Life) {
-        self.members[life.rank.index()] = Member {
-            life: Some(life),
+    fn fresh(&mut self, instance: ProcessInstance) {
+        self.members[instance.rank.index()] = Member {
+            instance: Some(instance),
             started: false,
             busy: false,
             state: BEGIN,
         };
     }
 
-    fn back(&mut self, life: Life, from: Epoch) -> Result<(), String> {
-        let image = self.images.get(&(life.rank, from));
-        let state = *image.ok_or_else(|| format!("no state of {life:?} in epoch {from}"))?;
-        let member = &mut self.members[life.rank.index()];
+    fn back(&mut self, instance: ProcessInstance, from: Epoch) -> Result<(), String> {
+        let image = self.images.get(&(instance.rank, from));
+        let state = *image.ok_or_else(|| format!("no state of {instance:?} in epoch {from}"))?;
+        let member = &mut self.members[instance.rank.index()];
         self.repeated += member.state.done.saturating_sub(state.done);
         *member = Member {
-            life: Some(life),
+            instance: Some(instance),
             started: false,
             busy: false,
             state: State {
@@ -150,10 +156,10 @@ impl Work for Ring {
         Ok(())
     }
 
-    fn start(&mut self, life: Life, rng: &mut Rng, wishes: &mut Vec<Wish<Event>>) {
-        self.members[life.rank.index()].started = true;
-        self.tell(life.rank, life, rng, wishes);
-        self.go_on(life.rank, rng, wishes);
+    fn start(&mut self, instance: ProcessInstance, rng: &mut Rng, wishes: &mut Vec<Wish<Event>>) {
+        self.members[instance.rank.index()].started = true;
+        self.tell(instance.rank, instance, rng, wishes);
+        self.go_on(instance.rank, rng, wishes);
     }
 
     fn event(
@@ -163,20 +169,20 @@ impl Work for Ring {
         wishes: &mut Vec<Wish<Event>>,
     ) -> Result<(), String> {
         match event {
-            Event::Round(life) => {
-                let member = &mut self.members[life.rank.index()];
-                if member.life != Some(life) {
+            Event::Round(instance) => {
+                let member = &mut self.members[instance.rank.index()];
+                if member.instance != Some(instance) {
                     return Ok(());
                 }
                 member.busy = false;
                 let state = &mut member.state;
-                state.value = mix(state.value, life.rank, state.done);
+                state.value = mix(state.value, instance.rank, state.done);
                 state.done += 1;
                 if state.done == self.rounds {
-                    wishes.push(Wish::Finished(life.rank));
+                    wishes.push(Wish::Finished(instance.rank));
                 }
-                self.tell(life.rank, life, rng, wishes);
-                self.go_on(life.rank, rng, wishes);
+                self.tell(instance.rank, instance, rng, wishes);
+                self.go_on(instance.rank, rng, wishes);
             }
             Event::Heard {
                 at,
@@ -186,8 +192,8 @@ impl Work for Ring {
             } => {
                 let member = self.members[at.index()];
                 let there = member
-                    .life
-                    .is_some_and(|life| life.generation == generation);
+                    .instance
+                    .is_some_and(|instance| instance.generation == generation);
                 if !there || !member.started {
                     return if there {
                         // The link is made when both have the table: the sender tries again.
@@ -217,7 +223,7 @@ impl Work for Ring {
 
     fn whose(&self, event: &Event) -> Option<Rank> {
         match event {
-            Event::Round(life) => Some(life.rank),
+            Event::Round(instance) => Some(instance.rank),
             Event::Heard { at, .. } => Some(*at),
         }
     }
@@ -231,7 +237,7 @@ impl Work for Ring {
     }
 
     fn gone(&mut self, rank: Rank) {
-        self.members[rank.index()].life = None;
+        self.members[rank.index()].instance = None;
     }
 
     fn forget(&mut self, rank: Rank, epoch: Epoch) {

@@ -119,7 +119,7 @@ impl Stored {
             | ToLocal::Signal { .. }
             | ToLocal::Granted { .. }
             | ToLocal::Report
-            | ToLocal::Noted { .. }
+            | ToLocal::Acknowledged { .. }
             | ToLocal::Kill => true,
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::rng::Rng;
 use rejoin_channel_table::{Epoch, Rank};
-use rejoin_managers_protocol::control::Life;
+use rejoin_managers_protocol::control::ProcessInstance;
 
 /// What the work asks of the world.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,16 +21,21 @@ pub trait Work {
     type Event: std::fmt::Debug;
 
     /// A process begins at the program's start.
-    fn fresh(&mut self, life: Life);
+    fn fresh(&mut self, instance: ProcessInstance);
 
     /// A process begins from its rank's image of an epoch.
     ///
     /// # Errors
     /// There is none.
-    fn back(&mut self, life: Life, from: Epoch) -> Result<(), String>;
+    fn back(&mut self, instance: ProcessInstance, from: Epoch) -> Result<(), String>;
 
     /// A process has the table and may speak to its peers. It may be in `MPI_Finalize` already.
-    fn start(&mut self, life: Life, rng: &mut Rng, wishes: &mut Vec<Wish<Self::Event>>);
+    fn start(
+        &mut self,
+        instance: ProcessInstance,
+        rng: &mut Rng,
+        wishes: &mut Vec<Wish<Self::Event>>,
+    );
 
     /// An event that it wished for.
     ///

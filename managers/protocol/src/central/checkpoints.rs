@@ -72,23 +72,30 @@ impl Central {
         message: ToCentral,
         effects: &mut Vec<Effect>,
     ) {
-        let (ToCentral::Imaged { life, epoch, .. }
-        | ToCentral::NotImaged { life, epoch, .. }
-        | ToCentral::ImageLost { life, epoch }
-        | ToCentral::Checkpoint { life, after: epoch }) = message
+        let (ToCentral::Imaged {
+            instance, epoch, ..
+        }
+        | ToCentral::NotImaged {
+            instance, epoch, ..
+        }
+        | ToCentral::ImageLost { instance, epoch }
+        | ToCentral::Checkpoint {
+            instance,
+            after: epoch,
+        }) = message
         else {
             return;
         };
-        if self.find(host, life).is_none() {
+        if self.find(host, instance).is_none() {
             return;
         }
         match message {
-            ToCentral::Imaged { cost, .. } => self.imaged(now, life.rank, epoch, cost, effects),
+            ToCentral::Imaged { cost, .. } => self.imaged(now, instance.rank, epoch, cost, effects),
             ToCentral::NotImaged { why, .. } => {
-                self.not_imaged(now, life.rank, epoch, why, effects);
+                self.not_imaged(now, instance.rank, epoch, why, effects);
             }
             ToCentral::Checkpoint { .. } => self.checkpoint_wanted(now, epoch, effects),
-            _ => self.image_lost(now, life.rank, epoch, effects),
+            _ => self.image_lost(now, instance.rank, epoch, effects),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::HostIndex;
 use crate::checkpoint::Interval;
-use crate::control::{Cause, Life, Time, ToCentral, ToLocal};
+use crate::control::{Cause, ProcessInstance, Time, ToCentral, ToLocal};
 use crate::lease::Terms;
 use crate::policy::{self, History};
 use crate::verdict::Verdict;
@@ -221,7 +221,7 @@ pub struct Memory {
     /// The job was started anew because a rank failed before the first checkpoint.
     pub anew: bool,
     /// Processes that have begun to end, for which the job went back, and to where.
-    pub dying: Vec<(Life, Option<Epoch>)>,
+    pub dying: Vec<(ProcessInstance, Option<Epoch>)>,
     /// When the first failure was heard of that the job goes back for.
     pub since: Time,
     /// What is to be told of it.

@@ -20,7 +20,7 @@ pub use resume::REPORT_BOUND;
 pub use view::{Course, RankView, View};
 
 use crate::checkpoint::Coordinator;
-use crate::control::{Life, Stage, Time, ToCentral, ToLocal};
+use crate::control::{ProcessInstance, Stage, Time, ToCentral, ToLocal};
 use crate::lease::Giver;
 use crate::policy::History;
 use crate::signals;
@@ -98,9 +98,9 @@ pub struct Central {
     /// When the order under way was given.
     ordered_at: Time,
     /// Processes that have begun to end, for which the job goes back already, and to where.
-    dying: Vec<(Life, Option<Epoch>)>,
+    dying: Vec<(ProcessInstance, Option<Epoch>)>,
     /// Processes that began to end while the job went back for another, and to where: they are named with it.
-    others: Vec<(Life, Option<Epoch>)>,
+    others: Vec<(ProcessInstance, Option<Epoch>)>,
     /// Ranks that are coming back alone, and since when.
     alone: BTreeMap<Rank, Time>,
     /// When the first failure was heard of that the job last went back for.
@@ -266,57 +266,59 @@ impl Central {
 
     fn heard(&mut self, now: Time, host: HostIndex, message: ToCentral, effects: &mut Vec<Effect>) {
         match message {
-            ToCentral::Spawned { life, pid } => {
-                if let Some(rank) = self.find(host, life) {
+            ToCentral::Spawned { instance, pid } => {
+                if let Some(rank) = self.find(host, instance) {
                     rank.pid = pid;
                 }
             }
             ToCentral::Registered {
-                life,
+                instance,
                 pid,
                 card,
                 limits,
             } => {
-                if let Some(rank) = self.find(host, life) {
-                    rank.pid = pid;
-                    rank.card = Some(card);
-                    rank.limits = Some(limits);
-                    rank.stage = rank.stage.max(Stage::Registered);
-                    self.compare(now, life.rank, limits, effects);
-                    self.start_when_complete(now, effects);
-                    self.start_alone(now, life.rank, effects);
+                if self.find(host, instance).is_some() {
+                    self.registered(now, instance.rank, (pid, card, limits), effects);
                 }
             }
             ToCentral::Imaged { .. }
             | ToCentral::NotImaged { .. }
             | ToCentral::ImageLost { .. }
             | ToCentral::Checkpoint { .. } => self.heard_of_image(now, host, message, effects),
-            ToCentral::Counters { life, counters } => {
-                if self.find(host, life).is_some() {
-                    effects.push(Effect::Counters(life.rank, counters));
+            ToCentral::Counters { instance, counters } => {
+                if self.find(host, instance).is_some() {
+                    effects.push(Effect::Counters(instance.rank, counters));
                 }
             }
-            ToCentral::Finalizing { life } => {
-                if let Some(rank) = self.find(host, life) {
+            ToCentral::Finalizing { instance } => {
+                if let Some(rank) = self.find(host, instance) {
                     rank.stage = rank.stage.max(Stage::Finalizing);
                     if self.phase == Phase::Finalized {
-                        self.let_go_alone(life.rank, effects);
+                        self.let_go_alone(instance.rank, effects);
                     } else {
                         self.finalize_when_complete(now, effects);
                     }
                 }
             }
-            ToCentral::Ended { life, stage } => self.ended(now, host, life, stage, effects),
-            ToCentral::Dying { life, .. } => self.dying(now, host, life, effects),
-            ToCentral::Buried { life, pid, cause } => {
-                self.buried(now, life, host, pid, cause, effects);
+            ToCentral::Ended { instance, stage } => self.ended(now, host, instance, stage, effects),
+            ToCentral::ExitDetected { instance, .. } => self.dying(now, host, instance, effects),
+            ToCentral::ExitStatus {
+                instance,
+                pid,
+                cause,
+            } => {
+                self.buried(now, instance, host, pid, cause, effects);
             }
-            ToCentral::Failed { life, pid, cause } => {
-                if let Some(rank) = self.find(host, life) {
+            ToCentral::Failed {
+                instance,
+                pid,
+                cause,
+            } => {
+                if let Some(rank) = self.find(host, instance) {
                     rank.ended = true;
-                    self.failed(now, life.rank, host, pid, cause, effects);
+                    self.failed(now, instance.rank, host, pid, cause, effects);
                 } else {
-                    self.failed_too(now, life, host, (pid, cause), effects);
+                    self.failed_too(now, instance, host, (pid, cause), effects);
                 }
             }
             ToCentral::Done => {
@@ -330,22 +332,41 @@ impl Central {
         }
     }
 
+    /// A rank called `MPI_Init`; its process id, card and sizes are known.
+    fn registered(
+        &mut self,
+        now: Time,
+        rank: Rank,
+        (pid, card, limits): (u32, BusinessCard, Limits),
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(state) = self.ranks.get_mut(rank.index()) {
+            state.pid = pid;
+            state.card = Some(card);
+            state.limits = Some(limits);
+            state.stage = state.stage.max(Stage::Registered);
+        }
+        self.compare(now, rank, limits, effects);
+        self.start_when_complete(now, effects);
+        self.start_alone(now, rank, effects);
+    }
+
     /// A rank ended as it should.
     fn ended(
         &mut self,
         now: Time,
         host: HostIndex,
-        life: Life,
+        instance: ProcessInstance,
         stage: Stage,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(rank) = self.find(host, life) else {
+        let Some(rank) = self.find(host, instance) else {
             return;
         };
         rank.ended = true;
         rank.stage = rank.stage.max(stage);
         if rank.stage == Stage::Spawned {
-            self.absent = self.absent.or(Some(life.rank));
+            self.absent = self.absent.or(Some(instance.rank));
         }
         self.start_when_complete(now, effects);
     }
@@ -561,11 +582,11 @@ impl Central {
         effects.push(Effect::SendAll(hosts, message));
     }
 
-    /// The rank of this life, unless the news is of an older life or from the wrong host.
-    fn find(&mut self, host: HostIndex, life: Life) -> Option<&mut RankState> {
-        let rank = self.ranks.get_mut(life.rank.0 as usize)?;
-        let same = life.generation == self.generation
-            && life.incarnation == rank.incarnation
+    /// The rank of this instance, unless the news is of an older instance or from the wrong host.
+    fn find(&mut self, host: HostIndex, instance: ProcessInstance) -> Option<&mut RankState> {
+        let rank = self.ranks.get_mut(instance.rank.0 as usize)?;
+        let same = instance.generation == self.generation
+            && instance.incarnation == rank.incarnation
             && rank.host == host
             && !rank.ended;
         same.then_some(rank)

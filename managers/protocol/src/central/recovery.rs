@@ -1,7 +1,7 @@
 //! Failures: judged, and masked by going back to the last checkpoint.
 
 use super::{Central, END_BOUND, Effect, Event, HostIndex, Memory, Phase, Record};
-use crate::control::{Cause, End, Life, Stage, Time, ToLocal};
+use crate::control::{Cause, End, ProcessInstance, Stage, Time, ToLocal};
 use crate::policy::{self, Refusal};
 use crate::verdict::{Described, Verdict};
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
@@ -143,26 +143,26 @@ impl Central {
         &mut self,
         now: Time,
         host: HostIndex,
-        life: Life,
+        instance: ProcessInstance,
         effects: &mut Vec<Effect>,
     ) {
-        if self.find(host, life).is_none() {
-            return self.dying_too(host, life);
+        if self.find(host, instance).is_none() {
+            return self.dying_too(host, instance);
         }
         let cause = Cause::Ended {
             end: End::Unknown,
             stage: Stage::Registered,
         };
         let finalized = self.phase == Phase::Finalized;
-        if let Some(rank) = self.ranks.get_mut(life.rank.index()) {
+        if let Some(rank) = self.ranks.get_mut(instance.rank.index()) {
             rank.ended = true;
         }
         // A refusal is said with the cause, when that is known.
-        if let Ok(epoch) = self.masks(now, life.rank, &cause) {
+        if let Ok(epoch) = self.masks(now, instance.rank, &cause) {
             self.begins_to_go_back();
-            self.dying.push((life, epoch));
+            self.dying.push((instance, epoch));
             if finalized {
-                self.restore_one(now, life.rank, epoch, effects);
+                self.restore_one(now, instance.rank, epoch, effects);
             } else {
                 self.restore_all(now, epoch, effects);
             }
@@ -170,11 +170,11 @@ impl Central {
     }
 
     /// A process has begun to end that the job has just taken back because of another: it is to be named too.
-    fn dying_too(&mut self, host: HostIndex, life: Life) {
-        let known = |(other, _): &(Life, _)| *other == life;
+    fn dying_too(&mut self, host: HostIndex, instance: ProcessInstance) {
+        let known = |(other, _): &(ProcessInstance, _)| *other == instance;
         let first = self.dying.iter().any(known) || self.others.iter().any(known);
-        if let Some(epoch) = self.taken_back(host, life).filter(|_| !first) {
-            self.others.push((life, epoch));
+        if let Some(epoch) = self.taken_back(host, instance).filter(|_| !first) {
+            self.others.push((instance, epoch));
         }
     }
 
@@ -182,24 +182,24 @@ impl Central {
     pub(super) fn failed_too(
         &mut self,
         now: Time,
-        life: Life,
+        instance: ProcessInstance,
         host: HostIndex,
         failure: (u32, Cause),
         effects: &mut Vec<Effect>,
     ) {
-        if let Some(epoch) = self.taken_back(host, life) {
-            self.buried_too(now, life, host, failure, epoch, effects);
+        if let Some(epoch) = self.taken_back(host, instance) {
+            self.buried_too(now, instance, host, failure, epoch, effects);
         }
     }
 
     /// To where the job has just gone back, if this was a process of it then.
-    fn taken_back(&self, host: HostIndex, life: Life) -> Option<Option<Epoch>> {
+    fn taken_back(&self, host: HostIndex, instance: ProcessInstance) -> Option<Option<Epoch>> {
         let Phase::Restoring(Restoring { epoch, .. }) = self.phase else {
             return None;
         };
-        let rank = self.ranks.get(life.rank.index())?;
-        let last = life.generation.next() == self.generation
-            && life.incarnation.next() == rank.incarnation;
+        let rank = self.ranks.get(instance.rank.index())?;
+        let last = instance.generation.next() == self.generation
+            && instance.incarnation.next() == rank.incarnation;
         (last && rank.host == host).then_some(epoch)
     }
 
@@ -207,38 +207,44 @@ impl Central {
     pub(super) fn buried(
         &mut self,
         now: Time,
-        life: Life,
+        instance: ProcessInstance,
         host: HostIndex,
         pid: u32,
         cause: Cause,
         effects: &mut Vec<Effect>,
     ) {
-        if let Some(at) = self.others.iter().position(|(other, _)| *other == life) {
+        if let Some(at) = self.others.iter().position(|(other, _)| *other == instance) {
             let (_, from) = self.others.swap_remove(at);
-            self.buried_too(now, life, host, (pid, cause), from, effects);
-            return self.note(host, life, effects);
+            self.buried_too(now, instance, host, (pid, cause), from, effects);
+            return self.note(host, instance, effects);
         }
-        let Some(at) = self.dying.iter().position(|(dying, _)| *dying == life) else {
+        let Some(at) = self.dying.iter().position(|(dying, _)| *dying == instance) else {
             // Nothing was done for it: the job may not go back, or does so for another.
-            let current = self.ranks.get(life.rank.index());
+            let current = self.ranks.get(instance.rank.index());
             let same = current.is_some_and(|r| {
-                r.incarnation == life.incarnation && life.generation == self.generation
+                r.incarnation == instance.incarnation && instance.generation == self.generation
             });
             if same {
-                self.failed(now, life.rank, host, pid, cause, effects);
+                self.failed(now, instance.rank, host, pid, cause, effects);
             }
-            return self.note(host, life, effects);
+            return self.note(host, instance, effects);
         };
         // Another checkpoint may be committed by now.
         let (_, from) = self.dying.swap_remove(at);
-        if let Err(refusal) = self.history.confirm(life.rank, &cause, from) {
+        if let Err(refusal) = self.history.confirm(instance.rank, &cause, from) {
             let refusal = (refusal != Refusal::Meant).then_some(refusal);
-            self.is_end(now, life.rank, host, pid, cause, refusal, effects);
-            return self.note(host, life, effects);
+            self.is_end(now, instance.rank, host, pid, cause, refusal, effects);
+            return self.note(host, instance, effects);
         }
         // No generation has begun for one that comes back alone.
-        let alone = life.generation == self.generation;
-        self.lost((life.generation, life.rank), host, pid, cause, alone);
+        let alone = instance.generation == self.generation;
+        self.lost(
+            (instance.generation, instance.rank),
+            host,
+            pid,
+            cause,
+            alone,
+        );
         effects.push(Effect::Persist(Record::Memory(self.memory())));
         self.tell_of_recovery(effects);
         if self.dying.is_empty()
@@ -246,7 +252,7 @@ impl Central {
         {
             self.is_not_back(now, lost, effects);
         }
-        self.note(host, life, effects);
+        self.note(host, instance, effects);
     }
 
     /// The same for one that ended while the job went back for another. An exit would have been an end; it comes
@@ -254,29 +260,35 @@ impl Central {
     fn buried_too(
         &mut self,
         now: Time,
-        life: Life,
+        instance: ProcessInstance,
         host: HostIndex,
         (pid, cause): (u32, Cause),
         from: Option<Epoch>,
         effects: &mut Vec<Effect>,
     ) {
-        match self.history.confirm(life.rank, &cause, from) {
+        match self.history.confirm(instance.rank, &cause, from) {
             Ok(()) => {
-                self.lost((life.generation, life.rank), host, pid, cause, false);
+                self.lost(
+                    (instance.generation, instance.rank),
+                    host,
+                    pid,
+                    cause,
+                    false,
+                );
                 effects.push(Effect::Persist(Record::Memory(self.memory())));
             }
             Err(Refusal::Meant) => {}
             Err(refusal) => {
-                return self.is_end(now, life.rank, host, pid, cause, Some(refusal), effects);
+                return self.is_end(now, instance.rank, host, pid, cause, Some(refusal), effects);
             }
         }
         self.tell_of_recovery(effects);
     }
 
     /// The local manager need not remember this end any longer.
-    fn note(&self, host: HostIndex, life: Life, effects: &mut Vec<Effect>) {
+    fn note(&self, host: HostIndex, instance: ProcessInstance, effects: &mut Vec<Effect>) {
         if self.phase != Phase::Ending {
-            effects.push(Effect::Send(host, ToLocal::Noted { life }));
+            effects.push(Effect::Send(host, ToLocal::Acknowledged { instance }));
         }
     }
 
@@ -393,12 +405,12 @@ impl Central {
         }
         // After MPI_Finalize the others may still have output to write: they end by themselves.
         self.settle(verdict, effects);
-        let life = Life {
+        let instance = ProcessInstance {
             generation: self.generation,
             rank,
             incarnation: self.ranks[rank.index()].incarnation,
         };
-        effects.push(Effect::Send(host, ToLocal::Release { life }));
+        effects.push(Effect::Send(host, ToLocal::Release { instance }));
     }
 
     /// A new generation: every rank goes back to the last checkpoint.

@@ -7,7 +7,9 @@
 //! host or without effect there.
 
 use super::{Central, Effect, HostIndex, Input, Job, Memory, Phase, Record};
-use crate::control::{Life, RankReport, Report, Stage, Time, ToCentral, ToLocal, Unheard};
+use crate::control::{
+    ProcessInstance, RankReport, Report, Stage, Time, ToCentral, ToLocal, UnacknowledgedExit,
+};
 use crate::verdict::Verdict;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_wire::ImageCost;
@@ -494,26 +496,42 @@ impl Central {
     ) {
         let committed = self.checkpoints.as_ref().and_then(|c| c.committed());
         for said in report.ranks {
-            let life = Life {
+            let instance = ProcessInstance {
                 generation: self.generation,
                 rank: said.rank,
                 incarnation: said.incarnation,
             };
             if let Some(epoch) = committed.filter(|epoch| !said.images.contains(epoch)) {
-                self.heard(now, host, ToCentral::ImageLost { life, epoch }, effects);
+                self.heard(now, host, ToCentral::ImageLost { instance, epoch }, effects);
             }
             if let Some(after) = said.asked {
-                self.heard(now, host, ToCentral::Checkpoint { life, after }, effects);
+                self.heard(
+                    now,
+                    host,
+                    ToCentral::Checkpoint { instance, after },
+                    effects,
+                );
             }
         }
         for end in report.ends {
-            let Unheard {
-                life, pid, cause, ..
+            let UnacknowledgedExit {
+                instance,
+                pid,
+                cause,
+                ..
             } = end;
             let news = match (cause, end.early) {
-                (None, _) => ToCentral::Dying { life, pid },
-                (Some(cause), true) => ToCentral::Buried { life, pid, cause },
-                (Some(cause), false) => ToCentral::Failed { life, pid, cause },
+                (None, _) => ToCentral::ExitDetected { instance, pid },
+                (Some(cause), true) => ToCentral::ExitStatus {
+                    instance,
+                    pid,
+                    cause,
+                },
+                (Some(cause), false) => ToCentral::Failed {
+                    instance,
+                    pid,
+                    cause,
+                },
             };
             self.heard(now, host, news, effects);
         }

@@ -4,13 +4,13 @@
 //! the job goes back or ends, is begun meanwhile.
 
 use super::{Effect, Local};
-use crate::control::{Cause, End, Life, Stage, ToCentral, Unheard};
+use crate::control::{Cause, End, ProcessInstance, Stage, ToCentral, UnacknowledgedExit};
 use rejoin_channel_table::{Incarnation, Rank};
 
 /// A process whose end is not known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Dying {
-    pub life: Life,
+pub(super) struct ExitDetected {
+    pub instance: ProcessInstance,
     pub pid: u32,
     stage: Stage,
 }
@@ -23,7 +23,7 @@ impl Local {
         incarnation: Incarnation,
         effects: &mut Vec<Effect>,
     ) {
-        let mut life = self.life(rank, incarnation);
+        let mut instance = self.instance(rank, incarnation);
         let hold = self.hold;
         let Some(process) = self.find(rank, incarnation) else {
             return;
@@ -37,9 +37,13 @@ impl Local {
         process.failed = true;
         process.suspect = None;
         let stage = process.stage.max(Stage::Registered);
-        life.generation = process.of.unwrap_or(life.generation);
-        self.dying.push(Dying { life, pid, stage });
-        self.tell(ToCentral::Dying { life, pid }, effects);
+        instance.generation = process.of.unwrap_or(instance.generation);
+        self.dying.push(ExitDetected {
+            instance,
+            pid,
+            stage,
+        });
+        self.tell(ToCentral::ExitDetected { instance, pid }, effects);
     }
 
     /// The end of a process that was said to be dying; `false` for others.
@@ -50,22 +54,34 @@ impl Local {
         end: End,
         effects: &mut Vec<Effect>,
     ) -> bool {
-        let same = |d: &Dying| d.life.rank == rank && d.life.incarnation == incarnation;
+        let same =
+            |d: &ExitDetected| d.instance.rank == rank && d.instance.incarnation == incarnation;
         let Some(at) = self.dying.iter().position(same) else {
             return false;
         };
-        let Dying { life, pid, stage } = self.dying.remove(at);
+        let ExitDetected {
+            instance,
+            pid,
+            stage,
+        } = self.dying.remove(at);
         if let Some(process) = self.find(rank, incarnation) {
             process.child_end = Some(end);
         }
         let cause = Cause::Ended { end, stage };
-        self.ends.push(Unheard {
-            life,
+        self.ends.push(UnacknowledgedExit {
+            instance,
             pid,
             cause: Some(cause.clone()),
             early: true,
         });
-        self.tell(ToCentral::Buried { life, pid, cause }, effects);
+        self.tell(
+            ToCentral::ExitStatus {
+                instance,
+                pid,
+                cause,
+            },
+            effects,
+        );
         true
     }
 }

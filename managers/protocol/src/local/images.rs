@@ -1,7 +1,7 @@
 //! Images of this host's ranks: counted, kept, let go.
 
 use super::{Effect, Local, one_line};
-use crate::control::{Cause, Life, Stage, ToCentral};
+use crate::control::{Cause, ProcessInstance, Stage, ToCentral};
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_wire::ImageCost;
 use rejoin_wire::{FromManager, MOST_CAVEATS, ToManager};
@@ -10,7 +10,7 @@ impl Local {
     /// What a rank says of an image.
     pub(super) fn said_of_image(
         &mut self,
-        life: Life,
+        instance: ProcessInstance,
         stage: Stage,
         message: ToManager,
         effects: &mut Vec<Effect>,
@@ -19,7 +19,7 @@ impl Local {
             _ if stage == Stage::Spawned => {
                 let why = "it spoke of an image before it called MPI_Init".to_string();
                 let cause = Cause::Misbehaved { why };
-                self.fail(life.rank, life.incarnation, cause, effects);
+                self.fail(instance.rank, instance.incarnation, cause, effects);
             }
             ToManager::Imaged {
                 epoch,
@@ -27,10 +27,17 @@ impl Local {
                 cost,
                 caveats,
                 ..
-            } => self.imaged(life, epoch, pid, cost, caveats, effects),
+            } => self.imaged(instance, epoch, pid, cost, caveats, effects),
             ToManager::NotImaged { epoch, why, .. } => {
                 let why = one_line(&why);
-                self.tell(ToCentral::NotImaged { life, epoch, why }, effects);
+                self.tell(
+                    ToCentral::NotImaged {
+                        instance,
+                        epoch,
+                        why,
+                    },
+                    effects,
+                );
             }
             _ => {}
         }
@@ -39,7 +46,7 @@ impl Local {
     /// A rank has made an image.
     fn imaged(
         &mut self,
-        life: Life,
+        instance: ProcessInstance,
         epoch: Epoch,
         pid: u32,
         cost: ImageCost,
@@ -47,19 +54,26 @@ impl Local {
         effects: &mut Vec<Effect>,
     ) {
         if epoch <= self.burnt {
-            effects.push(Effect::DropImage(life.rank, epoch));
+            effects.push(Effect::DropImage(instance.rank, epoch));
             return;
         }
-        let Some(process) = self.find(life.rank, life.incarnation) else {
+        let Some(process) = self.find(instance.rank, instance.incarnation) else {
             return;
         };
         process.images.insert(epoch, pid);
         if !caveats.is_empty() {
             let lines = caveats.iter().take(MOST_CAVEATS);
             let lines = lines.map(|line| one_line(line)).collect();
-            effects.push(Effect::Caveats(life.rank, lines));
+            effects.push(Effect::Caveats(instance.rank, lines));
         }
-        self.tell(ToCentral::Imaged { life, epoch, cost }, effects);
+        self.tell(
+            ToCentral::Imaged {
+                instance,
+                epoch,
+                cost,
+            },
+            effects,
+        );
     }
 
     /// Only the images of this epoch count, and those of later ones than `burnt`.
@@ -83,19 +97,24 @@ impl Local {
     }
 
     /// A rank's program asks for a checkpoint later than this epoch, which may be there by now.
-    pub(super) fn asked_for(&mut self, life: Life, after: Epoch, effects: &mut Vec<Effect>) {
+    pub(super) fn asked_for(
+        &mut self,
+        instance: ProcessInstance,
+        after: Epoch,
+        effects: &mut Vec<Effect>,
+    ) {
         // A rank that went back does not know which numbers were given up by that; it asks for none of them.
         let after = match self.kept {
             Some(kept) if kept > after => after,
             _ => after.max(self.burnt),
         };
-        if let Some(process) = self.find(life.rank, life.incarnation) {
+        if let Some(process) = self.find(instance.rank, instance.incarnation) {
             process.asked = Some(after);
         }
         self.answer_askers(effects);
-        let waits = self.find(life.rank, life.incarnation);
+        let waits = self.find(instance.rank, instance.incarnation);
         if waits.is_some_and(|process| process.asked.is_some()) {
-            self.tell(ToCentral::Checkpoint { life, after }, effects);
+            self.tell(ToCentral::Checkpoint { instance, after }, effects);
         }
     }
 
@@ -127,8 +146,8 @@ impl Local {
         let counts = epoch > self.burnt || Some(epoch) == self.kept;
         if process.images.remove(&epoch).is_some() || counts {
             let incarnation = process.incarnation;
-            let life = self.life(rank, incarnation);
-            self.tell(ToCentral::ImageLost { life, epoch }, effects);
+            let instance = self.instance(rank, incarnation);
+            self.tell(ToCentral::ImageLost { instance, epoch }, effects);
             effects.push(Effect::DropImage(rank, epoch));
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{Effect, Local, Retire};
 use crate::broadcast::Peer;
-use crate::control::{Cause, Life, Stage, Time};
+use crate::control::{Cause, ProcessInstance, Stage, Time};
 use crate::lookup::{self, Directory, Message};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_wire::FromManager;
@@ -116,14 +116,19 @@ impl Local {
     }
 
     /// A rank of this host has registered, maybe in a new generation.
-    pub(super) fn learn_of(&mut self, life: Life, card: BusinessCard, effects: &mut Vec<Effect>) {
+    pub(super) fn learn_of(
+        &mut self,
+        instance: ProcessInstance,
+        card: BusinessCard,
+        effects: &mut Vec<Effect>,
+    ) {
         let mut wanted = Vec::new();
         if let Some(directory) = self.directory() {
-            let Life {
+            let ProcessInstance {
                 generation,
                 rank,
                 incarnation,
-            } = life;
+            } = instance;
             directory.learn(generation, rank, incarnation, card, &mut wanted);
         }
         self.pass_on(wanted, effects);
@@ -133,12 +138,12 @@ impl Local {
     pub(super) fn looks_up(
         &mut self,
         now: Time,
-        life: Life,
+        instance: ProcessInstance,
         rank: Rank,
         least: Incarnation,
         effects: &mut Vec<Effect>,
     ) {
-        let process = self.find(life.rank, life.incarnation);
+        let process = self.find(instance.rank, instance.incarnation);
         let Some(process) = process.filter(|process| process.retire == Retire::No) else {
             return;
         };
@@ -155,14 +160,14 @@ impl Local {
                 directory: Some(directory),
                 ..
             }) if begun => {
-                directory.ask(now, life.rank, rank, least, &mut wanted);
+                directory.ask(now, instance.rank, rank, least, &mut wanted);
                 return self.pass_on(wanted, effects);
             }
             _ => format!("it asked where rank {rank} is before the start, or has the table"),
         };
         self.fail(
-            life.rank,
-            life.incarnation,
+            instance.rank,
+            instance.incarnation,
             Cause::Misbehaved { why },
             effects,
         );

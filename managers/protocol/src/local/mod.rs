@@ -1,4 +1,4 @@
-//! The local manager's core: the life of one host's ranks.
+//! The local manager's core: one host's ranks, from their start to their end.
 //!
 //! The driver starts processes, moves bytes and knows clocks; everything that is decided is decided
 //! here. A rank is at its end when the process that the driver started has ended and so has the one
@@ -14,11 +14,13 @@ mod restore;
 mod process;
 
 use crate::broadcast::Peer;
-use crate::control::{Cause, End, Life, Stage, Time, ToCentral, ToLocal, Unheard};
+use crate::control::{
+    Cause, End, ProcessInstance, Stage, Time, ToCentral, ToLocal, UnacknowledgedExit,
+};
 use crate::lease::Holder;
 use crate::lookup;
 use crate::signals::{self, CONT, KILL, TERM};
-use dying::Dying;
+use dying::ExitDetected;
 use lookups::Lookups;
 use process::{Process, one_line, presentable, unfit};
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
@@ -52,7 +54,7 @@ pub enum Input {
     /// A rank closed its socket (or all that held it ended).
     Closed(Rank, Incarnation),
     /// The process that the driver started has begun to end and does nothing more.
-    Dying(Rank, Incarnation),
+    ExitDetected(Rank, Incarnation),
     /// The process that the driver started ended.
     ChildEnded(Rank, Incarnation, End),
     /// The process that registered, another one, ended.
@@ -72,14 +74,14 @@ pub enum Input {
 /// What the core tells the driver to do, in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Start the process of this life; answer with `Spawned` or `NotStarted`.
-    Spawn(Life),
-    /// Stop the process of this life and what belongs to it, take all that it has written; answer with
+    /// Start this process instance; answer with `Spawned` or `NotStarted`.
+    Spawn(ProcessInstance),
+    /// Stop this process instance and what belongs to it, take all that it has written; answer with
     /// `Retired`.
     Retire(Rank, Incarnation),
-    /// Have the rank's image of this epoch make the process of this life; answer with `Spawned` or
+    /// Have the rank's image of this epoch make this process instance; answer with `Spawned` or
     /// `NotStarted`.
-    Wake(Life, Epoch),
+    Wake(ProcessInstance, Epoch),
     /// End a process that has retired, and let go of all that belongs to it.
     Discard(Rank, Incarnation),
     /// Let go of an image.
@@ -134,13 +136,13 @@ pub struct Local {
     /// The last signal of those that ask programs to end that was passed on.
     signalled: Option<i32>,
     /// Ends that were not all to be expected, until central has stored them.
-    ends: Vec<Unheard>,
+    ends: Vec<UnacknowledgedExit>,
     /// Central was started again: what it lets go of next was not given up for a reason.
     resumed: bool,
     /// The highest number that was given up for a reason.
     refused: Epoch,
     /// Processes that were said to be dying and whose end is not known.
-    dying: Vec<Dying>,
+    dying: Vec<ExitDetected>,
     /// Processes that have retired and are still there.
     retired: Vec<(Rank, Incarnation)>,
     /// The checkpoint that counts.
@@ -225,8 +227,8 @@ impl Local {
                 }
             }
             Input::Said(asker, incarnation, _, ToManager::LookUp { rank, least }) => {
-                let life = self.life(asker, incarnation);
-                self.looks_up(now, life, rank, least, effects);
+                let instance = self.instance(asker, incarnation);
+                self.looks_up(now, instance, rank, least, effects);
             }
             Input::Looked(from, message) => self.looked(now, from, message, effects),
             Input::Said(rank, incarnation, pid, message) => {
@@ -244,7 +246,7 @@ impl Local {
                     }
                 }
             }
-            Input::Dying(rank, incarnation) => self.dying(rank, incarnation, effects),
+            Input::ExitDetected(rank, incarnation) => self.dying(rank, incarnation, effects),
             Input::ChildEnded(rank, incarnation, end) => {
                 if self.bury(rank, incarnation, end, effects) {
                 } else if let Some(process) = self.find(rank, incarnation) {
@@ -285,8 +287,8 @@ impl Local {
     ) {
         if let Some(process) = self.find(rank, incarnation) {
             process.child = Some(pid);
-            let life = self.life(rank, incarnation);
-            self.tell(ToCentral::Spawned { life, pid }, effects);
+            let instance = self.instance(rank, incarnation);
+            self.tell(ToCentral::Spawned { instance, pid }, effects);
         }
         if self.stands_still() {
             // It was on its way when the lease ended.
@@ -319,7 +321,7 @@ impl Local {
         self.generation = generation;
         for (rank, incarnation) in ranks {
             self.ranks.push(Process::new(rank, incarnation));
-            effects.push(Effect::Spawn(self.life(rank, incarnation)));
+            effects.push(Effect::Spawn(self.instance(rank, incarnation)));
         }
         self.ranks.sort_by_key(|r| r.rank);
     }
@@ -359,7 +361,7 @@ impl Local {
             } if self.phase == Phase::Running && generation >= self.generation => {
                 self.restore(generation, epoch, ranks, effects);
             }
-            ToLocal::Release { life } => self.release(life),
+            ToLocal::Release { instance } => self.release(instance),
             ToLocal::AllFinalized { generation } if generation == self.generation => {
                 self.all_finalized(effects);
             }
@@ -369,7 +371,9 @@ impl Local {
             }
             ToLocal::Kill => self.kill(effects),
             ToLocal::Report => self.report(effects),
-            ToLocal::Noted { life } => self.ends.retain(|end| !(end.early && end.life == life)),
+            ToLocal::Acknowledged { instance } => self
+                .ends
+                .retain(|end| !(end.early && end.instance == instance)),
             // Stale news of an older generation, or an order that came twice.
             ToLocal::Spawn { .. }
             | ToLocal::Start { .. }
@@ -383,9 +387,9 @@ impl Local {
     }
 
     /// A rank that failed does not come back.
-    fn release(&mut self, life: Life) {
-        self.ends.retain(|end| end.life != life);
-        if let Some(process) = self.find(life.rank, life.incarnation) {
+    fn release(&mut self, instance: ProcessInstance) {
+        self.ends.retain(|end| end.instance != instance);
+        if let Some(process) = self.find(instance.rank, instance.incarnation) {
             process.failed = false;
         }
     }
@@ -455,7 +459,7 @@ impl Local {
         message: ToManager,
         effects: &mut Vec<Effect>,
     ) {
-        let life = self.life(rank, incarnation);
+        let instance = self.instance(rank, incarnation);
         let Some(process) = self
             .find(rank, incarnation)
             .filter(|process| process.retire == Retire::No)
@@ -468,24 +472,24 @@ impl Local {
         let stage = process.stage;
         match message {
             ToManager::Imaged { .. } | ToManager::NotImaged { .. } => {
-                self.said_of_image(life, stage, message, effects);
+                self.said_of_image(instance, stage, message, effects);
             }
             ToManager::Checkpoint { after } if stage == Stage::Registered => {
-                self.asked_for(life, after, effects);
+                self.asked_for(instance, after, effects);
             }
             ToManager::Register { .. } if stage == Stage::Spawned => {
-                self.register(life, pid, message, effects);
+                self.register(instance, pid, message, effects);
             }
             // The driver tells mpirun, in its place among the output.
             ToManager::Stored { .. } => {}
             ToManager::Note { important, text } => Self::note(rank, important, &text, effects),
             ToManager::Finalizing if stage == Stage::Registered => {
                 process.stage = Stage::Finalizing;
-                self.tell(ToCentral::Finalizing { life }, effects);
+                self.tell(ToCentral::Finalizing { instance }, effects);
             }
             ToManager::Counters { counters } if stage == Stage::Finalized => {
                 let counters = presentable(counters);
-                self.tell(ToCentral::Counters { life, counters }, effects);
+                self.tell(ToCentral::Counters { instance, counters }, effects);
             }
             ToManager::Leave if stage == Stage::Finalized => {
                 process.stage = Stage::Left;
@@ -523,7 +527,13 @@ impl Local {
     }
 
     /// The process that called `MPI_Init` is there.
-    fn register(&mut self, life: Life, pid: u32, message: ToManager, effects: &mut Vec<Effect>) {
+    fn register(
+        &mut self,
+        instance: ProcessInstance,
+        pid: u32,
+        message: ToManager,
+        effects: &mut Vec<Effect>,
+    ) {
         let ToManager::Register {
             rank: said,
             incarnation: also,
@@ -535,8 +545,8 @@ impl Local {
         else {
             return;
         };
-        let (rank, incarnation) = (life.rank, life.incarnation);
-        if let Some(why) = unfit(said, also, version, life) {
+        let (rank, incarnation) = (instance.rank, instance.incarnation);
+        if let Some(why) = unfit(said, also, version, instance) {
             return self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
         }
         let Some(process) = self.find(rank, incarnation) else {
@@ -550,9 +560,9 @@ impl Local {
             process.caller = Some(pid);
             effects.push(Effect::Watch(rank, incarnation, pid));
         }
-        self.learn_of(life, card.clone(), effects);
+        self.learn_of(instance, card.clone(), effects);
         let news = ToCentral::Registered {
-            life,
+            instance,
             pid,
             card,
             limits,
@@ -562,7 +572,7 @@ impl Local {
 
     /// Decides about a rank of which a process ended.
     fn judge(&mut self, rank: Rank, incarnation: Incarnation, effects: &mut Vec<Effect>) {
-        let life = self.life(rank, incarnation);
+        let instance = self.instance(rank, incarnation);
         let Some(process) = self.find(rank, incarnation) else {
             return;
         };
@@ -577,7 +587,7 @@ impl Local {
         if process.ended() && !process.reported && process.retire == Retire::No {
             process.reported = true;
             process.suspect = None;
-            self.tell(ToCentral::Ended { life, stage }, effects);
+            self.tell(ToCentral::Ended { instance, stage }, effects);
         }
     }
 
@@ -588,7 +598,7 @@ impl Local {
         cause: Cause,
         effects: &mut Vec<Effect>,
     ) {
-        let life = self.life(rank, incarnation);
+        let instance = self.instance(rank, incarnation);
         let Some(process) = self.find(rank, incarnation) else {
             return;
         };
@@ -600,14 +610,21 @@ impl Local {
         process.failed = true;
         let pid = process.pid();
         if self.hold {
-            self.ends.push(Unheard {
-                life,
+            self.ends.push(UnacknowledgedExit {
+                instance,
                 pid,
                 cause: Some(cause.clone()),
                 early: false,
             });
         }
-        self.tell(ToCentral::Failed { life, pid, cause }, effects);
+        self.tell(
+            ToCentral::Failed {
+                instance,
+                pid,
+                cause,
+            },
+            effects,
+        );
     }
 
     fn tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
@@ -672,8 +689,8 @@ impl Local {
         }
     }
 
-    fn life(&self, rank: Rank, incarnation: Incarnation) -> Life {
-        Life {
+    fn instance(&self, rank: Rank, incarnation: Incarnation) -> ProcessInstance {
+        ProcessInstance {
             generation: self.generation,
             rank,
             incarnation,

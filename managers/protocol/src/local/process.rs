@@ -1,7 +1,7 @@
 //! What the local manager knows of one rank's processes, and what it makes of their words and ends.
 
 use super::restore::Retire;
-use crate::control::{End, Life, Stage, Time};
+use crate::control::{End, ProcessInstance, Stage, Time};
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_wire::{Limits, MOST_COUNTERS, VERSION};
 use std::collections::BTreeMap;
@@ -109,14 +109,14 @@ pub(super) fn unfit(
     rank: Rank,
     incarnation: Incarnation,
     version: u32,
-    life: Life,
+    instance: ProcessInstance,
 ) -> Option<String> {
     if version != VERSION {
         return Some(format!(
             "its library speaks version {version} of the managers' protocol, mpirun {VERSION}"
         ));
     }
-    (rank != life.rank || incarnation != life.incarnation)
+    (rank != instance.rank || incarnation != instance.incarnation)
         .then(|| format!("it registered as rank {}", rank.0))
 }
 

@@ -1,7 +1,7 @@
 //! What a central manager that was started again is told: how everything is here.
 
 use super::{Effect, Local, Phase, Process};
-use crate::control::{RankReport, Report, Stage, ToCentral, Unheard};
+use crate::control::{RankReport, Report, Stage, ToCentral, UnacknowledgedExit};
 
 impl Local {
     /// Says how everything is. Whatever was said before is part of it.
@@ -10,8 +10,8 @@ impl Local {
             return;
         }
         self.resumed = true;
-        let dying = self.dying.iter().map(|dying| Unheard {
-            life: dying.life,
+        let dying = self.dying.iter().map(|dying| UnacknowledgedExit {
+            instance: dying.instance,
             pid: dying.pid,
             cause: None,
             early: true,

@@ -4,7 +4,7 @@
 //! write must not end that write beside its successor.
 
 use super::{Effect, Local, Process};
-use crate::control::{Cause, Life};
+use crate::control::{Cause, ProcessInstance};
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 
 /// How far a process has come on its way out.
@@ -39,13 +39,13 @@ impl Local {
         if ranks.is_empty() {
             return;
         }
-        let renewed = |life: Life| {
+        let renewed = |instance: ProcessInstance| {
             let same = |(rank, incarnation): &(Rank, Incarnation)| {
-                *rank == life.rank && *incarnation > life.incarnation
+                *rank == instance.rank && *incarnation > instance.incarnation
             };
             ranks.iter().any(same)
         };
-        self.ends.retain(|end| end.early || !renewed(end.life));
+        self.ends.retain(|end| end.early || !renewed(end.instance));
         // Others that come back alone, too, do so still.
         if let Some(before) = self.restoring.take_if(|_| generation == self.generation) {
             let anew: Vec<Rank> = ranks.iter().map(|(rank, _)| *rank).collect();
@@ -110,10 +110,10 @@ impl Local {
             process.renew(incarnation);
             let there = |epoch: &Epoch| process.images.contains_key(epoch);
             let (image, lost) = (restoring.epoch.filter(there), restoring.epoch);
-            let life = self.life(rank, incarnation);
+            let instance = self.instance(rank, incarnation);
             match (image, lost) {
-                (Some(epoch), _) => effects.push(Effect::Wake(life, epoch)),
-                (None, None) => effects.push(Effect::Spawn(life)),
+                (Some(epoch), _) => effects.push(Effect::Wake(instance, epoch)),
+                (None, None) => effects.push(Effect::Spawn(instance)),
                 (None, Some(epoch)) => {
                     if let Some(process) = self.find(rank, incarnation) {
                         process.child_end = Some(crate::control::End::Unknown);

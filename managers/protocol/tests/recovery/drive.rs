@@ -4,7 +4,7 @@ use super::{Process, Step, Wake};
 use super::{System, job};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, Event, Record};
-use rejoin_managers_protocol::control::{Cause, End, Life, Time, ToCentral, ToLocal};
+use rejoin_managers_protocol::control::{Cause, End, ProcessInstance, Time, ToCentral, ToLocal};
 use rejoin_managers_protocol::local;
 use std::collections::VecDeque;
 
@@ -51,7 +51,7 @@ impl System {
                     if !self.stored.covers(&order) {
                         self.complain(format!("{order:?} before it is stored"));
                     }
-                    if self.prompt && matches!(order, ToLocal::Noted { .. }) {
+                    if self.prompt && matches!(order, ToLocal::Acknowledged { .. }) {
                         self.local(host, local::Input::Central(order));
                     } else {
                         self.hosts[host].down.push_back(order);
@@ -164,25 +164,26 @@ impl System {
 
     /// The process that a rank's manager means.
     fn current(&mut self, rank: Rank) -> Option<&mut Process> {
-        let life = *self.lives.get(&rank)?;
+        let instance = *self.instances.get(&rank)?;
         let mut processes = self.processes.iter_mut();
-        processes.find(|p| p.life == life && p.acts())
+        processes.find(|p| p.instance == instance && p.acts())
     }
 
     fn perform(&mut self, host: usize, effect: local::Effect, inputs: &mut VecDeque<local::Input>) {
         match effect {
-            local::Effect::Spawn(life) => {
-                self.begins(life);
-                let process = Process::new(life, Step::BeforeInit, Step::Computes, None);
+            local::Effect::Spawn(instance) => {
+                self.begins(instance);
+                let process = Process::new(instance, Step::BeforeInit, Step::Computes, None);
                 let pid = process.pid();
-                let spawned = local::Input::Spawned(life.rank, life.incarnation, pid);
+                let spawned = local::Input::Spawned(instance.rank, instance.incarnation, pid);
                 inputs.push_back(spawned);
                 self.processes.push(process);
             }
-            local::Effect::Wake(life, epoch) => self.wake(life, epoch),
+            local::Effect::Wake(instance, epoch) => self.wake(instance, epoch),
             local::Effect::Retire(rank, incarnation) => self.retire(rank, incarnation, inputs),
             local::Effect::Discard(rank, incarnation) => {
-                let same = |p: &Process| p.life.rank == rank && p.life.incarnation == incarnation;
+                let same =
+                    |p: &Process| p.instance.rank == rank && p.instance.incarnation == incarnation;
                 if self.processes.iter().any(|p| p.acts() && same(p)) {
                     self.complain("a discarded process still acts");
                 }
@@ -211,7 +212,7 @@ impl System {
             local::Effect::SignalAll(signal) => {
                 let hosts = self.hosts.len();
                 for process in &mut self.processes {
-                    if process.life.rank.index() % hosts == host {
+                    if process.instance.rank.index() % hosts == host {
                         process.asked = process.asked.or(Some(signal));
                     }
                 }
@@ -223,21 +224,21 @@ impl System {
     }
 
     /// Neither generations nor incarnations ever fall.
-    fn begins(&mut self, life: Life) {
-        if let Some(last) = self.lives.insert(life.rank, life)
-            && (life.incarnation <= last.incarnation || life.generation < last.generation)
+    fn begins(&mut self, instance: ProcessInstance) {
+        if let Some(last) = self.instances.insert(instance.rank, instance)
+            && (instance.incarnation <= last.incarnation || instance.generation < last.generation)
         {
-            self.complain(format!("{life:?} after {last:?}"));
+            self.complain(format!("{instance:?} after {last:?}"));
         }
     }
 
-    fn wake(&mut self, life: Life, epoch: Epoch) {
-        self.begins(life);
+    fn wake(&mut self, instance: ProcessInstance, epoch: Epoch) {
+        self.begins(instance);
         self.wakes.push(Wake {
-            life,
+            instance,
             epoch,
-            // As the host knows it: one generation, and not the first life in it.
-            alone: self.stored.finalized && life.generation == self.stored.generation,
+            // As the host knows it: one generation, and not the first instance in it.
+            alone: self.stored.finalized && instance.generation == self.stored.generation,
             stop: false,
         });
     }
@@ -248,12 +249,14 @@ impl System {
         incarnation: Incarnation,
         inputs: &mut VecDeque<local::Input>,
     ) {
-        let same = |life: Life| life.rank == rank && life.incarnation == incarnation;
-        if let Some(wake) = self.wakes.iter_mut().find(|w| same(w.life)) {
+        let same = |instance: ProcessInstance| {
+            instance.rank == rank && instance.incarnation == incarnation
+        };
+        if let Some(wake) = self.wakes.iter_mut().find(|w| same(w.instance)) {
             wake.stop = true;
             return;
         }
-        let there = self.processes.iter_mut().find(|p| same(p.life));
+        let there = self.processes.iter_mut().find(|p| same(p.instance));
         match there.filter(|process| process.acts()) {
             Some(process) => process.stopping = true,
             None => inputs.push_back(local::Input::Retired(rank, incarnation)),
@@ -269,7 +272,7 @@ impl System {
             self.central(central::Input::Local(0, message));
         }
         self.processes
-            .sort_by_key(|p| (p.life.rank, p.life.incarnation));
+            .sort_by_key(|p| (p.instance.rank, p.instance.incarnation));
         self.wakes.sort();
     }
 }

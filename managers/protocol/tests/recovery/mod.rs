@@ -9,7 +9,7 @@ pub use rejoin_sim::job::stored::Stored;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Rank};
 use rejoin_managers_protocol::central::{Central, Job, Record, Recovery};
 use rejoin_managers_protocol::checkpoint::Interval;
-use rejoin_managers_protocol::control::{End, Life, ToCentral, ToLocal};
+use rejoin_managers_protocol::control::{End, ProcessInstance, ToCentral, ToLocal};
 use rejoin_managers_protocol::local::{self, Local};
 use rejoin_managers_protocol::policy::Limit;
 use rejoin_managers_protocol::verdict::Verdict;
@@ -51,8 +51,8 @@ pub struct System {
     pub ranks: u32,
     /// By rank and incarnation.
     pub processes: Vec<Process>,
-    /// The newest life of each rank.
-    pub lives: BTreeMap<Rank, Life>,
+    /// The newest instance of each rank.
+    pub instances: BTreeMap<Rank, ProcessInstance>,
     pub images: BTreeMap<(Rank, Epoch), Image>,
     pub wakes: Vec<Wake>,
     pub over: Option<Verdict>,
@@ -109,7 +109,7 @@ impl System {
             hosts: (0..hosts).map(|_| host()).collect(),
             ranks,
             processes: Vec::new(),
-            lives: BTreeMap::new(),
+            instances: BTreeMap::new(),
             images: BTreeMap::new(),
             wakes: Vec::new(),
             over: None,
@@ -140,16 +140,16 @@ impl System {
 
     fn says(&mut self, index: usize, message: ToManager) {
         let process = &self.processes[index];
-        let (life, pid) = (process.life, process.pid());
-        let said = local::Input::Said(life.rank, life.incarnation, pid, message);
-        self.local(self.host_of(life.rank), said);
+        let (instance, pid) = (process.instance, process.pid());
+        let said = local::Input::Said(instance.rank, instance.incarnation, pid, message);
+        self.local(self.host_of(instance.rank), said);
     }
 
     pub fn ended(&mut self, index: usize, end: End) {
         let process = self.processes.remove(index);
-        let Life {
+        let ProcessInstance {
             rank, incarnation, ..
-        } = process.life;
+        } = process.instance;
         let counts = process.counts || (process.acts() && self.counts(&process));
         // One that is known after the job's end changes nothing.
         let exit = counts && self.over.is_none() && matches!(end, End::Exited(1..));
@@ -163,30 +163,37 @@ impl System {
 
     /// Nobody has decided to go back from where this process is.
     fn counts(&self, process: &Process) -> bool {
-        process.life.generation == self.stored.generation
+        process.instance.generation == self.stored.generation
     }
 
     /// A process begins to end: it does nothing more, but only the end of that tells how.
     pub fn dies(&mut self, index: usize) {
         let counts = self.counts(&self.processes[index]);
         let process = &mut self.processes[index];
-        let (life, stopping) = (process.life, process.stopping);
+        let (instance, stopping) = (process.instance, process.stopping);
         process.counts = counts;
         *process = Process {
             dying: true,
             ..process.silenced()
         };
-        let host = self.host_of(life.rank);
-        self.local(host, local::Input::Dying(life.rank, life.incarnation));
+        let host = self.host_of(instance.rank);
+        self.local(
+            host,
+            local::Input::ExitDetected(instance.rank, instance.incarnation),
+        );
         if stopping {
-            self.local(host, local::Input::Retired(life.rank, life.incarnation));
+            self.local(
+                host,
+                local::Input::Retired(instance.rank, instance.incarnation),
+            );
         }
     }
 
     /// The epoch that a process is asked to enter, by order or by a peer that is ahead.
     pub fn wants(&self, index: usize) -> Option<Epoch> {
         let process = &self.processes[index];
-        let peer = |p: &&Process| p.inside() && p.life.generation == process.life.generation;
+        let peer =
+            |p: &&Process| p.inside() && p.instance.generation == process.instance.generation;
         let peers = self.processes.iter().filter(peer).map(|p| p.epoch);
         let ahead = peers.chain(process.order).max()?;
         let can = process.inside() && process.asked.is_none();
@@ -200,9 +207,9 @@ impl System {
         let process = &mut self.processes[index];
         process.epoch = epoch;
         process.order = process.order.filter(|order| *order > epoch);
-        let Life {
+        let ProcessInstance {
             generation, rank, ..
-        } = process.life;
+        } = process.instance;
         let image = Image {
             step: process.step,
             generation,
@@ -232,13 +239,13 @@ impl System {
 
     pub fn advance(&mut self, index: usize) {
         let process = &mut self.processes[index];
-        let life = process.life;
+        let instance = process.instance;
         match process.step {
             Step::BeforeInit | Step::Back => {
                 process.step = Step::WaitsForStart;
                 let register = ToManager::Register {
-                    rank: life.rank,
-                    incarnation: life.incarnation,
+                    rank: instance.rank,
+                    incarnation: instance.incarnation,
                     pid: process.pid(),
                     card: BusinessCard::default(),
                     version: VERSION,
@@ -266,35 +273,38 @@ impl System {
 
     pub fn stop(&mut self, index: usize) {
         let process = &mut self.processes[index];
-        let life = process.life;
+        let instance = process.instance;
         *process = Process {
             step: Step::BeforeInit,
             stopped: true,
             ..process.silenced()
         };
-        let host = self.host_of(life.rank);
-        self.local(host, local::Input::Retired(life.rank, life.incarnation));
+        let host = self.host_of(instance.rank);
+        self.local(
+            host,
+            local::Input::Retired(instance.rank, instance.incarnation),
+        );
     }
 
     pub fn woken(&mut self, index: usize) {
         let Wake {
-            life,
+            instance,
             epoch,
             alone,
             stop,
         } = self.wakes.remove(index);
-        let (rank, incarnation) = (life.rank, life.incarnation);
+        let (rank, incarnation) = (instance.rank, instance.incarnation);
         let host = self.host_of(rank);
         if let Some(image) = self.images.get(&(rank, epoch)).copied() {
             if alone && image.step != Step::WaitsForAll {
                 self.complain("alone back to before MPI_Finalize");
             }
-            let mut process = Process::new(life, Step::Back, image.step, Some(epoch));
+            let mut process = Process::new(instance, Step::Back, image.step, Some(epoch));
             process.alone = alone;
             let pid = process.pid();
             self.processes.push(process);
             self.local(host, local::Input::Spawned(rank, incarnation, pid));
-            let there = self.processes.iter().position(|p| p.life == life);
+            let there = self.processes.iter().position(|p| p.instance == instance);
             if let Some(index) = there.filter(|_| stop) {
                 self.stop(index);
             }
