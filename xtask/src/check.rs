@@ -1,8 +1,12 @@
 //! `cargo xtask check`: the rules of the workspace's structure that no other tool enforces.
 //!
-//! Which crate may use which, how long files and functions may be, where unsafe code may stand, what the
-//! sans-IO crates may not touch, that generated files are up to date, that `mpi.h` compiles, and, with
-//! `--library`, that the library exports exactly the standard's functions.
+//! Which crate may use which, how long files and functions may be, where unsafe code may stand, what
+//! the sans-IO crates may not touch, that generated files are up to date, that `mpi.h` compiles, and,
+//! with `--library`, that the library exports exactly the standard's functions.
+//!
+//! Rules that the workspace does not satisfy everywhere yet have lists of known findings ([`ratchet`]):
+//! import cycles between modules, types and files of one name, words that the glossary has replaced,
+//! dependencies without use, docstrings that say nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +14,16 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 
 mod abi;
+mod cycles;
 mod deps;
+mod docstrings;
 mod length;
+mod names;
 mod purity;
+mod ratchet;
 mod unsafety;
+mod unused;
+mod words;
 
 /// Options of `cargo xtask check`.
 #[derive(clap::Args)]
@@ -25,6 +35,9 @@ pub struct Args {
     /// Shows warnings (long files) too.
     #[arg(long)]
     warnings: bool,
+    /// Removes from the lists of known findings what is gone; never adds to them.
+    #[arg(long)]
+    update_known: bool,
 }
 
 /// One Rust source file of the workspace.
@@ -123,7 +136,20 @@ pub fn run(args: Args) -> Result<()> {
         purity::check(source, &mut report);
         unsafety::check(source, &mut report);
     }
-    deps::check(&deps::load(&root)?, &mut report);
+    let packages = deps::load(&root)?;
+    deps::check(&packages, &mut report);
+    let mut unused = unused::check(&packages, &sources);
+    unused.extend(unused::workspace(&root, &packages)?);
+    for (rule, findings) in [
+        ("cycles", cycles::check(&sources)),
+        ("types", names::types(&sources)),
+        ("files", names::files(&sources)),
+        ("words", words::check(&root, &sources)?),
+        ("dependencies", unused),
+        ("docstrings", docstrings::check(&sources)),
+    ] {
+        ratchet::check(&root, rule, findings, args.update_known, &mut report)?;
+    }
     abi::headers(&root, &mut report)?;
     if let Some(library) = &args.library {
         abi::symbols(&root, library, &mut report)?;
@@ -149,6 +175,17 @@ pub fn run(args: Args) -> Result<()> {
 
 /// All Rust sources of the workspace, in a fixed order.
 fn sources(root: &Path) -> Result<Vec<Source>> {
+    let read = |path: &String| Source::new(path, &fs::read_to_string(root.join(path))?);
+    files(root, &["rs"])?.iter().map(read).collect()
+}
+
+/// Documents, and C programs and headers: what people read beside the Rust sources.
+fn documents(root: &Path) -> Result<Vec<String>> {
+    files(root, &["md", "c", "h"])
+}
+
+/// The workspace's files with one of these endings, in a fixed order, from its root.
+fn files(root: &Path, endings: &[&str]) -> Result<Vec<String>> {
     let mut list = Vec::new();
     let mut open = vec![root.to_path_buf()];
     while let Some(folder) = open.pop() {
@@ -159,14 +196,16 @@ fn sources(root: &Path) -> Result<Vec<Source>> {
                 if !name.starts_with('.') && !name.starts_with("target") && name != "out" {
                     open.push(entry.path());
                 }
-            } else if name.ends_with(".rs") {
+            } else if name
+                .rsplit_once('.')
+                .is_some_and(|(_, e)| endings.contains(&e))
+            {
                 let path = entry.path();
-                let relative = path.strip_prefix(root)?.to_string_lossy().into_owned();
-                list.push(Source::new(&relative, &fs::read_to_string(&path)?)?);
+                list.push(path.strip_prefix(root)?.to_string_lossy().into_owned());
             }
         }
     }
-    list.sort_by(|a, b| a.path.cmp(&b.path));
+    list.sort();
     Ok(list)
 }
 

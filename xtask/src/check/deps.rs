@@ -13,6 +13,8 @@ use super::Report;
 pub struct Package {
     /// The crate's name.
     pub name: String,
+    /// Its folder, from the workspace's root.
+    pub folder: String,
     /// Name of the dependency, and whether only tests need it.
     pub dependencies: Vec<(String, bool)>,
 }
@@ -125,13 +127,16 @@ pub fn load(root: &Path) -> Result<Vec<Package>> {
     ensure!(out.status.success(), "cargo metadata failed: {errors}");
     let metadata: Value = serde_json::from_slice(&out.stdout)?;
     let list = metadata["packages"].as_array().context("no packages")?;
-    Ok(list.iter().map(package).collect())
+    Ok(list.iter().map(|value| package(root, value)).collect())
 }
 
-fn package(value: &Value) -> Package {
+fn package(root: &Path, value: &Value) -> Package {
+    let manifest = Path::new(value["manifest_path"].as_str().unwrap_or_default());
+    let folder = manifest.parent().and_then(|f| f.strip_prefix(root).ok());
     let dependencies = value["dependencies"].as_array().into_iter().flatten();
     Package {
         name: value["name"].as_str().unwrap_or_default().to_owned(),
+        folder: folder.unwrap_or(root).to_string_lossy().into_owned(),
         dependencies: dependencies
             .map(|d| {
                 let name = d["name"].as_str().unwrap_or_default().to_owned();
@@ -187,6 +192,7 @@ mod tests {
     fn errors(name: &str, dependency: &str, is_dev: bool) -> usize {
         let package = |name: &str, dependencies| Package {
             name: name.to_owned(),
+            folder: name.to_owned(),
             dependencies,
         };
         let all = [
