@@ -127,7 +127,7 @@ pub struct Report {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<()> {
-    let root = crate::root();
+    let root = crate::workspace::root();
     let mut report = Report::default();
     let mut sources = sources(&root)?;
     mark_tests(&mut sources);

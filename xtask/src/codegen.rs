@@ -31,7 +31,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<()> {
-    let root = crate::root();
+    let root = crate::workspace::root();
     let outputs = generate(&root)?;
     if args.check {
         return compare(&root, &outputs);
@@ -52,7 +52,7 @@ pub fn run(args: Args) -> Result<()> {
 
 /// Fails when a checked-in file differs from what would be written.
 pub fn check() -> Result<()> {
-    let root = crate::root();
+    let root = crate::workspace::root();
     compare(&root, &generate(&root)?)
 }
 

@@ -29,7 +29,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 pub fn run(args: Args) -> Result<()> {
     let begun = Instant::now();
     let ranks = args.ranks;
-    let root = crate::root();
+    let root = crate::workspace::root();
     println!(
         "This builds Rejoin from its sources, compiles a C program with the mpicc that comes out, runs it on\n\
          {ranks} ranks, runs it again and kills a rank with SIGKILL in the middle, and compares what they say."

@@ -38,7 +38,7 @@ pub fn run(args: Args) -> Result<()> {
 
 /// Builds and installs; gives the folder where everything is now (destdir and prefix).
 pub fn install(args: &Args) -> Result<PathBuf> {
-    let root = crate::root();
+    let root = crate::workspace::root();
     let built = build(&root, &args.profile)?;
     let prefix = std::path::absolute(&args.prefix)?;
     let at = below(args.destdir.as_deref(), &prefix);

@@ -10,6 +10,7 @@ mod demo;
 mod install;
 mod soak;
 mod test;
+mod workspace;
 
 /// Everything a developer does with Rejoin, one command each.
 #[derive(Parser)]
@@ -37,14 +38,8 @@ enum Command {
     Codegen(codegen::Args),
 }
 
-/// The repository's root folder.
-pub fn root() -> std::path::PathBuf {
-    let manifest = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    manifest.parent().unwrap_or(manifest).to_path_buf()
-}
-
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().command {
+fn main() -> std::process::ExitCode {
+    let done = match Cli::parse().command {
         Command::Demo(a) => demo::run(a),
         Command::Test(a) => test::run(a),
         Command::Soak(a) => soak::run(a),
@@ -52,5 +47,13 @@ fn main() -> anyhow::Result<()> {
         Command::Bench(a) => bench::run(a),
         Command::Check(a) => check::run(a),
         Command::Codegen(a) => codegen::run(a),
+    };
+    match done {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        // A backtrace, which RUST_BACKTRACE would bring, hides what failed.
+        Err(error) => {
+            eprintln!("Error: {error:#}");
+            std::process::ExitCode::FAILURE
+        }
     }
 }

@@ -62,7 +62,7 @@ impl Step {
         let mut child = Command::new("cargo")
             .args(self.arguments.split(' '))
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
-            .current_dir(crate::root())
+            .current_dir(crate::workspace::root())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -126,11 +126,11 @@ pub fn run(args: Args) -> Result<()> {
     let prefix = match &args.prefix {
         Some(prefix) => std::path::absolute(prefix)?,
         None => {
-            let prefix = crate::root().join("target/prefix");
+            let prefix = crate::workspace::root().join("target/prefix");
             let status = Command::new("cargo")
                 .args(["xtask", "install", "--prefix"])
                 .arg(&prefix)
-                .current_dir(crate::root())
+                .current_dir(crate::workspace::root())
                 .status()?;
             ensure!(status.success(), "the installation failed");
             prefix

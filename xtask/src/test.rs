@@ -41,7 +41,7 @@ struct Setting {
 impl Setting {
     fn new(install: bool, minutes: u64) -> Result<Setting> {
         Ok(Setting {
-            root: crate::root(),
+            root: crate::workspace::root(),
             install,
             deadline: Deadline::after(Duration::from_secs(60 * minutes))?,
         })

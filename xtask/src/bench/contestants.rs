@@ -91,7 +91,7 @@ impl Field {
                 let p = work.join("rejoin");
                 let mut install = Command::new("cargo");
                 install
-                    .current_dir(crate::root())
+                    .current_dir(crate::workspace::root())
                     .args(["xtask", "install", "--prefix"]);
                 checked(install.arg(&p))?;
                 p
@@ -122,7 +122,7 @@ impl Field {
         }
         let program = format!("raw{}", medium.name());
         let raw = work.join(&program);
-        let source = crate::root()
+        let source = crate::workspace::root()
             .join("benches/c")
             .join(program)
             .with_extension("c");
@@ -182,7 +182,7 @@ fn compile(work: &Path, name: &str, mpicc: &Path) -> Result<PathBuf> {
     let out = work.join("programs").join(name);
     std::fs::create_dir_all(&out)?;
     for program in ["mpibench", "hello"] {
-        let source = crate::root()
+        let source = crate::workspace::root()
             .join("benches/c")
             .join(program)
             .with_extension("c");

@@ -44,7 +44,7 @@ pub fn run(args: Args) -> Result<()> {
     if !args.names.is_empty() {
         return survive::run(&args.names, &args);
     }
-    let work = crate::root().join("target/bench");
+    let work = crate::workspace::root().join("target/bench");
     std::fs::create_dir_all(&work).with_context(|| format!("creating {}", work.display()))?;
     let field = contestants::Field::prepare(&work, args.prefix.as_deref(), args.medium)?;
     let all = match args.medium {
@@ -62,7 +62,7 @@ pub fn run(args: Args) -> Result<()> {
         println!("{}", report::line(&result, args.medium));
         results.push(result);
     }
-    let out = crate::root().join(&args.out);
+    let out = crate::workspace::root().join(&args.out);
     std::fs::create_dir_all(&out)?;
     report::write(&out, &results, &args)?;
     let plot = out.join(args.medium.name()).with_extension("svg");

@@ -48,7 +48,8 @@ pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
 
 fn told(setting: &Setting, ranks: u32) -> Result<Told> {
     let seconds = if setting.quick { "10" } else { "60" };
-    let journal = crate::root().join(format!("target/bench/events-{}", std::process::id()));
+    let journal =
+        crate::workspace::root().join(format!("target/bench/events-{}", std::process::id()));
     let name = journal.to_str().context("a path that is no text")?;
     let options = ["--checkpoint-interval", "2", "--verbose", "--events", name];
     let ran = setting.mpirun(&options, ranks, &["state", "faults", "256", seconds])?;

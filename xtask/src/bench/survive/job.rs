@@ -44,13 +44,13 @@ fn cpu_of_children() -> Result<(f64, f64)> {
 impl Setting {
     /// Installs Rejoin, unless an installation was named, and compiles the programs.
     pub fn prepare(args: &Args) -> Result<Setting> {
-        let work = crate::root().join("target/bench");
+        let work = crate::workspace::root().join("target/bench");
         let prefix = match &args.prefix {
             Some(prefix) => std::path::absolute(prefix)?,
             None => {
                 let prefix = work.join("rejoin");
                 let mut install = Command::new("cargo");
-                install.current_dir(crate::root());
+                install.current_dir(crate::workspace::root());
                 let status = install
                     .args(["xtask", "install", "--prefix"])
                     .arg(&prefix)
@@ -62,7 +62,7 @@ impl Setting {
         let programs = work.join("programs/survive");
         std::fs::create_dir_all(&programs)?;
         for name in ["state", "mpibench"] {
-            let source = crate::root()
+            let source = crate::workspace::root()
                 .join("benches/c")
                 .join(name)
                 .with_extension("c");

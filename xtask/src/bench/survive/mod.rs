@@ -32,7 +32,7 @@ pub fn run(names: &[String], args: &Args) -> Result<()> {
         }
     }
     let setting = Setting::prepare(args)?;
-    let out = crate::root().join(&args.out);
+    let out = crate::workspace::root().join(&args.out);
     std::fs::create_dir_all(&out)?;
     for (name, case) in CASES {
         if !names.iter().any(|n| n == name || n == "survive") {

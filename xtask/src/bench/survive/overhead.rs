@@ -36,7 +36,8 @@ pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
 
 /// The same work with checkpoints and without, who is first changing with the round.
 fn pair(setting: &Setting, apart: &str, words: &[&str], round: usize) -> Result<[Ran; 2]> {
-    let journal = crate::root().join(format!("target/bench/events-{}", std::process::id()));
+    let journal =
+        crate::workspace::root().join(format!("target/bench/events-{}", std::process::id()));
     let name = journal.to_str().context("a path that is no text")?;
     let with = || {
         let options = ["--checkpoint-interval", apart, "--events", name];

@@ -19,7 +19,7 @@ pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
     let example = |words: &[&str]| {
         let mut command = Command::new("cargo");
         command
-            .current_dir(crate::root())
+            .current_dir(crate::workspace::root())
             .env("REJOIN_PREFIX", &setting.prefix);
         let example = "run -q --profile fast -p rejoin-tests --example recover --";
         setting.ran(command.args(example.split(' ')).args(words))
