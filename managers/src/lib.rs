@@ -1,36 +1,24 @@
 //! The managers' daemons and the command line.
 //!
-//! `mpirun` is the sink of the job's streams and relays between its managers ([`launcher`]). It starts a
+//! `mpirun` is the sink of the job's streams and relays between its managers ([`mpirun`]). It starts a
 //! local manager, the same program again, which starts and watches the ranks ([`local`]), and, for a job
 //! that can go back, the central manager ([`central`]); of another job it is that itself. All are
 //! one thread each; what they decide is decided in `rejoin-managers-protocol`.
 
-pub mod accepting;
-pub mod ask;
 pub mod central;
 pub mod cli;
 pub mod clock;
-pub mod descendants;
 pub mod doctor;
 pub mod error;
 pub mod fault;
-pub mod interfaces;
-pub mod journal;
-pub mod launcher;
-pub mod limits;
-pub mod lines;
-pub mod link;
+pub mod host;
+pub mod launch;
 pub mod local;
 pub mod logs;
-pub mod machines;
+pub mod mpirun;
 pub mod net;
-pub mod plan;
-pub mod reactor;
-pub mod rundir;
-pub mod signals;
-pub mod spawn;
-pub mod topology;
-pub mod tree;
+pub mod report;
+pub mod stdio;
 
 /// For tests that make processes, and those whose locked files such a process would have open until it runs its
 /// program: one at a time.

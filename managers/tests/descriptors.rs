@@ -3,7 +3,7 @@
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rejoin_channel_table::{JobId, JobKey};
 use rejoin_managers::net::listen::Listener;
-use rejoin_managers::reactor::{Reactor, Token};
+use rejoin_managers::net::reactor::{Reactor, Token};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;

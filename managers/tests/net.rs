@@ -1,12 +1,12 @@
 //! Managers of different hosts: who gets in, and what a link survives. Over loopback, without processes.
 
 use rejoin_channel_table::{JobId, JobKey};
-use rejoin_managers::link::Filled;
 use rejoin_managers::net::auth::Whose;
 use rejoin_managers::net::dial::{Dialed, Dialer};
-use rejoin_managers::net::link::NetLink;
 use rejoin_managers::net::listen::Listener;
-use rejoin_managers::reactor::{Reactor, Token};
+use rejoin_managers::net::local_link::Filled;
+use rejoin_managers::net::reactor::{Reactor, Token};
+use rejoin_managers::net::session_link::SessionLink;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -23,8 +23,8 @@ struct World {
     listener: Listener,
     dialer: Dialer,
     /// mpirun's end, and the local manager's.
-    ours: NetLink,
-    theirs: NetLink,
+    ours: SessionLink,
+    theirs: SessionLink,
     wants: bool,
     /// The launch that mpirun takes managers of.
     launch: u32,
@@ -54,8 +54,8 @@ impl World {
             reactor,
             listener,
             dialer,
-            ours: NetLink::new(Token::single(OURS)),
-            theirs: NetLink::new(Token::single(THEIRS)),
+            ours: SessionLink::new(Token::single(OURS)),
+            theirs: SessionLink::new(Token::single(THEIRS)),
             wants: true,
             launch: 0,
             got: Vec::new(),

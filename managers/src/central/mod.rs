@@ -2,20 +2,21 @@
 //! mpirun starts it, again and again if it must, and is its only link: it passes on what the local
 //! managers say, and to them what is ordered here.
 
-pub mod wire;
+pub mod central_messages;
+pub mod journal;
 
 use crate::clock::now;
 use crate::error::{Context, Result};
-use crate::journal::{Journal, JournalError, Keep};
-use crate::link::{Filled, Link};
+use crate::net::local_link::{Filled, LocalLink};
 use crate::{fault, logs};
+use central_messages::{Begin, Say, Told};
+use journal::{Journal, JournalError, Keep};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rejoin_managers_protocol::central::{Central, Course, Effect, Input, Record, View};
 use rejoin_managers_protocol::signals;
 use rejoin_wire::codec::MANAGER_LIMIT;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
-use wire::{Begin, Say, Told};
 
 /// Who wakes so much too late has stood still.
 pub const OVERSLEPT: Duration = Duration::from_millis(1000);
@@ -43,7 +44,7 @@ pub fn run() -> i32 {
 }
 
 struct Process {
-    link: Link,
+    link: LocalLink,
     work: Option<Work>,
 }
 
@@ -64,7 +65,7 @@ impl Process {
         let socket = stdin.as_fd().try_clone_to_owned();
         let socket = socket.context("take the link to mpirun")?;
         Ok(Process {
-            link: Link::new(socket, MANAGER_LIMIT, MANAGER_LIMIT),
+            link: LocalLink::new(socket, MANAGER_LIMIT, MANAGER_LIMIT),
             work: None,
         })
     }
@@ -130,10 +131,10 @@ impl Process {
                 self.link.queue(&Told::Here)?;
                 Ok(true)
             }
-            Say::Look(guest) => {
+            Say::Look(client) => {
                 if let Some(work) = &self.work {
                     self.link.queue(&Told::Look {
-                        guest,
+                        client,
                         view: work.core.view(),
                         ranks: work.core.ranks().collect(),
                         now: now(),

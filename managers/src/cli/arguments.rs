@@ -72,7 +72,7 @@ pub(super) struct JobArguments {
     /// Read the hosts from a file: a line each, NAME, NAME:SLOTS or NAME slots=SLOTS
     #[arg(long, alias = "machinefile", value_name = "FILE")]
     pub(super) hostfile: Option<PathBuf>,
-    /// Hosts that stand by to take the ranks of a host that is lost
+    /// LocalManagers that stand by to take the ranks of a host that is lost
     #[arg(long, value_name = "NAME,...")]
     pub(super) spare: Option<String>,
     /// How long a host may be silent before it counts as lost
@@ -101,7 +101,7 @@ pub(super) struct JobArguments {
     /// Folder of this installation on other hosts [default: the same as here]
     #[arg(long, value_name = "DIR")]
     pub(super) prefix: Option<PathBuf>,
-    /// Hold each rank to a core, a socket or a NUMA node of its host, or none; more ranks than cores share them
+    /// OutputCommit each rank to a core, a socket or a NUMA node of its host, or none; more ranks than cores share them
     #[arg(
         long,
         visible_alias = "bind",
@@ -160,7 +160,7 @@ pub(super) struct ProgramArguments {
     /// Working directory of the ranks
     #[arg(long, alias = "wd", value_name = "DIR")]
     pub(super) wdir: Option<PathBuf>,
-    /// Hosts to run on, with how many ranks each takes before the next one has its turn [default: 1]
+    /// LocalManagers to run on, with how many ranks each takes before the next one has its turn [default: 1]
     #[arg(short = 'H', long, alias = "hosts", value_name = "NAME[:SLOTS],...")]
     pub(super) host: Option<String>,
     /// Program and its arguments

@@ -1,14 +1,14 @@
 //! From options to a launch: what is asked for is checked, numbered and put together.
 
 use super::arguments::{BindTo, Carrier, JobArguments, MapBy, OutputAt, ProgramArguments, Stdin};
-use super::{hosts, ports};
-use crate::interfaces;
-use crate::launcher::source::Consumed;
-use crate::launcher::{Launch, Show};
-use crate::plan::{Plan, Program};
-use crate::signals;
-use crate::topology::places::{Bind, Binding, Spread};
-use crate::tree::by_lookups;
+use super::{host_list, ports};
+use crate::host::interfaces;
+use crate::host::signals;
+use crate::host::topology::places::{Bind, Binding, Spread};
+use crate::launch::plan::{Plan, Program};
+use crate::launch::tree::by_lookups;
+use crate::mpirun::{Launch, Show};
+use crate::stdio::source::Consumed;
 use rejoin_channel_table::{Generation, JobId, JobKey, Rank};
 use rejoin_managers_protocol::central::Recovery;
 use rejoin_managers_protocol::policy;
@@ -32,7 +32,7 @@ pub(super) fn launch(
         interfaces::check(choice)?;
     }
     let counts: Vec<u32> = programs.iter().map(|p| p.n.unwrap_or(1)).collect();
-    let machines = hosts::machines(job, &programs, &counts, given)?;
+    let machines = host_list::machines(job, &programs, &counts, given)?;
     let mut ranks = Vec::new();
     let mut list = Vec::new();
     for (program, index) in programs.into_iter().zip(0u32..) {

@@ -1,10 +1,10 @@
 //! `rejoin status` and `rejoin checkpoint`: questions to this user's running jobs.
 
-use crate::ask::{Answer, Question, Status, VERSION, What};
 use crate::doctor::print;
 use crate::error::Result;
-use crate::link::{Filled, Link};
-use crate::rundir::{self, Found};
+use crate::host::run_dir::{self, Found};
+use crate::net::local_link::{Filled, LocalLink};
+use crate::report::query::{Answer, Question, Status, VERSION, What};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rejoin_wire::codec::MANAGER_LIMIT;
 use std::fmt::Write;
@@ -26,7 +26,7 @@ fn is_meant(status: &Status, job: &str) -> bool {
 /// Asks, and waits for the answer. `None`: the job said nothing, or nothing that is understood.
 fn ask(job: Found, what: What, limit: Duration) -> Result<Option<Answer>> {
     let begun = Instant::now();
-    let mut link = Link::new(job.socket, MANAGER_LIMIT, MANAGER_LIMIT);
+    let mut link = LocalLink::new(job.socket, MANAGER_LIMIT, MANAGER_LIMIT);
     let question = Question {
         version: VERSION,
         what,
@@ -56,7 +56,7 @@ fn ask(job: Found, what: What, limit: Duration) -> Result<Option<Answer>> {
 /// The jobs that are meant, each with a fresh connection for a further question.
 fn statuses(wanted: Option<&str>) -> Vec<Status> {
     let mut all = Vec::new();
-    for job in rundir::jobs() {
+    for job in run_dir::jobs() {
         let name = job.name.clone();
         match ask(job, What::Status, STATUS_LIMIT) {
             Ok(Some(Answer::Status(status))) => all.push(*status),
@@ -113,7 +113,9 @@ pub fn checkpoint(job: Option<&str>) -> i32 {
         return 1;
     };
     let name = &status.job;
-    let found = rundir::jobs().into_iter().find(|found| found.name == *name);
+    let found = run_dir::jobs()
+        .into_iter()
+        .find(|found| found.name == *name);
     let answer = match found.map(|found| ask(found, What::Checkpoint, CHECKPOINT_LIMIT)) {
         Some(Err(error)) => {
             eprintln!("rejoin: job {name}: {error}");
@@ -192,7 +194,7 @@ fn table(status: &Status) -> String {
             );
         }
     }
-    let width = |get: fn(&crate::ask::RankStatus) -> usize, title: &str| {
+    let width = |get: fn(&crate::report::query::RankStatus) -> usize, title: &str| {
         let widest = status.ranks.iter().map(get).max();
         widest.unwrap_or(0).max(title.len())
     };
@@ -219,7 +221,7 @@ fn table(status: &Status) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ask::{Checkpoint, RankStatus};
+    use crate::report::query::{Checkpoint, RankStatus};
 
     fn some() -> Status {
         let rank = |rank, pid, incarnation| RankStatus {

@@ -1,7 +1,7 @@
 //! The command lines of `mpirun` and `rejoin`.
 
 pub mod arguments;
-mod hosts;
+mod host_list;
 mod job;
 mod jobs;
 pub mod mpirun;

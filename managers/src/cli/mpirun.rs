@@ -2,8 +2,9 @@
 
 use super::arguments::{Arguments, Further, ProgramArguments};
 use super::{job, segments, variables};
-use crate::launcher::{self, Launch};
-use crate::{fault, logs, signals};
+use crate::host::signals;
+use crate::mpirun::{self, Launch};
+use crate::{fault, logs};
 use clap::error::ContextKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
@@ -27,7 +28,7 @@ pub fn run(arguments: Vec<OsString>) -> i32 {
     match parse(arguments) {
         Ok(launch) => {
             tell_unknown_variables(&launch);
-            launcher::run(launch)
+            mpirun::run(launch)
         }
         Err(Refused::Clap(error)) => {
             if error.use_stderr() {

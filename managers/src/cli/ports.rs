@@ -1,7 +1,7 @@
 //! Whether the ports that ranks are told to listen on are enough for them, and theirs to have.
 
-use crate::machines::Machines;
-use crate::plan::Program;
+use crate::launch::machines::Machines;
+use crate::launch::plan::Program;
 use rejoin_channel_table::Rank;
 use rejoin_managers_protocol::central::HostIndex;
 use std::collections::BTreeMap;

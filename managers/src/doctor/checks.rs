@@ -52,7 +52,7 @@ fn kernel() -> Finding {
 }
 
 fn pidfd() -> Finding {
-    match crate::spawn::watch(std::process::id()) {
+    match crate::host::descendants::watch(std::process::id()) {
         Ok(_) => Finding::good("pidfd", "processes can be watched"),
         Err(error) => Finding::missing(
             "pidfd",
@@ -113,7 +113,7 @@ fn open_files() -> Finding {
     let (soft, hard) = limit(nix::sys::resource::Resource::RLIMIT_NOFILE);
     let found = format!("{soft}, can be raised to {hard}");
     if hard < 4096 {
-        let ranks = crate::limits::most_ranks(hard, true);
+        let ranks = crate::host::limits::most_ranks(hard, true);
         let cost = format!("about {ranks} ranks per host; raise it: ulimit -Hn");
         return Finding::warning("open files", found, cost);
     }

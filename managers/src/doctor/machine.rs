@@ -1,8 +1,8 @@
 //! The machine that ranks run on, and what lets one read another's memory.
 
 use super::Finding;
-use crate::topology::places::{Bind, Binding, Places, Spread};
-use crate::topology::{Cache, Cpus, Holds, Part, Topology, parallelism};
+use crate::host::topology::places::{Bind, Binding, Places, Spread};
+use crate::host::topology::{Cache, Cpus, Holds, Part, Topology, parallelism};
 
 /// What stands on the line of the machine, of binding, and of what stands between ranks.
 pub(super) fn all() -> Vec<Finding> {

@@ -1,7 +1,7 @@
 //! The processes of a job by what they are, as the system shows them: the managers' own tables may be what
 //! is about to be tested.
 
-use crate::descendants;
+use crate::host::descendants;
 
 /// Whom a fault kills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,12 +1,13 @@
 //! Images of this host's ranks, and the processes that come from them.
 
-use super::input::Stood;
-use super::{Driver, kind};
-use crate::descendants;
+use super::rank_input::Stood;
+use super::{LocalManager, kind};
 use crate::error::Result;
 use crate::fault::{self, Point};
-use crate::plan::{Stream, Up};
-use crate::reactor::{Interest, Token};
+use crate::host::descendants;
+use crate::launch::local_messages::Up;
+use crate::net::reactor::{Interest, Token};
+use crate::stdio::Stream;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_ckpt::twin::manager::{Answer, Zygote};
 use rejoin_managers_protocol::local::Input;
@@ -36,7 +37,7 @@ pub(super) fn token(slot: usize, epoch: Epoch) -> Token {
     }
 }
 
-impl Driver {
+impl LocalManager {
     /// A rank says that it has made an image, and hands it over.
     pub(super) fn take_image(&mut self, slot: usize, pid: u32, message: ToManager) {
         let ToManager::Imaged { epoch, streams, .. } = message else {
@@ -120,7 +121,7 @@ impl Driver {
         {
             match input.stood(holds.input) {
                 Stood::At(position) => input.imaged(epoch, position),
-                Stood::Elsewhere => {}
+                Stood::Relaunch => {}
                 Stood::Unknown => return false,
             }
         }
@@ -241,7 +242,7 @@ impl Driver {
     }
 }
 
-fn end_image(image: RankImage, reactor: &crate::reactor::Reactor) {
+fn end_image(image: RankImage, reactor: &crate::net::reactor::Reactor) {
     reactor.remove(&image.zygote);
     // It would see the end of its socket; this takes its memory down sooner. Only a child of ours that
     // nobody has reaped surely has this number still.

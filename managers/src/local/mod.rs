@@ -1,28 +1,31 @@
 //! The local manager: starts one host's ranks, watches them, passes their output on.
 
-mod attendant;
-mod contact;
 mod images;
-mod input;
-mod output;
+mod mpirun_link;
 mod peers;
 mod prepare;
 mod rank;
+mod rank_input;
+mod rank_output;
+mod restore_process;
 mod retire;
 mod start;
 mod sweep;
-mod wake;
 
 use crate::error::{Context, Result};
-use crate::net::channel::Channel;
-use crate::plan::{Down, OUTPUT_WINDOW, Plan, Stream, Up};
-use crate::reactor::{Interest, Reactor, Token};
-use crate::signals::Signals;
-use crate::{clock, descendants, fault, limits, logs, spawn};
-use contact::Calls;
-use input::RankInput;
+use crate::host::signals::Signals;
+use crate::host::{descendants, limits};
+use crate::launch::local_messages::{Down, Up};
+use crate::launch::plan::Plan;
+use crate::launch::supervisor;
+use crate::net::manager_link::ManagerLink;
+use crate::net::reactor::{Interest, Reactor, Token};
+use crate::stdio::{OUTPUT_WINDOW, Stream};
+use crate::{clock, fault, logs};
+use mpirun_link::Calls;
 use nix::sys::signal::Signal;
 use rank::RankIo;
+use rank_input::RankInput;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_ckpt::watch::Watcher;
 use rejoin_managers_protocol::control::{End, Time, ToLocal};
@@ -57,23 +60,23 @@ mod kind {
 /// Runs a local manager whose link to central is its standard input. Returns its exit code.
 #[must_use]
 pub fn run() -> i32 {
-    run_with(|reactor| Ok((contact::inherited(reactor)?, None)))
+    run_with(|reactor| Ok((mpirun_link::inherited(reactor)?, None)))
 }
 
 /// Runs a local manager that finds an invitation on its standard input and calls mpirun back. Returns its
 /// exit code.
 #[must_use]
 pub fn run_invited() -> i32 {
-    attendant::stand_by();
+    supervisor::stand_by();
     run_with(|_| {
-        let (link, calls) = contact::invited()?;
+        let (link, calls) = mpirun_link::invited()?;
         Ok((link, Some(calls)))
     })
 }
 
-fn run_with(link: impl FnOnce(&Reactor) -> Result<(Channel, Option<Calls>)>) -> i32 {
+fn run_with(link: impl FnOnce(&Reactor) -> Result<(ManagerLink, Option<Calls>)>) -> i32 {
     logs::init("rejoin-local");
-    match Driver::new(link).and_then(|mut driver| driver.run()) {
+    match LocalManager::new(link).and_then(|mut driver| driver.run()) {
         Ok(()) => 0,
         Err(error) => {
             eprintln!("rejoin: local manager: {error}");
@@ -83,9 +86,9 @@ fn run_with(link: impl FnOnce(&Reactor) -> Result<(Channel, Option<Calls>)>) -> 
     }
 }
 
-struct Driver {
+struct LocalManager {
     core: Local,
-    link: Channel,
+    link: ManagerLink,
     link_open: bool,
     /// Of a local manager on another host than mpirun's.
     calls: Option<Calls>,
@@ -119,8 +122,8 @@ struct Driver {
     open_files: Option<libc::rlimit>,
 }
 
-impl Driver {
-    fn new(link: impl FnOnce(&Reactor) -> Result<(Channel, Option<Calls>)>) -> Result<Self> {
+impl LocalManager {
+    fn new(link: impl FnOnce(&Reactor) -> Result<(ManagerLink, Option<Calls>)>) -> Result<Self> {
         // SAFETY: the name is a C string.
         unsafe {
             libc::prctl(libc::PR_SET_NAME, c"rejoin-local".as_ptr(), 0, 0, 0);
@@ -136,10 +139,10 @@ impl Driver {
         }
         let signals = Signals::new(&[Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP])?;
         let failures = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).context("make a pipe")?;
-        output::set_nonblocking(&failures.0)?;
+        rank_output::set_nonblocking(&failures.0)?;
         reactor.add(&signals, Token::single(kind::SIGNALS), Interest::READ)?;
         reactor.add(&failures.0, Token::single(kind::FAILURES), Interest::READ)?;
-        Ok(Driver {
+        Ok(LocalManager {
             core: Local::new(),
             link,
             link_open: true,
@@ -293,7 +296,7 @@ impl Driver {
                 let Some(slot) = self.slot(rank) else {
                     return Ok(());
                 };
-                match spawn::watch(pid) {
+                match descendants::watch(pid) {
                     Ok(pidfd) => {
                         let token = rank::token(kind::CALLER, incarnation, slot);
                         self.reactor.add(&pidfd, token, Interest::READ)?;

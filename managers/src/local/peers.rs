@@ -3,17 +3,19 @@
 //!
 //! A link that breaks is not mended: the core has asked for an answer, and without one it goes another way.
 
-use super::{Driver, kind};
+use super::{LocalManager, kind};
+use crate::clock;
 use crate::error::Result;
-use crate::link::Filled;
+use crate::host::limits;
+use crate::launch::local_messages::{Across, Up};
+use crate::launch::plan::Plan;
+use crate::launch::tree::{Place, Word};
 use crate::net::auth::{Whose, peer_key};
 use crate::net::dial::{Dialed, Dialer};
-use crate::net::link::NetLink;
 use crate::net::listen::{Arrival, Listener};
-use crate::plan::{Across, Plan, Up};
-use crate::reactor::{Reactor, Token};
-use crate::tree::{Place, Word};
-use crate::{clock, limits};
+use crate::net::local_link::Filled;
+use crate::net::reactor::{Reactor, Token};
+use crate::net::session_link::SessionLink;
 use rejoin_channel_table::{JobId, JobKey};
 use rejoin_managers_protocol::broadcast::{Effect, Member, Message, Peer};
 use rejoin_managers_protocol::control::ToLocal;
@@ -31,7 +33,7 @@ const IDLE: Duration = Duration::from_secs(30);
 
 /// A link that was dialed here, or is being dialed.
 struct Dialing {
-    link: NetLink,
+    link: SessionLink,
     dialer: Dialer,
     number: u32,
     connected: bool,
@@ -40,7 +42,7 @@ struct Dialing {
 
 /// A link that was dialed elsewhere.
 struct Caller {
-    link: NetLink,
+    link: SessionLink,
     number: u32,
 }
 
@@ -193,7 +195,7 @@ impl Peers {
         dialer.poll(true, reactor)?;
         tracing::debug!(position = to, "a link to another local manager");
         let dialing = Dialing {
-            link: NetLink::new(link),
+            link: SessionLink::new(link),
             dialer,
             number,
             connected: false,
@@ -248,7 +250,7 @@ impl Peers {
             old.link.detach(reactor);
         }
         let token = self.token(kind::PEER_IN, from);
-        let mut link = NetLink::new(token);
+        let mut link = SessionLink::new(token);
         link.attach(socket.into(), theirs, reactor)?;
         let number = token.incarnation;
         self.callers.insert(from, Caller { link, number });
@@ -352,7 +354,7 @@ impl Peers {
     }
 }
 
-impl Driver {
+impl LocalManager {
     /// This host has a place in the tree.
     pub(super) fn join_tree(&mut self, plan: &Plan, place: Place) -> Result<()> {
         let peers = Peers::new(plan, place, &self.reactor);

@@ -1,8 +1,8 @@
 //! From a program of the plan to what is executed, and why it could not be.
 
 use crate::error::plain;
-use crate::plan::Program;
-use crate::spawn::{Failure, Image, Step, resolve};
+use crate::launch::plan::Program;
+use crate::launch::spawn::{Failure, Image, Step, resolve};
 use rejoin_wire::MANAGER_FD;
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};

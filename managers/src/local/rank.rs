@@ -1,14 +1,14 @@
 //! One rank's descriptors: socket, pipes, pidfds.
 
 use super::images::RankImage;
-use super::output::Output;
-use super::wake::Waking;
-use super::{Driver, kind};
-use crate::descendants;
+use super::rank_output::Output;
+use super::restore_process::Waking;
+use super::{LocalManager, kind};
 use crate::error::Result;
-use crate::link::Link;
-use crate::plan::Stream;
-use crate::reactor::{Interest, Reactor, Token};
+use crate::host::descendants;
+use crate::net::local_link::LocalLink;
+use crate::net::reactor::{Interest, Reactor, Token};
+use crate::stdio::Stream;
 use nix::errno::Errno;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
@@ -33,7 +33,7 @@ pub(super) struct RankIo {
     pub caller: Option<(u32, OwnedFd)>,
     /// That process ended, and we wait for its parent to reap it, after which the kernel tells how.
     pub caller_unreaped: bool,
-    pub socket: Option<Link>,
+    pub socket: Option<LocalLink>,
     pub outputs: [Option<Output>; 2],
     /// Descriptors that came over the socket and whose message is still to come.
     pub handed: VecDeque<OwnedFd>,
@@ -166,7 +166,7 @@ impl RankIo {
     }
 }
 
-impl Driver {
+impl LocalManager {
     /// Until orders are tried again.
     pub(super) fn order_limit(&self) -> Option<Duration> {
         let again = self.orders?;
@@ -317,7 +317,7 @@ const MOST_HANDED: usize = 3;
 
 /// Receives once, with the sender's process id as the kernel knows it and what descriptors it sent.
 /// `None`: nothing there; `Err`: the end.
-fn receive(socket: &mut Link) -> std::result::Result<Option<(u32, Vec<OwnedFd>)>, ()> {
+fn receive(socket: &mut LocalLink) -> std::result::Result<Option<(u32, Vec<OwnedFd>)>, ()> {
     use std::os::fd::AsFd;
     let fd = socket.as_fd().as_raw_fd();
     let mut bytes = [0u8; 4096];

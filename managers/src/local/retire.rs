@@ -1,8 +1,8 @@
 //! Processes that make room for their successors.
 
-use super::Driver;
+use super::LocalManager;
 use super::rank::{RankIo, end_of};
-use crate::descendants;
+use crate::host::descendants;
 use rejoin_channel_table::{Incarnation, Rank};
 use rejoin_managers_protocol::control::End;
 use rejoin_managers_protocol::local::Input;
@@ -34,7 +34,7 @@ fn locks(pid: u32) -> bool {
     })
 }
 
-impl Driver {
+impl LocalManager {
     /// Has a process stop, so that it can do nothing more.
     pub(super) fn retire(&mut self, rank: Rank, incarnation: Incarnation) {
         let Some(slot) = self.slot(rank) else {

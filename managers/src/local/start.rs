@@ -1,16 +1,18 @@
 //! From the plan to processes.
 
-use super::output::{Output, set_nonblocking};
 use super::prepare::Prepared;
 use super::rank::{RankIo, token};
-use super::{Driver, kind};
+use super::rank_output::{Output, set_nonblocking};
+use super::{LocalManager, kind};
 use crate::error::{Context, Error, Result, plain};
-use crate::limits::{self, Limits};
-use crate::link::Link;
-use crate::plan::{Begun, Plan, Program, Up};
-use crate::reactor::{Interest, Token};
-use crate::spawn::{FAILURE_LENGTH, Failure, Order, Step, manager_number, spawn};
-use crate::topology::{parallelism, places::Places};
+use crate::host::limits::{self, Limits};
+use crate::host::topology::{parallelism, places::Places};
+use crate::launch::local_messages::Up;
+use crate::launch::plan::{Plan, Program};
+use crate::launch::spawn::{FAILURE_LENGTH, Failure, Order, Step, manager_number, spawn};
+use crate::net::local_link::LocalLink;
+use crate::net::reactor::{Interest, Token};
+use crate::stdio::Begun;
 use nix::fcntl::OFlag;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt::PassCred,
@@ -49,7 +51,7 @@ pub(super) struct Start {
 /// Processes that are started before signals and orders are looked at again.
 const BATCH: usize = 16;
 
-impl Driver {
+impl LocalManager {
     pub(super) fn take_plan(&mut self, mut plan: Box<Plan>) -> Result<()> {
         if self.plan.is_some() {
             return Err(Error::Usage("a second plan for one local manager".into()));
@@ -236,7 +238,7 @@ impl Driver {
         let welcome = welcome(plan, start, rank, slot, instance, &ends, watch);
         let environment = rank_environment(plan, slot, rank, start.number);
         let wanted = plan.stdin == Some(rank.rank);
-        let mut socket = Link::new(ends.manager.0, MANAGER_LIMIT, RANK_LIMIT);
+        let mut socket = LocalLink::new(ends.manager.0, MANAGER_LIMIT, RANK_LIMIT);
         socket.queue(&welcome).map_err(|e| e.to_string())?;
         socket.flush();
         let input = if wanted {
@@ -286,7 +288,11 @@ impl Driver {
     }
 
     /// What a process from an image finds: its Welcome waits in its socket.
-    pub(super) fn ends_for(&self, slot: usize, instance: ProcessInstance) -> Result<(Ends, Link)> {
+    pub(super) fn ends_for(
+        &self,
+        slot: usize,
+        instance: ProcessInstance,
+    ) -> Result<(Ends, LocalLink)> {
         let (Some(plan), Some(start)) = (&self.plan, &self.start) else {
             return Err(Error::Usage("there is no plan".into()));
         };
@@ -294,7 +300,7 @@ impl Driver {
         let watch = watched(self.watcher.as_ref(), slot, instance);
         let welcome = welcome(plan, start, &self.ranks[slot], slot, instance, &ends, watch);
         let ours = ends.manager.0.try_clone().context("make a rank's socket")?;
-        let mut socket = Link::new(ours, MANAGER_LIMIT, RANK_LIMIT);
+        let mut socket = LocalLink::new(ours, MANAGER_LIMIT, RANK_LIMIT);
         socket.queue(&welcome)?;
         socket.flush();
         Ok((ends, socket))

@@ -1,6 +1,6 @@
 //! The end of what is left: background children of ranks, children of wrappers.
 
-use crate::descendants;
+use crate::host::descendants;
 use std::time::{Duration, Instant};
 
 /// From the polite signal to SIGKILL.

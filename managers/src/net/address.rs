@@ -1,6 +1,6 @@
 //! Addresses by which other hosts reach this one.
 
-use crate::interfaces;
+use crate::host::interfaces;
 use std::net::{IpAddr, SocketAddr};
 
 /// The addresses of this host's interfaces, IPv4 first, or of those that the user chose. Loopback and

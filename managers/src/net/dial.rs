@@ -1,10 +1,10 @@
 //! The local manager's side of a connection to mpirun: dialing, proving, and dialing again.
 
 use super::auth::{self, AuthError, CHALLENGE, HELLO, Nonce, WELCOME, Whose};
-use super::link::NetLink;
 use super::listen::{nonce, read_some};
+use super::session_link::SessionLink;
 use crate::error::{Result, plain};
-use crate::reactor::{Interest, Reactor, Token};
+use crate::net::reactor::{Interest, Reactor, Token};
 use rejoin_channel_table::JobKey;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io::Write;
@@ -184,7 +184,7 @@ impl Dialer {
     ///
     /// # Errors
     /// The system refuses to watch a socket.
-    pub fn ready(&mut self, link: &mut NetLink, reactor: &Reactor) -> Result<Dialed> {
+    pub fn ready(&mut self, link: &mut SessionLink, reactor: &Reactor) -> Result<Dialed> {
         let Some(attempt) = &mut self.attempt else {
             return Ok(Dialed::Nothing);
         };
@@ -233,7 +233,7 @@ impl Attempt {
     fn advance(
         &mut self,
         key: &JobKey,
-        link: &mut NetLink,
+        link: &mut SessionLink,
         reactor: &Reactor,
         token: Token,
     ) -> std::io::Result<Option<Option<u64>>> {

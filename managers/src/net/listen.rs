@@ -3,9 +3,9 @@
 
 use super::address;
 use super::auth::{self, HELLO, Nonce, PROOF, Whose};
-use crate::accepting::{self, Pause};
 use crate::error::{Context, Error, Result};
-use crate::reactor::{Interest, Reactor, Token};
+use crate::net::accept::{self, Pause};
+use crate::net::reactor::{Interest, Reactor, Token};
 use nix::errno::Errno;
 use rejoin_channel_table::{JobId, JobKey};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -200,9 +200,7 @@ impl Listener {
             Ok((socket, _)) => socket,
             Err(error) => {
                 let number = error.raw_os_error().map(Errno::from_raw);
-                if number.is_some_and(accepting::is_want)
-                    && self.pause.begin(&self.sockets, reactor)
-                {
+                if number.is_some_and(accept::is_want) && self.pause.begin(&self.sockets, reactor) {
                     let why = crate::error::plain(&error);
                     tracing::warn!(why, "no calls are taken for a while");
                 }

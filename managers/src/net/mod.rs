@@ -4,13 +4,16 @@
 //! A local manager on another host dials, mpirun listens; the job's key, which came over the launch
 //! agent, never travels here ([`auth`]). The link numbers its bytes and keeps them until the other side
 //! has them ([`session`]): a connection that breaks, or is silent for too long, is replaced by the
-//! dialer and goes on where the other side's count stands. Only [`link::NetLink::say_bye`] ends a link.
+//! dialer and goes on where the other side's count stands. Only [`session_link::SessionLink::say_bye`] ends a link.
 
+pub mod accept;
 pub mod address;
 pub mod auth;
-pub mod channel;
 pub mod dial;
 pub mod invite;
-pub mod link;
 pub mod listen;
+pub mod local_link;
+pub mod manager_link;
+pub mod reactor;
 pub mod session;
+pub mod session_link;

@@ -1,8 +1,8 @@
 //! Several local managers' peers in one process, over loopback.
 
 use super::*;
+use crate::host::topology::places::Binding;
 use crate::net::auth::{self, CHALLENGE, HELLO};
-use crate::topology::places::Binding;
 use rejoin_channel_table::{Generation, Incarnation, Rank};
 use rejoin_managers_protocol::broadcast::Stamp;
 use rejoin_wire::RankOptions;

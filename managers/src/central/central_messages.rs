@@ -1,0 +1,71 @@
+//! What mpirun and the central manager's process say to each other.
+
+use rejoin_channel_table::JobId;
+use rejoin_managers_protocol::central::{Effect, HostIndex, Input, Job, RankView, View};
+use rejoin_managers_protocol::control::{Time, ToLocal};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// How a central manager's process begins.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Begin {
+    /// The job.
+    pub job: Job,
+    /// Its number.
+    pub id: JobId,
+    /// Where its journal is, or is to be made.
+    pub journal: PathBuf,
+    /// The journal is a predecessor's.
+    pub resume: bool,
+    /// What the predecessor may not have taken, with its numbers.
+    pub inputs: Vec<(u64, Input)>,
+}
+
+/// From mpirun.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Say {
+    /// The first word.
+    Begin(Box<Begin>),
+    /// For the core; with a number, it is to be said when it was taken and what came of it is stored.
+    Input(Option<u64>, Input),
+    /// How is everything? Asked for this client.
+    Look(u32),
+    /// Is it there? It answers [`Told::Here`].
+    Ping,
+}
+
+/// To mpirun.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Told {
+    /// For a local manager.
+    Send(HostIndex, ToLocal),
+    /// For several.
+    SendAll(Vec<HostIndex>, ToLocal),
+    /// What else came of an input.
+    Step {
+        /// Numbers of inputs that were taken with it.
+        took: Vec<u64>,
+        /// The job as it is now, when that has changed.
+        view: Option<View>,
+        /// In their order; none that store or send.
+        effects: Vec<Effect>,
+    },
+    /// The answer to [`Say::Look`].
+    Look {
+        /// For whom it was asked.
+        client: u32,
+        /// The job.
+        view: View,
+        /// Its ranks.
+        ranks: Vec<RankView>,
+        /// When that was.
+        now: Time,
+    },
+    /// The answer to [`Say::Ping`].
+    Here,
+    /// The journal can't be made or read, for this reason: nothing more is done.
+    Unjournaled(String),
+    /// The journal can't be written any more, for this reason: what follows is stored nowhere, and nobody can take
+    /// the job up again.
+    Unkept(String),
+}

@@ -1,0 +1,292 @@
+//! Host lists: what the user names, and which ranks go where.
+
+use super::arguments::{JobArguments, MapBy, ProgramArguments};
+use super::job::Given;
+use super::segments;
+use crate::launch::machines::{Machine, Machines};
+use rejoin_managers_protocol::central::HostIndex;
+use rejoin_managers_protocol::lease::Terms;
+use std::ffi::OsString;
+use std::path::Path;
+
+/// A host's name and how many ranks it takes before the next one has its turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Slots {
+    name: String,
+    slots: u32,
+}
+
+/// The default launch agent: no X11, no terminal.
+const AGENT: &str = "ssh -x -T";
+
+/// Most slots of a host.
+const MOST_SLOTS: u32 = 1_000_000;
+
+/// Works out the hosts of a job whose programs have so many ranks each.
+pub(super) fn machines(
+    job: &JobArguments,
+    programs: &[ProgramArguments],
+    counts: &[u32],
+    given: Given<'_>,
+) -> Result<Machines, String> {
+    let own = nix::unistd::gethostname().unwrap_or_default();
+    let own = own.to_string_lossy().into_owned();
+    let from_file = job.hostfile.as_deref().map(hostfile).transpose()?;
+    let mut found = Finder {
+        own: own.clone(),
+        hosts: Vec::new(),
+        slots: Vec::new(),
+        used: Vec::new(),
+    };
+    let mut placement = Vec::new();
+    for (program, &count) in programs.iter().zip(counts) {
+        let named = program.host.as_deref().map(list).transpose()?;
+        let here = || {
+            vec![Slots {
+                name: "localhost".into(),
+                slots: 1,
+            }]
+        };
+        let slots = named.or_else(|| from_file.clone()).unwrap_or_else(here);
+        let indices = found.add(&slots);
+        placement.extend(found.place(&indices, count, job.map_by));
+    }
+    let total: usize = counts.iter().map(|&c| c as usize).sum();
+    placement.truncate(total);
+    for spare in job.spare.iter().flat_map(|s| s.split(',')) {
+        found.add(&list(spare)?);
+    }
+    let agent = job.launch_agent.as_deref().unwrap_or(AGENT);
+    let shown = || given("launch_agent", agent);
+    let words = segments::words(agent).map_err(|e| format!("{}: {e}", shown()))?;
+    if words.is_empty() {
+        return Err(format!("{}: there is no command", shown()));
+    }
+    Ok(Machines {
+        hosts: found.hosts,
+        placement,
+        agent: words,
+        program: program_there(job.prefix.as_deref())?,
+        terms: Terms::new(job.host_lease, job.host_patience),
+    })
+}
+
+/// Where this program is on other hosts: where it is here, unless the user says another folder.
+fn program_there(prefix: Option<&Path>) -> Result<OsString, String> {
+    if let Some(prefix) = prefix {
+        if !prefix.is_absolute() {
+            let shown = prefix.display();
+            return Err(format!("--prefix {shown}: an absolute path is needed"));
+        }
+        return Ok(prefix.join("bin/mpirun").into());
+    }
+    let own = std::env::current_exe()
+        .map_err(|e| format!("can't find this program: {}", crate::error::plain(&e)))?;
+    Ok(own.into())
+}
+
+/// LocalManagers as they are found.
+struct Finder {
+    own: String,
+    hosts: Vec<Machine>,
+    slots: Vec<u32>,
+    used: Vec<u32>,
+}
+
+impl Finder {
+    fn is_here(&self, name: &str) -> bool {
+        matches!(name, "localhost" | "127.0.0.1" | "::1") || name == self.own
+    }
+
+    /// Adds hosts, each once. Returns their numbers, in order.
+    fn add(&mut self, list: &[Slots]) -> Vec<HostIndex> {
+        let mut indices = Vec::new();
+        let mut fresh = Vec::new();
+        for Slots { name, slots } in list {
+            let here = self.is_here(name);
+            let same = |h: &Machine| h.name == *name || (h.here && here);
+            let index = self.hosts.iter().position(same).unwrap_or_else(|| {
+                self.hosts.push(Machine {
+                    name: if here { self.own.clone() } else { name.clone() },
+                    here,
+                    lost: false,
+                });
+                self.slots.push(0);
+                self.used.push(0);
+                fresh.push(self.hosts.len() - 1);
+                self.hosts.len() - 1
+            });
+            if fresh.contains(&index) {
+                // Named twice, it has both.
+                self.slots[index] = self.slots[index].saturating_add(*slots);
+            }
+            if !indices.contains(&index) {
+                indices.push(index);
+            }
+        }
+        indices
+    }
+
+    /// Places ranks: up to the slots, then round again.
+    fn place(&mut self, hosts: &[HostIndex], count: u32, by: MapBy) -> Vec<HostIndex> {
+        let mut placed = Vec::with_capacity(count as usize);
+        let mut round = 1u32;
+        while placed.len() < count as usize {
+            let before = placed.len();
+            for &host in hosts {
+                let most = self.slots[host].max(1).saturating_mul(round);
+                let free = most.saturating_sub(self.used[host]);
+                let take = match by {
+                    MapBy::Node => free.min(1),
+                    _ => free,
+                };
+                let take = take.min(count - placed.len() as u32);
+                self.used[host] += take;
+                placed.extend((0..take).map(|_| host));
+            }
+            if placed.len() == before {
+                round += 1;
+            }
+        }
+        placed
+    }
+}
+
+/// Reads `a:2,b`.
+fn list(text: &str) -> Result<Vec<Slots>, String> {
+    let one = |entry: &str| {
+        let (name, slots) = match entry.rsplit_once(':') {
+            // An IPv6 address has several colons and no slots.
+            Some((name, slots)) if !name.contains(':') => (name, Some(slots)),
+            _ => (entry, None),
+        };
+        let slots = slots.map_or(Ok(1), number);
+        let slots = slots.map_err(|e| format!("--host {entry}: {e}"))?;
+        check(name).map_err(|e| format!("--host {text}: {e}"))?;
+        Ok(Slots {
+            name: name.into(),
+            slots,
+        })
+    };
+    text.split(',').map(|entry| one(entry.trim())).collect()
+}
+
+fn number(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|n| (1..=MOST_SLOTS).contains(n));
+    number.ok_or_else(|| format!("'{text}' is no number of slots from 1 to {MOST_SLOTS}"))
+}
+
+/// A name that an agent can't take for an option.
+fn check(name: &str) -> Result<(), String> {
+    let wrong = |c: char| c.is_whitespace() || c.is_control();
+    if name.is_empty() {
+        Err("the name of a host is empty".into())
+    } else if name.starts_with('-') || name.contains(wrong) {
+        Err(format!("'{name}' is no name of a host"))
+    } else {
+        Ok(())
+    }
+}
+
+/// Reads a host file: a host a line, `name`, `name:2`, `name slots=2`.
+fn hostfile(path: &Path) -> Result<Vec<Slots>, String> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).map_err(|e| {
+        format!(
+            "--hostfile: can't read {shown}: {}",
+            crate::error::plain(&e)
+        )
+    })?;
+    let found = hostfile_lines(&text).map_err(|e| format!("--hostfile {shown}, {e}"))?;
+    if found.is_empty() {
+        return Err(format!("--hostfile {shown} names no host"));
+    }
+    Ok(found)
+}
+
+fn hostfile_lines(text: &str) -> Result<Vec<Slots>, String> {
+    let mut found = Vec::new();
+    for (line, at) in text.lines().zip(1..) {
+        let line = line.split('#').next().unwrap_or_default();
+        let mut words = line.split_whitespace();
+        let Some(first) = words.next() else {
+            continue;
+        };
+        let mut entry = list(first).map_err(|e| format!("line {at}: {e}"))?;
+        for word in words {
+            let value = match word.split_once('=') {
+                Some(("slots", value)) => value,
+                // What other launchers know and we have no use for.
+                Some(("max_slots" | "max-slots", _)) => continue,
+                _ => return Err(format!("line {at}: '{word}' is not slots=N")),
+            };
+            let slots = number(value).map_err(|e| format!("line {at}: {e}"))?;
+            entry.iter_mut().for_each(|e| e.slots = slots);
+        }
+        found.extend(entry);
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finder() -> Finder {
+        Finder {
+            own: "here".into(),
+            hosts: Vec::new(),
+            slots: Vec::new(),
+            used: Vec::new(),
+        }
+    }
+
+    fn placed(hosts: &str, count: u32, by: MapBy) -> Vec<HostIndex> {
+        let mut finder = finder();
+        let indices = finder.add(&list(hosts).unwrap());
+        finder.place(&indices, count, by)
+    }
+
+    #[test]
+    fn slots_are_filled_and_then_filled_again() {
+        assert_eq!(placed("a:2,b:2", 4, MapBy::Slot), [0, 0, 1, 1]);
+        assert_eq!(placed("a:2,b:2", 4, MapBy::Node), [0, 1, 0, 1]);
+        assert_eq!(placed("a,b", 5, MapBy::Slot), [0, 1, 0, 1, 0]);
+        assert_eq!(placed("a:3,b", 6, MapBy::Node), [0, 1, 0, 0, 0, 1]);
+        assert_eq!(placed("a,b,a", 3, MapBy::Slot), [0, 0, 1]);
+    }
+
+    #[test]
+    fn this_host_has_many_names() {
+        let mut finder = finder();
+        let indices = finder.add(&list("localhost:2,b,here,127.0.0.1").unwrap());
+        assert_eq!((indices, &finder.slots[..]), (vec![0, 1], &[4, 1][..]));
+        assert!(finder.hosts[0].here && !finder.hosts[1].here);
+        assert_eq!(finder.hosts[0].name, "here");
+    }
+
+    #[test]
+    fn host_files_are_those_of_other_launchers() {
+        let text = "# all\na slots=2 max_slots=4\nb:3 # three\n\nc\n";
+        let found = hostfile_lines(text).unwrap();
+        let found: Vec<_> = found.iter().map(|s| (s.name.as_str(), s.slots)).collect();
+        assert_eq!(found, [("a", 2), ("b", 3), ("c", 1)]);
+        for (wrong, what) in [
+            ("a slots=x", "line 1: 'x' is no number"),
+            ("a\nb cpus=2", "line 2: 'cpus=2'"),
+            ("a:0", "'0' is no number"),
+            ("-oProxyCommand=x", "no name of a host"),
+        ] {
+            let said = hostfile_lines(wrong).unwrap_err();
+            assert!(said.contains(what), "{wrong}: {said}");
+        }
+    }
+
+    #[test]
+    fn names_that_are_none_are_refused() {
+        for wrong in ["", "a,", ",a", "-x", "a b", "a:", "a:-1"] {
+            assert!(list(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(list("::1").unwrap()[0].name, "::1");
+    }
+}

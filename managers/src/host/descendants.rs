@@ -1,0 +1,229 @@
+//! Every process below this one: finding, signalling, reaping.
+//!
+//! Managers are child subreapers, so a process whose parent died comes back to the nearest living
+//! manager. Whatever the ranks started can be found and ended this way.
+
+use std::collections::VecDeque;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+/// Makes this process the one that inherits orphans below it.
+pub fn become_subreaper() {
+    // SAFETY: the call takes plain numbers.
+    let result = unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+    if result != 0 {
+        tracing::warn!("this kernel has no subreapers: orphans of ranks may stay behind");
+    }
+}
+
+/// The children of a process, of all its threads.
+#[must_use]
+pub fn children(pid: u32) -> Vec<u32> {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    let mut listed = false;
+    for thread in threads.flatten() {
+        if let Ok(text) = std::fs::read_to_string(thread.path().join("children")) {
+            listed = true;
+            found.extend(
+                text.split_ascii_whitespace()
+                    .filter_map(|n| n.parse::<u32>().ok()),
+            );
+        }
+    }
+    if !listed && std::path::Path::new(&format!("/proc/{pid}/stat")).exists() {
+        return children_by_parent(pid);
+    }
+    found
+}
+
+/// For kernels without CONFIG_PROC_CHILDREN.
+fn children_by_parent(parent: u32) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let pids = entries
+        .flatten()
+        .filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|&pid| parent_of(pid) == Some(parent)).collect()
+}
+
+/// The process that a process comes from, as long as it is there.
+#[must_use]
+pub fn parent_of(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything, parentheses too.
+    let rest = &stat[stat.rfind(')')? + 1..];
+    rest.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// Every process below this one, parents before their children.
+#[must_use]
+pub fn all() -> Vec<u32> {
+    below(std::process::id())
+}
+
+/// Every process below one, parents before their children.
+#[must_use]
+pub fn below(pid: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    let mut queue = VecDeque::from([pid]);
+    while let Some(pid) = queue.pop_front() {
+        for child in children(pid) {
+            found.push(child);
+            queue.push_back(child);
+        }
+    }
+    found
+}
+
+/// Sends a signal to every process below this one. Returns how many there were.
+pub fn signal_all(signal: i32) -> usize {
+    let pids = all();
+    for &pid in &pids {
+        send(pid, signal);
+    }
+    pids.len()
+}
+
+/// Sends a signal to one process.
+pub fn send(pid: u32, signal: i32) {
+    if let Ok(pid) = i32::try_from(pid)
+        && pid > 1
+    {
+        // SAFETY: plain numbers; pid is positive and not init's, so no group and not everyone.
+        unsafe {
+            libc::kill(pid, signal);
+        }
+    }
+}
+
+/// Sends a signal to a process group.
+pub fn send_group(leader: u32, signal: i32) {
+    if let Ok(leader) = i32::try_from(leader)
+        && leader > 1
+    {
+        // SAFETY: plain numbers; the group is that of one rank.
+        unsafe {
+            libc::kill(-leader, signal);
+        }
+    }
+}
+
+/// This child is stopped, has ended, or is none any more.
+#[must_use]
+pub fn is_still(pid: u32) -> bool {
+    // SAFETY: siginfo_t is plain data for which all zeros is a value; the call only fills it in.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let options = libc::WSTOPPED | libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        if libc::waitid(libc::P_PID, pid, &mut info, options) == 0 {
+            return info.si_pid() != 0;
+        }
+    }
+    // No child of ours: a wrapper's.
+    state_of(pid).is_none_or(|state| matches!(state, 'T' | 't' | 'Z' | 'X'))
+}
+
+/// This process has let go of all that it had, or is not there any more.
+#[must_use]
+pub fn has_ended(pid: u32) -> bool {
+    state_of(pid).is_none_or(|state| matches!(state, 'Z' | 'X'))
+}
+
+/// The rank that a process was started as, or that it is a clone of.
+#[must_use]
+pub fn rank_of(pid: u32) -> Option<u32> {
+    let bytes = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut words = bytes.split(|byte| *byte == 0);
+    let value = words.find_map(|word| word.strip_prefix(b"REJOIN_RANK="))?;
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+/// The letter by which the kernel tells what a process does.
+fn state_of(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat[stat.rfind(')')? + 1..].trim_start().chars().next()
+}
+
+/// This process is a child of ours that was not reaped.
+#[must_use]
+pub fn is_own_child(pid: u32) -> bool {
+    parent_of(pid) == Some(std::process::id())
+}
+
+/// An ended child that was not reaped yet, without reaping it.
+#[must_use]
+pub fn ended_child() -> Option<u32> {
+    // SAFETY: siginfo_t is plain data for which all zeros is a value; the call only fills it in.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        if libc::waitid(libc::P_ALL, 0, &mut info, options) != 0 {
+            return None;
+        }
+        u32::try_from(info.si_pid()).ok().filter(|&pid| pid != 0)
+    }
+}
+
+/// Reaps one ended child and returns its wait status, as `waitpid` gives it.
+pub fn reap(pid: u32) -> Option<i32> {
+    let pid = i32::try_from(pid).ok().filter(|&pid| pid > 0)?;
+    let mut status = 0;
+    // SAFETY: status is a valid place for the result.
+    let got = unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) };
+    (got == pid).then_some(status)
+}
+
+/// Kills every process below this one and reaps, until none is left or `limit` has passed.
+/// Returns whether none is left.
+pub fn sweep(limit: std::time::Duration) -> bool {
+    let begun = std::time::Instant::now();
+    loop {
+        while let Some(pid) = ended_child() {
+            reap(pid);
+        }
+        if signal_all(libc::SIGKILL) == 0 {
+            return true;
+        }
+        if begun.elapsed() >= limit {
+            return false;
+        }
+        std::thread::sleep(std::time::Duration::from_micros(500));
+    }
+}
+
+/// A descriptor that becomes readable when the process ends.
+///
+/// # Errors
+/// There is no such process.
+pub fn watch(pid: u32) -> std::io::Result<OwnedFd> {
+    // SAFETY: plain numbers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
+    if fd < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: the kernel made the descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_are_found_both_ways() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("20")
+            .spawn()
+            .unwrap();
+        let me = std::process::id();
+        assert!(children(me).contains(&child.id()));
+        assert!(children_by_parent(me).contains(&child.id()));
+        assert!(all().contains(&child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!all().contains(&child.id()));
+    }
+}

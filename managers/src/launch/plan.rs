@@ -1,0 +1,115 @@
+//! What a local manager must know to start the ranks of its host.
+
+use super::tree::Place;
+use crate::host::topology::places::Binding;
+use crate::stdio::Begun;
+use rejoin_channel_table::{JobId, JobKey, Rank};
+use rejoin_managers_protocol::central::HostIndex;
+use rejoin_managers_protocol::lease::Terms;
+use rejoin_wire::RankOptions;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+/// One program of the job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// Program and arguments.
+    pub argv: Vec<ByteBuf>,
+    /// Variables to set, beside those of the local manager itself.
+    pub set: Vec<(ByteBuf, ByteBuf)>,
+    /// Working directory; the local manager's own when absent.
+    pub wdir: Option<ByteBuf>,
+}
+
+/// What local managers must know to start ranks. Holds the job's key. mpirun has the plan of the whole
+/// job, each local manager its host's part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The job.
+    pub job: JobId,
+    /// Its key.
+    #[serde(with = "rejoin_channel_table::ids::job_key")]
+    pub key: JobKey,
+    /// Number of ranks of the job.
+    pub size: u32,
+    /// Programs of the job, in the order of the command line.
+    pub programs: Vec<Program>,
+    /// The ranks (in a part, those of one host), each with the number of its program.
+    pub ranks: Vec<(Rank, u32)>,
+    /// Settings for all ranks; host and local numbers are the local manager's to fill in.
+    pub options: RankOptions,
+    /// How the ranks of each host are bound.
+    pub binding: Binding,
+    /// Ranks whose earlier processes had begun lines that these end.
+    pub begun: Vec<(Rank, Begun)>,
+    /// The rank that reads mpirun's standard input.
+    pub stdin: Option<Rank>,
+    /// A person sits at the terminal: pass unfinished lines on after a moment.
+    pub interactive: bool,
+    /// Ranks begin with SIGXFSZ ignored, as mpirun did.
+    pub file_limit_ignored: bool,
+    /// By what this host goes when it is reached over a network.
+    pub lease: Option<Terms>,
+    /// Where this host stands in the tree, if there is one.
+    pub tree: Option<Place>,
+    /// Ranks get no table, but look cards up.
+    pub lookups: bool,
+}
+
+impl Plan {
+    /// The part of one host, where `placement` has the host of each rank.
+    #[must_use]
+    pub fn part(&self, placement: &[HostIndex], host: HostIndex) -> Plan {
+        let here = |rank: &Rank| placement.get(rank.0 as usize) == Some(&host);
+        Plan {
+            ranks: self
+                .ranks
+                .iter()
+                .filter(|(rank, _)| here(rank))
+                .copied()
+                .collect(),
+            begun: self
+                .begun
+                .iter()
+                .filter(|(r, _)| here(r))
+                .cloned()
+                .collect(),
+            stdin: self.stdin.filter(here),
+            ..self.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_host_gets_its_own_ranks() {
+        let plan = Plan {
+            job: JobId(1),
+            key: JobKey::new([0; 32]),
+            size: 3,
+            programs: Vec::new(),
+            ranks: vec![(Rank(0), 0), (Rank(1), 0), (Rank(2), 1)],
+            options: RankOptions::default(),
+            binding: Binding::NONE,
+            begun: vec![(Rank(1), Begun::default())],
+            stdin: Some(Rank(1)),
+            interactive: false,
+            file_limit_ignored: false,
+            lease: None,
+            tree: None,
+            lookups: false,
+        };
+        let placement = [0, 1, 0];
+        let first = plan.part(&placement, 0);
+        assert_eq!(first.ranks, [(Rank(0), 0), (Rank(2), 1)]);
+        assert_eq!((first.stdin, first.size), (None, 3));
+        let second = plan.part(&placement, 1);
+        assert_eq!(second.ranks, [(Rank(1), 0)]);
+        assert_eq!(second.stdin, Some(Rank(1)));
+        assert_eq!((first.begun.len(), second.begun.len()), (0, 1));
+        assert!(plan.part(&placement, 2).ranks.is_empty());
+    }
+}

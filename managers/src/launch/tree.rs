@@ -1,0 +1,190 @@
+//! The tree of local managers that the table of a job on many hosts goes down: who stands where, and what
+//! is passed on. How is decided by [`rejoin_managers_protocol::broadcast`].
+
+use crate::error::{Error, Result};
+use rejoin_managers_protocol::broadcast::{PATIENCE, Tree};
+use rejoin_managers_protocol::control::ToLocal;
+use rejoin_wire::codec::{CodecError, FrameReader, MANAGER_LIMIT, encode};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_bytes::ByteBuf;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Children of central and of each host, unless it is said otherwise: what `docs/bench/rejoin-broadcast.md` was
+/// measured with. With no more hosts than this, all are central's own, and it speaks to each as ever.
+const FANOUT: usize = 8;
+
+/// Another number of children, for tests.
+const VARIABLE: &str = "REJOIN_TREE_FANOUT";
+
+/// Whether ranks get the whole table or look cards up, for tests.
+const TABLE: &str = "REJOIN_TABLE";
+
+/// Most ranks of a job in which each has the whole table. Beyond it most ranks speak to few others, and reading
+/// the cards of all takes each of them longer than asking for those.
+const WHOLE: u32 = 256;
+
+/// Bytes of a rank in the table: enough for most.
+const ENTRY: u64 = 256;
+
+/// Bytes in a millisecond that a host passes on at least, on a network of one gigabit a second.
+const RATE: u64 = 100_000;
+
+/// Room that a word leaves for what is around it in a message.
+const AROUND: usize = 1024;
+
+/// Whether ranks of a job of this size look cards up.
+///
+/// # Errors
+/// The user asks for something else.
+pub fn by_lookups(ranks: u32) -> std::result::Result<bool, String> {
+    match std::env::var(TABLE).as_deref() {
+        Err(_) => Ok(ranks > WHOLE),
+        Ok("whole") => Ok(false),
+        Ok("lazy") => Ok(true),
+        Ok(text) => Err(format!("{TABLE} is `whole` or `lazy`, not `{text}`")),
+    }
+}
+
+/// Where a host stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Its position.
+    pub position: u32,
+    /// LocalManagers in the tree.
+    pub hosts: u32,
+    /// Children of each.
+    pub fanout: u32,
+    /// Milliseconds that a child has for each level of its subtree.
+    pub patience: u64,
+    /// How often local managers were launched for the job before.
+    pub launch: u32,
+}
+
+impl Place {
+    /// The first place in the tree of a job with so many ranks on so many hosts. `None`: it needs no tree.
+    ///
+    /// # Errors
+    /// The user asks for a number of children that can't be.
+    pub fn first(hosts: usize, ranks: u32, launch: u32) -> Result<Option<Place>> {
+        let fanout = match std::env::var(VARIABLE) {
+            Err(_) => FANOUT,
+            Ok(text) => text.parse().ok().filter(|n| *n > 0).ok_or_else(|| {
+                Error::Usage(format!("{VARIABLE} is a number from 1, not `{text}`"))
+            })?,
+        };
+        let narrow = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let word = u64::from(ranks).saturating_mul(ENTRY);
+        let all = word.saturating_mul(fanout as u64);
+        Ok((hosts > fanout).then(|| Place {
+            position: 0,
+            hosts: narrow(hosts),
+            fanout: narrow(fanout),
+            patience: PATIENCE.saturating_add(all / RATE),
+            launch,
+        }))
+    }
+
+    /// The whole tree.
+    #[must_use]
+    pub fn tree(&self) -> Tree {
+        Tree::new(self.hosts as usize, self.fanout as usize).with_patience(self.patience)
+    }
+}
+
+/// What goes down the tree: an order, and where the local managers listen who pass it on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Word(Arc<Inner>);
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Inner {
+    /// By position.
+    addresses: Vec<Vec<SocketAddr>>,
+    /// Encoded once for all.
+    order: ByteBuf,
+}
+
+impl Word {
+    /// An order that these pass on.
+    ///
+    /// # Errors
+    /// It is longer than a message of a manager may be.
+    pub fn new(
+        addresses: Vec<Vec<SocketAddr>>,
+        order: &ToLocal,
+    ) -> std::result::Result<Word, CodecError> {
+        let mut frame = Vec::new();
+        encode(order, MANAGER_LIMIT, &mut frame)?;
+        let word = Word(Arc::new(Inner {
+            addresses,
+            order: ByteBuf::from(frame),
+        }));
+        encode(&word, MANAGER_LIMIT - AROUND, &mut Vec::new())?;
+        Ok(word)
+    }
+
+    /// Where the host at a position listens.
+    #[must_use]
+    pub fn addresses(&self, position: usize) -> &[SocketAddr] {
+        self.0.addresses.get(position).map_or(&[], Vec::as_slice)
+    }
+
+    /// The order.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn order(&self) -> std::result::Result<ToLocal, CodecError> {
+        let mut reader = FrameReader::new(MANAGER_LIMIT);
+        reader.push(&self.0.order);
+        let nothing = || CodecError::Malformed("a word without an order".into());
+        reader.next()?.ok_or_else(nothing)
+    }
+}
+
+impl Serialize for Word {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Word {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        Inner::deserialize(from).map(|inner| Word(Arc::new(inner)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rejoin_channel_table::Generation;
+
+    #[test]
+    fn a_word_survives_the_wire_and_a_cut_one_is_refused() {
+        let address: SocketAddr = "10.0.0.1:99".parse().unwrap();
+        let generation = Generation(3);
+        let order = ToLocal::AllFinalized { generation };
+        let word = Word::new(vec![Vec::new(), vec![address]], &order).unwrap();
+        let mut frame = Vec::new();
+        encode(&word, MANAGER_LIMIT, &mut frame).unwrap();
+        let mut reader = FrameReader::new(MANAGER_LIMIT);
+        reader.push(&frame);
+        let got: Word = reader.next().unwrap().unwrap();
+        assert_eq!(got.order(), Ok(order));
+        assert_eq!(got.addresses(1), [address]);
+        assert!(got.addresses(0).is_empty() && got.addresses(2).is_empty());
+        let cut = Word(Arc::new(Inner {
+            addresses: Vec::new(),
+            order: ByteBuf::from(vec![255; 3]),
+        }));
+        assert!(cut.order().is_err());
+    }
+
+    #[test]
+    fn few_hosts_need_no_tree_and_a_large_table_more_patience() {
+        assert_eq!(Place::first(FANOUT, 1000, 0).unwrap(), None);
+        let small = Place::first(FANOUT + 1, 9, 0).unwrap().expect("a tree");
+        assert_eq!(small.tree().children(None), 0..FANOUT);
+        let large = Place::first(FANOUT + 1, 100_000, 0).unwrap();
+        assert!(large.expect("a tree").patience > small.patience);
+    }
+}

@@ -1,0 +1,509 @@
+//! The central manager as mpirun has it: in this process, or, for a job that can go back, in one of its own
+//! ([`super::remote_central`]). Here is what both have in common: what is said to the local managers, and what is
+//! told of the job. Streams are none of its business.
+
+use super::local_managers::LocalManagers;
+use super::remote_central::{Gone, Heard, RemoteCentral};
+use crate::central::central_messages::Told;
+use crate::clock::now;
+use crate::error::Result;
+use crate::fault;
+use crate::launch::local_messages::Down;
+use crate::net::reactor::Reactor;
+use crate::report::query::Status;
+use crate::report::status_board::StatusBoard;
+use crate::report::verbose_log::VerboseLog;
+use rejoin_channel_table::{Epoch, Generation, Incarnation, JobId, Rank};
+use rejoin_managers_protocol::central::{
+    Central, Effect, Event, HostIndex, Input, Job, Record, View,
+};
+use rejoin_managers_protocol::control::ToCentral;
+use rejoin_managers_protocol::verdict::Verdict;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Names and values.
+type Counters = Vec<(String, u64)>;
+
+/// Where the core is.
+enum Mind {
+    Here(Box<Central>),
+    RemoteCentral(Box<RemoteCentral>),
+}
+
+/// What is to be told.
+#[derive(Debug, Clone)]
+pub(super) enum News {
+    /// Something happened in the job.
+    Event(Event),
+    /// The central manager's process ended, and this other one took over after so many nanoseconds.
+    Again { how: String, pid: u32, took: u64 },
+    /// The highest number of a checkpoint that will come to nothing, after it ended.
+    Burnt(Epoch),
+    /// There is no journal for this reason; the central manager's process goes on without it, or there is none.
+    Unjournaled { why: String, apart: bool },
+}
+
+/// Drives the core, or speaks with the process that does.
+pub(super) struct CentralHandle {
+    mind: Mind,
+    job: Job,
+    verbose_log: VerboseLog,
+    board: StatusBoard,
+    begun: Instant,
+    queue: VecDeque<Input>,
+    /// What ranks reported.
+    counters: BTreeMap<Rank, Counters>,
+    /// The verdict of a job that is over, and since when it is.
+    over: Option<(Verdict, Instant)>,
+    news: Vec<News>,
+    /// Losses, and the last recovery, that were told: after a resumption they may come again.
+    lost: BTreeSet<(Generation, Rank, u32)>,
+    recovered: Option<Generation>,
+    /// Who came back alone.
+    returned: BTreeSet<(Rank, Incarnation)>,
+    /// The last checkpoint that was ordered, and when; the last that was committed.
+    ordered: Option<(Epoch, Instant)>,
+    committed: Option<Epoch>,
+    verdict: Option<Verdict>,
+    /// The verdict, until it is told.
+    decided: Option<Verdict>,
+    looked: Vec<(u32, Status)>,
+    /// Clients that asked a central manager which is no more.
+    asked: Vec<u32>,
+}
+
+impl CentralHandle {
+    /// A driver whose first step begins the job, and which says what happens if that is wanted. With a place
+    /// for a journal, the core is in a process of its own, whose events are of this kind.
+    pub fn new(
+        job: Job,
+        (board, verbose): (StatusBoard, bool),
+        apart: Option<(JobId, PathBuf)>,
+        kind: u8,
+        reactor: &Reactor,
+    ) -> Result<CentralHandle> {
+        let verbose_log = VerboseLog::new(verbose);
+        verbose_log.job(job.placement.len(), &job.hosts);
+        let core = Central::new(job.clone());
+        let mut queue = VecDeque::new();
+        let mind = match apart {
+            Some((id, journal)) => {
+                let view = core.view();
+                let apart = RemoteCentral::start(job.clone(), id, journal, view, kind, reactor)?;
+                Mind::RemoteCentral(Box::new(apart))
+            }
+            None => {
+                queue.push_back(Input::Begin);
+                Mind::Here(Box::new(core))
+            }
+        };
+        Ok(CentralHandle {
+            mind,
+            job,
+            verbose_log,
+            board,
+            begun: Instant::now(),
+            queue,
+            counters: BTreeMap::new(),
+            over: None,
+            news: Vec::new(),
+            lost: BTreeSet::new(),
+            recovered: None,
+            returned: BTreeSet::new(),
+            ordered: None,
+            committed: None,
+            verdict: None,
+            decided: None,
+            looked: Vec::new(),
+            asked: Vec::new(),
+        })
+    }
+
+    /// A host's name.
+    pub fn host(&self, host: HostIndex) -> &str {
+        self.job.hosts.get(host).map_or("?", String::as_str)
+    }
+
+    /// Queues an input for [`CentralHandle::steps`].
+    pub fn tell(&mut self, input: Input) {
+        self.queue.push_back(input);
+    }
+
+    /// Has it stand still with us, and go on: what it hears of hosts comes through us.
+    pub fn pause(&self, pause: bool) {
+        if let Mind::RemoteCentral(apart) = &self.mind {
+            apart.pause(pause);
+        }
+    }
+
+    /// Queues a tick if it is time, or sees to it that whose clock it is answers.
+    pub fn tick_if_due(&mut self) -> Result<()> {
+        match &mut self.mind {
+            Mind::Here(core) if core.deadline().is_some_and(|at| at <= now()) => {
+                self.tell(Input::Tick);
+            }
+            Mind::Here(_) => {}
+            Mind::RemoteCentral(apart) => apart.watch()?,
+        }
+        Ok(())
+    }
+
+    /// How long until the core must see a tick.
+    pub fn wait_limit(&self) -> Option<Duration> {
+        if !self.queue.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let core = match &self.mind {
+            Mind::Here(core) => core,
+            Mind::RemoteCentral(apart) => return apart.wait_limit(),
+        };
+        let at = core.deadline()?;
+        Some(Duration::from_nanos(at.0.saturating_sub(now().0)))
+    }
+
+    /// Feeds the core all there is, and does what it says.
+    pub fn steps(&mut self, hosts: &mut LocalManagers, reactor: &Reactor) -> Result<()> {
+        while let Some(input) = self.queue.pop_front() {
+            self.heard(&input);
+            let core = match &mut self.mind {
+                Mind::Here(core) => core,
+                Mind::RemoteCentral(apart) => {
+                    apart.say(input)?;
+                    continue;
+                }
+            };
+            tracing::debug!(?input, "central");
+            if let Input::Local(_, news) = &input {
+                fault::heard(news);
+            }
+            let mut effects = Vec::new();
+            core.step(now(), input, &mut effects);
+            let course = core.view().course;
+            for effect in effects {
+                let point = fault::before_central(&effect, || course);
+                self.perform(effect, hosts, reactor)?;
+                fault::after_central(point);
+            }
+        }
+        if let Mind::RemoteCentral(apart) = &mut self.mind {
+            apart.flush(reactor)?;
+        }
+        let asked = std::mem::take(&mut self.asked);
+        asked.into_iter().try_for_each(|client| self.look(client))
+    }
+
+    fn heard(&mut self, input: &Input) {
+        let Input::Local(host, news) = input else {
+            return;
+        };
+        if let Some(name) = self.job.hosts.get(*host) {
+            self.verbose_log.heard(name, news);
+            self.board.heard(news);
+        }
+        if let ToCentral::Counters { instance, counters } = news {
+            self.counters.insert(instance.rank, counters.clone());
+        }
+    }
+
+    /// Something came from the central manager's process.
+    pub fn read(&mut self, hosts: &mut LocalManagers, reactor: &Reactor) -> Result<()> {
+        let over = self.over.is_some();
+        let Mind::RemoteCentral(apart) = &mut self.mind else {
+            return Ok(());
+        };
+        match apart.read(over, reactor)? {
+            Heard::Told(told) => {
+                for told in told {
+                    self.take(told, hosts, reactor)?;
+                }
+            }
+            Heard::Ended(None) => {}
+            Heard::Ended(Some(why)) => self.without(why, true),
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, told: Told, hosts: &mut LocalManagers, reactor: &Reactor) -> Result<()> {
+        match told {
+            Told::Send(host, order) => self.perform(Effect::Send(host, order), hosts, reactor)?,
+            Told::SendAll(all, order) => {
+                self.perform(Effect::SendAll(all, order), hosts, reactor)?;
+            }
+            Told::Step { effects, .. } => {
+                for effect in effects {
+                    self.perform(effect, hosts, reactor)?;
+                }
+            }
+            Told::Look {
+                client,
+                view,
+                ranks,
+                now,
+            } => {
+                let central = self.central();
+                let hosts = &self.job.hosts;
+                let ranks = ranks.into_iter();
+                let status = self.board.status(&view, ranks, hosts, now, central);
+                self.looked.push((client, status));
+            }
+            Told::Here => {}
+            Told::Unjournaled(why) => {
+                // What has begun could not be taken up again; what has not does without, as one without a
+                // place for its journal.
+                let began = matches!(&self.mind, Mind::RemoteCentral(apart) if apart.began());
+                tracing::warn!(why, began, "no journal");
+                if !began {
+                    let why = why.clone();
+                    self.news.push(News::Unjournaled { why, apart: false });
+                }
+                self.without(why, began);
+            }
+            Told::Unkept(why) => {
+                // What is in it is of the past from here on.
+                self.remove_journal();
+                self.news.push(News::Unjournaled { why, apart: true });
+            }
+        }
+        Ok(())
+    }
+
+    /// There is no process for the core: it goes on here, which, once the job has begun, is its end.
+    fn without(&mut self, why: String, began: bool) {
+        let Mind::RemoteCentral(apart) = &self.mind else {
+            return;
+        };
+        let said: Vec<Input> = apart.last_words().chain(apart.untaken()).collect();
+        let clients: Vec<u32> = apart.clients().collect();
+        apart.kill();
+        self.remove_journal();
+        let mut records = Vec::new();
+        if began {
+            let lost = Verdict::CentralLost { why };
+            records.push(Record::Decided(self.verdict.clone().unwrap_or(lost)));
+        }
+        self.mind = Mind::Here(Box::new(Central::resume(self.job.clone(), records)));
+        self.queue.push_front(Input::Begin);
+        self.queue.extend(said);
+        self.asked.extend(clients);
+    }
+
+    fn perform(
+        &mut self,
+        effect: Effect,
+        hosts: &mut LocalManagers,
+        reactor: &Reactor,
+    ) -> Result<()> {
+        match effect {
+            // What ends with this process needs no journal.
+            Effect::Persist(_) | Effect::Counters(..) => {}
+            Effect::Send(host, order) => {
+                self.verbose_log.ordered(&order);
+                hosts.queue(host, &Down::Control(order))?;
+            }
+            Effect::SendAll(all, order) => {
+                self.verbose_log.ordered(&order);
+                hosts.spread(&all, order)?;
+            }
+            Effect::Drop(host) => {
+                tracing::warn!(host, "the local manager does not end: it is killed");
+                hosts.kill(host, reactor);
+            }
+            Effect::Event(event) => self.event(event),
+            Effect::Resumed { committed, burnt } => self.resumed(committed, burnt),
+            Effect::Decided(verdict) => {
+                if self.verdict.is_none() {
+                    tracing::info!(%verdict, "decided");
+                    self.verdict = Some(verdict.clone());
+                    self.decided = Some(verdict);
+                }
+            }
+            Effect::Over(verdict) => {
+                self.verbose_log.over(&verdict);
+                self.over = Some((verdict, Instant::now()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Something happened, or is told again.
+    fn event(&mut self, event: Event) {
+        let fresh = match &event {
+            Event::Ordered(epoch) => {
+                self.ordered = Some((*epoch, Instant::now()));
+                true
+            }
+            Event::Committed { epoch, .. } => {
+                self.committed = Some(*epoch);
+                true
+            }
+            Event::GivenUp { .. } | Event::HostSilent { .. } | Event::HostHeard { .. } => true,
+            Event::Lost {
+                rank,
+                generation,
+                pid,
+                ..
+            } => self.lost.insert((*generation, *rank, *pid)),
+            Event::Recovered {
+                alone: Some(who), ..
+            } => self.returned.insert(*who),
+            Event::Recovered { generation, .. } => {
+                self.recovered.replace(*generation) < Some(*generation)
+            }
+        };
+        if fresh {
+            self.board.event(&event);
+            self.news.push(News::Event(event));
+        }
+    }
+
+    /// Another central manager goes on: what became of checkpoints may not have been told.
+    fn resumed(&mut self, committed: Option<Epoch>, burnt: Epoch) {
+        if let Mind::RemoteCentral(apart) = &mut self.mind
+            && let Some(Gone { how, since }) = apart.gone.take()
+        {
+            self.news.push(News::Again {
+                how,
+                pid: apart.pid(),
+                took: nanos(since.elapsed()),
+            });
+        }
+        if let Some(epoch) = committed.filter(|_| committed > self.committed) {
+            let took = match self.ordered {
+                Some((ordered, at)) if ordered == epoch => nanos(at.elapsed()),
+                _ => 0,
+            };
+            self.event(Event::Committed { epoch, took });
+        }
+        if Some(burnt) > committed.max(Some(Epoch(0))) {
+            self.news.push(News::Burnt(burnt));
+        }
+    }
+
+    /// The job needs its journal and its central manager no more.
+    pub fn forget(&mut self) {
+        if let Mind::RemoteCentral(apart) = &self.mind {
+            apart.kill();
+        }
+        self.remove_journal();
+    }
+
+    fn remove_journal(&self) {
+        if let Mind::RemoteCentral(apart) = &self.mind {
+            // Who removed it before us did what we want.
+            let _ = std::fs::remove_file(apart.journal());
+        }
+    }
+
+    /// What happened since the last call.
+    pub fn news(&mut self) -> Vec<News> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// The verdict, once.
+    pub fn decided(&mut self) -> Option<Verdict> {
+        self.decided.take()
+    }
+
+    /// The job as it is now, or was when it was last heard of.
+    pub fn view(&self) -> View {
+        match &self.mind {
+            Mind::Here(core) => core.view(),
+            Mind::RemoteCentral(apart) => apart.view.clone(),
+        }
+    }
+
+    /// Process id of the central manager, and how often it was started again.
+    fn central(&self) -> (u32, u64) {
+        match &self.mind {
+            Mind::Here(_) => (std::process::id(), 0),
+            Mind::RemoteCentral(apart) => (apart.pid(), apart.restarts()),
+        }
+    }
+
+    /// A client wants to know how the job is: [`CentralHandle::looked`] will say.
+    pub fn look(&mut self, client: u32) -> Result<()> {
+        match &mut self.mind {
+            Mind::RemoteCentral(apart) => apart.look(client),
+            Mind::Here(core) => {
+                let central = (std::process::id(), 0);
+                let (view, hosts) = (core.view(), &self.job.hosts);
+                let status = self
+                    .board
+                    .status(&view, core.ranks(), hosts, now(), central);
+                self.looked.push((client, status));
+                Ok(())
+            }
+        }
+    }
+
+    /// The job as it is, for clients who wanted to know.
+    pub fn looked(&mut self) -> Vec<(u32, Status)> {
+        std::mem::take(&mut self.looked)
+    }
+
+    /// A child was reaped.
+    pub fn reaped(&mut self, pid: u32, status: Option<i32>) {
+        if let Mind::RemoteCentral(apart) = &mut self.mind {
+            apart.reaped(pid, status);
+        }
+    }
+
+    /// Waits until what was told is done, within a second.
+    pub fn await_taken(&mut self, hosts: &mut LocalManagers, reactor: &Reactor) -> Result<()> {
+        let until = Instant::now() + Duration::from_secs(1);
+        while let Mind::RemoteCentral(apart) = &self.mind
+            && apart.wait(until.saturating_duration_since(Instant::now()))
+        {
+            self.read(hosts, reactor)?;
+        }
+        Ok(())
+    }
+
+    /// The verdict and since when the job is over.
+    pub fn over(&self) -> Option<(&Verdict, Instant)> {
+        self.over.as_ref().map(|(verdict, since)| (verdict, *since))
+    }
+
+    /// The job, which was over, does not go on elsewhere for another reason: that is the verdict now.
+    pub fn replace(&mut self, verdict: Verdict) {
+        self.over = Some((verdict, Instant::now()));
+    }
+
+    /// The highest generation that the job can have been in; its central manager is none any more.
+    pub fn last_generation(&mut self) -> Generation {
+        let known = self.view().generation;
+        match &mut self.mind {
+            Mind::Here(_) => known,
+            Mind::RemoteCentral(apart) => apart.last_generation().max(known),
+        }
+    }
+
+    /// Something went wrong after the job's end, when only its output kept us: that is the verdict now.
+    pub fn overrule(&mut self, verdict: Verdict) {
+        self.over = Some((verdict, self.begun));
+    }
+
+    /// One line per rank of a job of `size` ranks: what it counted.
+    pub fn report(&self, size: u32) -> String {
+        let mut text = String::new();
+        for rank in (0..size).map(Rank) {
+            text += &format!("mpirun: stats: rank {}:", rank.0);
+            match self.counters.get(&rank) {
+                Some(counters) => {
+                    for (name, value) in counters {
+                        text += &format!(" {name}={value}");
+                    }
+                }
+                None => text += " nothing reported, it did not come to the end of MPI_Finalize",
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

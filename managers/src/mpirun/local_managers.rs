@@ -1,0 +1,499 @@
+//! The links to the local managers, by the number of their host.
+//!
+//! The one of this host is started at the other end of a socket pair. Those of other hosts are started by
+//! a launch agent and call back ([`crate::net`]); when such a manager is lost is decided here as far as
+//! connections tell it, and by central as far as silence does.
+
+use super::tree_top::{Lookups, Outgoing, Top};
+use super::watchdog::{self, Duty, Watchdog};
+use crate::error::Result;
+use crate::host::{descendants, limits};
+use crate::launch::agent::Agent;
+use crate::launch::child_manager::start_manager;
+use crate::launch::local_messages::{Down, Up};
+use crate::launch::machines::Machines;
+use crate::launch::plan::Plan;
+use crate::launch::tree::{Place, Word};
+use crate::net::auth::Whose;
+use crate::net::invite::Invitation;
+use crate::net::listen::{Arrival, Listener};
+use crate::net::local_link::{Filled, LocalLink};
+use crate::net::manager_link::ManagerLink;
+use crate::net::reactor::{Interest, Reactor, Token};
+use crate::net::session_link::SessionLink;
+use crate::{LOCAL_MANAGER, clock};
+use rejoin_channel_table::JobKey;
+use rejoin_managers_protocol::broadcast::Message;
+use rejoin_managers_protocol::central::HostIndex;
+use rejoin_managers_protocol::control::ToLocal;
+use rejoin_managers_protocol::lease::Terms;
+use rejoin_managers_protocol::lookup;
+use rejoin_wire::codec::MANAGER_LIMIT;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// A manager on another host that does not call in this time does not come.
+const CALL_LIMIT: Duration = Duration::from_secs(30);
+
+/// One local manager.
+struct ManagerEntry {
+    link: ManagerLink,
+    open: bool,
+    /// Of one on this host: its process id, and whether it answers.
+    own: Option<(u32, Watchdog)>,
+    /// Of one on another host.
+    away: Option<Away>,
+}
+
+/// A local manager on another host.
+struct Away {
+    name: String,
+    agent: Agent,
+    /// It has called.
+    called: bool,
+    /// It is lost if nothing comes from it until then; `None` while its connection stands. Of one that is silent
+    /// otherwise its lease tells.
+    until: Option<Instant>,
+    /// The user knows that its agent has ended without a word.
+    told: bool,
+}
+
+/// All local managers; a host without ranks has none.
+pub(super) struct LocalManagers {
+    locals: Vec<Option<ManagerEntry>>,
+    listener: Option<Listener>,
+    launch: u32,
+    /// For how long one whose connection broke is waited for.
+    patience: Duration,
+    /// Lost ones that were not told of yet, and why they are.
+    gone: Vec<(HostIndex, String)>,
+    /// Of a job on many hosts.
+    top: Option<Top>,
+}
+
+/// Kinds of events: of links, and of who calls.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kinds {
+    pub link: u8,
+    pub net: u8,
+}
+
+impl LocalManagers {
+    /// Starts a local manager for each host that has ranks, and gives it its part of the plan. The index
+    /// of a link's events is the host. `launch` counts how often that was done for this job before.
+    pub fn start(
+        plan: &Plan,
+        machines: &Machines,
+        launch: u32,
+        kinds: Kinds,
+        reactor: &Reactor,
+    ) -> Result<LocalManagers> {
+        let choice = plan.options.interface.as_deref();
+        let listener = machines
+            .is_networked()
+            .then(|| {
+                let kind = (
+                    kinds.net,
+                    limits::callers(limits::launcher(machines.hosts.len())),
+                );
+                Listener::open(plan.job, plan.key.clone(), choice, kind, reactor)
+            })
+            .transpose()?;
+        let used: Vec<HostIndex> = (0..machines.hosts.len())
+            .filter(|&host| machines.ranks_on(host) > 0)
+            .collect();
+        let first = Place::first(used.len(), plan.size, launch)?;
+        let lookups = || Lookups::new(&machines.placement, &used);
+        let lookups = || plan.lookups.then(lookups);
+        let mut hosts = LocalManagers {
+            top: first.map(|place| Top::new(place, used.clone(), lookups())),
+            locals: Vec::with_capacity(machines.hosts.len()),
+            listener,
+            launch,
+            patience: machines.terms.given_up(),
+            gone: Vec::new(),
+        };
+        for host in 0..machines.hosts.len() {
+            let mut part = plan.part(&machines.placement, host);
+            part.tree = first.zip(used.binary_search(&host).ok()).map(place_at);
+            let token = Token {
+                kind: kinds.link,
+                incarnation: 0,
+                index: u32::try_from(host).unwrap_or(u32::MAX),
+            };
+            let local = if part.ranks.is_empty() {
+                None
+            } else if machines.is_away(host) {
+                Some(hosts.invite(part, machines, host, token)?)
+            } else {
+                Some(start_here(part, token, reactor)?)
+            };
+            hosts.locals.push(local);
+        }
+        Ok(hosts)
+    }
+
+    /// Has an agent start a local manager elsewhere. What is queued for it waits until it calls.
+    fn invite(
+        &self,
+        part: Plan,
+        machines: &Machines,
+        host: HostIndex,
+        token: Token,
+    ) -> Result<ManagerEntry> {
+        let whose = Whose {
+            job: part.job,
+            launch: self.launch,
+            host: u32::try_from(host).unwrap_or(u32::MAX),
+        };
+        let addresses = self.listener.as_ref().map_or(&[][..], Listener::addresses);
+        let invitation = Invitation::new(whose, part.key.clone(), addresses.to_vec());
+        let agent = Agent::start(&machines.command(host), &invitation)?;
+        let mut link = SessionLink::new(token);
+        // The key goes with the invitation only.
+        let key = JobKey::new([0; 32]);
+        let lease = Some(machines.terms);
+        link.queue(&Down::Launch(Box::new(Plan { key, lease, ..part })))?;
+        Ok(ManagerEntry {
+            link: ManagerLink::Net(link),
+            open: true,
+            own: None,
+            away: Some(Away {
+                name: machines.hosts[host].name.clone(),
+                agent,
+                called: false,
+                until: Some(Instant::now() + CALL_LIMIT),
+                told: false,
+            }),
+        })
+    }
+
+    /// Queues a message to a host; nothing is said to one whose link is closed.
+    pub fn queue(&mut self, host: HostIndex, message: &Down) -> Result<()> {
+        if let (Down::Control(order), Some(top)) = (message, &mut self.top)
+            && top.hold(host, order)
+        {
+            return Ok(());
+        }
+        if let Some(local) = self.open(host) {
+            local.link.queue(message)?;
+        }
+        Ok(())
+    }
+
+    /// Queues a message to every host.
+    pub fn queue_all(&mut self, message: &Down) -> Result<()> {
+        for host in 0..self.locals.len() {
+            self.queue(host, message)?;
+        }
+        Ok(())
+    }
+
+    /// Queues an order to several hosts. The table of ranks goes down the tree, if there is one.
+    pub fn spread(&mut self, hosts: &[HostIndex], order: ToLocal) -> Result<()> {
+        if let (ToLocal::Start { generation, .. }, Some(top)) = (&order, &mut self.top)
+            && let Some(outgoing) = top.cast(clock::now(), *generation, &order)?
+        {
+            return self.go_down(outgoing);
+        }
+        let message = Down::Control(order);
+        for host in hosts {
+            self.queue(*host, &message)?;
+        }
+        Ok(())
+    }
+
+    /// A local manager says where others reach it. Where it called from comes first: of its other addresses
+    /// some may mean nothing elsewhere, or another machine.
+    pub fn listens(&mut self, host: HostIndex, mut addresses: Vec<SocketAddr>) {
+        let seen = self.open(host).and_then(|local| local.link.net()?.peer());
+        addresses.sort_by_key(|address| Some(address.ip()) != seen);
+        if let Some(top) = &mut self.top {
+            top.listens(host, addresses);
+        }
+    }
+
+    /// A local manager says this of what goes down the tree.
+    pub fn heard(&mut self, host: HostIndex, message: Message<Word>) -> Result<()> {
+        let Some(top) = &mut self.top else {
+            return Ok(());
+        };
+        let outgoing = top.heard(clock::now(), host, message);
+        self.go_down(outgoing)
+    }
+
+    /// A local manager asks where a rank is.
+    pub fn looked(&mut self, host: HostIndex, question: lookup::Message) -> Result<()> {
+        let top = self.top.as_mut();
+        match top.and_then(|top| top.looked(clock::now(), host, question)) {
+            Some(answer) => self.queue(host, &Down::Look(answer)),
+            None => Ok(()),
+        }
+    }
+
+    fn go_down(&mut self, outgoing: Outgoing) -> Result<()> {
+        for (host, message) in outgoing {
+            self.queue(host, &Down::Tree(message))?;
+        }
+        let released = self.top.as_mut().map(Top::released);
+        for (host, order) in released.unwrap_or_default() {
+            self.queue(host, &Down::Control(order))?;
+        }
+        Ok(())
+    }
+
+    /// Writes what the links take, and watches those that did not take all.
+    pub fn flush(&mut self, reactor: &Reactor) -> Result<()> {
+        for local in self.locals.iter_mut().flatten().filter(|l| l.open) {
+            local.link.flush(reactor)?;
+        }
+        Ok(())
+    }
+
+    /// Reads once from a host.
+    pub fn fill(&mut self, host: HostIndex, reactor: &Reactor) -> Result<Filled> {
+        let patience = self.patience;
+        let Some(local) = self.open(host) else {
+            return Ok(Filled::Nothing);
+        };
+        let filled = local.link.fill(reactor)?;
+        match (filled, &mut local.away, &mut local.own) {
+            (Filled::Some, _, Some((_, watchdog))) => watchdog.heard(Instant::now()),
+            (Filled::Some, Some(away), _) => away.until = None,
+            (Filled::Broken, Some(away), _) => {
+                // It calls again at once, if it can. A firewall that resets connections proves no end.
+                tracing::info!(host = away.name, "a manager's connection broke");
+                away.until = Some(Instant::now() + patience);
+            }
+            _ => {}
+        }
+        Ok(filled)
+    }
+
+    /// The next message of a host, of what was read.
+    pub fn next(&mut self, host: HostIndex) -> Result<Option<Up>> {
+        match self.open(host) {
+            Some(local) => local.link.next(),
+            None => Ok(None),
+        }
+    }
+
+    /// Somebody calls, or goes on proving who it is.
+    pub fn called(&mut self, index: u32, reactor: &Reactor) -> Result<()> {
+        let Some(listener) = &mut self.listener else {
+            return Ok(());
+        };
+        match listener.ready(index, reactor)? {
+            Some(arrival) => self.arrived(arrival, reactor),
+            None => Ok(()),
+        }
+    }
+
+    fn arrived(&mut self, arrival: Arrival, reactor: &Reactor) -> Result<()> {
+        let (whose, theirs) = (arrival.whose, arrival.theirs);
+        let Some(listener) = &self.listener else {
+            return Ok(());
+        };
+        let local = self.locals.get_mut(whose.host as usize);
+        let wanted = local
+            .and_then(Option::as_mut)
+            .filter(|l| l.open && whose.launch == self.launch);
+        let Some((link, away)) = wanted.and_then(|l| l.link.net().zip(l.away.as_mut())) else {
+            tracing::info!(
+                host = whose.host,
+                "a manager that is not wanted is sent away"
+            );
+            let _ = listener.answer(arrival, None);
+            return Ok(());
+        };
+        if let Some(socket) = listener.answer(arrival, Some(link.received())) {
+            tracing::info!(
+                host = away.name,
+                again = away.called,
+                "a manager has called"
+            );
+            away.called = true;
+            link.attach(socket.into(), theirs, reactor)?;
+            // Until it says something.
+            away.until = Some(Instant::now() + self.patience);
+        }
+        Ok(())
+    }
+
+    /// A child of this process has ended; it may be an agent.
+    pub fn child_ended(&mut self, pid: u32, status: Option<i32>) {
+        for local in self.locals.iter_mut().flatten() {
+            if let Some(away) = &mut local.away {
+                away.agent.ended(pid, status);
+            }
+        }
+    }
+
+    /// Looks who is late, and moves on what waits.
+    ///
+    /// # Errors
+    /// What waits is no message.
+    pub fn tend(&mut self, reactor: &Reactor) -> Result<()> {
+        if let Some(listener) = &mut self.listener {
+            listener.tidy(reactor)?;
+        }
+        let now = Instant::now();
+        for (host, local) in self.locals.iter_mut().enumerate() {
+            let Some(local) = local.as_mut().filter(|l| l.open) else {
+                continue;
+            };
+            if let Some(away) = &mut local.away
+                && let Some(why) = away.lost(now)
+            {
+                away.until = None;
+                self.gone.push((host, why));
+            }
+            let duty = local.own.as_mut().map(|(_, watchdog)| watchdog.look(now));
+            match (duty, &local.own) {
+                (Some(Duty::Ask), _) => local.link.queue(&Down::Ping)?,
+                (Some(Duty::End), Some((pid, _))) => {
+                    // Its ranks end with it.
+                    descendants::send(*pid, libc::SIGKILL);
+                    let limit = watchdog::PATIENCE.as_secs();
+                    let why =
+                        format!("its local manager did not answer for {limit} s and was killed");
+                    self.gone.push((host, why));
+                }
+                _ => {}
+            }
+        }
+        let outgoing = self.top.as_mut().map(|top| top.tick(clock::now()));
+        self.go_down(outgoing.unwrap_or_default())
+    }
+
+    /// When [`LocalManagers::tend`] is due.
+    pub fn wait_limit(&self) -> Option<Duration> {
+        let now = Instant::now();
+        let open = || self.locals.iter().flatten().filter(|l| l.open);
+        let first = open().filter_map(|l| l.away.as_ref()?.until).min();
+        let first = first.map(|at| at.saturating_duration_since(now));
+        let answers = open().filter_map(|l| Some(l.own.as_ref()?.1.wait_limit(now)));
+        let strangers = self.listener.as_ref().and_then(Listener::wait_limit);
+        let tree = self.top.as_ref().and_then(Top::deadline);
+        let tree = tree.map(|at| Duration::from_nanos(at.0.saturating_sub(clock::now().0)));
+        let others = strangers.into_iter().chain(tree);
+        first.into_iter().chain(answers).chain(others).min()
+    }
+
+    /// The managers that were lost since the last call, and why.
+    pub fn gone(&mut self) -> Vec<(HostIndex, String)> {
+        std::mem::take(&mut self.gone)
+    }
+
+    /// When the ranks of all hosts stand still for certain, by their leases. More than one may be out of reach;
+    /// a manager that has ended the link itself has none any more.
+    pub fn fenced_at(&mut self, terms: Terms) -> Instant {
+        let links = self.locals.iter_mut().flatten();
+        let open = links
+            .filter_map(|l| l.link.net())
+            .filter(|l| !l.heard_bye());
+        // No lease is given but to what was heard.
+        let heard = open.map(|link| link.heard()).max();
+        let fence = Duration::from_millis(terms.fence() + terms.every());
+        heard.map_or_else(Instant::now, |heard| heard + fence)
+    }
+
+    /// Nothing has come from a host for so long that it must have tried to call again.
+    pub fn is_silent(&mut self, host: HostIndex, terms: Terms) -> bool {
+        let local = self.locals.get_mut(host).and_then(Option::as_mut);
+        let link = local.and_then(|l| l.link.net());
+        link.is_some_and(|l| l.heard().elapsed() >= Duration::from_millis(2 * terms.every()))
+    }
+
+    /// Closes a host's link.
+    pub fn close(&mut self, host: HostIndex, reactor: &Reactor) {
+        if let Some(local) = self.open(host) {
+            local.open = false;
+            local.link.close(reactor);
+            let outgoing = self.top.as_mut().map(|top| top.lost(clock::now(), host));
+            if let Err(error) = self.go_down(outgoing.unwrap_or_default()) {
+                tracing::warn!(%error, "the table does not go on");
+            }
+        }
+    }
+
+    /// Closes all links.
+    pub fn close_all(&mut self, reactor: &Reactor) {
+        (0..self.locals.len()).for_each(|host| self.close(host, reactor));
+    }
+
+    /// Kills a local manager and closes its link. The kernel ends its ranks; one on another host hears that
+    /// its link was closed, or that there is no lease any more.
+    pub fn kill(&mut self, host: HostIndex, reactor: &Reactor) {
+        if let Some(local) = self.open(host)
+            && let Some((pid, _)) = &local.own
+        {
+            descendants::send(*pid, libc::SIGKILL);
+        }
+        self.close(host, reactor);
+    }
+
+    /// Some link is open.
+    pub fn any_open(&self) -> bool {
+        self.locals.iter().flatten().any(|l| l.open)
+    }
+
+    fn open(&mut self, host: HostIndex) -> Option<&mut ManagerEntry> {
+        self.locals.get_mut(host)?.as_mut().filter(|l| l.open)
+    }
+}
+
+/// The place at a position of the same tree.
+fn place_at((first, position): (Place, usize)) -> Place {
+    let position = u32::try_from(position).unwrap_or(u32::MAX);
+    Place { position, ..first }
+}
+
+impl Away {
+    /// Why it counts as lost, if it does.
+    fn lost(&mut self, now: Instant) -> Option<String> {
+        let until = self.until?;
+        if !self.called {
+            if self.agent.ended_well() && !std::mem::replace(&mut self.told, true) {
+                super::say(&format!(
+                    "host {}: `{}` has ended, and no local manager has called yet; it is waited for",
+                    self.name,
+                    self.agent.command()
+                ));
+            }
+            if let Some(how) = self.agent.failed() {
+                return Some(format!(
+                    "its local manager was not started: `{}` {how}",
+                    self.agent.command()
+                ));
+            }
+            return (until <= now).then(|| {
+                format!(
+                    "its local manager has not called within {} s (started by `{}`)",
+                    CALL_LIMIT.as_secs(),
+                    self.agent.command()
+                )
+            });
+        }
+        if let Some(how) = self.agent.ended_there() {
+            return Some(format!("its local manager ended: {how}"));
+        }
+        (until <= now)
+            .then(|| "it has been out of reach for too long (--host-patience)".to_string())
+    }
+}
+
+/// Starts this host's local manager: this program again, with its link as standard input, in a process
+/// group of its own so that the terminal's signals reach mpirun alone.
+fn start_here(part: Plan, token: Token, reactor: &Reactor) -> Result<ManagerEntry> {
+    let (socket, pid) = start_manager("rejoin-local", LOCAL_MANAGER, "the local manager")?;
+    let mut link = LocalLink::new(socket, MANAGER_LIMIT, MANAGER_LIMIT);
+    reactor.add(&link, token, Interest::READ)?;
+    link.queue(&Down::Launch(Box::new(part)))?;
+    Ok(ManagerEntry {
+        link: ManagerLink::Pair(link, token),
+        open: true,
+        own: Some((pid, Watchdog::new(Instant::now()))),
+        away: None,
+    })
+}

@@ -1,0 +1,561 @@
+//! mpirun: central manager of the job, and the sink of its streams.
+//!
+//! [`central_handle`] drives the core, [`local_managers`] holds the links to the local managers, [`streams`] the
+//! ranks' output and our standard input, [`crate::report::query_server`] answers those who ask; here is the loop around
+//! them.
+
+mod central_handle;
+mod local_managers;
+mod relaunch;
+mod remote_central;
+mod streams;
+mod tree_top;
+mod watchdog;
+
+use crate::central::OVERSLEPT;
+use crate::error::{Error, Result, plain};
+use crate::fault;
+use crate::host::descendants;
+use crate::host::limits::{self, Limits};
+use crate::host::run_dir;
+use crate::host::signals::{FORWARDED, Signals};
+use crate::launch::local_messages::Up;
+use crate::launch::machines::Machines;
+use crate::launch::plan::Plan;
+use crate::net::local_link::Filled;
+use crate::net::reactor::{Interest, Reactor, Token};
+use crate::report::event_log::EventLog;
+use crate::report::query::Answer;
+use crate::report::query_server::{Asked, QueryServer};
+use crate::report::status_board::StatusBoard;
+use crate::report::user_log::UserLog;
+use crate::stdio::sink::Lost;
+use crate::stdio::source;
+use central_handle::{CentralHandle, News};
+use local_managers::{Kinds, LocalManagers};
+use rejoin_channel_table::{Generation, Rank};
+use rejoin_managers_protocol::central::{Event, HostIndex, Input, Job, Recovery};
+use rejoin_managers_protocol::lease::Terms;
+use rejoin_managers_protocol::signals;
+use rejoin_managers_protocol::verdict::Verdict;
+use relaunch::Relaunch;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+pub use streams::Show;
+use streams::{Setup, Streams};
+
+/// Kinds of events.
+mod kind {
+    pub const LINK: u8 = 0;
+    pub const SIGNALS: u8 = 1;
+    pub const SINK: u8 = 2;
+    pub const STDIN: u8 = 3;
+    pub const CONTROL: u8 = 4;
+    pub const NET: u8 = 5;
+    pub const CENTRAL: u8 = 6;
+}
+
+/// After the job has ended by time limit or signal, a reader of our output that takes nothing more
+/// is waited for this long; after other ends as long as it likes.
+const READER_LIMIT: Duration = Duration::from_secs(2);
+
+/// What to launch.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// Everything that the local managers must know, for all ranks.
+    pub plan: Plan,
+    /// The hosts, and which ranks are where.
+    pub machines: Machines,
+    /// Generation of its first processes.
+    pub generation: Generation,
+    /// How often it was launched before, on other hosts.
+    pub launch: u32,
+    /// Time limit in milliseconds.
+    pub limit: Option<u64>,
+    /// Since when that counts.
+    pub begun: Instant,
+    /// What earlier launches have read of standard input.
+    pub consumed: source::Consumed,
+    /// Put `[rank]<stream> ` before each line.
+    pub tag: bool,
+    /// Say what happens.
+    pub verbose: bool,
+    /// How failures are masked; `None`: they end the job.
+    pub recovery: Option<Recovery>,
+    /// A signal that orders a checkpoint instead of being passed on.
+    pub checkpoint_signal: Option<i32>,
+    /// Where events are appended to.
+    pub events: Option<PathBuf>,
+    /// When output is shown.
+    pub show: Show,
+}
+
+/// Runs a job to its end. Returns the exit code.
+#[must_use]
+pub fn run(mut launch: Launch) -> i32 {
+    let _claim = match relaunch::claim(&launch) {
+        Ok(claim) => claim,
+        Err(error) => {
+            eprintln!("mpirun: {error}");
+            return 2;
+        }
+    };
+    let result = loop {
+        let (result, next) = run_once(&launch);
+        // Whatever happened, nothing of the job stays behind.
+        let clean = descendants::sweep(Duration::from_secs(1));
+        if !clean {
+            eprintln!("mpirun: some processes of the job do not end");
+        }
+        match next {
+            Some(next) => launch = next,
+            None => break result,
+        }
+    };
+    match result {
+        Ok(Verdict::Success) => 0,
+        Ok(verdict) => {
+            let code = verdict.exit_code();
+            eprintln!("mpirun: {verdict}; the job has ended with exit code {code}");
+            code
+        }
+        Err(error) => {
+            eprintln!("mpirun: {error}");
+            1
+        }
+    }
+}
+
+/// Runs a job to its end on these hosts. When it has lost one and can go on elsewhere, that is the next
+/// launch.
+fn run_once(launch: &Launch) -> (Result<Verdict>, Option<Launch>) {
+    let mut launcher = match Launcher::new(launch.clone()) {
+        Ok(launcher) => launcher,
+        Err(error) => return (Err(error), None),
+    };
+    let verdict = launcher.run();
+    let next = verdict.as_ref().ok();
+    let next = next.and_then(|verdict| launcher.relaunch(verdict));
+    launcher.central.forget();
+    if next.is_none() {
+        launcher.report();
+        if let (Ok(verdict), Some(journal)) = (&verdict, &mut launcher.events) {
+            let generation = launcher.central.view().generation;
+            journal.verdict("ended", generation.0, verdict);
+        }
+    }
+    (verdict, next)
+}
+
+/// Says something to the user; a reader that went away misses it.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "mpirun: {text}");
+}
+
+struct Launcher {
+    central: CentralHandle,
+    hosts: LocalManagers,
+    streams: Streams,
+    reactor: Reactor,
+    signals: Signals,
+    /// Number of ranks whose counters are to be shown.
+    counted: Option<u32>,
+    user_log: UserLog,
+    control: QueryServer,
+    events: Option<EventLog>,
+    checkpoint_signal: Option<i32>,
+    elsewhere: Relaunch,
+    terms: Terms,
+    /// The signal by which somebody wants the job to end.
+    unwanted: Option<i32>,
+}
+
+/// Whether mpirun and the local manager of its host may have what they need; others look for themselves.
+fn check_limits(machines: &Machines, come_back: bool) -> Result<()> {
+    let own = (0..machines.hosts.len()).filter(|&host| !machines.is_away(host));
+    let ranks = own.map(|host| machines.ranks_on(host) as u64).sum();
+    let limits = Limits::here(ranks);
+    limits.allow(ranks, come_back).map_err(Error::Usage)?;
+    if come_back && ranks > 0 {
+        limits::allow_watching().map_err(Error::Usage)?;
+    }
+    if machines.is_networked() {
+        limits::allow_hosts(machines.hosts.len()).map_err(Error::Usage)?;
+    }
+    Ok(())
+}
+
+/// What the streams must know of a launch.
+fn setup(launch: &Launch, elsewhere: Option<bool>) -> Setup {
+    let (plan, machines) = (&launch.plan, &launch.machines);
+    let host_of = |rank: Rank| machines.placement.get(rank.0 as usize).copied();
+    Setup {
+        hosts: machines.hosts.len(),
+        ranks: plan.size,
+        reader: plan.stdin.and_then(host_of),
+        tag: launch.tag,
+        recovers: launch.recovery.is_some(),
+        show: launch.show,
+        elsewhere,
+        consumed: launch.consumed.clone(),
+    }
+}
+
+/// What the central manager must know of a launch.
+fn job(launch: &Launch) -> Job {
+    let spent = u64::try_from(launch.begun.elapsed().as_millis());
+    Job {
+        generation: launch.generation,
+        hosts: launch.machines.names(),
+        placement: launch.machines.placement.clone(),
+        limit: launch.limit,
+        spent: match launch.launch {
+            0 => 0,
+            _ => spent.unwrap_or(u64::MAX),
+        },
+        recovery: launch.recovery,
+        leases: launch.machines.leases(),
+    }
+}
+
+impl Launcher {
+    fn new(launch: Launch) -> Result<Self> {
+        let elsewhere = Relaunch::of(&launch);
+        let machines = &launch.machines;
+        check_limits(machines, launch.recovery.is_some())?;
+        let name = run_dir::name(launch.plan.job);
+        let events = launch
+            .events
+            .clone()
+            .map(|path| EventLog::open(path, name.clone()));
+        let mut events = events.transpose()?;
+        if let Some(journal) = &mut events {
+            journal.began(launch.plan.size);
+        }
+        descendants::become_subreaper();
+        let signals = Signals::new(&FORWARDED)?;
+        let reactor = Reactor::new()?;
+        let plan = &launch.plan;
+        let kinds = Kinds {
+            link: kind::LINK,
+            net: kind::NET,
+        };
+        let hosts = LocalManagers::start(plan, machines, launch.launch, kinds, &reactor)?;
+        reactor.add(&signals, Token::single(kind::SIGNALS), Interest::READ)?;
+        let setup = setup(&launch, elsewhere.is_prepared());
+        let streams = Streams::new(setup, [kind::SINK, kind::STDIN])?;
+        let program = plan.programs.first().and_then(|p| p.argv.first());
+        let program = program.map_or_else(String::new, |name| {
+            String::from_utf8_lossy(name).into_owned()
+        });
+        let board = StatusBoard::new(name, program);
+        let control = QueryServer::new(plan.job, kind::CONTROL, &reactor);
+        let place = control.journal().filter(|_| launch.recovery.is_some());
+        let apart = place.map(|path| (plan.job, path));
+        let board = (board, launch.verbose);
+        let central = CentralHandle::new(job(&launch), board, apart, kind::CENTRAL, &reactor)?;
+        Ok(Launcher {
+            counted: plan.options.stats.then_some(plan.size),
+            central,
+            hosts,
+            streams,
+            reactor,
+            signals,
+            user_log: UserLog::new(launch.verbose),
+            control,
+            events,
+            checkpoint_signal: launch.checkpoint_signal,
+            elsewhere,
+            terms: machines.terms,
+            unwanted: None,
+        })
+    }
+
+    fn run(&mut self) -> Result<Verdict> {
+        let mut tokens = Vec::new();
+        loop {
+            self.central.steps(&mut self.hosts, &self.reactor)?;
+            self.tell_events();
+            self.streams.arrange(&mut self.hosts, &self.reactor)?;
+            self.streams.flush(&mut self.hosts, &self.reactor)?;
+            // Decided before the ranks can hear that their pipes are closed: our own error is the
+            // cause, the signal that they get from it is not.
+            while let Some(lost) = self.streams.lost() {
+                self.output_lost(lost)?;
+            }
+            self.hosts.flush(&self.reactor)?;
+            fault::sent();
+            self.control.flush(&self.reactor);
+            if let Some(verdict) = self.finished() {
+                return Ok(verdict);
+            }
+            let limit = self.wait_limit();
+            let asleep = Instant::now();
+            self.reactor.wait(limit, &mut tokens)?;
+            if limit.is_some_and(|limit| asleep.elapsed() > limit + OVERSLEPT) {
+                // The machine stood still, or we: hosts that were not heard of did not fall silent.
+                self.central.tell(Input::Slept);
+            }
+            for token in &tokens {
+                match token.kind {
+                    kind::LINK => self.read_link(token.index as HostIndex)?,
+                    kind::SIGNALS => self.read_signals()?,
+                    kind::STDIN => self.streams.read(&mut self.hosts)?,
+                    kind::CONTROL => self.asked(token.index)?,
+                    kind::CENTRAL => self.central.read(&mut self.hosts, &self.reactor)?,
+                    kind::NET => self.hosts.called(token.index, &self.reactor)?,
+                    // Sinks are flushed each time round.
+                    _ => {}
+                }
+            }
+            self.tend_hosts()?;
+            self.central.tick_if_due()?;
+        }
+    }
+
+    /// Local managers on other hosts may be lost.
+    fn tend_hosts(&mut self) -> Result<()> {
+        self.hosts.tend(&self.reactor)?;
+        for (host, why) in self.hosts.gone() {
+            self.hosts.close(host, &self.reactor);
+            self.central.tell(Input::HostGone(host, why));
+        }
+        Ok(())
+    }
+
+    /// Tells everyone what happened.
+    fn tell_events(&mut self) {
+        for (client, status) in self.central.looked() {
+            self.control
+                .answer(client, &Answer::Status(Box::new(status)));
+        }
+        for news in self.central.news() {
+            let event = match news {
+                News::Event(event) => event,
+                News::Again { how, pid, took } => {
+                    self.user_log.again(&how, took);
+                    let generation = self.central.view().generation;
+                    if let Some(journal) = &mut self.events {
+                        journal.again(generation.0, &how, pid, took);
+                    }
+                    continue;
+                }
+                News::Unjournaled { why, apart } => {
+                    self.user_log.unjournaled(&why, apart);
+                    continue;
+                }
+                News::Burnt(epoch) => {
+                    self.streams.given_up(epoch);
+                    if self.control.burnt() {
+                        self.central.tell(Input::Checkpoint);
+                    }
+                    continue;
+                }
+            };
+            match event {
+                // It is not where we were stopped ourselves, and central did not hear of it.
+                Event::HostSilent { host, .. }
+                    if self.hosts.is_silent(host, self.terms) && self.may_go_on() =>
+                {
+                    // Nobody waits for it to come back.
+                    let why = "it is silent".to_string();
+                    self.central.tell(Input::HostGone(host, why));
+                    self.hosts.close(host, &self.reactor);
+                }
+                Event::Committed { epoch, .. } => self.streams.commit(epoch),
+                Event::GivenUp { epoch, .. } => self.streams.given_up(epoch),
+                _ => {}
+            }
+            self.user_log.event(&event);
+            self.control.event(&event);
+            if let Some(journal) = &mut self.events {
+                let generation = self.central.view().generation;
+                journal.event(generation.0, &event);
+            }
+        }
+        self.user_log.tell_lost();
+        let decided = self.central.decided();
+        let decided = decided
+            .filter(|verdict| !matches!(verdict, Verdict::HostLost { .. }) || !self.may_go_on());
+        if let (Some(verdict), Some(journal)) = (decided, &mut self.events) {
+            let generation = self.central.view().generation;
+            journal.verdict("decided", generation.0, &verdict);
+        }
+        self.control.settle(&self.central.view());
+    }
+
+    /// A lost host would not end the job.
+    fn may_go_on(&self) -> bool {
+        let stored = self.streams.newest_state();
+        self.elsewhere.state(stored).is_some()
+    }
+
+    /// Somebody has a question, or comes to ask one.
+    fn asked(&mut self, client: u32) -> Result<()> {
+        let view = self.central.view();
+        match self.control.ready(client, &view, &self.reactor) {
+            None => {}
+            Some(Asked::Checkpoint) => self.central.tell(Input::Checkpoint),
+            Some(Asked::Status(client)) => self.central.look(client)?,
+        }
+        Ok(())
+    }
+
+    fn wait_limit(&self) -> Option<Duration> {
+        let reader = self.central.over().map(|_| Duration::from_millis(50));
+        let limits = [
+            self.central.wait_limit(),
+            self.streams.wait_limit(),
+            self.control.wait_limit(),
+            self.hosts.wait_limit(),
+            // When it is over, only the output is waited for.
+            self.elsewhere.wait_limit().filter(|left| !left.is_zero()),
+            reader,
+        ];
+        limits.into_iter().flatten().min()
+    }
+
+    /// The job is over, its last output has come and was written.
+    fn finished(&mut self) -> Option<Verdict> {
+        let open = self.hosts.any_open();
+        let verdict = self.central.over()?.0.clone();
+        if !open && self.goes_on(&verdict) {
+            let ready = self.elsewhere.wait_limit() == Some(Duration::ZERO);
+            return (ready && self.streams.is_written()).then_some(verdict);
+        }
+        let (verdict, since) = self.central.over()?;
+        let impatient = matches!(
+            verdict,
+            Verdict::TimedOut { .. } | Verdict::Interrupted { .. }
+        );
+        let given_up = impatient && since.elapsed() > READER_LIMIT;
+        if !open {
+            self.streams.release();
+        }
+        let done = !open && self.streams.is_written();
+        (done || given_up).then(|| verdict.clone())
+    }
+
+    fn output_lost(&mut self, lost: Lost) -> Result<()> {
+        let why = match lost {
+            Lost::Unread => None,
+            Lost::Error(error) => Some(plain(&error)),
+        };
+        if matches!(self.central.over(), Some((Verdict::Success, _))) {
+            // The last output of ranks that had all ended well.
+            let verdict = why.map_or(Verdict::Unread, |why| Verdict::OutputLost { why });
+            self.central.overrule(verdict);
+            return Ok(());
+        }
+        self.central.tell(Input::OutputLost(why));
+        self.central.steps(&mut self.hosts, &self.reactor)
+    }
+
+    /// Shows what the ranks counted, if that is wanted.
+    fn report(&self) {
+        if let Some(size) = self.counted {
+            // A reader that went away misses it.
+            let _ = std::io::stderr().write_all(self.central.report(size).as_bytes());
+        }
+    }
+
+    fn read_link(&mut self, host: HostIndex) -> Result<()> {
+        match self.hosts.fill(host, &self.reactor)? {
+            Filled::Nothing | Filled::Broken => {}
+            Filled::Closed => {
+                self.hosts.close(host, &self.reactor);
+                self.central.tell(Input::HostLost(host));
+            }
+            Filled::Some => {
+                while let Some(message) = self.hosts.next(host)? {
+                    match message {
+                        Up::Control(news) => self.central.tell(Input::Local(host, news)),
+                        Up::Output {
+                            rank,
+                            stream,
+                            bytes,
+                            last,
+                        } => {
+                            let bytes = bytes.into_vec();
+                            if self.streams.push(host, rank, stream, bytes, last).is_some() {
+                                self.user_log.diverged(rank);
+                            }
+                        }
+                        Up::Mark { rank, epoch } => self.streams.mark(rank, epoch),
+                        Up::Rewound { rank, epoch } => self.streams.rewind(rank, epoch),
+                        Up::Caveats { rank, lines } => self.user_log.caveats(rank, lines),
+                        Up::Note {
+                            rank,
+                            important,
+                            text,
+                        } => self.user_log.note(rank, important, &text),
+                        Up::InputCredit(count) => self.streams.input_credit(count),
+                        Up::Listens(addresses) => self.hosts.listens(host, addresses),
+                        Up::Tree(message) => self.hosts.heard(host, message)?,
+                        Up::Look(question) => self.hosts.looked(host, question)?,
+                        Up::InputClosed => self.streams.input_closed(),
+                        Up::Stored {
+                            rank,
+                            number,
+                            begun,
+                        } => self.streams.has_stored(rank, number, begun),
+                        Up::Bound { lines, crowded } => {
+                            let name = self.central.host(host);
+                            self.user_log.bound(name, &lines, crowded);
+                        }
+                        Up::Unbound(rank, errno) => self.user_log.unbound(rank, errno),
+                        Up::Here => {}
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read_signals(&mut self) -> Result<()> {
+        while let Some(signal) = self.signals.take() {
+            let ends = signals::ends(signal) && self.checkpoint_signal != Some(signal);
+            let first = ends && self.unwanted.is_none();
+            self.unwanted = self.unwanted.or(ends.then_some(signal));
+            match signal {
+                libc::SIGCHLD => {
+                    // The local manager's end is seen on its link; orphans only need reaping.
+                    while let Some(pid) = descendants::ended_child() {
+                        let status = descendants::reap(pid);
+                        self.hosts.child_ended(pid, status);
+                        self.central.reaped(pid, status);
+                    }
+                }
+                libc::SIGTSTP => {
+                    self.central.tell(Input::Signal(signal));
+                    self.central.steps(&mut self.hosts, &self.reactor)?;
+                    self.central.await_taken(&mut self.hosts, &self.reactor)?;
+                    self.hosts.flush(&self.reactor)?;
+                    self.central.pause(true);
+                    // SAFETY: plain number; stops this process until SIGCONT comes.
+                    unsafe {
+                        libc::raise(libc::SIGSTOP);
+                    }
+                    self.central.tell(Input::Slept);
+                    self.central.steps(&mut self.hosts, &self.reactor)?;
+                    self.central.pause(false);
+                }
+                _ if self.checkpoint_signal == Some(signal) => {
+                    self.central.tell(Input::Checkpoint);
+                }
+                _ if self.elsewhere.next().is_some() => self.signal_before_relaunch(signal),
+                // When all hosts have ended, too, that is why it does not go on elsewhere.
+                _ if first && self.elsewhere.is_open() && self.has_lost_a_host() => {}
+                _ if self.central.over().is_some() && signal != libc::SIGCONT => {
+                    // Only a slow reader keeps us: it is not waited for any longer.
+                    self.central.overrule(Verdict::Interrupted { signal });
+                    self.hosts.close_all(&self.reactor);
+                    self.streams.give_up();
+                }
+                _ => self.central.tell(Input::Signal(signal)),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,389 @@
+//! The central manager as a process of its own: started, spoken with, and started again when it ends
+//! before its work does.
+//!
+//! It may have taken what it was told last, or not; what only we can say again is kept until it says that
+//! it was taken. What local managers say is not: they are asked.
+
+use super::watchdog::{Duty, Watchdog};
+use crate::CENTRAL_MANAGER;
+use crate::central::central_messages::{Begin, Say, Told};
+use crate::central::journal::Journal;
+use crate::error::Result;
+use crate::host::descendants;
+use crate::launch::child_manager::start_manager;
+use crate::net::local_link::{Filled, LocalLink};
+use crate::net::reactor::{Interest, Reactor, Token};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rejoin_channel_table::{Generation, JobId};
+use rejoin_managers_protocol::central::{HostIndex, Input, Job, View};
+use rejoin_managers_protocol::control::ToCentral;
+use rejoin_managers_protocol::policy::{History, Limit};
+use rejoin_managers_protocol::signals;
+use rejoin_wire::codec::MANAGER_LIMIT;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How often a central manager may end before its work does.
+const LIMIT: Limit = Limit {
+    restarts: 20,
+    within: 600_000,
+};
+
+/// How a central manager ended, and when that was noticed.
+#[derive(Debug, Clone)]
+pub(super) struct Gone {
+    pub how: String,
+    pub since: Instant,
+}
+
+/// What came of reading from it.
+pub(super) enum Heard {
+    /// This, in its order.
+    Told(Vec<Told>),
+    /// It has ended; there is another, or, for this reason, none any more.
+    Ended(Option<String>),
+}
+
+/// The process and what it must be told again.
+pub(super) struct RemoteCentral {
+    job: Job,
+    id: JobId,
+    journal: PathBuf,
+    link: LocalLink,
+    pid: u32,
+    status: Option<i32>,
+    /// The last one has ended, and none takes over.
+    over: bool,
+    token: Token,
+    /// Its journal could not be written, for this reason: none can take over.
+    unkept: Option<String>,
+    /// One of them has said something, so it has stored that the job began.
+    began: bool,
+    /// What was not taken yet, with its numbers.
+    pending: VecDeque<(u64, Input)>,
+    next: u64,
+    /// The last words of hosts.
+    last: BTreeMap<HostIndex, Input>,
+    /// Clients that wait to hear how everything is.
+    looks: BTreeSet<u32>,
+    history: History,
+    watchdog: Watchdog,
+    /// When it was told of the first signal to end that it has not taken.
+    asked_to_end: Option<Instant>,
+    /// The one before, until its successor speaks.
+    pub gone: Option<Gone>,
+    /// The job as it was last heard to be.
+    pub view: View,
+}
+
+impl RemoteCentral {
+    /// Starts the first one.
+    pub fn start(
+        job: Job,
+        id: JobId,
+        journal: PathBuf,
+        view: View,
+        kind: u8,
+        reactor: &Reactor,
+    ) -> Result<RemoteCentral> {
+        let token = Token::single(kind);
+        let (socket, pid) =
+            start_manager("rejoin-central", CENTRAL_MANAGER, "the central manager")?;
+        let mut apart = RemoteCentral {
+            job,
+            id,
+            journal,
+            link: LocalLink::new(socket, MANAGER_LIMIT, MANAGER_LIMIT),
+            pid,
+            status: None,
+            over: false,
+            unkept: None,
+            token,
+            began: false,
+            pending: VecDeque::new(),
+            next: 0,
+            last: BTreeMap::new(),
+            looks: BTreeSet::new(),
+            history: History::new(LIMIT),
+            watchdog: Watchdog::new(Instant::now()),
+            asked_to_end: None,
+            gone: None,
+            view,
+        };
+        reactor.add(&apart.link, token, Interest::READ)?;
+        apart.begin()?;
+        Ok(apart)
+    }
+
+    /// Tells it all that it must know.
+    fn begin(&mut self) -> Result<()> {
+        self.link.queue(&Say::Begin(Box::new(Begin {
+            job: self.job.clone(),
+            id: self.id,
+            journal: self.journal.clone(),
+            resume: self.began,
+            inputs: self.pending.iter().cloned().collect(),
+        })))?;
+        for input in self.last.values() {
+            self.link.queue(&Say::Input(None, input.clone()))?;
+        }
+        for client in &self.looks {
+            self.link.queue(&Say::Look(*client))?;
+        }
+        Ok(())
+    }
+
+    /// The job has begun.
+    pub fn began(&self) -> bool {
+        self.began
+    }
+
+    /// Ends it. The number of one that was reaped may be somebody else's by now.
+    pub fn kill(&self) {
+        if self.status.is_none() {
+            descendants::send(self.pid, libc::SIGKILL);
+        }
+    }
+
+    /// Has it stand still, and go on.
+    pub fn pause(&self, pause: bool) {
+        if self.status.is_none() {
+            let signal = if pause { libc::SIGSTOP } else { libc::SIGCONT };
+            descendants::send(self.pid, signal);
+        }
+    }
+
+    /// Waits for its next word, if it has not taken everything. Returns whether there may be one.
+    pub fn wait(&self, limit: Duration) -> bool {
+        if self.pending.is_empty() {
+            return false;
+        }
+        let mut fds = [PollFd::new(self.link.as_fd(), PollFlags::POLLIN)];
+        let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::ZERO);
+        poll(&mut fds, limit).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// How often another one took over.
+    pub fn restarts(&self) -> u64 {
+        self.history.total()
+    }
+
+    /// Where its journal is.
+    pub fn journal(&self) -> &PathBuf {
+        &self.journal
+    }
+
+    /// Clients that wait to hear how everything is.
+    pub fn clients(&self) -> impl Iterator<Item = u32> {
+        self.looks.iter().copied()
+    }
+
+    /// The highest generation that it, or one before it, has begun: it may have ended before it told of that. Ends
+    /// it.
+    pub fn last_generation(&mut self) -> Generation {
+        self.kill();
+        self.how();
+        let told = self.view.generation;
+        match Journal::last_generation(&self.journal) {
+            Ok(stored) => stored.map_or(told, |stored| stored.max(told)),
+            Err(error) => {
+                tracing::warn!(%error, "generations are skipped");
+                // It can't be further than one ahead: the next failure would be one of ranks that we passed the
+                // order for, and it was told with that.
+                told.next().next()
+            }
+        }
+    }
+
+    /// The last words of hosts.
+    pub fn last_words(&self) -> impl Iterator<Item = Input> {
+        self.last.values().cloned()
+    }
+
+    /// What it has not said that it took.
+    pub fn untaken(&self) -> impl Iterator<Item = Input> {
+        self.pending.iter().map(|(_, input)| input.clone())
+    }
+
+    /// Passes on an input.
+    pub fn say(&mut self, input: Input) -> Result<()> {
+        match &input {
+            // There would be one too many of them.
+            Input::Begin | Input::Tick => return Ok(()),
+            Input::Local(host, ToCentral::Done) => {
+                self.last.insert(*host, input.clone());
+            }
+            Input::HostLost(host) | Input::HostGone(host, _) => {
+                self.last.entry(*host).or_insert(input.clone());
+            }
+            Input::Local(..) | Input::Slept => {}
+            Input::Signal(_) | Input::Checkpoint | Input::OutputLost(_) => {
+                let ends = |input: &Input| matches!(input, Input::Signal(s) if signals::ends(*s));
+                if ends(&input) {
+                    let waits = self.pending.iter().any(|(_, input)| ends(input));
+                    let first = self.asked_to_end.filter(|_| waits);
+                    // It does not even take the first one. Two at once (timeout(1) sends them) prove nothing.
+                    if first.is_some_and(|at| at.elapsed() > Duration::from_millis(500)) {
+                        self.kill();
+                    }
+                    self.asked_to_end = first.or(Some(Instant::now()));
+                }
+                let number = self.next;
+                self.next += 1;
+                self.pending.push_back((number, input.clone()));
+                return Ok(self.link.queue(&Say::Input(Some(number), input))?);
+            }
+        }
+        Ok(self.link.queue(&Say::Input(None, input))?)
+    }
+
+    /// Asks how everything is, for a client.
+    pub fn look(&mut self, client: u32) -> Result<()> {
+        self.looks.insert(client);
+        Ok(self.link.queue(&Say::Look(client))?)
+    }
+
+    /// Makes sure that it answers; one that does not for long is killed, and another takes over.
+    pub fn watch(&mut self) -> Result<()> {
+        if self.over || self.status.is_some() {
+            return Ok(());
+        }
+        match self.watchdog.look(Instant::now()) {
+            Duty::Nothing => Ok(()),
+            Duty::Ask => Ok(self.link.queue(&Say::Ping)?),
+            Duty::End => {
+                tracing::warn!(
+                    pid = self.pid,
+                    "the central manager does not answer: it is killed"
+                );
+                self.kill();
+                Ok(())
+            }
+        }
+    }
+
+    /// How long until [`RemoteCentral::watch`], if there is one to watch.
+    pub fn wait_limit(&self) -> Option<Duration> {
+        (!self.over).then(|| self.watchdog.wait_limit(Instant::now()))
+    }
+
+    /// Writes what the link takes.
+    pub fn flush(&mut self, reactor: &Reactor) -> Result<()> {
+        if self.over {
+            return Ok(());
+        }
+        let write = self.link.flush();
+        let interest = Interest { read: true, write };
+        reactor.change(&self.link, self.token, interest)
+    }
+
+    /// A child was reaped.
+    pub fn reaped(&mut self, pid: u32, status: Option<i32>) {
+        if pid == self.pid {
+            self.status = status;
+        }
+    }
+
+    /// Reads once. `over`: nobody is needed any more.
+    pub fn read(&mut self, over: bool, reactor: &Reactor) -> Result<Heard> {
+        let filled = self.link.fill()?;
+        let mut told = Vec::new();
+        loop {
+            match self.link.next::<Told>() {
+                Ok(None) => break,
+                Ok(Some(one)) => {
+                    self.note(&one);
+                    told.push(one);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the central manager can't be understood");
+                    return self.ended(over, reactor);
+                }
+            }
+        }
+        match filled {
+            Filled::Closed => self.ended(over, reactor),
+            _ => Ok(Heard::Told(told)),
+        }
+    }
+
+    fn note(&mut self, told: &Told) {
+        self.watchdog.heard(Instant::now());
+        match told {
+            Told::Send(..) | Told::SendAll(..) => self.began = true,
+            Told::Step { took, view, .. } => {
+                self.began = true;
+                self.pending.retain(|(other, _)| !took.contains(other));
+                if let Some(view) = view {
+                    self.view.clone_from(view);
+                }
+            }
+            Told::Look { client, .. } => {
+                self.looks.remove(client);
+            }
+            Told::Unkept(why) => self.unkept = Some(why.clone()),
+            Told::Here | Told::Unjournaled(_) => {}
+        }
+    }
+
+    /// It is gone: its end is waited for, and another one takes over.
+    fn ended(&mut self, over: bool, reactor: &Reactor) -> Result<Heard> {
+        let since = Instant::now();
+        reactor.remove(&self.link);
+        // Whatever it does without its link, it does no more.
+        self.kill();
+        let how = self.how();
+        if over {
+            self.over = true;
+            return Ok(Heard::Ended(None));
+        }
+        tracing::warn!(pid = self.pid, how, "the central manager ended");
+        if let Some(unkept) = &self.unkept {
+            return Ok(Heard::Ended(Some(format!("it {how}, after {unkept}"))));
+        }
+        if let Err(refusal) = self.history.admit(crate::clock::now()) {
+            tracing::warn!(%refusal, "no other takes over");
+            let why = format!(
+                "it ended more than {} times in {} s, the last one {how}",
+                LIMIT.restarts,
+                LIMIT.within / 1000
+            );
+            return Ok(Heard::Ended(Some(why)));
+        }
+        // Told from the first one on, if they fall one after the other.
+        self.gone.get_or_insert(Gone { how, since });
+        let (socket, pid) =
+            start_manager("rejoin-central", CENTRAL_MANAGER, "the central manager")?;
+        self.link = LocalLink::new(socket, MANAGER_LIMIT, MANAGER_LIMIT);
+        (self.pid, self.status) = (pid, None);
+        self.watchdog = Watchdog::new(Instant::now());
+        reactor.add(&self.link, self.token, Interest::READ)?;
+        self.begin()?;
+        Ok(Heard::Ended(None))
+    }
+
+    /// How it ended, which it has, or is about to.
+    fn how(&mut self) -> String {
+        let begun = Instant::now();
+        while self.status.is_none() && begun.elapsed() < Duration::from_secs(2) {
+            self.status = descendants::reap(self.pid);
+            if self.status.is_none() {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+        match self.status {
+            Some(status) if libc::WIFSIGNALED(status) => {
+                format!("was killed by signal {}", libc::WTERMSIG(status))
+            }
+            Some(status) => format!("exited with code {}", libc::WEXITSTATUS(status)),
+            None => "ended".into(),
+        }
+    }
+}

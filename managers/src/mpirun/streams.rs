@@ -1,0 +1,433 @@
+//! The job's streams at mpirun's end: output from all hosts to our own, our standard input to the
+//! rank that gets it.
+
+use super::local_managers::LocalManagers;
+use crate::error::{Context, Result};
+use crate::launch::local_messages::Down;
+use crate::net::reactor::{Interest, Reactor, Token};
+use crate::stdio::output_commit::{OutputCommit, Piece};
+use crate::stdio::replay_filter::{Diverged, ReplayFilter};
+use crate::stdio::sink::{self, Lost, Sink};
+use crate::stdio::source::{Consumed, Source};
+use crate::stdio::stored_states::{States, Stored};
+use crate::stdio::{Begun, Stream};
+use rejoin_channel_table::{Epoch, Rank};
+use rejoin_managers_protocol::central::HostIndex;
+use serde_bytes::ByteBuf;
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// When ranks' output is shown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Show {
+    /// As it comes. What a rank writes again after it went back is shown once.
+    #[default]
+    Now,
+    /// When the checkpoint after it is committed.
+    Commit,
+}
+
+/// Of which job.
+pub(super) struct Setup {
+    /// Number of its hosts.
+    pub hosts: usize,
+    /// Number of its ranks.
+    pub ranks: u32,
+    /// The host of the rank that reads standard input.
+    pub reader: Option<HostIndex>,
+    /// Put `[rank]<stream> ` before each line.
+    pub tag: bool,
+    /// Its ranks come back.
+    pub recovers: bool,
+    /// When output is shown.
+    pub show: Show,
+    /// The job may have to go on elsewhere; whether it goes on from a stored state already.
+    pub elsewhere: Option<bool>,
+    /// What an earlier launch has read of standard input.
+    pub consumed: Consumed,
+}
+
+/// Bytes that a sink is given ahead of what it takes, of output that was held.
+const AHEAD: usize = 1 << 18;
+
+/// Sinks, source, and the windows of the hosts.
+pub(super) struct Streams {
+    /// One, or two when standard output and error are different files.
+    sinks: Vec<Sink>,
+    /// Which sinks epoll watches, because they did not take all.
+    watched: Vec<bool>,
+    told_closed: [bool; 2],
+    /// Put `[rank]<stream> ` before each line.
+    tag: bool,
+    source: Source,
+    /// Where the rank is that reads standard input.
+    reader: Option<HostIndex>,
+    /// Bytes of window to give back, by host.
+    credit: Vec<u32>,
+    /// The same, of held output, given when the sinks take again what they are given.
+    owed: Vec<u32>,
+    /// Kind of the sinks' events.
+    kind: u8,
+    /// What ranks may write again, when they can go back.
+    repeats: Option<BTreeMap<(Rank, Stream), ReplayFilter>>,
+    /// What may not be shown yet, when only that is shown which stays.
+    hold: Option<OutputCommit>,
+    /// What of that may be written again elsewhere.
+    stored: Option<Stored>,
+    /// What ranks have stored otherwise.
+    states: States,
+    /// Lines that were unfinished then, of states that the job may go on from.
+    begun: BTreeMap<u32, BTreeMap<Rank, Begun>>,
+    /// Why holding failed; not taken yet.
+    failed: Option<std::io::Error>,
+}
+
+impl Streams {
+    /// Streams of a job; `kinds` are those of the events of sinks and of standard input.
+    pub fn new(setup: Setup, kinds: [u8; 2]) -> Result<Streams> {
+        let Setup {
+            hosts,
+            ranks,
+            reader,
+            show,
+            ..
+        } = setup;
+        let mut sinks = vec![Sink::new(std::io::stdout().as_fd()).context("use standard output")?];
+        if !sink::are_one() {
+            sinks.push(Sink::new(std::io::stderr().as_fd()).context("use standard error")?);
+        }
+        Ok(Streams {
+            watched: vec![false; sinks.len()],
+            sinks,
+            told_closed: [false; 2],
+            tag: setup.tag,
+            source: Source::new(
+                reader.is_some(),
+                setup.elsewhere.is_some(),
+                setup.consumed,
+                Token::single(kinds[1]),
+            ),
+            reader,
+            credit: vec![0; hosts],
+            owed: vec![0; hosts],
+            kind: kinds[0],
+            repeats: (setup.recovers && show == Show::Now).then(BTreeMap::new),
+            hold: (show == Show::Commit).then(OutputCommit::new),
+            stored: setup
+                .elsewhere
+                .filter(|_| show == Show::Commit)
+                .map(|restarted| Stored::new(ranks, restarted)),
+            states: States::new(ranks),
+            begun: BTreeMap::new(),
+            failed: None,
+        })
+    }
+
+    /// Takes output of a rank, and drops what it has written before. Says if it writes something else
+    /// now.
+    pub fn push(
+        &mut self,
+        host: HostIndex,
+        rank: Rank,
+        stream: Stream,
+        bytes: Vec<u8>,
+        last: bool,
+    ) -> Option<Diverged> {
+        let credit = bytes.len() as u32;
+        if let Some(hold) = &mut self.hold {
+            let piece = Piece {
+                rank,
+                stream,
+                bytes,
+                last,
+                stored: None,
+            };
+            let held = hold.push(&piece);
+            self.failed = self.failed.take().or(held.err());
+            self.owe(host, credit);
+            return None;
+        }
+        let (mut fresh, mut diverged) = (bytes, None);
+        if let Some(repeats) = &mut self.repeats {
+            let repeat = repeats.entry((rank, stream)).or_default();
+            let bytes = std::mem::take(&mut fresh);
+            diverged = repeat.push(&bytes, &mut fresh);
+            if last {
+                diverged = diverged.or(repeat.finish(&mut fresh));
+            }
+        }
+        let index = (stream as usize).min(self.sinks.len().saturating_sub(1));
+        if let Some(sink) = self.sinks.get_mut(index) {
+            sink.push((host, credit), (rank, stream), fresh, last, self.tag);
+        }
+        diverged
+    }
+
+    /// Held output gives its window back at once, unless there is more to show than is taken: then its
+    /// writers wait as they do without holding.
+    fn owe(&mut self, host: HostIndex, credit: u32) {
+        let blocked = self.watched.iter().any(|watched| *watched);
+        let owed = if blocked {
+            &mut self.owed
+        } else {
+            &mut self.credit
+        };
+        if let Some(owed) = owed.get_mut(host) {
+            *owed += credit;
+        }
+    }
+
+    /// Gives the sinks some of what was let out, once they have taken what they were given.
+    fn feed(&mut self) {
+        if !self.sinks.iter().all(Sink::is_empty) {
+            return;
+        }
+        let mut given = 0;
+        while given < AHEAD {
+            let piece = match self.let_out() {
+                Ok(Some(piece)) => piece,
+                Ok(None) => return,
+                Err(error) => {
+                    self.failed.get_or_insert(error);
+                    return;
+                }
+            };
+            given += piece.bytes.len();
+            let index = (piece.stream as usize).min(self.sinks.len().saturating_sub(1));
+            if let Some(sink) = self.sinks.get_mut(index) {
+                let who = (piece.rank, piece.stream);
+                sink.push((0, 0), who, piece.bytes, piece.last, self.tag);
+            }
+        }
+    }
+
+    /// The next piece that may be shown.
+    fn let_out(&mut self) -> std::io::Result<Option<Piece>> {
+        match (&mut self.stored, &mut self.hold) {
+            (Some(stored), _) => stored.take(),
+            (None, Some(hold)) => hold.take(),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// What stays here is held further where it may be written again elsewhere.
+    fn hold_further(&mut self) {
+        if let (Some(hold), Some(stored)) = (&mut self.hold, &mut self.stored) {
+            let moved = stored.fill(hold);
+            self.failed = self.failed.take().or(moved.err());
+        }
+    }
+
+    fn repeats_of(&mut self, rank: Rank) -> impl Iterator<Item = &mut ReplayFilter> {
+        let repeats = self.repeats.iter_mut();
+        repeats.flat_map(move |all| {
+            let both = (rank, Stream::Out)..=(rank, Stream::Err);
+            all.range_mut(both).map(|(_, repeat)| repeat)
+        })
+    }
+
+    /// A rank took its image.
+    pub fn mark(&mut self, rank: Rank, epoch: Epoch) {
+        if let Some(hold) = &mut self.hold {
+            hold.mark(rank, epoch);
+        }
+        if let Some(repeats) = &mut self.repeats {
+            for stream in [Stream::Out, Stream::Err] {
+                repeats.entry((rank, stream)).or_default().mark(epoch);
+            }
+        }
+    }
+
+    /// A rank goes back.
+    pub fn rewind(&mut self, rank: Rank, epoch: Option<Epoch>) {
+        if let Some(hold) = &mut self.hold {
+            hold.rewind(rank, epoch);
+        }
+        self.repeats_of(rank)
+            .for_each(|repeat| repeat.rewind(epoch));
+    }
+
+    /// Nobody goes back behind this checkpoint any more.
+    pub fn commit(&mut self, epoch: Epoch) {
+        if let Some(hold) = &mut self.hold {
+            hold.commit(epoch);
+        }
+        self.hold_further();
+        for repeat in self.repeats.iter_mut().flat_map(BTreeMap::values_mut) {
+            repeat.commit(epoch);
+        }
+    }
+
+    /// A rank has stored its state as the one of this number.
+    pub fn has_stored(&mut self, rank: Rank, number: u32, begun: Begun) {
+        self.states.note(rank, number);
+        if let (Some(hold), Some(_)) = (&mut self.hold, &self.stored) {
+            let held = hold.push(&Piece::mark(rank, number));
+            self.failed = self.failed.take().or(held.err());
+            self.begun.entry(number).or_default().insert(rank, begun);
+            // What was shown lies before one that is on disk still: of each rank, two are.
+            let oldest = self
+                .newest_state()
+                .map_or(0, |newest| newest.saturating_sub(1));
+            self.begun = self.begun.split_off(&oldest);
+        }
+    }
+
+    /// The lines that were unfinished when the state of this number was stored; `None`: it was not in this launch, or
+    /// output is not held, so they were shown.
+    pub fn begun(&mut self, state: u32) -> Option<Vec<(Rank, Begun)>> {
+        Some(self.begun.remove(&state)?.into_iter().collect())
+    }
+
+    /// The newest state that all ranks have stored. Of a job whose output is held, all output that may be shown was
+    /// written before that.
+    pub fn newest_state(&self) -> Option<u32> {
+        match &self.stored {
+            Some(stored) => stored.newest(),
+            None => self.states.newest(),
+        }
+    }
+
+    /// What was read of standard input, for another launch.
+    pub fn consumed(&mut self) -> Consumed {
+        self.source.consumed()
+    }
+
+    /// A checkpoint was given up.
+    pub fn given_up(&mut self, epoch: Epoch) {
+        if let Some(hold) = &mut self.hold {
+            let moved = hold.give_up(epoch);
+            self.failed = self.failed.take().or(moved.err());
+        }
+    }
+
+    /// All ranks have ended for good: nothing is written again.
+    pub fn release(&mut self) {
+        if let Some(hold) = &mut self.hold {
+            hold.release();
+        }
+        self.hold_further();
+        if let Some(stored) = &mut self.stored {
+            stored.release();
+        }
+    }
+
+    /// Watches standard input or not, and reads it if that needs no event.
+    pub fn arrange(&mut self, hosts: &mut LocalManagers, reactor: &Reactor) -> Result<()> {
+        self.source.arrange(reactor);
+        if self.source.is_ready() {
+            self.read(hosts)?;
+        }
+        Ok(())
+    }
+
+    /// Reads standard input once.
+    pub fn read(&mut self, hosts: &mut LocalManagers) -> Result<()> {
+        if let Some(host) = self.reader
+            && let Some(bytes) = self.source.read()
+        {
+            hosts.queue(host, &Down::Input(ByteBuf::from(bytes)))?;
+        }
+        Ok(())
+    }
+
+    /// The rank took so many bytes of standard input.
+    pub fn input_credit(&mut self, count: u32) {
+        self.source.credit(count);
+    }
+
+    /// Nobody reads standard input any more.
+    pub fn input_closed(&mut self) {
+        self.source.close();
+    }
+
+    /// How long a wait may last for the streams' sake.
+    pub fn wait_limit(&self) -> Option<Duration> {
+        let writes = self.sinks.iter().all(Sink::is_empty);
+        let held = self.lets_out() && writes;
+        let ready = (self.source.is_ready() || held).then_some(Duration::ZERO);
+        let limits = [self.source.wait_limit(), ready];
+        limits.into_iter().flatten().min()
+    }
+
+    /// Some of what was held waits for the sinks.
+    fn lets_out(&self) -> bool {
+        match (&self.stored, &self.hold) {
+            (Some(stored), _) => stored.has_released(),
+            (None, hold) => hold.as_ref().is_some_and(OutputCommit::has_released),
+        }
+    }
+
+    /// All output is written.
+    pub fn is_written(&self) -> bool {
+        !self.lets_out() && self.sinks.iter().all(Sink::is_empty)
+    }
+
+    /// Forgets output that nobody takes.
+    pub fn give_up(&mut self) {
+        self.sinks.clear();
+        self.watched.clear();
+        self.hold = None;
+        self.stored = None;
+    }
+
+    /// Why output could not be written, if it could not; said once for each place.
+    pub fn lost(&mut self) -> Option<Lost> {
+        if let Some(error) = self.failed.take() {
+            return Some(Lost::Error(error));
+        }
+        self.sinks.iter_mut().find_map(Sink::lost)
+    }
+
+    /// Writes what the sinks take, watches those that did not take all, and tells the hosts.
+    pub fn flush(&mut self, hosts: &mut LocalManagers, reactor: &Reactor) -> Result<()> {
+        self.feed();
+        let mut closed = Vec::new();
+        for (index, sink) in self.sinks.iter_mut().enumerate() {
+            sink.flush(&mut self.credit);
+            let token = Token {
+                kind: self.kind,
+                incarnation: 0,
+                index: index as u32,
+            };
+            let blocked = !sink.is_empty();
+            if blocked && !self.watched[index] {
+                let interest = Interest {
+                    read: false,
+                    write: true,
+                };
+                self.watched[index] = reactor.add(&*sink, token, interest)?;
+            } else if !blocked && self.watched[index] {
+                reactor.remove(&*sink);
+                self.watched[index] = false;
+            }
+            if sink.is_closed() && !std::mem::replace(&mut self.told_closed[index], true) {
+                closed.push(index);
+            }
+        }
+        for index in closed {
+            // One sink for both streams when they are one file.
+            let both = [Stream::Out, Stream::Err];
+            let streams = if self.sinks.len() == 1 {
+                &both[..]
+            } else {
+                &both[index..=index]
+            };
+            for &stream in streams {
+                hosts.queue_all(&Down::SinkClosed(stream))?;
+            }
+        }
+        if !self.watched.contains(&true) {
+            for (credit, owed) in self.credit.iter_mut().zip(&mut self.owed) {
+                *credit += std::mem::take(owed);
+            }
+        }
+        for (host, credit) in self.credit.iter_mut().enumerate() {
+            if *credit > 0 {
+                hosts.queue(host, &Down::OutputCredit(std::mem::take(credit)))?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,203 @@
+//! A link whose connections come and go.
+
+use super::session::Session;
+use crate::error::Result;
+use crate::net::local_link::Filled;
+use crate::net::reactor::{Interest, Reactor, Token};
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv, send};
+use rejoin_wire::codec::{CodecError, FrameReader, MANAGER_LIMIT, encode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Instant;
+
+/// One end of such a link.
+#[derive(Debug)]
+pub struct SessionLink {
+    socket: Option<OwnedFd>,
+    token: Token,
+    session: Session,
+    reader: FrameReader,
+    /// Records on their way to the socket.
+    wire: Vec<u8>,
+    written: usize,
+    heard: Instant,
+}
+
+impl SessionLink {
+    /// A link without a connection; its events will have this token.
+    #[must_use]
+    pub fn new(token: Token) -> SessionLink {
+        SessionLink {
+            socket: None,
+            token,
+            session: Session::default(),
+            reader: FrameReader::new(MANAGER_LIMIT),
+            wire: Vec::new(),
+            written: 0,
+            heard: Instant::now(),
+        }
+    }
+
+    /// Queues a message; it is kept until the other side has it.
+    ///
+    /// # Errors
+    /// The message is above the limit.
+    pub fn queue<T: Serialize>(&mut self, message: &T) -> std::result::Result<(), CodecError> {
+        let mut frame = Vec::new();
+        encode(message, MANAGER_LIMIT, &mut frame)?;
+        self.session.push(&frame);
+        Ok(())
+    }
+
+    /// Goes on over a new connection; the one before is let go.
+    ///
+    /// # Errors
+    /// The other side's count can't be (the connection is not taken), or the system refuses.
+    pub fn attach(&mut self, socket: OwnedFd, theirs: u64, reactor: &Reactor) -> Result<()> {
+        self.detach(reactor);
+        if let Err(error) = self.session.resume(theirs) {
+            tracing::warn!(%error, "a manager's connection is not taken");
+            return Ok(());
+        }
+        reactor.add(&socket, self.token, Interest::READ)?;
+        self.socket = Some(socket);
+        self.heard = Instant::now();
+        Ok(())
+    }
+
+    /// Lets go of the connection. The link stays.
+    pub fn detach(&mut self, reactor: &Reactor) {
+        if let Some(socket) = self.socket.take() {
+            reactor.remove(&socket);
+        }
+        self.wire.clear();
+        self.written = 0;
+    }
+
+    /// There is a connection, which may be dead.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.socket.is_some()
+    }
+
+    /// The other end's address, while there is a connection.
+    #[must_use]
+    pub fn peer(&self) -> Option<IpAddr> {
+        let socket = socket2::SockRef::from(self.socket.as_ref()?);
+        let address = socket.peer_addr().ok()?.as_socket()?;
+        Some(address.ip())
+    }
+
+    /// When something came last.
+    #[must_use]
+    pub fn heard(&self) -> Instant {
+        self.heard
+    }
+
+    /// Count of bytes received, for a new connection.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.session.received()
+    }
+
+    /// The other side has everything.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.session.is_settled()
+    }
+
+    /// Bytes that the other side is not known to have.
+    #[must_use]
+    pub fn backlog(&self) -> usize {
+        self.session.backlog()
+    }
+
+    /// Ends the link after what was queued.
+    pub fn say_bye(&mut self) {
+        self.session.say_bye();
+    }
+
+    /// Writes what the socket takes. Returns whether something is left.
+    ///
+    /// # Errors
+    /// The system refuses to watch the socket.
+    pub fn flush(&mut self, reactor: &Reactor) -> Result<bool> {
+        loop {
+            let Some(socket) = &self.socket else {
+                return Ok(!self.session.is_settled());
+            };
+            if self.written == self.wire.len() {
+                self.wire.clear();
+                self.written = 0;
+                if !self.session.gather(&mut self.wire) {
+                    reactor.change(socket, self.token, Interest::READ)?;
+                    return Ok(!self.session.is_settled());
+                }
+            }
+            let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+            match send(socket.as_raw_fd(), &self.wire[self.written..], flags) {
+                Ok(count) => self.written += count,
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => {
+                    let interest = Interest {
+                        read: true,
+                        write: true,
+                    };
+                    reactor.change(socket, self.token, interest)?;
+                    return Ok(true);
+                }
+                // What it still holds to be read tells more.
+                Err(_) => return Ok(true),
+            }
+        }
+    }
+
+    /// Reads once. [`Filled::Broken`]: the connection is lost and the link waits for another.
+    pub fn fill(&mut self, reactor: &Reactor) -> Filled {
+        let mut buffer = [0u8; 64 * 1024];
+        let Some(socket) = &self.socket else {
+            return Filled::Nothing;
+        };
+        let got = loop {
+            match recv(socket.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT) {
+                Err(Errno::EINTR) => {}
+                other => break other,
+            }
+        };
+        let count = match got {
+            Err(Errno::EAGAIN) => return Filled::Nothing,
+            Ok(0) | Err(_) if self.session.heard_bye() => return Filled::Closed,
+            Ok(0) | Err(_) => {
+                self.detach(reactor);
+                return Filled::Broken;
+            }
+            Ok(count) => count,
+        };
+        self.heard = Instant::now();
+        let (session, reader) = (&mut self.session, &mut self.reader);
+        if let Err(error) = session.receive(&buffer[..count], |bytes| reader.push(bytes)) {
+            tracing::warn!(%error, "a manager's connection is dropped");
+            self.detach(reactor);
+            return Filled::Broken;
+        }
+        Filled::Some
+    }
+
+    /// The other side has ended the link.
+    #[must_use]
+    pub fn heard_bye(&self) -> bool {
+        self.session.heard_bye()
+    }
+
+    /// The next whole message.
+    ///
+    /// # Errors
+    /// What came is no message.
+    #[expect(clippy::should_implement_trait, reason = "it is generic and can fail")]
+    pub fn next<T: DeserializeOwned>(&mut self) -> std::result::Result<Option<T>, CodecError> {
+        self.reader.next()
+    }
+}

@@ -1,0 +1,298 @@
+//! The journal of events: `mpirun --events FILE` appends a line of JSON for each, as it happens.
+//! `docs/events.md` says what the fields mean.
+
+use crate::error::{Context, Result, plain};
+use rejoin_managers_protocol::central::Event;
+use rejoin_managers_protocol::verdict::{Described, Verdict};
+use serde::Serialize;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// One line. What does not belong to an event is left out.
+#[derive(Debug, Default, Serialize)]
+struct Line<'a> {
+    time: f64,
+    at_ns: u64,
+    job: &'a str,
+    event: &'static str,
+    generation: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    epoch: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rank: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    took_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repeated_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ranks: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<i32>,
+}
+
+/// The file and what each line says.
+pub struct EventLog {
+    file: File,
+    path: PathBuf,
+    job: String,
+    begun: Instant,
+    failed: bool,
+}
+
+impl EventLog {
+    /// Appends to a file, which is made if it is not there.
+    pub fn open(path: PathBuf, job: String) -> Result<EventLog> {
+        let shown = path.display();
+        let file = File::options()
+            .append(true)
+            .create(true)
+            // A pipe that nobody reads must not hold the job up.
+            .custom_flags(libc::O_NONBLOCK)
+            .open(&path)
+            .context(&format!("write events to {shown}"))?;
+        Ok(EventLog {
+            file,
+            path,
+            job,
+            begun: Instant::now(),
+            failed: false,
+        })
+    }
+
+    /// The job begins, with so many ranks.
+    pub fn began(&mut self, ranks: u32) {
+        let mut line = self.line("began", 0);
+        line.ranks = Some(ranks);
+        line.pid = Some(std::process::id());
+        let text = written(&line);
+        self.append(text);
+    }
+
+    /// Something happened in this generation.
+    pub fn event(&mut self, generation: u32, event: &Event) {
+        let mut line = self.line(name(event), generation);
+        match event {
+            Event::Ordered(epoch) => line.epoch = Some(epoch.0),
+            Event::Committed { epoch, took } => {
+                line.epoch = Some(epoch.0);
+                line.took_ns = Some(*took);
+            }
+            Event::GivenUp {
+                epoch, rank, why, ..
+            } => {
+                line.epoch = Some(epoch.0);
+                line.rank = Some(rank.0);
+                line.cause = Some(why.clone());
+            }
+            Event::Lost {
+                rank,
+                host,
+                pid,
+                cause,
+                generation,
+                ..
+            } => {
+                line.generation = generation.0;
+                line.rank = Some(rank.0);
+                line.host = Some(host);
+                line.pid = (*pid != 0).then_some(*pid);
+                line.cause = Some(Described(cause).to_string());
+            }
+            Event::HostSilent { name, .. } | Event::HostHeard { name } => line.host = Some(name),
+            Event::Recovered {
+                generation,
+                alone,
+                epoch,
+                took,
+                repeated,
+            } => {
+                line.generation = generation.0;
+                line.rank = alone.map(|(rank, _)| rank.0);
+                line.epoch = epoch.map(|epoch| epoch.0);
+                line.took_ns = Some(*took);
+                line.repeated_ns = Some(*repeated);
+            }
+        }
+        let text = written(&line);
+        self.append(text);
+    }
+
+    /// The central manager ended like this, and another one took over after so many nanoseconds.
+    pub fn again(&mut self, generation: u32, how: &str, pid: u32, took: u64) {
+        let mut line = self.line("central-again", generation);
+        line.cause = Some(how.to_owned());
+        line.pid = Some(pid);
+        line.took_ns = Some(took);
+        let text = written(&line);
+        self.append(text);
+    }
+
+    /// The job is decided (`decided`), or over (`ended`).
+    pub fn verdict(&mut self, event: &'static str, generation: u32, verdict: &Verdict) {
+        let mut line = self.line(event, generation);
+        line.cause = Some(verdict.to_string());
+        line.code = Some(verdict.exit_code());
+        if let Verdict::Failed {
+            rank, host, pid, ..
+        } = verdict
+        {
+            line.rank = Some(rank.0);
+            line.host = Some(host);
+            line.pid = (*pid != 0).then_some(*pid);
+        }
+        let text = written(&line);
+        self.append(text);
+    }
+
+    fn line(&self, event: &'static str, generation: u32) -> Line<'_> {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        Line {
+            // To the microsecond, which is what such a number can hold.
+            time: (since.unwrap_or_default().as_secs_f64() * 1e6).round() / 1e6,
+            at_ns: u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            job: &self.job,
+            event,
+            generation,
+            ..Line::default()
+        }
+    }
+
+    /// In one call, so that lines of several jobs in one file stay whole.
+    fn append(&mut self, text: Vec<u8>) {
+        let written = self.file.write(&text);
+        let why = match written {
+            Ok(count) if count == text.len() => return,
+            Ok(_) => "there is no room".into(),
+            Err(error) => plain(&error),
+        };
+        if !std::mem::replace(&mut self.failed, true) {
+            let shown = self.path.display();
+            // A reader that went away misses it.
+            let _ = writeln!(
+                std::io::stderr(),
+                "mpirun: an event can't be written to {shown}: {why}; the job goes on"
+            );
+        }
+    }
+}
+
+fn name(event: &Event) -> &'static str {
+    match event {
+        Event::Ordered(_) => "ordered",
+        Event::Committed { .. } => "committed",
+        Event::GivenUp { .. } => "given-up",
+        Event::Lost { .. } => "lost",
+        Event::Recovered { .. } => "recovered",
+        Event::HostSilent { .. } => "host-silent",
+        Event::HostHeard { .. } => "host-heard",
+    }
+}
+
+fn written(line: &Line<'_>) -> Vec<u8> {
+    let mut text = serde_json::to_vec(line).unwrap_or_default();
+    text.push(b'\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rejoin_channel_table::{Epoch, Generation, Rank};
+    use rejoin_managers_protocol::control::{Cause, End, Stage};
+
+    fn all() -> [Event; 5] {
+        let cause = Cause::Ended {
+            end: End::Signaled(9),
+            stage: Stage::Registered,
+        };
+        [
+            Event::Ordered(Epoch(1)),
+            Event::Committed {
+                epoch: Epoch(1),
+                took: 5,
+            },
+            Event::GivenUp {
+                epoch: Epoch(2),
+                rank: Rank(3),
+                why: "a \"reason\"".into(),
+                again: false,
+            },
+            Event::Lost {
+                rank: Rank(2),
+                host: "a".into(),
+                pid: 77,
+                cause,
+                generation: Generation(1),
+                alone: false,
+            },
+            Event::Recovered {
+                generation: Generation(1),
+                alone: None,
+                epoch: Some(Epoch(1)),
+                took: 31,
+                repeated: 1200,
+            },
+        ]
+    }
+
+    #[test]
+    fn each_event_is_one_line_with_its_fields() {
+        let path = std::env::temp_dir().join(format!("rejoin-events-{}", std::process::id()));
+        let mut journal = EventLog::open(path.clone(), "ab".into()).unwrap();
+        journal.began(4);
+        let events = all();
+        events.iter().for_each(|event| journal.event(0, event));
+        journal.verdict("ended", 1, &Verdict::Success);
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let lines: Vec<serde_json::Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let names: Vec<_> = lines.iter().map(|l| l["event"].as_str().unwrap()).collect();
+        let want = [
+            "began",
+            "ordered",
+            "committed",
+            "given-up",
+            "lost",
+            "recovered",
+            "ended",
+        ];
+        assert_eq!(names, want);
+        assert!(lines.iter().all(|l| l["job"] == "ab"));
+        assert!(lines.iter().all(|l| l["time"].as_f64().unwrap() > 1.6e9));
+        let has = |line: usize, fields: &[(&str, serde_json::Value)]| {
+            for (field, value) in fields {
+                assert_eq!(lines[line][field], *value, "{}", lines[line]);
+            }
+        };
+        has(
+            0,
+            &[("ranks", 4.into()), ("pid", std::process::id().into())],
+        );
+        has(2, &[("epoch", 1.into()), ("took_ns", 5.into())]);
+        has(3, &[("rank", 3.into()), ("cause", "a \"reason\"".into())]);
+        has(
+            4,
+            &[
+                ("generation", 1.into()),
+                ("host", "a".into()),
+                ("pid", 77.into()),
+                ("cause", "was killed by signal 9 (SIGKILL)".into()),
+            ],
+        );
+        has(5, &[("epoch", 1.into()), ("repeated_ns", 1200.into())]);
+        has(6, &[("code", 0.into())]);
+        assert!(lines[1].get("rank").is_none());
+    }
+}

@@ -1,0 +1,10 @@
+//! What the user hears about a job: on standard error ([`user_log`], [`verbose_log`]), in the file of
+//! `--events` ([`event_log`]), and on a question of the `rejoin` command ([`query`], [`query_server`],
+//! [`status_board`]).
+
+pub mod event_log;
+pub mod query;
+pub mod query_server;
+pub mod status_board;
+pub mod user_log;
+pub mod verbose_log;

@@ -1,0 +1,119 @@
+//! What `rejoin` asks a running `mpirun`, and what it is told. Frames of the managers' codec over the
+//! job's socket in the run directory.
+
+use serde::{Deserialize, Serialize};
+
+/// Version of these messages: both ends must have the same.
+pub const VERSION: u32 = 2;
+
+/// Largest question, in bytes.
+pub const QUESTION_LIMIT: usize = 64;
+
+/// The first and only message of who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    /// [`VERSION`] of who asks.
+    pub version: u32,
+    /// What is wanted.
+    pub what: What,
+}
+
+/// What can be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum What {
+    /// How the job is.
+    Status,
+    /// A checkpoint; the answer comes when it is committed or given up.
+    Checkpoint,
+}
+
+/// The one answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Answer {
+    /// How the job is.
+    Status(Box<Status>),
+    /// The checkpoint stands.
+    Committed {
+        /// Its number.
+        epoch: u32,
+        /// Nanoseconds from its order.
+        took_ns: u64,
+    },
+    /// The checkpoint was given up; the one before stands.
+    GivenUp {
+        /// Its number.
+        epoch: u32,
+        /// Why.
+        why: String,
+    },
+    /// That can't be had.
+    Refused(String),
+}
+
+/// A job at one moment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// The job's name: sixteen hexadecimal digits.
+    pub job: String,
+    /// Process id of mpirun.
+    pub mpirun: u32,
+    /// Process id of the central manager.
+    pub central: u32,
+    /// How often another one took over.
+    pub central_restarts: u64,
+    /// The first program.
+    pub program: String,
+    /// Nanoseconds since the job began.
+    pub running_ns: u64,
+    /// `coordinated` or `none`.
+    pub recovery: String,
+    /// `starting`, `restoring`, `running`, `finalizing`, `ending`, or `resuming` when the central manager was
+    /// started again and asks how everything is.
+    pub course: String,
+    /// How often the job has gone back.
+    pub generation: u32,
+    /// The checkpoint under way.
+    pub ordered: Option<u32>,
+    /// The checkpoint that the job goes back to.
+    pub checkpoint: Option<Checkpoint>,
+    /// Checkpoints that were committed.
+    pub committed: u64,
+    /// Checkpoints that were given up.
+    pub given_up: u64,
+    /// Ranks that were lost.
+    pub failures: u64,
+    /// Times that the job came back.
+    pub recoveries: u64,
+    /// The last loss, in one line.
+    pub last_failure: Option<String>,
+    /// Its ranks, in their order.
+    pub ranks: Vec<RankStatus>,
+}
+
+/// A committed checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// Its number.
+    pub epoch: u32,
+    /// Nanoseconds since it was committed.
+    pub age_ns: u64,
+    /// Nanoseconds from its order to its commit.
+    pub took_ns: u64,
+}
+
+/// A rank at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankStatus {
+    /// Its number.
+    pub rank: u32,
+    /// Name of its host.
+    pub host: String,
+    /// Its process id there; 0 while it has none.
+    pub pid: u32,
+    /// How often it was replaced.
+    pub incarnation: u32,
+    /// `started`, `running`, `finalizing`, `finalized` or `ended`.
+    pub state: String,
+    /// The last checkpoint that it took an image of.
+    pub epoch: Option<u32>,
+}

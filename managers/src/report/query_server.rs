@@ -1,0 +1,340 @@
+//! The job's socket in the run directory: who connects asks one question and gets one answer.
+//!
+//! Nobody can hold us up: connections are few, questions short, and whoever does not ask or does not
+//! take the answer in time is dropped.
+
+use crate::error::{Context, Result};
+use crate::host::limits::MOST_QUESTIONS;
+use crate::host::run_dir::{self, LocalListener};
+use crate::net::accept::{self, Pause};
+use crate::net::local_link::{Filled, LocalLink};
+use crate::net::reactor::{Interest, Reactor, Token};
+use crate::report::query::{Answer, QUESTION_LIMIT, Question, VERSION, What};
+use nix::errno::Errno;
+use nix::sys::socket::{SockFlag, accept4, getsockopt, sockopt};
+use nix::unistd::getuid;
+use rejoin_channel_table::JobId;
+use rejoin_managers_protocol::central::{Course, Event, View};
+use rejoin_wire::codec::MANAGER_LIMIT;
+use std::collections::BTreeMap;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long somebody may take to ask, and to take the answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Number of the listener among the events; connections are numbered from the next on.
+const LISTENER: u32 = 0;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Has not asked.
+    Connected,
+    /// Wants a checkpoint that is not yet ordered.
+    Wants,
+    /// Waits for this one.
+    Waits(u32),
+    /// Has its answer queued.
+    Answered,
+}
+
+struct Client {
+    link: LocalLink,
+    state: State,
+    since: Instant,
+}
+
+/// The socket and who is connected.
+pub struct QueryServer {
+    listener: Option<LocalListener>,
+    clients: BTreeMap<u32, Client>,
+    next: u32,
+    kind: u8,
+    pause: Pause,
+}
+
+/// What somebody asks the job for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// Its status, to be given to [`QueryServer::answer`].
+    Status(u32),
+    /// A checkpoint.
+    Checkpoint,
+}
+
+impl QueryServer {
+    /// Listens for questions. A job that can't does without.
+    pub fn new(job: JobId, kind: u8, reactor: &Reactor) -> QueryServer {
+        let listener = listen(job, kind, reactor);
+        if let Err(error) = &listener {
+            tracing::warn!(%error, "rejoin status and rejoin checkpoint will not find this job");
+        }
+        QueryServer {
+            listener: listener.ok(),
+            clients: BTreeMap::new(),
+            next: LISTENER + 1,
+            kind,
+            pause: Pause::default(),
+        }
+    }
+
+    /// Where the job's journal belongs, if there is a place for it.
+    pub fn journal(&self) -> Option<PathBuf> {
+        self.listener.as_ref().map(LocalListener::journal)
+    }
+
+    fn token(&self, index: u32) -> Token {
+        Token {
+            kind: self.kind,
+            incarnation: 0,
+            index,
+        }
+    }
+
+    /// Something came for the listener or a client. Returns what is asked for.
+    pub fn ready(&mut self, index: u32, view: &View, reactor: &Reactor) -> Option<Asked> {
+        if index == LISTENER {
+            self.accept(reactor);
+            return None;
+        }
+        let client = self.clients.get_mut(&index)?;
+        match client.link.fill() {
+            Ok(Filled::Nothing) => return None,
+            Ok(Filled::Some) if client.state == State::Connected => {}
+            // It has gone, or says more than its one question.
+            _ => {
+                self.clients.remove(&index);
+                return None;
+            }
+        }
+        match client.link.next::<Question>() {
+            Ok(None) => None,
+            Ok(Some(question)) => self.asked(index, question, view),
+            Err(error) => {
+                tracing::debug!(%error, "a stranger on the job's socket");
+                self.clients.remove(&index);
+                None
+            }
+        }
+    }
+
+    fn accept(&mut self, reactor: &Reactor) {
+        let Some(listener) = &self.listener else {
+            return;
+        };
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let fd = match accept4(listener.socket.as_raw_fd(), flags) {
+            Ok(fd) => fd,
+            Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNABORTED) => return,
+            Err(error) if accept::is_want(error) => {
+                if self.pause.begin([&listener.socket], reactor) {
+                    tracing::warn!(%error, "the job can't be asked for a while");
+                }
+                return;
+            }
+            Err(error) => {
+                // It would be ready for ever.
+                tracing::warn!(%error, "the job can't be asked any more");
+                self.listener = None;
+                return;
+            }
+        };
+        // SAFETY: accept4 has just made it, and nobody else knows it.
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        let ours = getsockopt(&socket, sockopt::PeerCredentials)
+            .is_ok_and(|peer| peer.uid() == getuid().as_raw() || peer.uid() == 0);
+        if !ours || self.clients.len() >= MOST_QUESTIONS {
+            return;
+        }
+        let link = LocalLink::new(socket, MANAGER_LIMIT, QUESTION_LIMIT);
+        let index = self.next;
+        self.next = self.next.checked_add(1).unwrap_or(LISTENER + 1);
+        if matches!(
+            reactor.add(&link, self.token(index), Interest::READ),
+            Ok(true)
+        ) {
+            let client = Client {
+                link,
+                state: State::Connected,
+                since: Instant::now(),
+            };
+            self.clients.insert(index, client);
+        }
+    }
+
+    fn asked(&mut self, index: u32, question: Question, view: &View) -> Option<Asked> {
+        let refusal = match question.what {
+            _ if question.version != VERSION => "this job's mpirun is of another version",
+            What::Status => return Some(Asked::Status(index)),
+            What::Checkpoint if !view.recovers => {
+                "the job runs with --recovery none, which takes no checkpoints"
+            }
+            What::Checkpoint => match view.course {
+                Course::Starting | Course::Restoring | Course::Running | Course::Resuming => {
+                    if let Some(client) = self.clients.get_mut(&index) {
+                        client.state = State::Wants;
+                    }
+                    return Some(Asked::Checkpoint);
+                }
+                Course::Finalizing => "all ranks are in MPI_Finalize: the last checkpoint is taken",
+                Course::Ending => "the job is ending",
+            },
+        };
+        self.answer(index, &Answer::Refused(refusal.into()));
+        None
+    }
+
+    /// Gives a client its answer.
+    pub fn answer(&mut self, index: u32, answer: &Answer) {
+        if let Some(client) = self.clients.get_mut(&index) {
+            client.state = State::Answered;
+            client.since = Instant::now();
+            if client.link.queue(answer).is_err() {
+                // Above what the other end takes.
+                self.clients.remove(&index);
+            }
+        }
+    }
+
+    fn answer_all(&mut self, who: impl Fn(State) -> bool, answer: &Answer) {
+        let waiting = self.clients.iter().filter(|(_, client)| who(client.state));
+        let waiting: Vec<u32> = waiting.map(|(index, _)| *index).collect();
+        for index in waiting {
+            self.answer(index, answer);
+        }
+    }
+
+    /// Something happened that some may wait for.
+    pub fn event(&mut self, event: &Event) {
+        match event {
+            Event::Ordered(epoch) => {
+                for client in self.clients.values_mut() {
+                    if client.state == State::Wants {
+                        client.state = State::Waits(epoch.0);
+                    }
+                }
+            }
+            Event::Committed { epoch, took } => {
+                let answer = Answer::Committed {
+                    epoch: epoch.0,
+                    took_ns: *took,
+                };
+                self.answer_all(|state| state == State::Waits(epoch.0), &answer);
+            }
+            Event::GivenUp {
+                epoch, rank, why, ..
+            } => {
+                let answer = Answer::GivenUp {
+                    epoch: epoch.0,
+                    why: format!("rank {}: {why}", rank.0),
+                };
+                self.answer_all(|state| state == State::Waits(epoch.0), &answer);
+            }
+            Event::Lost { .. }
+            | Event::Recovered { .. }
+            | Event::HostSilent { .. }
+            | Event::HostHeard { .. } => {}
+        }
+    }
+
+    /// The checkpoint under way came to nothing because the central manager ended. Returns whether somebody
+    /// waits for one, who is to have another.
+    pub fn burnt(&mut self) -> bool {
+        let mut any = false;
+        for client in self.clients.values_mut() {
+            if matches!(client.state, State::Wants | State::Waits(_)) {
+                client.state = State::Wants;
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Answers those whose checkpoint can't come any more.
+    pub fn settle(&mut self, view: &View) {
+        let waits = |client: &Client| matches!(client.state, State::Wants | State::Waits(_));
+        if !self.clients.values().any(waits) {
+            return;
+        }
+        let ordered = view.ordered.map(|epoch| epoch.0);
+        let void: Vec<u32> = self
+            .clients
+            .values()
+            .filter_map(|client| match client.state {
+                State::Waits(epoch) if ordered != Some(epoch) => Some(epoch),
+                _ => None,
+            })
+            .collect();
+        for epoch in void {
+            let answer = Answer::GivenUp {
+                epoch,
+                why: "a rank was lost meanwhile, and the job goes back".into(),
+            };
+            self.answer_all(|state| state == State::Waits(epoch), &answer);
+        }
+        if matches!(view.course, Course::Finalizing | Course::Ending) {
+            let answer = Answer::Refused("the job came to its end before".into());
+            self.answer_all(|state| state == State::Wants, &answer);
+        }
+    }
+
+    /// Writes what is taken, and lets go of who is through or too slow.
+    pub fn flush(&mut self, reactor: &Reactor) {
+        let kind = self.kind;
+        let token = self.token(LISTENER);
+        let listener = self.listener.iter();
+        let listening = listener.map(|listener| (&listener.socket, token));
+        if let Err(error) = self.pause.end(listening, reactor) {
+            tracing::warn!(%error, "the job can't be asked any more");
+        }
+        self.clients.retain(|&index, client| {
+            let write = client.link.flush();
+            let patient = client.since.elapsed() < PATIENCE;
+            match client.state {
+                State::Connected => patient,
+                State::Wants | State::Waits(_) => true,
+                State::Answered => {
+                    let token = Token {
+                        kind,
+                        incarnation: 0,
+                        index,
+                    };
+                    let interest = Interest { read: true, write };
+                    write && patient && reactor.change(&client.link, token, interest).is_ok()
+                }
+            }
+        });
+    }
+
+    /// How long a wait may last for the clients' sake.
+    pub fn wait_limit(&self) -> Option<Duration> {
+        let timed = self
+            .clients
+            .values()
+            .filter_map(|client| match client.state {
+                State::Connected | State::Answered => {
+                    Some(PATIENCE.saturating_sub(client.since.elapsed()))
+                }
+                State::Wants | State::Waits(_) => None,
+            });
+        timed.chain(self.pause.wait_limit()).min()
+    }
+}
+
+fn listen(job: JobId, kind: u8, reactor: &Reactor) -> Result<LocalListener> {
+    let dir = run_dir::open()?;
+    run_dir::sweep(&dir);
+    let listener = LocalListener::new(&dir, job)?;
+    let token = Token {
+        kind,
+        incarnation: 0,
+        index: LISTENER,
+    };
+    let watched = reactor.add(&listener.socket, token, Interest::READ)?;
+    if watched {
+        Ok(listener)
+    } else {
+        Err(std::io::Error::from(std::io::ErrorKind::Unsupported)).context("watch a socket")
+    }
+}

@@ -1,0 +1,134 @@
+//! What is remembered of the job's course for those who ask.
+
+use crate::clock::now;
+use crate::report::query::{Checkpoint, RankStatus, Status};
+use rejoin_channel_table::{Epoch, Rank};
+use rejoin_managers_protocol::central::{Course, Event, RankView, View};
+use rejoin_managers_protocol::control::{Stage, Time, ToCentral};
+use rejoin_managers_protocol::verdict::Described;
+use std::collections::BTreeMap;
+
+/// Counts, and remembers the last of each.
+#[derive(Debug, Default)]
+pub struct StatusBoard {
+    name: String,
+    program: String,
+    /// When it was made.
+    since: Time,
+    /// The last image of each rank.
+    images: BTreeMap<Rank, Epoch>,
+    committed: u64,
+    given_up: u64,
+    failures: u64,
+    recoveries: u64,
+    took: u64,
+    last_failure: Option<String>,
+}
+
+impl StatusBoard {
+    /// Of a job that has not begun.
+    pub fn new(name: String, program: String) -> StatusBoard {
+        StatusBoard {
+            name,
+            program,
+            since: now(),
+            ..StatusBoard::default()
+        }
+    }
+
+    /// A local manager said this.
+    pub fn heard(&mut self, news: &ToCentral) {
+        if let ToCentral::Imaged {
+            instance, epoch, ..
+        } = news
+        {
+            self.images.insert(instance.rank, *epoch);
+        }
+    }
+
+    /// Something happened.
+    pub fn event(&mut self, event: &Event) {
+        match event {
+            Event::Ordered(_) | Event::HostSilent { .. } | Event::HostHeard { .. } => {}
+            Event::Committed { took, .. } => {
+                self.committed += 1;
+                self.took = *took;
+            }
+            Event::GivenUp { .. } => self.given_up += 1,
+            Event::Lost {
+                rank, host, cause, ..
+            } => {
+                self.failures += 1;
+                let how = Described(cause);
+                self.last_failure = Some(format!("rank {} on host {host} {how}", rank.0));
+            }
+            Event::Recovered { .. } => self.recoveries += 1,
+        }
+    }
+
+    /// The job as it is now.
+    /// `central`: the central manager's process id, and how often it was started again.
+    pub fn status(
+        &self,
+        view: &View,
+        ranks: impl Iterator<Item = RankView>,
+        hosts: &[String],
+        now: Time,
+        central: (u32, u64),
+    ) -> Status {
+        let ranks = (0u32..).zip(ranks);
+        Status {
+            job: self.name.clone(),
+            mpirun: std::process::id(),
+            program: self.program.clone(),
+            central: central.0,
+            central_restarts: central.1,
+            running_ns: now.0.saturating_sub(self.since.0),
+            recovery: if view.recovers { "coordinated" } else { "none" }.into(),
+            course: course(view.course).into(),
+            generation: view.generation.0,
+            ordered: view.ordered.map(|epoch| epoch.0),
+            checkpoint: view.committed.map(|(epoch, at)| Checkpoint {
+                epoch: epoch.0,
+                age_ns: now.0.saturating_sub(at.0),
+                took_ns: self.took,
+            }),
+            committed: self.committed,
+            given_up: self.given_up,
+            failures: self.failures,
+            recoveries: self.recoveries,
+            last_failure: self.last_failure.clone(),
+            ranks: ranks
+                .map(|(rank, view)| RankStatus {
+                    rank,
+                    host: hosts.get(view.host).cloned().unwrap_or_default(),
+                    pid: view.pid,
+                    incarnation: view.incarnation.0,
+                    state: state(&view).into(),
+                    epoch: self.images.get(&Rank(rank)).map(|epoch| epoch.0),
+                })
+                .collect(),
+        }
+    }
+}
+
+fn course(course: Course) -> &'static str {
+    match course {
+        Course::Starting => "starting",
+        Course::Restoring => "restoring",
+        Course::Running => "running",
+        Course::Finalizing => "finalizing",
+        Course::Ending => "ending",
+        Course::Resuming => "resuming",
+    }
+}
+
+fn state(rank: &RankView) -> &'static str {
+    match rank.stage {
+        _ if rank.ended => "ended",
+        Stage::Spawned => "started",
+        Stage::Registered => "running",
+        Stage::Finalizing => "finalizing",
+        Stage::Finalized | Stage::Left => "finalized",
+    }
+}

@@ -1,0 +1,330 @@
+//! What the user reads about checkpoints and recoveries: one line when a rank is lost, one when it is
+//! back, one for what can't be promised.
+
+use crate::error::plain;
+use rejoin_channel_table::{Epoch, Generation, Rank};
+use rejoin_managers_protocol::central::Event;
+use rejoin_managers_protocol::verdict::Described;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+
+/// Tells the user, each thing once.
+#[derive(Debug, Default)]
+pub struct UserLog {
+    /// Ranks that are being brought back.
+    lost: BTreeSet<Rank>,
+    /// Those of them that were not told yet: host, process and how it ended.
+    untold: BTreeMap<Rank, (String, u32, String)>,
+    /// The generation in which all were back.
+    back: Option<Generation>,
+    /// What was said about images that can't be taken.
+    refused: BTreeSet<String>,
+    caveats: BTreeSet<String>,
+    /// What was said of what ranks have told.
+    noted: BTreeSet<String>,
+    /// The user wants to know how things go.
+    verbose: bool,
+    diverged: bool,
+    /// The checkpoint that the job goes back to.
+    stands: Option<Epoch>,
+}
+
+/// Why no checkpoint was taken, what that means, and what to do about it.
+fn refusal(rank: Rank, why: &str, stands: Option<Epoch>) -> String {
+    let meanwhile = match stands {
+        Some(Epoch(number)) => {
+            format!("if a rank is lost, the job goes back to checkpoint {number}")
+        }
+        None => "if a rank is lost, the job ends".into(),
+    };
+    format!(
+        "no checkpoint can be taken now: rank {}: {why}. Until one can, {meanwhile}. It is tried again; \
+         --recovery none does without checkpoints and this warning",
+        rank.0
+    )
+}
+
+fn say(text: &str) {
+    // A reader that went away misses it.
+    let _ = writeln!(std::io::stderr(), "mpirun: {text}");
+}
+
+impl UserLog {
+    /// For a job whose user wants to know how things go, or not.
+    pub fn new(verbose: bool) -> UserLog {
+        UserLog {
+            verbose,
+            ..UserLog::default()
+        }
+    }
+
+    /// Something happened. What is told of lost ranks waits for others that are told of at once, see
+    /// [`UserLog::tell_lost`].
+    pub fn event(&mut self, event: &Event) {
+        if !matches!(event, Event::Lost { .. }) {
+            self.tell_lost();
+        }
+        match event {
+            Event::Ordered(_) => {}
+            Event::HostSilent { name, .. } => {
+                say(&format!(
+                    "host {name} is silent; its ranks stand still until it is there again"
+                ));
+            }
+            Event::HostHeard { name } => say(&format!("host {name} is there again")),
+            Event::Committed { epoch, .. } => self.stands = Some(*epoch),
+            Event::GivenUp { again: true, .. } => {}
+            Event::GivenUp { rank, why, .. } => {
+                if self.refused.insert(why.clone()) {
+                    say(&refusal(*rank, why, self.stands));
+                }
+            }
+            Event::Lost {
+                rank,
+                host,
+                pid,
+                cause,
+                generation,
+                alone,
+            } => {
+                // Told late, it is back already.
+                if !alone && Some(*generation) > self.back {
+                    self.lost.insert(*rank);
+                }
+                let how = Described(cause).to_string();
+                if self.untold.contains_key(rank) {
+                    self.tell_lost();
+                }
+                self.untold.insert(*rank, (host.clone(), *pid, how));
+            }
+            Event::Recovered {
+                generation,
+                alone,
+                epoch,
+                took,
+                repeated,
+            } => {
+                let who = match alone {
+                    Some((rank, _)) => vec![*rank],
+                    None => {
+                        self.back = self.back.max(Some(*generation));
+                        std::mem::take(&mut self.lost).into_iter().collect()
+                    }
+                };
+                say(&back(&who, *epoch, *took, *repeated));
+            }
+        }
+    }
+
+    /// Tells of ranks that are lost: together, where the same happened to them on one host.
+    pub fn tell_lost(&mut self) {
+        for line in together(&std::mem::take(&mut self.untold)) {
+            say(&line);
+        }
+    }
+
+    /// The central manager ended, and another one took over after so many nanoseconds.
+    pub fn again(&self, how: &str, took: u64) {
+        let took = millis(took);
+        say(&format!(
+            "the central manager {how}, started again after {took} ms"
+        ));
+    }
+
+    /// There is no journal, for this reason; the central manager goes on in its own process, or in ours.
+    pub fn unjournaled(&self, why: &str, apart: bool) {
+        say(&if apart {
+            format!("{why}; the job goes on, and ends if its central manager is killed from now on")
+        } else {
+            format!("{why}; the job goes on without, and its central manager within mpirun")
+        });
+    }
+
+    /// What an image of a rank can't bring back.
+    pub fn caveats(&mut self, rank: Rank, lines: Vec<String>) {
+        for line in lines {
+            if self.caveats.insert(line.clone()) {
+                say(&format!(
+                    "if rank {} has to come back from a checkpoint: {line}",
+                    rank.0
+                ));
+            }
+        }
+    }
+
+    /// Where ranks of a host run; of ranks that should have had a core each, how many share how many.
+    pub fn bound(&mut self, host: &str, lines: &[(Rank, String)], crowded: Option<(u32, u32)>) {
+        for (rank, line) in lines {
+            say(&format!("rank {} on {host}: {line}", rank.0));
+        }
+        if let Some((ranks, cores)) = crowded {
+            let many = if cores == 1 { "" } else { "s" };
+            say(&format!(
+                "--bind-to core: {ranks} ranks share {cores} core{many} of {host} (--bind-to none leaves them to the kernel)"
+            ));
+        }
+    }
+
+    /// A rank runs without the binding that was asked for.
+    pub fn unbound(&mut self, rank: Rank, errno: i32) {
+        let error = plain(&std::io::Error::from_raw_os_error(errno));
+        say(&format!("rank {} could not be bound: {error}", rank.0));
+    }
+
+    /// What a rank's library says of itself. The same of several ranks is told once, unless all is to be told.
+    pub fn note(&mut self, rank: Rank, important: bool, text: &str) {
+        if self.verbose || (important && self.noted.insert(text.to_owned())) {
+            say(&format!("rank {}: {text}", rank.0));
+        }
+    }
+
+    /// A restored rank wrote something else than before.
+    pub fn diverged(&mut self, rank: Rank) {
+        if !std::mem::replace(&mut self.diverged, true) {
+            say(&format!(
+                "rank {} does not write again what it wrote before the job went back (it may depend on times or \
+                 on the order of messages): some lines above are replaced by those that come now. \
+                 --output commit shows only what stays",
+                rank.0
+            ));
+        }
+    }
+}
+
+/// `0`, `0 and 2`, `0, 2 and 3`.
+fn listed(numbers: impl IntoIterator<Item = u32>) -> String {
+    let mut words: Vec<_> = numbers.into_iter().map(|n| n.to_string()).collect();
+    match (words.pop(), words.join(", ")) {
+        (None, _) => String::new(),
+        (Some(last), rest) if rest.is_empty() => last,
+        (Some(last), rest) => format!("{rest} and {last}"),
+    }
+}
+
+/// Ranks and their processes, of one host to which the same happened: its name and that.
+type Group<'a> = (&'a str, &'a str, Vec<(Rank, u32)>);
+
+/// A line for all ranks of a host to which the same happened.
+fn together(lost: &BTreeMap<Rank, (String, u32, String)>) -> Vec<String> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (rank, (host, pid, how)) in lost {
+        let same = groups.iter_mut().find(|(h, w, _)| h == host && w == how);
+        match same {
+            Some((_, _, ranks)) => ranks.push((*rank, *pid)),
+            None => groups.push((host, how, vec![(*rank, *pid)])),
+        }
+    }
+    let line = |(host, how, ranks): Group| {
+        let pids = listed(ranks.iter().map(|(_, pid)| *pid).filter(|pid| *pid != 0));
+        let who = listed(ranks.iter().map(|(rank, _)| rank.0));
+        match (ranks.len(), pids.as_str(), how.strip_prefix("was ")) {
+            (1, "", _) => format!("rank {who} on host {host} {how}"),
+            (1, _, _) => format!("rank {who} on host {host} (pid {pids}) {how}"),
+            (_, _, Some(how)) => format!("ranks {who} on host {host} (pids {pids}) were {how}"),
+            _ => format!("ranks {who} on host {host} (pids {pids}): each {how}"),
+        }
+    };
+    groups.into_iter().map(line).collect()
+}
+
+/// Who is back, after what time, from where.
+fn back(who: &[Rank], epoch: Option<Epoch>, took: u64, repeated: u64) -> String {
+    let ranks = listed(who.iter().map(|rank| rank.0));
+    let who = match who.len() {
+        // Who was lost was told by a central manager that has ended since.
+        0 => "all ranks are".to_string(),
+        1 => format!("rank {ranks} is"),
+        _ => format!("ranks {ranks} are"),
+    };
+    let took = millis(took);
+    let from = match epoch {
+        Some(Epoch(number)) => format!("checkpoint {number}"),
+        None => "the start".to_string(),
+    };
+    let repeated = match repeated {
+        short @ ..1_000_000_000 => format!("{} ms", millis(short)),
+        long => format!("{:.1} s", long as f64 / 1e9),
+    };
+    format!("{who} back after {took} ms from {from}, {repeated} of work repeated")
+}
+
+/// Milliseconds with as many digits as mean something.
+fn millis(nanoseconds: u64) -> String {
+    let millis = nanoseconds as f64 / 1e6;
+    if millis < 10.0 {
+        format!("{millis:.1}")
+    } else {
+        format!("{millis:.0}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_it_means_now() {
+        let why = "the program runs 2 threads, and a twin holds one";
+        let first = refusal(Rank(3), why, None);
+        assert!(
+            first.contains("rank 3: the program runs 2 threads"),
+            "{first}"
+        );
+        assert!(
+            first.contains("if a rank is lost, the job ends."),
+            "{first}"
+        );
+        assert!(first.contains("--recovery none"), "{first}");
+        let later = refusal(Rank(3), why, Some(Epoch(7)));
+        assert!(later.contains("goes back to checkpoint 7."), "{later}");
+    }
+
+    #[test]
+    fn ranks_that_are_lost_together_are_told_together() {
+        let killed = "was killed by signal 9 (SIGKILL)";
+        let lost = |all: &[(u32, &str, u32, &str)]| {
+            let entry = |(rank, host, pid, how): &(u32, &str, u32, &str)| {
+                (Rank(*rank), ((*host).to_owned(), *pid, (*how).to_owned()))
+            };
+            together(&all.iter().map(entry).collect())
+        };
+        assert_eq!(
+            lost(&[(2, "a", 12, killed)]),
+            ["rank 2 on host a (pid 12) was killed by signal 9 (SIGKILL)"]
+        );
+        assert_eq!(
+            lost(&[
+                (0, "a", 10, killed),
+                (2, "a", 12, killed),
+                (3, "a", 13, killed)
+            ]),
+            ["ranks 0, 2 and 3 on host a (pids 10, 12 and 13) were killed by signal 9 (SIGKILL)"]
+        );
+        let others = lost(&[
+            (0, "a", 10, killed),
+            (1, "b", 11, killed),
+            (2, "a", 0, "ended"),
+            (3, "a", 13, "ended"),
+        ]);
+        assert_eq!(
+            others,
+            [
+                "rank 0 on host a (pid 10) was killed by signal 9 (SIGKILL)",
+                "rank 1 on host b (pid 11) was killed by signal 9 (SIGKILL)",
+                "ranks 2 and 3 on host a (pids 13): each ended",
+            ]
+        );
+    }
+
+    #[test]
+    fn who_is_back_is_named() {
+        let line = |who: &[u32]| {
+            let who: Vec<_> = who.iter().copied().map(Rank).collect();
+            back(&who, Some(Epoch(7)), 31_000_000, 1_200_000_000)
+        };
+        let rest = "back after 31 ms from checkpoint 7, 1.2 s of work repeated";
+        assert_eq!(line(&[2]), format!("rank 2 is {rest}"));
+        assert_eq!(line(&[0, 2]), format!("ranks 0 and 2 are {rest}"));
+        assert_eq!(line(&[]), format!("all ranks are {rest}"));
+    }
+}

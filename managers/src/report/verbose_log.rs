@@ -1,0 +1,112 @@
+//! What `mpirun --verbose` says: where ranks run, where they listen, when the job has come how far.
+
+use rejoin_managers_protocol::control::{Stage, ToCentral, ToLocal};
+use rejoin_managers_protocol::verdict::Verdict;
+use std::io::Write;
+use std::time::Instant;
+
+/// Speaks, or not.
+pub struct VerboseLog {
+    speaks: bool,
+    begun: Instant,
+    told: [bool; 3],
+}
+
+impl VerboseLog {
+    /// A log that speaks only if that is wanted.
+    pub fn new(speaks: bool) -> VerboseLog {
+        VerboseLog {
+            speaks,
+            begun: Instant::now(),
+            told: [false; 3],
+        }
+    }
+
+    fn say(&self, text: &str) {
+        if self.speaks {
+            let at = self.begun.elapsed().as_secs_f64();
+            // A reader that went away misses it.
+            let _ = writeln!(std::io::stderr(), "mpirun: {at:9.4} s: {text}");
+        }
+    }
+
+    /// The job is about to begin.
+    pub fn job(&self, ranks: usize, hosts: &[String]) {
+        let on = hosts.join(", ");
+        self.say(&format!("{ranks} ranks on {on}"));
+    }
+
+    /// A local manager said this.
+    pub fn heard(&self, host: &str, news: &ToCentral) {
+        match news {
+            ToCentral::Spawned { instance, pid } => {
+                self.say(&format!(
+                    "rank {}: started on {host}, pid {pid}",
+                    instance.rank.0
+                ));
+            }
+            ToCentral::Registered {
+                instance, pid, card, ..
+            } => {
+                let addresses: Vec<_> = card.addresses.iter().map(ToString::to_string).collect();
+                self.say(&format!(
+                    "rank {}: in MPI_Init, pid {pid}, listens on {}",
+                    instance.rank.0,
+                    addresses.join(", ")
+                ));
+            }
+            ToCentral::Checkpoint { instance, .. } => {
+                self.say(&format!("rank {}: asks for a checkpoint", instance.rank.0));
+            }
+            ToCentral::Ended { instance, stage } => {
+                let mpi = if *stage == Stage::Spawned {
+                    " without having used MPI"
+                } else {
+                    ""
+                };
+                self.say(&format!("rank {}: ended well{mpi}", instance.rank.0));
+            }
+            // The verdict says it.
+            ToCentral::Imaged { instance, epoch, cost } => self.say(&format!(
+                "rank {}: image of checkpoint {} taken, stood still for {} us, {} pages copied since the last",
+                instance.rank.0, epoch.0, cost.stall, cost.copied
+            )),
+            ToCentral::NotImaged { instance, epoch, why } => self.say(&format!(
+                "rank {}: no image of checkpoint {}: {why}",
+                instance.rank.0, epoch.0
+            )),
+            ToCentral::ImageLost { instance, epoch } => self.say(&format!(
+                "rank {}: its image of checkpoint {} is gone",
+                instance.rank.0, epoch.0
+            )),
+            ToCentral::ExitDetected { instance, pid } => {
+                self.say(&format!("rank {}: pid {pid} begins to end", instance.rank.0));
+            }
+            ToCentral::Failed { .. }
+            | ToCentral::ExitStatus { .. }
+            | ToCentral::Finalizing { .. }
+            | ToCentral::Counters { .. }
+            | ToCentral::Renew { .. }
+            | ToCentral::Done
+            | ToCentral::Report(_) => {}
+        }
+    }
+
+    /// A local manager is told this; what all are told is said once.
+    pub fn ordered(&mut self, order: &ToLocal) {
+        let (index, text) = match order {
+            ToLocal::Start { .. } => (0, "all ranks are in MPI_Init and may leave it"),
+            ToLocal::AllFinalized { .. } => (1, "all ranks are in MPI_Finalize and may leave it"),
+            ToLocal::End { .. } => (2, "every process of the job is told to end"),
+            _ => return,
+        };
+        if !std::mem::replace(&mut self.told[index], true) {
+            self.say(text);
+        }
+    }
+
+    /// The job is over.
+    pub fn over(&self, verdict: &Verdict) {
+        self.say(&format!("the job is over: {verdict}"));
+    }
+}

@@ -1,0 +1,31 @@
+//! Forwarding of the ranks' standard streams: what is written where ([`sink`]), what waits for a commit
+//! ([`output_commit`], [`stored_states`]), what a rank writes again ([`replay_filter`]), and what is read of
+//! standard input ([`source`]).
+
+pub mod lines;
+pub mod output_commit;
+pub mod replay_filter;
+pub mod sink;
+pub mod source;
+pub mod stored_states;
+
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+/// Bytes of output that a local manager sends ahead of mpirun's acknowledgement.
+pub const OUTPUT_WINDOW: usize = 1 << 20;
+
+/// Bytes of standard input that mpirun sends ahead of the local manager's acknowledgement.
+pub const INPUT_WINDOW: usize = 1 << 16;
+
+/// Which of a rank's output streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Stream {
+    /// Standard output.
+    Out,
+    /// Standard error.
+    Err,
+}
+
+/// The beginnings of unfinished lines: of standard output and of standard error.
+pub type Begun = [ByteBuf; 2];

@@ -1,0 +1,506 @@
+//! Output that is held until the checkpoint after it is committed (`--output commit`): what is shown
+//! is never written again, so never differently either.
+//!
+//! What a rank writes after its image of an epoch, and before its next, lies in that epoch's segment.
+//! When a checkpoint is committed all earlier segments are let out, in the order in which the lines
+//! came; a rank that goes back leaves what it has in the others void. Memory is bounded: longer
+//! segments lie in temporary files that have no name.
+
+use crate::error::plain;
+use crate::stdio::Stream;
+use rejoin_channel_table::{Epoch, Rank};
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::{Error, Result};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+
+/// Bytes of each segment that are kept in memory.
+const MEMORY: usize = 1 << 20;
+
+/// Bytes before each piece: rank, life, length, stream with end and kind.
+const HEADER: usize = 13;
+
+/// What one rank wrote in one go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// The rank that wrote it.
+    pub rank: Rank,
+    /// Of which stream.
+    pub stream: Stream,
+    /// What was written.
+    pub bytes: Vec<u8>,
+    /// Nothing follows on this stream.
+    pub last: bool,
+    /// This is no output: the rank has stored its state as the one of this number.
+    pub stored: Option<u32>,
+}
+
+impl Piece {
+    /// A rank has stored its state.
+    pub fn mark(rank: Rank, number: u32) -> Piece {
+        Piece {
+            rank,
+            stream: Stream::Out,
+            bytes: Vec::new(),
+            last: false,
+            stored: Some(number),
+        }
+    }
+
+    #[cfg(test)]
+    /// Standard output of a rank.
+    pub fn text(rank: u32, text: &str) -> Piece {
+        Piece {
+            rank: Rank(rank),
+            stream: Stream::Out,
+            bytes: text.into(),
+            last: false,
+            stored: None,
+        }
+    }
+}
+
+/// Pieces in their order, the older ones in a file.
+#[derive(Debug, Default)]
+struct Log {
+    file: Option<File>,
+    /// Bytes in the file.
+    length: u64,
+    /// Bytes of the file that were taken.
+    read: u64,
+    memory: Vec<u8>,
+    /// Bytes of the memory that were taken.
+    taken: usize,
+}
+
+impl Log {
+    fn push(&mut self, piece: &Piece, life: u32, limit: usize) -> Result<()> {
+        let number = piece.stored.map(u32::to_le_bytes);
+        let bytes = number.as_ref().map_or(&piece.bytes[..], |n| &n[..]);
+        let length = u32::try_from(bytes.len()).map_err(Error::other)?;
+        let stream =
+            piece.stream as u8 | u8::from(piece.last) << 1 | u8::from(number.is_some()) << 2;
+        self.memory.extend_from_slice(&piece.rank.0.to_le_bytes());
+        self.memory.extend_from_slice(&life.to_le_bytes());
+        self.memory.extend_from_slice(&length.to_le_bytes());
+        self.memory.push(stream);
+        self.memory.extend_from_slice(bytes);
+        if self.memory.len() <= limit {
+            return Ok(());
+        }
+        let file = match &self.file {
+            Some(file) => file,
+            None => self.file.insert(nameless().map_err(unkept)?),
+        };
+        let written = file.write_all_at(&self.memory, self.length);
+        written.map_err(unkept)?;
+        self.length += self.memory.len() as u64;
+        // Not kept at the size of the largest piece.
+        self.memory = Vec::new();
+        Ok(())
+    }
+
+    /// Takes bytes off the front; `None` at the end.
+    fn bytes(&mut self, count: usize) -> Result<Option<Vec<u8>>> {
+        let mut bytes = vec![0; count];
+        match &self.file {
+            Some(file) if self.read < self.length => {
+                file.read_exact_at(&mut bytes, self.read)?;
+                self.read += count as u64;
+            }
+            _ => {
+                let Some(there) = self.memory.get(self.taken..self.taken + count) else {
+                    return Ok(None);
+                };
+                bytes.copy_from_slice(there);
+                self.taken += count;
+            }
+        }
+        Ok(Some(bytes))
+    }
+
+    /// The next piece and the life that wrote it.
+    fn take(&mut self) -> Result<Option<(Piece, u32)>> {
+        let Some(header) = self.bytes(HEADER)? else {
+            return Ok(None);
+        };
+        let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap_or_default());
+        let number = |at: usize| word(&header[at..at + 4]);
+        let mut bytes = self.bytes(number(8) as usize)?.unwrap_or_default();
+        let stored = (header[12] & 4 != 0).then(|| word(&std::mem::take(&mut bytes)));
+        let piece = Piece {
+            stored,
+            rank: Rank(number(0)),
+            stream: if header[12] & 1 == 0 {
+                Stream::Out
+            } else {
+                Stream::Err
+            },
+            bytes,
+            last: header[12] & 2 != 0,
+        };
+        Ok(Some((piece, number(4))))
+    }
+}
+
+/// What the user can do about it.
+fn unkept(error: Error) -> Error {
+    let folder = std::env::temp_dir();
+    let (shown, why) = (folder.display(), plain(&error));
+    let text = format!("what is held of it can't be kept in {shown} (TMPDIR): {why}");
+    Error::new(error.kind(), text)
+}
+
+/// A file that nobody else sees, and that goes away with its descriptor.
+fn nameless() -> Result<File> {
+    let folder = std::env::temp_dir();
+    let mut options = File::options();
+    options.read(true).write(true).mode(0o600);
+    let made = options.custom_flags(libc::O_TMPFILE).open(&folder);
+    // Not every file system can do that.
+    made.or_else(|_| {
+        let path = folder.join(format!("rejoin-output-{}", std::process::id()));
+        let mut options = File::options();
+        options.read(true).write(true).create_new(true).mode(0o600);
+        let file = options.open(&path)?;
+        std::fs::remove_file(&path)?;
+        Ok(file)
+    })
+}
+
+#[derive(Debug, Default)]
+struct Segment {
+    log: Log,
+    /// What lives below these wrote is void.
+    void: BTreeMap<Rank, u32>,
+}
+
+/// Where a rank is.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    /// The epoch of its last image.
+    after: Option<Epoch>,
+    /// How often it went back.
+    life: u32,
+}
+
+/// Everything that is held.
+#[derive(Debug)]
+pub struct OutputCommit {
+    held: BTreeMap<Option<Epoch>, Segment>,
+    /// What may be shown.
+    released: VecDeque<Segment>,
+    places: BTreeMap<Rank, Place>,
+    /// Epochs up to here are committed or given up.
+    settled: Option<Epoch>,
+    memory: usize,
+}
+
+impl Default for OutputCommit {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl OutputCommit {
+    /// Holds nothing yet.
+    pub fn new() -> OutputCommit {
+        OutputCommit::with_memory(MEMORY)
+    }
+
+    fn with_memory(memory: usize) -> OutputCommit {
+        OutputCommit {
+            held: BTreeMap::new(),
+            released: VecDeque::new(),
+            places: BTreeMap::new(),
+            settled: None,
+            memory,
+        }
+    }
+
+    /// Holds what a rank wrote.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub fn push(&mut self, piece: &Piece) -> Result<()> {
+        let place = *self.places.entry(piece.rank).or_default();
+        let segment = self.held.entry(place.after).or_default();
+        segment.log.push(piece, place.life, self.memory)
+    }
+
+    /// A rank took its image. Of one that is given up already nothing is kept.
+    pub fn mark(&mut self, rank: Rank, epoch: Epoch) {
+        if Some(epoch) > self.settled {
+            self.places.entry(rank).or_default().after = Some(epoch);
+        }
+    }
+
+    /// A rank goes back to the committed checkpoint, or to its start: what is held of it is void.
+    pub fn rewind(&mut self, rank: Rank, epoch: Option<Epoch>) {
+        let place = self.places.entry(rank).or_default();
+        place.life += 1;
+        place.after = epoch;
+        for segment in self.held.values_mut() {
+            segment.void.insert(rank, place.life);
+        }
+    }
+
+    /// Nobody goes back behind this checkpoint any more: what was written before it is let out.
+    pub fn commit(&mut self, epoch: Epoch) {
+        self.settled = self.settled.max(Some(epoch));
+        let later = self.held.split_off(&Some(epoch));
+        let earlier = std::mem::replace(&mut self.held, later);
+        self.released.extend(earlier.into_values());
+    }
+
+    /// A checkpoint was given up: what was written after it belongs to the one before.
+    ///
+    /// # Errors
+    /// There is no room to put it there.
+    pub fn give_up(&mut self, epoch: Epoch) -> Result<()> {
+        self.settled = self.settled.max(Some(epoch));
+        let before = self.held.range(..Some(epoch)).next_back();
+        // Places must name a segment that is let out before the next commit's own.
+        let before = before.and_then(|(before, _)| *before);
+        for place in self.places.values_mut() {
+            if place.after == Some(epoch) {
+                place.after = before;
+            }
+        }
+        let Some(mut from) = self.held.remove(&Some(epoch)) else {
+            return Ok(());
+        };
+        let into = self.held.entry(before).or_default();
+        while let Some((piece, life)) = from.log.take()? {
+            if !is_void(&from.void, piece.rank, life) {
+                into.log.push(&piece, life, self.memory)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The job has ended: nobody goes back any more.
+    pub fn release(&mut self) {
+        let all = std::mem::take(&mut self.held);
+        self.released.extend(all.into_values());
+    }
+
+    /// The next piece that may be shown.
+    ///
+    /// # Errors
+    /// It can't be read back.
+    pub fn take(&mut self) -> Result<Option<Piece>> {
+        while let Some(segment) = self.released.front_mut() {
+            match segment.log.take() {
+                Ok(Some((piece, life))) => {
+                    if !is_void(&segment.void, piece.rank, life) {
+                        return Ok(Some(piece));
+                    }
+                }
+                Ok(None) => {
+                    self.released.pop_front();
+                }
+                Err(error) => {
+                    self.released.pop_front();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Something waits to be taken.
+    pub fn has_released(&self) -> bool {
+        !self.released.is_empty()
+    }
+}
+
+fn is_void(void: &BTreeMap<Rank, u32>, rank: Rank, life: u32) -> bool {
+    void.get(&rank).is_some_and(|first| life < *first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn piece(rank: u32, text: &str) -> Piece {
+        Piece::text(rank, text)
+    }
+
+    fn taken(hold: &mut OutputCommit) -> String {
+        let mut out = String::new();
+        while let Some(piece) = hold.take().unwrap() {
+            out += std::str::from_utf8(&piece.bytes).unwrap();
+        }
+        out
+    }
+
+    #[test]
+    fn what_was_written_before_a_checkpoint_is_shown_with_its_commit() {
+        let mut hold = OutputCommit::new();
+        hold.push(&piece(0, "a")).unwrap();
+        hold.push(&piece(1, "b")).unwrap();
+        hold.mark(Rank(0), Epoch(1));
+        hold.push(&piece(0, "c")).unwrap();
+        hold.push(&piece(1, "d")).unwrap();
+        hold.mark(Rank(1), Epoch(1));
+        assert_eq!(taken(&mut hold), "");
+        hold.commit(Epoch(1));
+        assert_eq!(taken(&mut hold), "abd");
+        assert!(!hold.has_released());
+        hold.release();
+        assert_eq!(taken(&mut hold), "c");
+    }
+
+    #[test]
+    fn what_is_lost_is_never_shown() {
+        let mut hold = OutputCommit::new();
+        hold.mark(Rank(0), Epoch(1));
+        hold.commit(Epoch(1));
+        hold.push(&piece(0, "lost")).unwrap();
+        hold.mark(Rank(0), Epoch(2));
+        hold.push(&piece(0, "lost too")).unwrap();
+        hold.rewind(Rank(0), Some(Epoch(1)));
+        hold.push(&piece(0, "new")).unwrap();
+        hold.mark(Rank(0), Epoch(3));
+        hold.commit(Epoch(3));
+        assert_eq!(taken(&mut hold), "new");
+    }
+
+    #[test]
+    fn stream_end_and_order_survive_the_file() {
+        let mut hold = OutputCommit::with_memory(40);
+        let mut all = Vec::new();
+        for i in 0..100u32 {
+            let piece = Piece {
+                rank: Rank(i % 3),
+                stream: if i % 2 == 0 { Stream::Out } else { Stream::Err },
+                bytes: vec![i as u8; i as usize],
+                last: i % 5 == 0,
+                stored: None,
+            };
+            hold.push(&piece).unwrap();
+            all.push(piece);
+            if i % 7 == 0 {
+                let mark = Piece::mark(Rank(i % 3), 1000 + i);
+                hold.push(&mark).unwrap();
+                all.push(mark);
+            }
+        }
+        hold.release();
+        let mut back = Vec::new();
+        while let Some(piece) = hold.take().unwrap() {
+            back.push(piece);
+        }
+        assert_eq!(back, all);
+    }
+
+    const RANKS: u32 = 3;
+
+    #[derive(Debug, Clone)]
+    enum Act {
+        Write(u32, usize),
+        /// Of the order under way, or the next one.
+        Image(u32),
+        GiveUp,
+        /// After it was given up.
+        LateImage(u32),
+        Rollback,
+        /// One rank alone.
+        RollbackOne(u32),
+    }
+
+    fn acts() -> impl Strategy<Value = Vec<Act>> {
+        let act = prop_oneof![
+            6 => (0..RANKS, 1usize..30).prop_map(|(rank, n)| Act::Write(rank, n)),
+            6 => (0..RANKS).prop_map(Act::Image),
+            1 => Just(Act::GiveUp),
+            1 => (0..RANKS).prop_map(Act::LateImage),
+            1 => Just(Act::Rollback),
+            1 => (0..RANKS).prop_map(Act::RollbackOne),
+        ];
+        prop::collection::vec(act, 1..150)
+    }
+
+    /// A rank of which every life writes something else.
+    #[derive(Default)]
+    struct Model {
+        /// What it wrote and was not taken back.
+        history: Vec<u8>,
+        /// Where it was at the image of the order under way, and at the committed one.
+        image: Option<usize>,
+        committed: usize,
+    }
+
+    proptest! {
+        /// Shown is exactly what was written before the last commit, and in the end all that stayed.
+        #[test]
+        fn only_what_stays_is_shown(acts in acts(), memory in 0usize..200) {
+            let mut hold = OutputCommit::with_memory(memory);
+            let mut ranks: Vec<Model> = (0..RANKS).map(|_| Model::default()).collect();
+            let mut shown: Vec<Vec<u8>> = vec![Vec::new(); RANKS as usize];
+            let (mut next, mut committed, mut burnt, mut seed) = (1, None, 0, 0u8);
+            for act in acts {
+                match act {
+                    Act::Write(rank, n) => {
+                        let bytes: Vec<u8> = (0..n).map(|_| { seed = seed.wrapping_mul(73).wrapping_add(29); seed }).collect();
+                        ranks[rank as usize].history.extend_from_slice(&bytes);
+                        let stream = if seed & 1 == 0 { Stream::Out } else { Stream::Err };
+                        hold.push(&Piece { rank: Rank(rank), stream, bytes, last: false, stored: None }).unwrap();
+                    }
+                    Act::Image(rank) => {
+                        hold.mark(Rank(rank), Epoch(next));
+                        let model = &mut ranks[rank as usize];
+                        // Said twice, the first counts.
+                        model.image = model.image.or(Some(model.history.len()));
+                        if ranks.iter().all(|r| r.image.is_some()) {
+                            for r in &mut ranks {
+                                r.committed = r.image.take().unwrap();
+                            }
+                            hold.commit(Epoch(next));
+                            committed = Some(Epoch(next));
+                            next += 1;
+                        }
+                    }
+                    Act::GiveUp => {
+                        ranks.iter_mut().for_each(|r| r.image = None);
+                        hold.give_up(Epoch(next)).unwrap();
+                        burnt = next;
+                        next += 1;
+                    }
+                    Act::LateImage(rank) => if burnt > 0 {
+                        hold.mark(Rank(rank), Epoch(burnt));
+                    },
+                    Act::Rollback => {
+                        for (rank, r) in (0..RANKS).zip(&mut ranks) {
+                            r.image = None;
+                            r.history.truncate(r.committed);
+                            hold.rewind(Rank(rank), committed);
+                        }
+                        next += 1;
+                    }
+                    // As after MPI_Finalize, when no order is under way.
+                    Act::RollbackOne(rank) => if ranks.iter().all(|r| r.image.is_none()) {
+                        let r = &mut ranks[rank as usize];
+                        r.history.truncate(r.committed);
+                        hold.rewind(Rank(rank), committed);
+                    },
+                }
+                while let Some(piece) = hold.take().unwrap() {
+                    shown[piece.rank.0 as usize].extend(piece.bytes);
+                }
+                for (r, shown) in ranks.iter().zip(&shown) {
+                    prop_assert_eq!(&shown[..], &r.history[..r.committed]);
+                }
+            }
+            hold.release();
+            while let Some(piece) = hold.take().unwrap() {
+                shown[piece.rank.0 as usize].extend(piece.bytes);
+            }
+            for (r, shown) in ranks.iter().zip(&shown) {
+                prop_assert_eq!(shown, &r.history);
+            }
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Where the ranks' output goes: mpirun's own standard output and error.
+//!
+//! Writing never blocks where that can be had, so that signals and deaths are handled while a reader
+//! takes its time. The flags of the inherited descriptor stay as they are: others share it.
+
+use crate::stdio::Stream;
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, send};
+use rejoin_channel_table::Rank;
+use rejoin_managers_protocol::central::HostIndex;
+use std::collections::{BTreeSet, VecDeque};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+
+/// How a descriptor is written to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// A description of our own, which does not block; or a file, which does not matter.
+    Write,
+    /// A socket, told with each call not to block.
+    Send,
+}
+
+/// Why output can't be written any more.
+#[derive(Debug)]
+pub enum Lost {
+    /// The reader went away.
+    Unread,
+    /// The system refused.
+    Error(std::io::Error),
+}
+
+/// One place that output goes to.
+#[derive(Debug)]
+pub struct Sink {
+    fd: OwnedFd,
+    how: How,
+    /// What is to be written, with the bytes of window that each piece gives back to its host.
+    queue: VecDeque<(Vec<u8>, HostIndex, u32)>,
+    /// Bytes of the first piece that are written.
+    written: usize,
+    closed: bool,
+    /// Why writing failed; not taken yet.
+    lost: Option<Lost>,
+    /// Streams whose last line is unfinished, for tags.
+    unfinished: BTreeSet<(Rank, Stream)>,
+}
+
+impl Sink {
+    /// A sink for descriptor 1 or 2.
+    ///
+    /// # Errors
+    /// The system has no descriptor left.
+    pub fn new(fd: BorrowedFd<'_>) -> std::io::Result<Sink> {
+        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        let kind = std::fs::metadata(&path).map(|m| m.file_type());
+        let is = |test: fn(&std::fs::FileType) -> bool| kind.as_ref().is_ok_and(test);
+        let (mut own, mut how) = (None, How::Write);
+        if is(|k| k.is_socket()) {
+            how = How::Send;
+        } else if is(|k| k.is_fifo() || k.is_char_device()) {
+            // Opening it anew gives flags of our own. What refuses is written to as it is.
+            let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+            own = std::fs::OpenOptions::new()
+                .write(true)
+                .custom_flags(flags)
+                .open(&path)
+                .ok();
+        }
+        let fd = match own {
+            Some(file) => OwnedFd::from(file),
+            None => fd.try_clone_to_owned()?,
+        };
+        Ok(Sink {
+            fd,
+            how,
+            queue: VecDeque::new(),
+            written: 0,
+            closed: false,
+            lost: None,
+            unfinished: BTreeSet::new(),
+        })
+    }
+
+    /// Queues output, with a tag before each line if wanted. Once it is written, so many bytes of the
+    /// host's window are given back.
+    pub fn push(
+        &mut self,
+        (host, credit): (HostIndex, u32),
+        (rank, stream): (Rank, Stream),
+        bytes: Vec<u8>,
+        last: bool,
+        tag: bool,
+    ) {
+        let bytes = if tag {
+            self.tagged(rank, stream, &bytes, last)
+        } else {
+            bytes
+        };
+        self.queue.push_back((bytes, host, credit));
+    }
+
+    fn tagged(&mut self, rank: Rank, stream: Stream, bytes: &[u8], last: bool) -> Vec<u8> {
+        let name = if stream == Stream::Out {
+            "stdout"
+        } else {
+            "stderr"
+        };
+        let tag = format!("[{}]<{name}> ", rank.0);
+        let mut out = Vec::with_capacity(bytes.len() + tag.len() * 2);
+        let mut begun = self.unfinished.remove(&(rank, stream));
+        for line in bytes.split_inclusive(|&b| b == b'\n') {
+            if !begun {
+                out.extend_from_slice(tag.as_bytes());
+            }
+            out.extend_from_slice(line);
+            begun = !line.ends_with(b"\n");
+        }
+        if begun && last {
+            // The next line's tag must not stand in the middle of a line.
+            out.push(b'\n');
+        } else if begun {
+            self.unfinished.insert((rank, stream));
+        }
+        out
+    }
+
+    /// Writes what can be written, and adds the bytes of window to give back to each host's.
+    pub fn flush(&mut self, credit: &mut [u32]) {
+        while let Some((bytes, host, gives)) = self.queue.front() {
+            if self.closed || self.written == bytes.len() {
+                if let Some(credit) = credit.get_mut(*host) {
+                    *credit += gives;
+                }
+                self.queue.pop_front();
+                self.written = 0;
+                continue;
+            }
+            let rest = &bytes[self.written..];
+            let result = match self.how {
+                How::Write => nix::unistd::write(&self.fd, rest),
+                How::Send => {
+                    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+                    send(self.fd.as_raw_fd(), rest, flags)
+                }
+            };
+            match result {
+                Ok(count) => self.written += count,
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => break,
+                Err(error) => {
+                    self.closed = true;
+                    self.lost = Some(match error {
+                        Errno::EPIPE | Errno::ECONNRESET => Lost::Unread,
+                        _ => Lost::Error(error.into()),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Nobody reads any more, or writing failed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Nothing waits to be written.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Why writing failed, if it did; said once.
+    pub fn lost(&mut self) -> Option<Lost> {
+        self.lost.take()
+    }
+}
+
+impl AsFd for Sink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Both descriptors are the same file, so that lines of both must be kept apart by one sink.
+#[must_use]
+pub fn are_one() -> bool {
+    let id = |n: i32| {
+        std::fs::metadata(format!("/proc/self/fd/{n}"))
+            .map(|m| (m.dev(), m.ino()))
+            .ok()
+    };
+    id(1).is_some() && id(1) == id(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    fn sink() -> (std::io::PipeReader, Sink) {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let sink = Sink::new(writer.as_fd()).unwrap();
+        drop(writer);
+        (reader, sink)
+    }
+
+    fn flushed(sink: &mut Sink) -> [u32; 2] {
+        let mut credit = [0; 2];
+        sink.flush(&mut credit);
+        credit
+    }
+
+    #[test]
+    fn tags_stand_at_the_start_of_lines_only() {
+        let (mut reader, mut sink) = sink();
+        sink.push(
+            (0, 3),
+            (Rank(1), Stream::Out),
+            b"a\nb".to_vec(),
+            false,
+            true,
+        );
+        assert_eq!(flushed(&mut sink), [3, 0]);
+        sink.push((0, 2), (Rank(1), Stream::Out), b"c\n".to_vec(), false, true);
+        sink.push((1, 1), (Rank(2), Stream::Err), b"d".to_vec(), true, true);
+        assert_eq!(flushed(&mut sink), [2, 1]);
+        drop(sink);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "[1]<stdout> a\n[1]<stdout> bc\n[2]<stderr> d\n");
+    }
+
+    #[test]
+    fn a_slow_reader_does_not_block_and_a_gone_one_closes() {
+        let (mut reader, mut sink) = sink();
+        sink.push(
+            (1, 1 << 20),
+            (Rank(0), Stream::Out),
+            vec![7; 1 << 20],
+            false,
+            false,
+        );
+        assert_eq!(flushed(&mut sink), [0, 0]);
+        let mut some = vec![0; 1 << 16];
+        reader.read_exact(&mut some).unwrap();
+        assert_eq!(flushed(&mut sink), [0, 0]);
+        assert!(!sink.is_empty() && !sink.is_closed());
+        drop(reader);
+        assert_eq!(flushed(&mut sink), [0, 1 << 20]);
+        assert!(sink.is_closed() && sink.is_empty());
+        assert!(matches!(sink.lost(), Some(Lost::Unread)) && sink.lost().is_none());
+    }
+}

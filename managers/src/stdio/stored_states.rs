@@ -1,0 +1,148 @@
+//! Output of a job that may have to go on elsewhere, from what its program has stored: what it would write again
+//! then is held further than to the checkpoint after it, until all ranks have stored their state.
+
+use super::output_commit::{OutputCommit, Piece};
+use rejoin_channel_table::{Epoch, Rank};
+use std::collections::BTreeMap;
+use std::io::Result;
+
+/// The states that ranks have stored, by their numbers.
+#[derive(Debug)]
+pub struct States {
+    ranks: usize,
+    last: BTreeMap<Rank, u32>,
+}
+
+impl States {
+    /// None yet, of so many ranks.
+    pub fn new(ranks: u32) -> States {
+        States {
+            ranks: ranks as usize,
+            last: BTreeMap::new(),
+        }
+    }
+
+    /// A rank has stored its state.
+    pub fn note(&mut self, rank: Rank, number: u32) {
+        self.last.insert(rank, number);
+    }
+
+    /// The newest that all ranks have stored.
+    pub fn newest(&self) -> Option<u32> {
+        let all = self.last.len() == self.ranks;
+        self.last.values().min().copied().filter(|_| all)
+    }
+}
+
+/// Output whose checkpoint is committed, and that lies behind the last state that all have stored.
+#[derive(Debug)]
+pub struct Stored {
+    hold: OutputCommit,
+    states: States,
+    /// What is there before a rank has stored anything is held, too: the job goes on from a stored state already.
+    restarted: bool,
+}
+
+impl Stored {
+    /// Holds nothing yet, of so many ranks.
+    pub fn new(ranks: u32, restarted: bool) -> Stored {
+        Stored {
+            hold: OutputCommit::new(),
+            states: States::new(ranks),
+            restarted,
+        }
+    }
+
+    /// The newest state that all ranks have stored; all that they wrote before it may be shown.
+    pub fn newest(&self) -> Option<u32> {
+        self.states.newest()
+    }
+
+    /// Takes all that `from` lets out.
+    ///
+    /// # Errors
+    /// It can't be read back, or there is no room for it.
+    pub fn fill(&mut self, from: &mut OutputCommit) -> Result<()> {
+        while let Some(piece) = from.take()? {
+            match piece.stored {
+                Some(number) => {
+                    self.hold.mark(piece.rank, Epoch(number));
+                    self.states.note(piece.rank, number);
+                }
+                None => self.hold.push(&piece)?,
+            }
+        }
+        if let Some(newest) = self.newest() {
+            self.hold.commit(Epoch(newest));
+        } else if !self.restarted {
+            // Whatever the job goes on from lies behind what was there before the first one.
+            self.hold.commit(Epoch(0));
+        }
+        Ok(())
+    }
+
+    /// The job has ended: nobody goes back any more.
+    pub fn release(&mut self) {
+        self.hold.release();
+    }
+
+    /// The next piece that may be shown.
+    ///
+    /// # Errors
+    /// It can't be read back.
+    pub fn take(&mut self) -> Result<Option<Piece>> {
+        self.hold.take()
+    }
+
+    /// Something waits to be taken.
+    pub fn has_released(&self) -> bool {
+        self.hold.has_released()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What of this is shown: texts, and numbers of stored states.
+    fn shown(stored: &mut Stored, what: &[(u32, &str)]) -> String {
+        let mut hold = OutputCommit::new();
+        for (rank, text) in what {
+            let piece = match text.parse() {
+                Ok(number) => Piece::mark(Rank(*rank), number),
+                Err(_) => Piece::text(*rank, text),
+            };
+            hold.push(&piece).unwrap();
+        }
+        hold.release();
+        stored.fill(&mut hold).unwrap();
+        let mut bytes = Vec::new();
+        while let Some(piece) = stored.take().unwrap() {
+            bytes.extend(piece.bytes);
+        }
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn what_may_be_written_again_elsewhere_waits_until_all_have_stored_it() {
+        let mut stored = Stored::new(2, false);
+        // No stored state lies before these.
+        let begin = [(0, "a"), (1, "b"), (0, "1"), (1, "c")];
+        assert_eq!(shown(&mut stored, &begin), "abc");
+        assert_eq!(stored.newest(), None);
+        assert_eq!(shown(&mut stored, &[(0, "d"), (1, "1")]), "");
+        assert_eq!(stored.newest(), Some(1));
+        assert_eq!(shown(&mut stored, &[(1, "e"), (1, "2"), (1, "f")]), "");
+        assert_eq!(shown(&mut stored, &[(0, "g"), (0, "2")]), "deg");
+        assert_eq!(stored.newest(), Some(2));
+        stored.release();
+        assert_eq!(shown(&mut stored, &[(0, "3")]), "f");
+    }
+
+    #[test]
+    fn of_a_job_that_goes_on_from_a_state_all_is_held() {
+        let mut stored = Stored::new(2, true);
+        assert_eq!(shown(&mut stored, &[(0, "a"), (1, "b"), (0, "7")]), "");
+        assert_eq!(shown(&mut stored, &[(0, "c"), (1, "7")]), "ab");
+    }
+}
