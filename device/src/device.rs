@@ -12,6 +12,7 @@ use rejoin_engine::{
 };
 use rejoin_wire::{RankOptions, Transport};
 
+use crate::await_links::AwaitedLinks;
 use crate::error::{Error, Result};
 use crate::io::Io;
 use crate::live::Meter;
@@ -57,6 +58,8 @@ pub struct Device {
     pub(crate) waker: Waker,
     /// Blocking sends whose body is to be copied once its write is through.
     pub(crate) detaching: Vec<ReqId>,
+    /// Links that a blocking call waits for at its end.
+    pub(crate) awaited: AwaitedLinks,
     /// What probes have looked for in vain.
     pub(crate) probing: Sought,
     /// Words of the manager's that may end a wait.
@@ -204,6 +207,7 @@ impl Device {
         } else {
             let long = !small && len <= self.engine.config().eager_max;
             self.push_out(to, len, long)?;
+            self.expect_link(to);
         }
         Ok(match sent {
             Sent::Done => ReqId::DONE,
@@ -250,6 +254,7 @@ impl Device {
         } else {
             self.flush_link(to)?;
             self.attend()?;
+            self.expect_link(to);
         }
         let Sent::Pending(request) = sent else {
             return Ok(None);

@@ -57,6 +57,7 @@ impl Device {
     #[cold]
     pub fn safe_point(&mut self) -> Result<()> {
         self.hear_orders();
+        let before = self.identity;
         // A process that comes back may have heard of the next one on its way.
         while let Some(epoch) = self.image_due.take() {
             if epoch > self.engine.epoch() {
@@ -64,6 +65,9 @@ impl Device {
                 self.take_image(epoch)?;
             }
         }
-        Ok(())
+        if self.identity == before {
+            return Ok(());
+        }
+        self.restore_links()
     }
 }

@@ -154,6 +154,7 @@ impl Device {
                 Ok(None) => return Next::Stay(pending),
                 Err(error) => return broke(pending, &error),
             };
+            pending.answered = true;
             let mut at = 0;
             while at < count {
                 let (taken, step) = self.feed(token, &mut pending, at, count);

@@ -9,6 +9,7 @@ extern crate self as rejoin_device;
 
 pub mod agent;
 mod asked;
+mod await_links;
 mod clock;
 #[cfg(test)]
 #[path = "../tests/common/mod.rs"]

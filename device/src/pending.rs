@@ -55,6 +55,8 @@ pub(crate) struct Pending {
     pub(crate) sent: usize,
     /// The connection stands (one that was accepted does from the start).
     pub(crate) connected: bool,
+    /// The other side has said something.
+    pub(crate) answered: bool,
     /// Close as soon as everything is sent.
     pub(crate) closing: bool,
     /// Why the attempt fails, where that lies in the connection.
@@ -82,6 +84,7 @@ impl Pending {
             out,
             sent: 0,
             connected: false,
+            answered: false,
             closing: false,
             failing: None,
             begun: Instant::now(),
@@ -104,6 +107,7 @@ impl Pending {
             out: Vec::new(),
             sent: 0,
             connected: true,
+            answered: false,
             closing: false,
             failing: None,
             begun: Instant::now(),
@@ -133,6 +137,11 @@ impl Pending {
             Side::Dial(_) => None,
             Side::Accept(acceptor) => acceptor.claims().map(|(rank, _)| rank),
         }
+    }
+
+    /// The rank at the other end: the one that is dialed, or that the caller claims to be.
+    pub(crate) fn peer(&self) -> Option<Rank> {
+        self.dials().map(|(rank, _)| rank).or_else(|| self.claims())
     }
 
     /// Whom this rank dials with which attempt.

@@ -450,6 +450,7 @@ impl Device {
             self.table.null(rank);
             self.engine.link_down(rank);
             self.redial_lost(rank);
+            self.expect_link(rank);
         }
         match broken {
             Broken::Lost(lost) => {

@@ -10,6 +10,7 @@ use rejoin_engine::{Engine, Sought};
 use rejoin_wire::{RankOptions, Welcome};
 
 use crate::agent::{self, Agent};
+use crate::await_links::AwaitedLinks;
 use crate::cut::Cutter;
 use crate::device::Device;
 use crate::error::Result;
@@ -108,6 +109,7 @@ impl Device {
             io,
             waker,
             detaching: Vec::new(),
+            awaited: AwaitedLinks::default(),
             probing: Sought::default(),
             words: 0,
             passes: 0,

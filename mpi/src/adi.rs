@@ -415,6 +415,19 @@ impl Dev {
         ask!(self, d => { let w = d.waker(); Box::new(move || w.wake()) }, _t => Box::new(|| {}))
     }
 
+    /// Whether something was sent to a rank to which there is no link yet.
+    #[inline]
+    pub fn awaits_links(&self) -> bool {
+        ask!(self, d => d.awaits_links(), _t => false)
+    }
+
+    /// Waits for these links, within bounds: for the end of a blocking call.
+    pub fn await_links(&mut self) -> Result<()> {
+        self.alive()?;
+        let waited = on!(self, d => d.await_links().map_err(as_error), _t => Ok(()));
+        self.keep(waited)
+    }
+
     /// Says how to call things in reports of long waits.
     pub fn set_names(&mut self, names: Names) {
         on!(self, d => d.set_names(names), _t => { let _ = names; });

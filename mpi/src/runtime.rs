@@ -266,6 +266,20 @@ impl Mpi {
         Ok(())
     }
 
+    /// Has what the program has sent leave this process, where its link is still being made: for the end of
+    /// blocking calls, behind which the program may compute for long.
+    ///
+    /// # Errors
+    /// The device's.
+    #[inline]
+    pub fn await_links(&self) -> Result<()> {
+        let mut dev = self.dev.borrow_mut();
+        if dev.awaits_links() {
+            return dev.await_links();
+        }
+        Ok(())
+    }
+
     /// Runs until `ready` gives a value. `hint` is the device's request that most likely decides.
     pub(crate) fn wait_until<T>(
         &self,

@@ -69,6 +69,11 @@ impl Engine {
         })
     }
 
+    /// The ranks that this one has exchanged messages with, or tried to.
+    pub fn peers(&self) -> impl Iterator<Item = Rank> + '_ {
+        self.channels.iter().flatten().map(|channel| channel.peer)
+    }
+
     /// The channel to a peer, made at its first use.
     #[inline]
     pub(crate) fn channel(&mut self, peer: Rank) -> Result<(&mut Channel, &mut Core), Error> {

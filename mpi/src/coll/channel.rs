@@ -164,7 +164,11 @@ impl Ctx<Channel> {
     pub fn run<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
         let channel = self.p2p();
         let wait = || channel.wait();
-        block_on(future, wait).map_err(|e| self.given_up(e))
+        let done = block_on(future, wait).and_then(|done| {
+            channel.mpi.await_links()?;
+            Ok(done)
+        });
+        done.map_err(|e| self.given_up(e))
     }
 
     /// A collective failed. If messages of it are still in flight, they name memory that the program may now

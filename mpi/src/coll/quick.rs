@@ -237,6 +237,7 @@ impl<'a> Short<'a> {
             return result;
         }
         let result = result.and_then(|()| self.mpi.dev.borrow_mut().attend());
+        let result = result.and_then(|()| self.mpi.await_links());
         result.map_err(|error| self.given_up(error))
     }
 

@@ -82,7 +82,7 @@ impl Mpi {
         if let Some(r) = started {
             self.device_wait(r)?;
         }
-        Ok(())
+        self.await_links()
     }
 
     /// `MPI_Recv`.

@@ -79,6 +79,7 @@ impl Mpi {
                 found => Some(found),
             })
         })?;
+        self.await_links()?;
         self.take_any(found, get)
     }
 
@@ -128,6 +129,7 @@ impl Mpi {
         self.wait_until(hint, |m| {
             Ok((m.find_any(n, get)? != Look::NotYet).then_some(()))
         })?;
+        self.await_links()?;
         self.take_some(n, get, Self::wait, each)
     }
 

@@ -161,7 +161,7 @@ pub unsafe fn wait(mpi: &Mpi, request: *mut MPI_Request, status: *mut MPI_Status
             request.write(MPI_REQUEST_NULL);
             put(status, &ended);
         }
-        return Ok(());
+        return core.await_links();
     }
     let done = core.wait(id)?;
     // SAFETY: the caller's, and `load` checked the request.

@@ -147,6 +147,7 @@ pub unsafe fn waitall(
         // SAFETY: the caller's.
         unsafe { statuses.set(mpi, i, done) };
     }
+    core.await_links()?;
     statuses.result()
 }
 
