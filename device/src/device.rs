@@ -19,11 +19,12 @@ use crate::live::Meter;
 use crate::memory;
 use crate::options::Options;
 use crate::poller::Token;
-use crate::progress::LOOK_EVERY;
 use crate::stall::Names;
 use crate::stats::Stats;
 use crate::waker::Waker;
 
+/// Passes with a hinted link between two looks at epoll.
+pub(crate) const LOOK_EVERY: u32 = 64;
 /// Longest body of a blocking send that is copied after its write. Copying a longer one takes about
 /// as long as to wait for its ack, and halves the rate of a program that only sends.
 const DETACH_MAX: usize = 128 << 10;

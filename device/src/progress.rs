@@ -10,7 +10,7 @@ use rejoin_channel_table::ids::Rank;
 use rejoin_engine::ReqId;
 
 use crate::clock;
-use crate::device::Device;
+use crate::device::{Device, LOOK_EVERY};
 use crate::error::{Error, Result};
 use crate::poller::{Event, Token};
 use crate::receive::{Broken, Intake, copy_out};
@@ -20,8 +20,6 @@ use crate::transport::{Fault, Stream};
 
 /// Passes between two looks at epoll where nothing is hinted at and some links need it.
 const LOOK_OFTEN: u32 = 4;
-/// Passes with a hinted link between two looks at epoll.
-pub(crate) const LOOK_EVERY: u32 = 64;
 /// Passes with a hinted link between two looks at the links that need no epoll.
 const SERVE_EVERY: u32 = 8;
 /// Looks at epoll between two grants to peers that may hold what is waited or probed for.
