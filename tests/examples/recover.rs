@@ -2,33 +2,22 @@
 //!
 //! `REJOIN_PREFIX=… cargo run -p rejoin-tests --example recover [KILLS [MB [phases]]]`
 //!
+//! Prints `progress<TAB>MILLISECONDS…`, a column for each kill in order, and `dropped<TAB>KILL<TAB>REASON` for
+//! each that has no figure. The next kill comes after the recovery from the last, so no two are mixed.
+//!
 //! With `phases` the managers note when they come to what lies between, which costs a little time; a line
 //! `PHASE<TAB>MILLISECONDS…` tells of each, a column per kill. `cargo xtask bench recovery` reads them.
 
-use rejoin_tests::gaps::{gaps, now};
+use rejoin_tests::gaps::{gaps, now, recoveries};
 use rejoin_tests::job::{Job, Numbers};
 use rejoin_tests::processes::{is_alive, kill, wait_for};
 use rejoin_tests::{Run, finish, program, root};
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 const RANKS: usize = 4;
-
-/// Milliseconds from each kill to the last rank's first completed exchange.
-fn measure(kills: &[i64], text: &str) -> Vec<f64> {
-    let gaps = gaps(text);
-    let ends = kills.iter().enumerate().filter_map(|(i, &begun)| {
-        let next = kills.get(i + 1).copied().unwrap_or(i64::MAX);
-        let first = |rank| {
-            let mine = gaps
-                .iter()
-                .filter(|g| g[0] == rank && begun < g[2] && g[2] < next);
-            mine.map(|g| g[2]).min()
-        };
-        let all: Option<Vec<i64>> = (0..RANKS as i64).map(first).collect();
-        Some((all?.into_iter().max()? - begun) as f64 / 1e6)
-    });
-    ends.collect()
-}
+/// A recovery is over long before this.
+const SOON: Duration = Duration::from_secs(20);
 
 /// What the managers note, and which of a recovery's notes counts: the first or the last.
 const PHASES: [(&str, &str, bool); 5] = [
@@ -46,15 +35,20 @@ fn phases(kills: &[i64], notes: &str) {
         let times = notes.lines().filter_map(|line| line.strip_prefix(&prefix));
         let times: Vec<i64> = times.filter_map(|time| time.trim().parse().ok()).collect();
         print!("{name}");
+        let mut missing = 0;
         for (i, &begun) in kills.iter().enumerate() {
             let next = kills.get(i + 1).copied().unwrap_or(i64::MAX);
             let mut mine = times.iter().filter(|t| begun < **t && **t < next);
             let time = if first { mine.next() } else { mine.next_back() };
-            if let Some(time) = time {
-                print!("\t{:.3}", (time - begun) as f64 / 1e6);
+            match time {
+                Some(time) => print!("\t{:.3}", (time - begun) as f64 / 1e6),
+                None => missing += 1,
             }
         }
         println!();
+        if missing > 0 {
+            println!("dropped\t{name}\t{missing} kills, after which no manager noted {point}");
+        }
     }
 }
 
@@ -63,7 +57,7 @@ fn main() {
     let count: usize = args.next().and_then(|n| n.parse().ok()).unwrap_or(50);
     let megabytes = args.next().unwrap_or_else(|| "256".into());
     let noted = args.next().is_some();
-    let seconds = (count as f64 * 0.45 + 7.0).to_string();
+    let seconds = (count as f64 * 10.0 + 60.0).to_string();
     let options = [
         "-n",
         "4",
@@ -83,24 +77,13 @@ fn main() {
     }
     let child = run.arg(megabytes).arg(seconds).arg(&file).start();
     let mpirun = child.id();
+    let (end, pauses) = (file.with_extension("end"), file.clone());
     let killer = std::thread::spawn(move || {
-        let (job, mut numbers, mut kills) = (Job::of(mpirun, "recover"), Numbers(7), Vec::new());
-        wait_for(Duration::from_secs(20), "images", || {
-            job.images().len() >= RANKS
-        });
-        // The first checkpoint is from before the memory was filled: the second is waited for.
-        std::thread::sleep(Duration::from_secs(4));
-        while is_alive(mpirun) && kills.len() < count {
-            let ranks = job.ranks();
-            if ranks.len() == RANKS {
-                kills.push(now());
-                kill(ranks[numbers.below(RANKS as u64) as usize], libc::SIGKILL);
-            }
-            std::thread::sleep(Duration::from_millis(300 + numbers.below(200)));
-        }
+        let kills = kill_again_and_again(mpirun, count, &pauses);
+        std::fs::write(&end, "").expect("the end of the job");
         kills
     });
-    let limit = Duration::from_secs(120 + count as u64);
+    let limit = Duration::from_secs(120 + 10 * count as u64);
     let done = finish(child, limit, "the measured job");
     let kills = killer.join().expect("the killer");
     let text = std::fs::read_to_string(&file).unwrap_or_default();
@@ -110,18 +93,59 @@ fn main() {
     if !noted.is_empty() {
         phases(&kills, &noted);
     }
-    let mut times = measure(&kills, &text);
+    let _ = std::fs::remove_file(file.with_extension("end"));
+    let (mut times, mut dropped) = (Vec::new(), Vec::new());
+    for (number, found) in recoveries(&kills, &gaps(&text), RANKS)
+        .into_iter()
+        .enumerate()
+    {
+        match found {
+            Ok(time) => times.push(time),
+            Err(why) => dropped.push((number + 1, why)),
+        }
+    }
     let shown: Vec<_> = times.iter().map(|t| format!("{t:.3}")).collect();
     println!("progress\t{}", shown.join("\t"));
+    for (number, why) in &dropped {
+        println!("dropped\tkill {number}\t{why}");
+    }
     times.sort_by(f64::total_cmp);
     assert!(!times.is_empty(), "nothing was measured: {}", done.text());
     let at = |part: f64| times[((times.len() as f64 * part) as usize).min(times.len() - 1)];
     println!(
-        "{} kills, {} measured: median {:.1} ms, 90 % {:.1} ms, 99 % {:.1} ms",
+        "{count} kills asked for, {} sent, {} measured: median {:.1} ms, 90 % {:.1} ms, 99 % {:.1} ms, slowest {:.1} ms",
         kills.len(),
         times.len(),
         at(0.5),
         at(0.9),
-        at(0.99)
+        at(0.99),
+        at(1.0)
     );
+}
+
+/// Kills so many ranks, one after the other, each when the recovery from the last is over. Returns when.
+fn kill_again_and_again(mpirun: u32, count: usize, pauses: &Path) -> Vec<i64> {
+    let (job, mut numbers, mut kills) = (Job::of(mpirun, "recover"), Numbers(7), Vec::new());
+    wait_for(SOON, "images", || job.images().len() >= RANKS);
+    // The first checkpoint is from before the memory was filled: the second is waited for.
+    std::thread::sleep(Duration::from_secs(4));
+    while is_alive(mpirun) && kills.len() < count {
+        let ranks = job.ranks();
+        if ranks.len() == RANKS {
+            let kill_time = now();
+            kills.push(kill_time);
+            kill(ranks[numbers.below(RANKS as u64) as usize], libc::SIGKILL);
+            // One that takes longer is measured all the same, together with the next.
+            let begun = Instant::now();
+            let is_over = || {
+                let text = std::fs::read_to_string(pauses).unwrap_or_default();
+                recoveries(&[kill_time], &gaps(&text), RANKS)[0].is_ok()
+            };
+            while is_alive(mpirun) && begun.elapsed() < SOON && !is_over() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        std::thread::sleep(Duration::from_millis(300 + numbers.below(200)));
+    }
+    kills
 }

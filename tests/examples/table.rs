@@ -3,12 +3,11 @@
 //!
 //! `REJOIN_PREFIX=… cargo run -p rejoin-tests --example table [HOSTS [PER_HOST [ROUNDS [KILLS]]]]`
 
-use rejoin_tests::gaps::{self, now};
+use rejoin_tests::gaps::{self, now, recoveries};
 use rejoin_tests::hosts::Hosts;
 use rejoin_tests::job::Numbers;
 use rejoin_tests::processes::{is_alive, kill, wait_for};
 use rejoin_tests::{finish, program};
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 const WAYS: [&str; 2] = ["whole", "lazy"];
@@ -58,18 +57,14 @@ fn job(hosts: &Hosts, count: usize, per_host: usize, table: &str, kills: usize) 
     let done = finish(child, Duration::from_secs(300), "the measured job");
     assert!(done.output.status.success(), "{}", done.text());
     let text = std::fs::read_to_string(&gaps).unwrap_or_default();
-    let gaps = gaps::gaps(&text);
-    let after = |(i, &begun): (usize, &i64)| {
-        let next = killed.get(i + 1).copied().unwrap_or(i64::MAX);
-        // Who comes back goes on from an exchange before the kill.
-        let over = |g: &&[i64; 3]| g[1] < begun && begun < g[2] && g[2] < next;
-        let over: Vec<_> = gaps.iter().filter(over).collect();
-        let ranks: BTreeSet<i64> = over.iter().map(|g| g[0]).collect();
-        let last = over.iter().map(|g| g[2]).max();
-        let last = last.filter(|_| ranks.len() == size)?;
-        Some((last - begun) as f64 / 1e6)
-    };
-    killed.iter().enumerate().filter_map(after).collect()
+    let (gaps, mut times) = (gaps::gaps(&text), Vec::new());
+    for (kill, found) in recoveries(&killed, &gaps, size).iter().enumerate() {
+        match found {
+            Ok(time) => times.push(*time),
+            Err(why) => println!("kill {kill} has no figure: {why}"),
+        }
+    }
+    times
 }
 
 fn main() {

@@ -1,7 +1,8 @@
 /* How long a recovery holds the program up: ranks with memory of their own add up a number all the time and modify some
  * of the memory; each writes which exchanges took more than a millisecond: from when to when, in nanoseconds of the
- * monotonic clock.  The file is closed in between, so no recovery takes it back.  tests/examples/recover.rs kills ranks
- * and reads it.
+ * monotonic clock, and whether it is another process since.  The file is closed in between, so no recovery takes it
+ * back.  The program ends when FILE.end is there, or after so many seconds.  tests/examples/recover.rs kills ranks and
+ * reads the file.
  *
  *   recover MB SECONDS FILE */
 #include "check.h"
@@ -25,17 +26,20 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     size_t bytes = (size_t)atol(argv[1]) << 20, at = 0;
     double seconds = atof(argv[2]);
-    char *memory = malloc(bytes), text[96];
+    char *memory = malloc(bytes), text[96], end[4096];
+    snprintf(end, sizeof end, "%s.end", argv[3]);
+    pid_t process = getpid();
     CHECK(memory);
     memset(memory, rank + 1, bytes);
     long long begun = now(), last = begun;
     while (!sum[1]) {
-        int mine[2] = { 1, now() - begun > seconds * 1e9 };
+        int mine[2] = { 1, now() - begun > seconds * 1e9 || !access(end, F_OK) };
         MPI_Allreduce(mine, sum, 2, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
         CHECK(sum[0] == size);
         long long t = now();
         if (t - last > 1000000) {
-            int n = snprintf(text, sizeof text, "gap %d %lld %lld\n", rank, last, t);
+            int n = snprintf(text, sizeof text, "gap %d %lld %lld %d\n", rank, last, t, getpid() != process);
+            process = getpid();
             int fd = open(argv[3], O_WRONLY | O_CREAT | O_APPEND, 0600);
             CHECK(write(fd, text, n) == n);
             close(fd);

@@ -15,7 +15,7 @@ const PHASES: [(&str, &str); 5] = [
 
 /// Runs the case.
 pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
-    let kills = if setting.quick { 10 } else { 201 };
+    let kills: i32 = if setting.quick { 10 } else { 201 };
     let example = |words: &[&str]| {
         let mut command = Command::new("cargo");
         command
@@ -24,16 +24,22 @@ pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
         let example = "run -q --profile fast -p rejoin-tests --example recover --";
         setting.ran(command.args(example.split(' ')).args(words))
     };
-    let progress = numbers(&example(&[&kills.to_string(), "256"])?.out, "progress");
+    let told = example(&[&kills.to_string(), "256"])?.out;
+    let progress = numbers(&told, "progress");
+    let missing = kills - progress.len() as i32;
+    dropped(&told);
     let of = |what: &str| format!("kill to a message completed by every rank, {what}");
     let figure = |what: &str, value| Figure::new(of(what), "ms", value, &progress);
     let mut figures = vec![
         figure("median", median(&progress)).at_most(40.0),
         figure("90 %", part(&progress, 0.9)),
         figure("99 %", part(&progress, 0.99)).at_most(120.0),
+        figure("slowest", part(&progress, 1.0)),
+        Figure::new("kills without a figure", "kills", f64::from(missing), &[]).at_most(0.0),
     ];
     // What lies between is noted in runs of its own, since noting costs time.
     let noted = example(&[&(kills / 2).to_string(), "256", "phases"])?.out;
+    dropped(&noted);
     for (phase, what) in PHASES {
         let times = numbers(&noted, phase);
         let figure = Figure::new(what, "ms", median(&times), &times);
@@ -53,6 +59,13 @@ pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
     let what = "undisturbed: an allreduce of 8 bytes by 4 ranks, median";
     figures.push(Figure::new(what, "ms", median(&calm), &calm));
     Ok(figures)
+}
+
+/// Shows which kills have no figure, and why.
+fn dropped(told: &str) {
+    for line in told.lines().filter(|line| line.starts_with("dropped\t")) {
+        println!("{}", line.replace('\t', ": "));
+    }
 }
 
 fn undisturbed(setting: &Setting) -> Result<Vec<f64>> {
