@@ -9,6 +9,7 @@ pub mod job;
 
 use crate::folder::place;
 use crate::processes::{eldest_of_each_rank, is_alive, wait_for};
+use crate::skip::skipped;
 use crate::{Run, prefix};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -208,20 +209,20 @@ fn shared(folder: &Path) -> Vec<PathBuf> {
 }
 
 impl Hosts {
-    /// Boots so many hosts, named `h1` and so on. `None`, and said on standard error: this can't be done
-    /// here.
+    /// Boots so many hosts, named `h1` and so on. `None`, and noted as
+    /// skipped: this machine cannot do it.
     ///
     /// # Panics
     /// When it should be possible and is not.
     pub fn up(count: usize) -> Option<Hosts> {
         // SAFETY: asks for a number.
         if unsafe { libc::geteuid() } != 0 {
-            eprintln!("SKIPPED: simulated hosts need root (namespaces, a bridge)");
+            skipped("simulated hosts need root (namespaces, a bridge)");
             return None;
         }
         for tool in ["unshare", "nsenter", "ip", "ss", "bash"] {
             if Command::new(tool).arg("--version").output().is_err() {
-                eprintln!("SKIPPED: simulated hosts need the program {tool}");
+                skipped(&format!("simulated hosts need the program {tool}"));
                 return None;
             }
         }
@@ -232,7 +233,7 @@ impl Hosts {
             Ok(hosts) => Some(hosts),
             // A container may have root's number without its rights.
             Err(why) if why.contains("Operation not permitted") => {
-                eprintln!("SKIPPED: simulated hosts are not permitted here: {why}");
+                skipped(&format!("simulated hosts are not permitted here: {why}"));
                 let _ = fs::remove_dir_all(&folder);
                 None
             }
@@ -376,7 +377,7 @@ impl Hosts {
 
     fn set_frozen(&self, number: usize, value: &str) -> bool {
         let Some(group) = &self.host(number).group else {
-            eprintln!("SKIPPED: hosts are frozen by the second version of control groups");
+            skipped("hosts are frozen by the second version of control groups");
             return false;
         };
         fs::write(group.join("cgroup.freeze"), value).expect("freezing");

@@ -10,6 +10,8 @@ pub mod job;
 #[cfg(feature = "models")]
 pub mod models;
 pub mod processes;
+pub mod skip;
+pub mod spinner;
 pub mod tracee;
 
 use std::collections::BTreeSet;

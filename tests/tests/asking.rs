@@ -3,6 +3,7 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::processes::{all_gone, descendants, is_alive, kill, wait_for};
+use rejoin_tests::skip::skipped;
 use rejoin_tests::{Run, finish, prefix, program};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -190,8 +191,8 @@ fn without_checkpoints_nothing_of_them_can_be_asked_for() {
     }
 }
 
-/// `mpirun` in a mount namespace of its own, in which the folder is a file system of two mebibytes. `None`, and said on
-/// standard error: this can't be done here.
+/// `mpirun` in a mount namespace of its own, in which the folder is a file system of two mebibytes. `None`, and noted as
+/// skipped: this machine cannot do it.
 fn in_little_room(folder: &Folder, arguments: &[&str]) -> Option<Run> {
     const SCRIPT: &str = r#"mount -t tmpfs -o size=2m none "$0" || exit 77; exec "$@""#;
     let inside = |words: &[&std::ffi::OsStr]| {
@@ -204,7 +205,7 @@ fn in_little_room(folder: &Folder, arguments: &[&str]) -> Option<Run> {
         .status()
         .is_ok_and(|status| status.success())
     {
-        eprintln!("SKIPPED: a file system of one's own needs root (a mount namespace)");
+        skipped("a file system of the test's own needs root (a mount namespace)");
         return None;
     }
     let mut command = inside(&[prefix().join("bin/mpirun").as_os_str()]);

@@ -1,6 +1,7 @@
 //! The launcher with MPI programs: ends of every kind, wrappers, debuggers, other programs' ABI.
 
 use rejoin_tests::processes::{all_gone, kill};
+use rejoin_tests::spinner::Spinner;
 use rejoin_tests::{Run, finish, prefix, program, root};
 use std::io::{BufRead, BufReader};
 use std::process::Child;
@@ -61,11 +62,15 @@ fn the_first_failing_rank_gives_the_exit_code_and_the_last_line() {
 }
 
 #[test]
-fn a_killed_rank_ends_the_job() {
+fn a_killed_rank_ends_the_job_within_a_second() {
     for victim in 0..4 {
         let (child, pids) = started("hang", 9);
+        // A second of what a thread gets that always computes: more by the clock on a busy machine.
+        let spinner = Spinner::start();
         kill(pids[victim], libc::SIGKILL);
         let done = finish(child, SOON, "ends hang");
+        let took = spinner.stop();
+        assert!(took < Duration::from_secs(1), "the end took {took:?}");
         assert_eq!(
             done.output.status.code(),
             Some(128 + libc::SIGKILL),

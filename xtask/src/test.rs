@@ -6,6 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+mod extra;
+mod skipped;
+
+use skipped::Skipped;
+
 /// Options of `cargo xtask test`.
 #[derive(clap::Args)]
 pub struct Args {
@@ -36,18 +41,21 @@ struct Setting {
     root: PathBuf,
     install: bool,
     deadline: Deadline,
+    skipped: Skipped,
 }
 
 impl Setting {
-    fn new(install: bool, minutes: u64) -> Result<Setting> {
+    fn new(install: bool, minutes: u64, skipped: &Skipped) -> Result<Setting> {
         Ok(Setting {
             root: crate::workspace::root(),
             install,
+            skipped: skipped.clone(),
             deadline: Deadline::after(Duration::from_secs(60 * minutes))?,
         })
     }
 
     fn run(&self, command: &mut Command) -> Result<()> {
+        self.skipped.tell(command);
         self.deadline.run(command)
     }
 }
@@ -93,13 +101,13 @@ const CLAIMS: &[Claim] = &[
         name: "memory",
         what: "unsafe code touches only memory that is its own",
         minutes: 60,
-        run: memory,
+        run: extra::memory,
     },
     Claim {
         name: "fuzz",
         what: "decoders survive hostile input",
         minutes: 60,
-        run: fuzz,
+        run: extra::fuzz,
     },
     Claim {
         name: "install",
@@ -162,12 +170,13 @@ pub fn run(args: Args) -> Result<()> {
         "no claim's name contains that; see --list"
     );
     let install = !args.no_install;
-    prepare(&Setting::new(install, 20)?)?;
+    let skipped = Skipped::new(&crate::workspace::root())?;
+    prepare(&Setting::new(install, 20, &skipped)?)?;
     let mut results: Vec<(&str, Duration, Result<()>)> = Vec::new();
     for claim in chosen {
         println!("\n=== {}: {}", claim.name, claim.what);
         let start = Instant::now();
-        let result = Setting::new(install, claim.minutes).and_then(|c| (claim.run)(&c));
+        let result = Setting::new(install, claim.minutes, &skipped).and_then(|c| (claim.run)(&c));
         let failed = result.is_err();
         if let Err(e) = &result {
             println!("=== {} FAILED: {e:#}", claim.name);
@@ -177,7 +186,10 @@ pub fn run(args: Args) -> Result<()> {
             break;
         }
     }
-    summary(&results)
+    // Both are shown, whichever fails.
+    let judged = skipped.judge();
+    summary(&results)?;
+    judged
 }
 
 fn summary(results: &[(&str, Duration, Result<()>)]) -> Result<()> {
@@ -281,89 +293,6 @@ fn units(c: &Setting) -> Result<()> {
 fn models(c: &Setting) -> Result<()> {
     let args = "test --profile fast -p rejoin-channel-table --test model_handshake -p rejoin-sim --test model_channel --test model_epochs -p rejoin-managers-protocol --test model_recovery --test model_broadcast --test model_lookup";
     c.run(&mut cargo(c, &args.split(' ').collect::<Vec<_>>()))
-}
-
-/// Miri where the nightly toolchain has it, else the address sanitizer, on the crates with unsafe code.
-fn memory(c: &Setting) -> Result<()> {
-    let has = |args: &[&str]| {
-        Command::new("cargo")
-            .args(args)
-            .output()
-            .is_ok_and(|o| o.status.success())
-    };
-    if !has(&["+nightly", "--version"]) {
-        println!("no nightly toolchain here: neither Miri nor the address sanitizer can run");
-        return Ok(());
-    }
-    let crates = ["-p", "rejoin-mpi", "-p", "rejoin-c-abi", "--lib"];
-    if has(&["+nightly", "miri", "--version"]) {
-        let mut command = cargo(c, &["+nightly", "miri", "test"]);
-        command.env(
-            "MIRIFLAGS",
-            "-Zmiri-permissive-provenance -Zmiri-disable-isolation",
-        );
-        return c.run(
-            command
-                .args(crates)
-                .args(["--", "datatype", "handles", "matching"]),
-        );
-    }
-    println!("Miri is not installed for the nightly toolchain: the address sanitizer stands in");
-    let mut command = cargo(
-        c,
-        &["+nightly", "test", "--target", "x86_64-unknown-linux-gnu"],
-    );
-    command.env("RUSTFLAGS", "-Zsanitizer=address");
-    // Objects that live as long as the process are not leaks to us, and a test that asks for more memory
-    // than there is wants the error.
-    command.env("ASAN_OPTIONS", "detect_leaks=0:allocator_may_return_null=1");
-    command.env("CARGO_TARGET_DIR", c.root.join("target/sanitizer"));
-    c.run(command.args(crates).args(["-p", "rejoin-device"]))
-}
-
-/// A short run of each fuzz target, where cargo-fuzz and a nightly toolchain can be had.
-fn fuzz(c: &Setting) -> Result<()> {
-    let has = |args: &[&str]| {
-        Command::new("cargo")
-            .args(args)
-            .output()
-            .is_ok_and(|o| o.status.success())
-    };
-    if !has(&["+nightly", "--version"]) {
-        println!(
-            "no nightly toolchain here: the decoders' property tests in `units` stand in for the fuzzer"
-        );
-        return Ok(());
-    }
-    if !has(&["fuzz", "--version"]) {
-        ensure!(c.install, "cargo-fuzz is missing");
-        println!("installing cargo-fuzz");
-        c.run(&mut cargo(c, &["install", "--locked", "cargo-fuzz"]))?;
-    }
-    let listed = Command::new("cargo")
-        .current_dir(&c.root)
-        .args(["+nightly", "fuzz", "list"])
-        .output()?;
-    ensure!(
-        listed.status.success(),
-        "cargo fuzz list ended with {}",
-        listed.status
-    );
-    for target in String::from_utf8_lossy(&listed.stdout).lines() {
-        println!("--- fuzzing {target}");
-        let args = [
-            "+nightly",
-            "fuzz",
-            "run",
-            target,
-            "--",
-            "-max_total_time=6",
-            "-rss_limit_mb=2048",
-            "-verbosity=0",
-        ];
-        c.run(&mut cargo(c, &args))?;
-    }
-    Ok(())
 }
 
 fn install(c: &Setting) -> Result<()> {

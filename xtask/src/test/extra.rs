@@ -1,0 +1,88 @@
+//! Claims that need tools beyond the pinned toolchain.
+
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+
+use super::{Setting, cargo};
+
+/// Whether cargo runs well with these arguments.
+fn has(args: &[&str]) -> bool {
+    let out = Command::new("cargo").args(args).output();
+    out.is_ok_and(|o| o.status.success())
+}
+
+/// Miri where the nightly toolchain has it, else the address sanitizer, on the crates with unsafe code.
+pub fn memory(c: &Setting) -> Result<()> {
+    if !has(&["+nightly", "--version"]) {
+        let why = "no nightly toolchain: neither Miri nor the address sanitizer can run";
+        return c.skipped.note("memory", why);
+    }
+    let miri = ["+nightly", "miri", "--version"];
+    if c.install && !has(&miri) {
+        println!("installing Miri");
+        let mut rustup = Command::new("rustup");
+        rustup.args([
+            "component",
+            "add",
+            "--toolchain",
+            "nightly",
+            "miri",
+            "rust-src",
+        ]);
+        // The sanitizer runs instead where there is no network.
+        let _ = Setting::new(true, 5, &c.skipped)?.run(&mut rustup);
+    }
+    let crates = ["-p", "rejoin-mpi", "-p", "rejoin-c-abi", "--lib"];
+    if has(&miri) {
+        let mut command = cargo(c, &["+nightly", "miri", "test"]);
+        let flags = "-Zmiri-permissive-provenance -Zmiri-disable-isolation";
+        command.env("MIRIFLAGS", flags);
+        let some = ["--", "datatype", "handles", "matching"];
+        return c.run(command.args(crates).args(some));
+    }
+    let why =
+        "Miri cannot be installed for the nightly toolchain; the address sanitizer ran instead";
+    c.skipped.note("miri", why)?;
+    let target = ["--target", "x86_64-unknown-linux-gnu"];
+    let mut command = cargo(c, &["+nightly", "test"]);
+    command.args(target).env("RUSTFLAGS", "-Zsanitizer=address");
+    // Objects that live as long as the process are not leaks to us, and a test that asks for more memory
+    // than there is wants the error.
+    let options = "detect_leaks=0:allocator_may_return_null=1";
+    command.env("ASAN_OPTIONS", options);
+    command.env("CARGO_TARGET_DIR", c.root.join("target/sanitizer"));
+    c.run(command.args(crates).args(["-p", "rejoin-device"]))
+}
+
+/// A short run of each fuzz target, where cargo-fuzz and a nightly toolchain are available.
+pub fn fuzz(c: &Setting) -> Result<()> {
+    if !has(&["+nightly", "--version"]) {
+        let why = "no nightly toolchain: only the decoders' property tests ran (`units`)";
+        return c.skipped.note("fuzz", why);
+    }
+    installed(c, "cargo-fuzz", &["fuzz", "--version"])?;
+    let listed = Command::new("cargo")
+        .current_dir(&c.root)
+        .args(["+nightly", "fuzz", "list"])
+        .output()?;
+    let status = listed.status;
+    ensure!(status.success(), "cargo fuzz list ended with {status}");
+    for target in String::from_utf8_lossy(&listed.stdout).lines() {
+        println!("--- fuzzing {target}");
+        let limits = ["-max_total_time=6", "-rss_limit_mb=2048", "-verbosity=0"];
+        let mut command = cargo(c, &["+nightly", "fuzz", "run", target, "--"]);
+        c.run(command.args(limits))?;
+    }
+    Ok(())
+}
+
+/// Installs a cargo command from crates.io unless this shows that it is there.
+fn installed(c: &Setting, name: &str, shows: &[&str]) -> Result<()> {
+    if has(shows) {
+        return Ok(());
+    }
+    ensure!(c.install, "{name} is missing");
+    println!("installing {name}");
+    c.run(&mut cargo(c, &["install", "--locked", name]))
+}
