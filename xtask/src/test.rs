@@ -1,14 +1,15 @@
 //! `cargo xtask test`: installs what the tests need, says so, and runs all of them as named claims.
 
-use crate::bounded::Deadline;
 use anyhow::{Result, bail, ensure};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 mod extra;
+mod setting;
 mod skipped;
 
+use setting::{Setting, cargo};
 use skipped::Skipped;
 
 /// Options of `cargo xtask test`.
@@ -35,29 +36,6 @@ struct Claim {
     /// After so many it has failed, and is ended. Several times what a slow machine needs.
     minutes: u64,
     run: fn(&Setting) -> Result<()>,
-}
-
-struct Setting {
-    root: PathBuf,
-    install: bool,
-    deadline: Deadline,
-    skipped: Skipped,
-}
-
-impl Setting {
-    fn new(install: bool, minutes: u64, skipped: &Skipped) -> Result<Setting> {
-        Ok(Setting {
-            root: crate::workspace::root(),
-            install,
-            skipped: skipped.clone(),
-            deadline: Deadline::after(Duration::from_secs(60 * minutes))?,
-        })
-    }
-
-    fn run(&self, command: &mut Command) -> Result<()> {
-        self.skipped.tell(command);
-        self.deadline.run(command)
-    }
 }
 
 const CLAIMS: &[Claim] = &[
@@ -249,12 +227,6 @@ fn apt(context: &Setting, args: &[&str]) -> Result<()> {
         .env("DEBIAN_FRONTEND", "noninteractive")
         .args(["-q", "-o", "Acquire::Retries=3"]);
     context.run(command.args(args))
-}
-
-fn cargo(context: &Setting, args: &[&str]) -> Command {
-    let mut command = Command::new("cargo");
-    command.current_dir(&context.root).args(args);
-    command
 }
 
 fn format(c: &Setting) -> Result<()> {

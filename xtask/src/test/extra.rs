@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use super::{Setting, cargo};
+use super::setting::{Setting, cargo};
 
 /// Whether cargo runs well with these arguments.
 fn has(args: &[&str]) -> bool {

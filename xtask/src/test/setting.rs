@@ -1,0 +1,46 @@
+//! What each claim is given.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::skipped::Skipped;
+use crate::bounded::Deadline;
+
+/// What claims need to know, and the time that one may take.
+pub struct Setting {
+    /// The workspace's folder.
+    pub root: PathBuf,
+    /// Whether what is missing may be installed.
+    pub install: bool,
+    /// Where claims note what does not run.
+    pub skipped: Skipped,
+    deadline: Deadline,
+}
+
+impl Setting {
+    /// For a claim that may take so many minutes.
+    pub fn new(install: bool, minutes: u64, skipped: &Skipped) -> Result<Setting> {
+        Ok(Setting {
+            root: crate::workspace::root(),
+            install,
+            skipped: skipped.clone(),
+            deadline: Deadline::after(Duration::from_secs(60 * minutes))?,
+        })
+    }
+
+    /// Runs a command to its good end, within the claim's time.
+    pub fn run(&self, command: &mut Command) -> Result<()> {
+        self.skipped.tell(command);
+        self.deadline.run(command)
+    }
+}
+
+/// Cargo with these arguments, in the workspace's folder.
+pub fn cargo(context: &Setting, args: &[&str]) -> Command {
+    let mut command = Command::new("cargo");
+    command.current_dir(&context.root).args(args);
+    command
+}
