@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use rejoin_channel_table::ids::Rank;
-use rejoin_engine::{ReqId, Waiting};
+use rejoin_engine::{Operation, ReqId, Waiting};
 
 use crate::device::Device;
 
@@ -19,8 +19,9 @@ const SHOWN: usize = 3;
 pub struct Names {
     /// The function that the program has called, such as `MPI_Recv`.
     pub operation: fn() -> &'static str,
-    /// What messages with this context id belong to.
-    pub context: fn(u32) -> Option<String>,
+    /// What messages with this context id belong to: those that this rank receives, or those that it
+    /// sends to the rank given.
+    pub context: fn(u32, Option<Rank>) -> Option<String>,
 }
 
 fn report(me: Rank, operation: Option<fn() -> &'static str>, period: Duration, what: &str) {
@@ -124,7 +125,10 @@ impl Device {
     }
 
     fn in_words(&self, waiting: &Waiting) -> String {
-        let name = self.names.and_then(|n| (n.context)(waiting.context));
+        let to = waiting
+            .peer
+            .filter(|_| waiting.operation != Operation::Receive);
+        let name = self.names.and_then(|n| (n.context)(waiting.context, to));
         let host = waiting.peer.map(|peer| self.host_of(peer));
         let unlinked = waiting.peer.filter(|_| waiting.linked == Some(false));
         let link = unlinked.and_then(|peer| self.link_in_words(peer));

@@ -8,11 +8,12 @@
 //! to the device any more that could touch memory, and every call says that first error.
 
 use crate::error::{Error, ErrorClass, Result};
-use rejoin_channel_table::{Epoch, Identity, Rank};
+use rejoin_channel_table::{Epoch, Identity};
 use rejoin_device::image::{Hook, Inside};
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use rejoin_channel_table::Rank;
 pub use rejoin_device::{Completion, Envelope, Mode, MsgId, Names, Pattern, Probe, ReqId};
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! Communicators (MPI-5.0 §7): a group, its contexts, and what a program hangs on it.
 
-mod agree;
 pub mod context;
 mod create;
+mod exchange;
 mod split;
 
-pub use context::{ContextIds, Traffic};
+pub(crate) use context::Contexts;
+pub use context::{ContextId, ContextIds, Traffic};
 pub(crate) use create::CREATION_TAG;
 pub use split::SplitType;
 
@@ -18,6 +19,7 @@ use crate::info::Info;
 use crate::p2p::BsendBuffer;
 use crate::status::{ANY_SOURCE, ANY_TAG};
 use crate::topology::Topology;
+use rejoin_channel_table::Rank;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
@@ -27,8 +29,10 @@ pub const MAX_NAME: usize = 127;
 /// A communicator. Its context id is free again when the last reference goes: the program's
 /// handle and every pending operation hold one.
 pub struct Communicator {
-    id: u32,
-    ids: Rc<ContextIds>,
+    /// With this id the process receives.
+    id: ContextId,
+    /// With these the peers receive, by rank; `None`: all with the same as this process.
+    peer_ids: Option<Box<[u32]>>,
     group: Rc<Group>,
     remote: Option<Rc<Group>>,
     rank: usize,
@@ -51,29 +55,19 @@ pub struct Communicator {
 
 impl std::fmt::Debug for Communicator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Communicator({}, {:?})", self.id, self.name.borrow())
-    }
-}
-
-impl Drop for Communicator {
-    fn drop(&mut self) {
-        self.ids.release(self.id);
+        write!(f, "Communicator({}, {:?})", self.id(), self.name.borrow())
     }
 }
 
 impl Communicator {
-    /// A communicator with the agreed context id `id`. `remote` makes it an inter-communicator.
-    pub(crate) fn new(
-        id: u32,
-        ids: Rc<ContextIds>,
-        group: Rc<Group>,
-        remote: Option<Rc<Group>>,
-    ) -> Rc<Self> {
-        ids.take(id);
+    /// A communicator whose peers receive with these ids. `remote` makes it an inter-communicator.
+    pub(crate) fn new(contexts: Contexts, group: Rc<Group>, remote: Option<Rc<Group>>) -> Rc<Self> {
+        let Contexts { own: id, all } = contexts;
+        let same = all.iter().all(|&theirs| theirs == id.number());
         let rank = group.rank().unwrap_or(0);
         Rc::new(Self {
             id,
-            ids,
+            peer_ids: (!same).then(|| all.into()),
             rank,
             group,
             remote,
@@ -88,9 +82,9 @@ impl Communicator {
         })
     }
 
-    /// Number of this communicator, the same at all members.
+    /// The number of the context id with which this process receives.
     pub fn id(&self) -> u32 {
-        self.id
+        self.id.number()
     }
 
     /// `MPI_Comm_rank`.
@@ -143,17 +137,40 @@ impl Communicator {
         self.remote.as_ref().unwrap_or(&self.group)
     }
 
-    /// Context id of `traffic` on the wire.
+    /// Context id on the wire of what this process receives.
     #[inline]
     pub fn context(&self, traffic: Traffic) -> u32 {
-        ContextIds::wire(self.id, traffic)
+        traffic.wire(self.id.number())
     }
 
-    /// The envelope of a point-to-point message from here.
+    /// Context id on the wire of what goes to the peer of this rank.
     #[inline]
-    pub(crate) fn envelope(&self, tag: i32) -> Envelope {
+    pub fn context_at(&self, peer: usize, traffic: Traffic) -> u32 {
+        let id = match &self.peer_ids {
+            None => self.id.number(),
+            Some(ids) => ids[peer],
+        };
+        traffic.wire(id)
+    }
+
+    /// Whether messages with this context id on the wire are of this communicator: those that this
+    /// process receives, or those that it sends to the process of world rank `to`.
+    pub fn carries(&self, wire: u32, to: Option<Rank>) -> bool {
+        let id = match to {
+            None => Some(self.id.number()),
+            Some(to) => {
+                let peer = self.peers().find(to.0);
+                peer.map(|peer| context::number(self.context_at(peer, Traffic::PointToPoint)))
+            }
+        };
+        id == Some(context::number(wire))
+    }
+
+    /// The envelope of a point-to-point message from here to the peer of this rank.
+    #[inline]
+    pub(crate) fn envelope(&self, to: usize, tag: i32) -> Envelope {
         Envelope {
-            context: self.context(Traffic::PointToPoint),
+            context: self.context_at(to, Traffic::PointToPoint),
             source: self.rank as i32,
             tag,
         }

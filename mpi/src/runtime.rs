@@ -6,7 +6,7 @@
 use crate::adi::{Dev, Names, ReqId};
 use crate::attr::Keyvals;
 use crate::coll::{Choice, Scratch};
-use crate::comm::{Communicator, ContextIds};
+use crate::comm::{Communicator, ContextIds, Contexts};
 use crate::decide::Decider;
 use crate::error::{Error, ErrorClass, Result};
 use crate::group::Group;
@@ -80,8 +80,12 @@ impl Mpi {
         let ids = Rc::new(ContextIds::default());
         let world = Rc::new(Group::world(size, rank));
         let alone = Rc::new(Group::new(vec![rank.0], rank));
-        let world = Communicator::new(0, ids.clone(), world, None);
-        let self_comm = Communicator::new(1, ids.clone(), alone, None);
+        // The first two ids, and so the same at all ranks.
+        let [world, self_comm] = [world, alone].map(|group| {
+            let own = ids.take().expect("no id is in use");
+            let all = Vec::new();
+            Communicator::new(Contexts { own, all }, group, None)
+        });
         world.set_name("MPI_COMM_WORLD");
         self_comm.set_name("MPI_COMM_SELF");
         let env_info = Rc::new(env_info(&dev));

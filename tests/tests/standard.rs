@@ -48,6 +48,13 @@ fn threads() {
 }
 
 #[test]
+fn communicators_are_made_beside_each_other() {
+    on("making", &[1, 2, 4]);
+    let run = Run::new(3, program("making")).env("REJOIN_TRANSPORT", "tcp");
+    run.limit(Duration::from_secs(120)).ok();
+}
+
+#[test]
 fn threads_that_wait_for_different_things_are_told_of_theirs() {
     for transport in ["tcp", "shm"] {
         for bytes in ["20000", "1000000"] {

@@ -13,6 +13,7 @@ use crate::comm::{Communicator, Traffic};
 use crate::error::{Error, ErrorClass, Result};
 use crate::group::Group;
 use crate::runtime::Mpi;
+use rejoin_channel_table::Rank;
 
 /// Messages up to this are copied and go at once: others wait for them.
 const AT_ONCE: usize = 8 << 10;
@@ -24,7 +25,7 @@ pub struct Channel {
     comm: Rc<Communicator>,
     group: Rc<Group>,
     me: usize,
-    context: u32,
+    traffic: Traffic,
     /// Which of all members share a host.
     hosts: Option<Rc<Hosts>>,
     hint: Cell<Option<ReqId>>,
@@ -45,7 +46,7 @@ impl Channel {
             comm: comm.clone(),
             group: comm.group().clone(),
             me: comm.rank(),
-            context: comm.context(Traffic::Collective),
+            traffic: Traffic::Collective,
             hosts: Some(comm.hosts(|| hosts(mpi, comm)).clone()),
             hint: Cell::new(None),
         }
@@ -62,7 +63,7 @@ impl Channel {
         Ok(Self {
             group: group.clone(),
             me,
-            context: comm.context(Traffic::Creation),
+            traffic: Traffic::Creation,
             hosts: None,
             ..Self::new(mpi, comm)
         })
@@ -73,9 +74,17 @@ impl Channel {
         &self.mpi
     }
 
-    /// The communicator.
-    pub(crate) fn comm(&self) -> &Rc<Communicator> {
-        &self.comm
+    /// Context id of messages to the member `to`, of this world rank.
+    #[inline]
+    fn context_at(&self, to: usize, world: Rank) -> Result<u32> {
+        let whole = self.traffic == Traffic::Collective;
+        let peer = if whole {
+            Some(to)
+        } else {
+            self.comm.group().find(world.0)
+        };
+        let peer = peer.ok_or_else(|| Mpi::broken("a member is not in the communicator"))?;
+        Ok(self.comm.context_at(peer, self.traffic))
     }
 
     /// Moves messages until something has happened, as a blocking call does that waits for what it has polled last.
@@ -111,12 +120,12 @@ impl P2p for Channel {
     }
 
     unsafe fn isend(&self, to: usize, tag: i32, buf: *const u8, len: usize) -> Result<Pending> {
+        let world = self.group.world_rank(to);
         let env = Envelope {
-            context: self.context,
+            context: self.context_at(to, world)?,
             source: self.me as i32,
             tag,
         };
-        let world = self.group.world_rank(to);
         let mut dev = self.mpi.dev.borrow_mut();
         if len <= AT_ONCE {
             // SAFETY: the caller's promise.
@@ -131,7 +140,7 @@ impl P2p for Channel {
 
     unsafe fn irecv(&self, from: usize, tag: i32, buf: *mut u8, len: usize) -> Result<Pending> {
         let pattern = Pattern {
-            context: self.context,
+            context: self.comm.context(self.traffic),
             source: Some(from as i32),
             tag: Some(tag),
             from: Some(self.group.world_rank(from)),

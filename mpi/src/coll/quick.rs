@@ -266,7 +266,7 @@ impl<'a> Short<'a> {
     #[inline]
     fn send(&self, to: usize, data: Mem) -> Result<Option<ReqId>> {
         let env = Envelope {
-            context: self.comm.context(Traffic::Collective),
+            context: self.comm.context_at(to, Traffic::Collective),
             source: self.rank() as i32,
             tag: self.tag,
         };

@@ -1,12 +1,12 @@
 //! Context ids: numbers that keep the messages of communicators apart (MPI-5.0 §7.1.1).
 //!
-//! All members of a new communicator agree on the lowest id that is free at each of them: a
-//! bitwise AND over windows of each member's map of free ids. Several agreements may run in one
-//! process at a time (threads, nonblocking duplication); only one of them, the lowest by parent
-//! and tag, offers ids, the others offer none and try again, so no id is given out twice.
+//! A context id belongs to the process that receives with it. Each member of a new communicator takes
+//! the lowest id that is free in its own process and tells the other members, and a message carries
+//! the id of its receiver. So a new communicator waits for its own members and for nothing else: two
+//! communicators in the making share no state, whatever threads or requests make them.
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::rc::Rc;
 
 /// What travels in which of a communicator's contexts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,119 +20,91 @@ pub enum Traffic {
     Creation = 2,
 }
 
-/// Words (of 64 ids) in one window of the agreement.
-pub const WINDOW: usize = 32;
-/// Number of windows, so the limit of live communicators is 2^20.
-const WINDOWS: usize = 512;
+impl Traffic {
+    /// The context id on the wire of this traffic to a member that receives with `id`.
+    #[inline]
+    pub fn wire(self, id: u32) -> u32 {
+        (id << 2) | self as u32
+    }
+}
 
-/// What one member offers in a round, and what the round gave.
-pub type Offer = [u64; WINDOW + 1];
+/// The number of a context id on the wire, whatever its traffic.
+pub(super) fn number(wire: u32) -> u32 {
+    wire >> 2
+}
 
-/// Names an agreement: parent's id and tag.
-pub type Key = (u32, i32);
+/// Most ids in use in one process at a time.
+const MOST: usize = 1 << 20;
 
-/// The ids in use in this process.
+/// The ids in use in this process: a bit for each.
 #[derive(Debug, Default)]
 pub struct ContextIds {
     used: RefCell<Vec<u64>>,
-    offering: Cell<bool>,
-    waiting: RefCell<BTreeSet<Key>>,
 }
 
-/// One agreement under way. Dropping it withdraws what it offered.
+/// An id of this process. Dropping the value frees the id.
 #[derive(Debug)]
-pub struct Agreement<'a> {
-    ids: &'a ContextIds,
-    key: Key,
-    window: usize,
-    offers: bool,
+pub struct ContextId {
+    ids: Rc<ContextIds>,
+    number: u32,
 }
 
 impl ContextIds {
-    /// The context id on the wire of communicator `id`'s `traffic`.
-    #[inline]
-    pub fn wire(id: u32, traffic: Traffic) -> u32 {
-        (id << 2) | traffic as u32
-    }
-
-    /// The communicator of a context id on the wire.
-    pub fn owner(wire: u32) -> u32 {
-        wire >> 2
-    }
-
-    /// Marks `id` as used.
-    pub fn take(&self, id: u32) {
+    /// Takes the lowest free id; `None` when all 2^20 are in use.
+    pub fn take(self: &Rc<Self>) -> Option<ContextId> {
         let mut used = self.used.borrow_mut();
-        let word = id as usize / 64;
-        if used.len() <= word {
-            used.resize(word + 1, 0);
+        let word = used.iter().position(|word| *word != u64::MAX);
+        let word = word.unwrap_or(used.len());
+        if word == used.len() {
+            if word * 64 == MOST {
+                return None;
+            }
+            used.push(0);
         }
-        used[word] |= 1 << (id % 64);
-    }
-
-    /// Gives `id` back.
-    pub fn release(&self, id: u32) {
-        if let Some(word) = self.used.borrow_mut().get_mut(id as usize / 64) {
-            *word &= !(1 << (id % 64));
-        }
+        let bit = used[word].trailing_ones();
+        used[word] |= 1 << bit;
+        Some(ContextId {
+            ids: self.clone(),
+            number: word as u32 * 64 + bit,
+        })
     }
 
     /// Number of ids in use.
     pub fn in_use(&self) -> u32 {
         self.used.borrow().iter().map(|w| w.count_ones()).sum()
     }
+}
 
-    /// Starts to agree on an id.
-    pub fn agree(&self, key: Key) -> Agreement<'_> {
-        self.waiting.borrow_mut().insert(key);
-        Agreement {
-            ids: self,
-            key,
-            window: 0,
-            offers: false,
-        }
+impl ContextId {
+    /// The id as a number below 2^20.
+    #[inline]
+    pub fn number(&self) -> u32 {
+        self.number
     }
 }
 
-impl Agreement<'_> {
-    /// What this member offers in the next round: free ids as bits, and in the last word whether it offers.
-    pub fn offer(&mut self) -> Offer {
-        let mut out = [0; WINDOW + 1];
-        let first = self.ids.waiting.borrow().first() == Some(&self.key);
-        if first && !self.ids.offering.get() {
-            self.ids.offering.set(true);
-            self.offers = true;
-            let used = self.ids.used.borrow();
-            for (i, word) in out[..WINDOW].iter_mut().enumerate() {
-                *word = !used.get(self.window * WINDOW + i).copied().unwrap_or(0);
-            }
-            out[WINDOW] = 1;
-        }
-        out
-    }
-
-    /// Takes the AND of all offers: `Some(Ok(id))` ends the agreement, `Some(Err(()))` says that all ids are used.
-    pub fn settle(&mut self, all: &Offer) -> Option<Result<u32, ()>> {
-        if std::mem::take(&mut self.offers) {
-            self.ids.offering.set(false);
-        }
-        if let Some(i) = all[..WINDOW].iter().position(|&w| w != 0) {
-            let word = self.window * WINDOW + i;
-            return Some(Ok(word as u32 * 64 + all[i].trailing_zeros()));
-        }
-        if all[WINDOW] != 0 {
-            self.window += 1;
-        }
-        (self.window == WINDOWS).then_some(Err(()))
-    }
-}
-
-impl Drop for Agreement<'_> {
+impl Drop for ContextId {
     fn drop(&mut self) {
-        if self.offers {
-            self.ids.offering.set(false);
+        self.ids.used.borrow_mut()[self.number as usize / 64] &= !(1 << (self.number % 64));
+    }
+}
+
+/// The context ids of a new communicator.
+#[derive(Debug)]
+pub(crate) struct Contexts {
+    /// The id that this process receives with.
+    pub own: ContextId,
+    /// Those of all who took part in the exchange, in order of rank.
+    pub all: Vec<u32>,
+}
+
+impl Contexts {
+    /// Those of some of the members, by their ranks in the exchange.
+    pub(super) fn of(self, ranks: impl Iterator<Item = usize>) -> Self {
+        Self {
+            all: ranks.map(|rank| self.all[rank]).collect(),
+            own: self.own,
         }
-        self.ids.waiting.borrow_mut().remove(&self.key);
     }
 }
 
@@ -140,50 +112,24 @@ impl Drop for Agreement<'_> {
 mod tests {
     use super::*;
 
-    fn and(a: Offer, b: Offer) -> Offer {
-        std::array::from_fn(|i| a[i] & b[i])
+    #[test]
+    fn the_lowest_free_id_is_taken() {
+        let ids = Rc::new(ContextIds::default());
+        let mut taken: Vec<_> = (0..70).map(|_| ids.take().unwrap()).collect();
+        assert!(taken.iter().map(ContextId::number).eq(0..70));
+        drop(taken.remove(65));
+        drop(taken.remove(3));
+        assert_eq!(ids.in_use(), 68);
+        let again = [(); 3].map(|()| ids.take().unwrap());
+        assert_eq!(again.each_ref().map(ContextId::number), [3, 65, 70]);
     }
 
     #[test]
-    fn the_lowest_common_id() {
-        let (a, b) = (ContextIds::default(), ContextIds::default());
-        (0..70).for_each(|i| a.take(i));
-        b.take(70);
-        let (mut x, mut y) = (a.agree((0, 0)), b.agree((0, 0)));
-        let all = and(x.offer(), y.offer());
-        assert_eq!(
-            (x.settle(&all), y.settle(&all)),
-            (Some(Ok(71)), Some(Ok(71)))
-        );
-        a.release(3);
-        assert_eq!(a.in_use(), 69);
-    }
-
-    #[test]
-    fn full_windows_are_passed() {
-        let a = ContextIds::default();
-        (0..WINDOW as u32 * 64 + 5).for_each(|i| a.take(i));
-        let mut x = a.agree((0, 0));
-        let o = x.offer();
-        assert_eq!(x.settle(&o), None);
-        let o = x.offer();
-        assert_eq!(x.settle(&o), Some(Ok(WINDOW as u32 * 64 + 5)));
-    }
-
-    #[test]
-    fn one_agreement_at_a_time_offers() {
-        let a = ContextIds::default();
-        let mut late = a.agree((2, 0));
-        assert_eq!(late.offer()[WINDOW], 1);
-        let mut early = a.agree((1, 0));
-        assert_eq!(early.offer()[WINDOW], 0, "another one offers");
-        let none = [0; WINDOW + 1];
-        assert_eq!(late.settle(&none), None);
-        assert_eq!(late.offer()[WINDOW], 0, "a lower one waits");
-        assert_eq!(early.settle(&none), None);
-        assert_eq!(early.offer()[WINDOW], 1);
-        drop(early);
-        assert_eq!(late.settle(&none), None);
-        assert_eq!(late.offer()[WINDOW], 1);
+    fn the_number_of_ids_is_bounded() {
+        let ids = Rc::new(ContextIds::default());
+        ids.used.borrow_mut().resize(MOST / 64, u64::MAX);
+        assert!(ids.take().is_none());
+        ids.used.borrow_mut()[7] &= !2;
+        assert_eq!(ids.take().unwrap().number(), 7 * 64 + 1);
     }
 }

@@ -1,6 +1,7 @@
 //! Making and freeing communicators (MPI-5.0 §7.4).
 
 use super::Communicator;
+use super::context::Contexts;
 use crate::attr::Attributes;
 use crate::coll::{Channel, Ctx};
 use crate::error::{Error, ErrorClass, Result};
@@ -20,8 +21,8 @@ fn intra(comm: &Communicator) -> Result<()> {
 }
 
 impl Mpi {
-    pub(super) fn build(&self, id: u32, group: Rc<Group>) -> Rc<Communicator> {
-        Communicator::new(id, self.ids.clone(), group, None)
+    pub(super) fn build(&self, contexts: Contexts, group: Rc<Group>) -> Rc<Communicator> {
+        Communicator::new(contexts, group, None)
     }
 
     /// Messages among all members of `comm` beside those of its collectives.
@@ -29,23 +30,29 @@ impl Mpi {
         Ctx::new(Channel::new(self, comm), tag, self.scratch.clone())
     }
 
-    fn agree_all(&self, comm: &Rc<Communicator>) -> Result<u32> {
+    /// The ids of all members of `comm` for a new communicator.
+    fn contexts_of_all(&self, comm: &Rc<Communicator>) -> Result<Contexts> {
         let ctx = self.creation(comm, CREATION_TAG);
-        ctx.run(ctx.agree(-1))
+        ctx.run(ctx.exchange_contexts())
     }
 
-    /// Only members of `group`, some of `comm`, take part.
-    fn agree_some(&self, comm: &Rc<Communicator>, group: &Rc<Group>, tag: i32) -> Result<u32> {
+    /// The ids of the members of `group`, some of `comm`, who alone take part.
+    fn contexts_of_some(
+        &self,
+        comm: &Rc<Communicator>,
+        group: &Rc<Group>,
+        tag: i32,
+    ) -> Result<Contexts> {
         let channel = Channel::part(self, comm, group)?;
         let ctx = Ctx::new(channel, tag, self.scratch.clone());
-        ctx.run(ctx.agree(tag))
+        ctx.run(ctx.exchange_contexts())
     }
 
     /// `MPI_Comm_dup`: the same group, attributes by their copy callbacks, the topology.
     pub fn comm_dup(&self, comm: &Rc<Communicator>) -> Result<Rc<Communicator>> {
         intra(comm)?;
-        let id = self.agree_all(comm)?;
-        let new = self.build(id, comm.group().clone());
+        let contexts = self.contexts_of_all(comm)?;
+        let new = self.build(contexts, comm.group().clone());
         *new.topology.borrow_mut() = comm.topology.borrow().clone();
         comm.attributes
             .copy_to(comm.handle.get(), &new.attributes)?;
@@ -62,13 +69,14 @@ impl Mpi {
         intra(comm)?;
         let copies = Attributes::default();
         comm.attributes.copy_to(comm.handle.get(), &copies)?;
-        let tag = comm.next_collective(false) as i32 & 0xFFFF;
-        let ctx = self.creation(comm, CREATION_TAG - 1 - tag);
+        let number = comm.next_collective(false) as i32 & 0xFFFF;
+        let ctx = self.creation(comm, CREATION_TAG - 1 - number);
         let (mpi, comm) = (self.rc(), comm.clone());
         let topology = comm.topology.borrow().clone();
         Ok(async move {
-            let id = ctx.agree(tag).await.map_err(|e| ctx.given_up(e))?;
-            let new = mpi.build(id, comm.group().clone());
+            let contexts = ctx.exchange_contexts().await;
+            let contexts = contexts.map_err(|e| ctx.given_up(e))?;
+            let new = mpi.build(contexts, comm.group().clone());
             *new.topology.borrow_mut() = topology;
             new.attributes.adopt(copies);
             done(new);
@@ -84,12 +92,12 @@ impl Mpi {
     ) -> Result<Option<Rc<Communicator>>> {
         intra(comm)?;
         check_subset(group, comm)?;
-        let id = self.agree_all(comm)?;
-        if group.rank().is_some() {
-            return Ok(Some(self.build(id, group.clone())));
+        let contexts = self.contexts_of_all(comm)?;
+        if group.rank().is_none() {
+            return Ok(None);
         }
-        self.ids.release(id);
-        Ok(None)
+        let contexts = contexts.of(group.iter().filter_map(|rank| comm.group().find(rank)));
+        Ok(Some(self.build(contexts, group.clone())))
     }
 
     /// `MPI_Comm_create_group`: collective over the members of `group` only.
@@ -105,8 +113,8 @@ impl Mpi {
         if group.rank().is_none() {
             return Ok(None);
         }
-        let id = self.agree_some(comm, group, tag)?;
-        Ok(Some(self.build(id, group.clone())))
+        let contexts = self.contexts_of_some(comm, group, tag)?;
+        Ok(Some(self.build(contexts, group.clone())))
     }
 
     /// `MPI_Comm_create_from_group`: collective over the members of `group`, with no parent. `text` keeps
@@ -124,8 +132,8 @@ impl Mpi {
             (h ^ u32::from(b)).wrapping_mul(0x0100_0193)
         });
         let tag = -2 - (hash >> 2) as i32;
-        let id = self.agree_some(self.world(), group, tag)?;
-        Ok(Some(self.build(id, group.clone())))
+        let contexts = self.contexts_of_some(self.world(), group, tag)?;
+        Ok(Some(self.build(contexts, group.clone())))
     }
 
     /// `MPI_Comm_free`: delete callbacks first; a failing one leaves the communicator as it is.

@@ -51,12 +51,8 @@ impl Mpi {
         let mut mine = [0; 8];
         mine[..4].copy_from_slice(&color.to_le_bytes());
         mine[4..].copy_from_slice(&key.to_le_bytes());
-        let (all, id) = ctx.run(async {
-            let all = ctx.tell_all(&mine).await?;
-            Ok((all, ctx.agree(-1).await?))
-        })?;
+        let (contexts, all) = ctx.run(ctx.exchange_contexts_and(&mine))?;
         if color == UNDEFINED {
-            self.ids.release(id);
             return Ok(None);
         }
         let mut members: Vec<(i32, usize)> = decode(&all)
@@ -69,7 +65,8 @@ impl Mpi {
         let old = comm.group();
         let list = members.iter().map(|&(_, r)| old.world_rank(r).0).collect();
         let group = Rc::new(Group::new(list, old.world_rank(comm.rank())));
-        Ok(Some(self.build(id, group)))
+        let contexts = contexts.of(members.iter().map(|&(_, rank)| rank));
+        Ok(Some(self.build(contexts, group)))
     }
 
     /// Rank of the first member of `comm` on this host, and whether all are on it.

@@ -7,15 +7,24 @@ fn members(c: &Communicator) -> Vec<u32> {
     c.group().iter().collect()
 }
 
-/// All members of `c` name the same id.
-fn agreed(m: &Mpi, c: &Rc<Communicator>) {
+/// Messages of all members of `c` to all members meet their receives.
+fn works(m: &Mpi, c: &Rc<Communicator>) {
     let ctx = m.creation(c, 5);
     let all = ctx.run(ctx.tell_all(&c.id().to_le_bytes())).unwrap();
-    assert!(all.chunks(4).all(|i| i == c.id().to_le_bytes()));
+    let told = all
+        .chunks(4)
+        .map(|id| id.iter().rev().fold(0, |n, &b| n << 8 | u32::from(b)));
+    let known = (0..c.size()).map(|rank| c.context_at(rank, Traffic::PointToPoint));
+    assert!(told.map(|id| Traffic::PointToPoint.wire(id)).eq(known));
+    for (rank, world) in c.group().iter().enumerate() {
+        let wire = c.context_at(rank, Traffic::Collective);
+        assert!(c.carries(wire, Some(rejoin_channel_table::Rank(world))));
+    }
+    assert!(c.carries(c.context(Traffic::Creation), None));
 }
 
 #[test]
-fn dup_agrees_and_frees() {
+fn dup_takes_the_lowest_id_and_gives_it_back() {
     run_seeds(5, |m| {
         let a = m.comm_dup(m.world()).unwrap();
         let b = m.comm_dup(&a).unwrap();
@@ -26,7 +35,7 @@ fn dup_agrees_and_frees() {
         drop(a);
         let c = m.comm_dup(&b).unwrap();
         assert_eq!(c.id(), 2);
-        agreed(&m, &c);
+        works(&m, &c);
         assert_eq!(m.live_communicators(), 4);
     });
 }
@@ -80,7 +89,7 @@ fn split_orders_by_key_and_then_rank() {
         };
         assert_eq!(members(&c), want);
         assert_eq!(c.group().world_rank(c.rank()).0, me as u32);
-        agreed(&m, &c);
+        works(&m, &c);
         let color = if me == 6 { UNDEFINED } else { 0 };
         let d = m.comm_split(m.world(), color, 0).unwrap();
         assert_eq!(d.is_none(), me == 6);
@@ -140,14 +149,14 @@ fn create_and_create_group() {
         assert_eq!(c.is_some(), me % 2 == 1);
         if let Some(c) = &c {
             assert_eq!(members(c), [5, 3, 1]);
-            agreed(&m, c);
+            works(&m, c);
         }
         // Only members call; the others are busy elsewhere, or nowhere.
         let some = Rc::new(all.incl([4, 1, 2].into_iter()).unwrap());
         if some.rank().is_some() {
             let g = m.comm_create_group(m.world(), &some, 3).unwrap().unwrap();
             assert_eq!(members(&g), [4, 1, 2]);
-            agreed(&m, &g);
+            works(&m, &g);
         }
         let alone = Rc::new(Group::new(vec![77], m.rank()));
         let bad = m.comm_create_group(m.world(), &alone, 3);
@@ -156,7 +165,7 @@ fn create_and_create_group() {
 }
 
 #[test]
-fn overlapping_nonblocking_dups_agree() {
+fn nonblocking_dups_end_whatever_their_order() {
     run_seeds(4, |m| {
         let me = m.rank().0 as i32;
         let other = m.comm_dup(m.world()).unwrap();
@@ -187,6 +196,121 @@ fn overlapping_nonblocking_dups_agree() {
         ids.sort_unstable();
         assert_eq!(ids, [3, 4]);
     });
+}
+
+/// A request that duplicates `comm` into `made`.
+fn idup(
+    m: &Mpi,
+    comm: &Rc<Communicator>,
+    made: impl FnOnce(Rc<Communicator>) + 'static,
+) -> crate::request::RequestId {
+    let run = m.comm_idup(comm, made).unwrap();
+    m.start_task(
+        Some(comm),
+        Box::pin(async move {
+            run.await.unwrap();
+            crate::Completed::ok(crate::Status::EMPTY)
+        }),
+    )
+}
+
+#[test]
+fn a_pending_dup_keeps_nobody_from_making_others() {
+    run_seeds(4, |m| {
+        let me = m.rank().0;
+        let pair = m.comm_split(m.world(), me as i32 / 2, 0).unwrap().unwrap();
+        let late: Rc<OnceCell<Rc<Communicator>>> = Rc::default();
+        let begin = || {
+            let late = late.clone();
+            idup(&m, m.world(), move |c| late.set(c).unwrap())
+        };
+        // Rank 3 begins the duplicate of the world only after all have made the others.
+        let early = (me != 3).then(begin);
+        let own = m.comm_dup(m.self_comm()).unwrap();
+        let other = m.comm_dup(&pair).unwrap();
+        let some = Rc::new(m.world().group().incl([2, 0, 3].into_iter()).unwrap());
+        let third = m.comm_create_group(m.world(), &some, 3).unwrap();
+        m.wait(early.unwrap_or_else(begin)).unwrap();
+        let all = [Some(&own), Some(&other), third.as_ref(), late.get()];
+        all.into_iter().flatten().for_each(|comm| works(&m, comm));
+    });
+}
+
+/// Numbers that a seed gives (SplitMix64).
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) % end as u64) as usize
+    }
+}
+
+/// Makes and drops communicators of overlapping groups in a sequence that is common to all ranks, so
+/// that blocking calls meet. When nonblocking ones end, and what else takes ids, each rank draws for itself.
+fn make_many(m: &Mpi, seed: u64) {
+    const STEPS: usize = 16;
+    let (me, half) = (m.rank().0 as i32, m.size() as i32 / 2);
+    let split = |color| m.comm_split(m.world(), color, 0).unwrap().unwrap();
+    let parents = [m.world().clone(), split(me / half), split(me % half)];
+    let (mut common, mut own) = (Draw(seed), Draw(seed << 8 | (me as u64 + 1)));
+    let made: Rc<RefCell<Vec<Option<Rc<Communicator>>>>> = Rc::default();
+    made.borrow_mut().resize(STEPS, None);
+    let (mut pending, mut alone) = (Vec::new(), Vec::new());
+    for step in 0..STEPS {
+        let parent = &parents[common.below(parents.len())];
+        let new = match common.below(5) {
+            0 => Some(m.comm_dup(parent).unwrap()),
+            1 => m.comm_split(parent, parent.rank() as i32 % 2, 0).unwrap(),
+            2 => {
+                let last = parent.size() as i32 - 1;
+                let group = parent.group().range_incl(&[[last, 0, -2]]).unwrap();
+                m.comm_create(parent, &Rc::new(group)).unwrap()
+            }
+            _ => {
+                let made = made.clone();
+                let done = move |c| made.borrow_mut()[step] = Some(c);
+                pending.push(idup(m, parent, done));
+                None
+            }
+        };
+        if new.is_some() {
+            made.borrow_mut()[step] = new;
+        }
+        match own.below(4) {
+            0 | 1 => alone.push(m.comm_dup(m.self_comm()).unwrap()),
+            2 => alone.truncate(1),
+            _ => {}
+        }
+        if !pending.is_empty() && own.below(3) == 0 {
+            // Others may not have come to it: it is asked, not waited for.
+            let at = own.below(pending.len());
+            if m.test(pending[at]).unwrap().is_some() {
+                pending.swap_remove(at);
+            }
+        }
+    }
+    for request in pending {
+        m.wait(request).unwrap();
+    }
+    let made = made.take();
+    let made: Vec<_> = made.iter().flatten().collect();
+    made.iter().for_each(|comm| works(m, comm));
+    let mut ids: Vec<u32> = made.iter().map(|c| c.id()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), made.len(), "two communicators have one id");
+}
+
+#[test]
+fn communicators_of_overlapping_groups_are_made_in_any_interleaving() {
+    for seed in 1..=60 {
+        println!("seed {seed}");
+        run(6, seed, |m| make_many(&m, seed));
+    }
 }
 
 struct Count(Rc<RefCell<Vec<(usize, usize)>>>);

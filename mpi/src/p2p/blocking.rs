@@ -68,7 +68,7 @@ impl Mpi {
         mode: Mode,
     ) -> Result<()> {
         let to = comm.peers().world_rank(dest as usize);
-        let env = comm.envelope(tag);
+        let env = comm.envelope(dest as usize, tag);
         self.posted(Some(to));
         let started = {
             let mut dev = self.dev.borrow_mut();

@@ -211,8 +211,9 @@ impl Mpi {
         let to = comm.peers().world_rank(dest as usize);
         self.posted(Some(to));
         let mut dev = self.dev.borrow_mut();
+        let env = comm.envelope(dest as usize, tag);
         // SAFETY: the piece stays in the buffer until the send is complete.
-        let request = unsafe { dev.isend(to, comm.envelope(tag), addr, len, Mode::Standard) }?;
+        let request = unsafe { dev.isend(to, env, addr, len, Mode::Standard) }?;
         if dev.poll(request).is_none() {
             let piece = Piece {
                 offset,

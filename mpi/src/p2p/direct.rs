@@ -51,7 +51,8 @@ impl Mpi {
         if dest < 0 || dest as usize >= peers.size() || tag < 0 {
             return false;
         }
-        let (to, env) = (peers.world_rank(dest as usize), comm.envelope(tag));
+        let dest = dest as usize;
+        let (to, env) = (peers.world_rank(dest), comm.envelope(dest, tag));
         let Ok(mut dev) = self.dev.try_borrow_mut() else {
             return false;
         };

@@ -55,7 +55,7 @@ impl Mpi {
             }
         };
         let to = comm.peers().world_rank(dest as usize);
-        let env = comm.envelope(tag);
+        let env = comm.envelope(dest as usize, tag);
         self.posted(Some(to));
         let mut dev = self.dev.borrow_mut();
         // SAFETY: the caller keeps the elements, the request keeps the packed copy.

@@ -5,8 +5,7 @@ use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
 
-use rejoin_mpi::adi::Names;
-use rejoin_mpi::comm::ContextIds;
+use rejoin_mpi::adi::{Names, Rank};
 use rejoin_mpi::lock::BigLock;
 use rejoin_mpi::{Error, ErrorClass, Group, Mpi as Core, Result, orders};
 
@@ -129,12 +128,12 @@ pub(crate) fn open(mpi: &Mpi, level: c_int) -> Result<()> {
     Ok(())
 }
 
-/// The name of the communicator whose messages have this context id.
-fn communicator_of(context: u32) -> Option<String> {
+/// The name of the communicator whose messages have this context id: those that this process receives,
+/// or those that it sends to the world rank `to`.
+fn communicator_of(context: u32, to: Option<Rank>) -> Option<String> {
     // SAFETY: asked by the runtime inside a call.
     let mpi = unsafe { state::mpi() };
-    let id = ContextIds::owner(context);
-    let handle = mpi.comms.find(|comm| comm.id() == id)?;
+    let handle = mpi.comms.find(|comm| comm.carries(context, to))?;
     let name = mpi.comms.with(handle, |comm| comm.name()).ok()?;
     Some(if name.is_empty() {
         "a communicator without a name".to_owned()

@@ -1,62 +1,39 @@
 //! What the members of a communicator tell one another when another one is made.
 
-use super::context::{Offer, WINDOW};
-use crate::coll::{Blocks, Channel, Ctx, Mem, Reducer, allgather, allreduce, alltoall};
+use super::context::{ContextId, Contexts};
+use crate::coll::{Blocks, Channel, Ctx, Mem, allgather, alltoall};
 use crate::error::{Error, ErrorClass, Result};
 
-/// The bitwise AND of bytes.
-struct And;
-
-impl Reducer for And {
-    fn element(&self) -> usize {
-        1
-    }
-
-    fn commutative(&self) -> bool {
-        true
-    }
-
-    unsafe fn apply(&self, input: *const u8, inout: *mut u8, count: usize) -> Result<()> {
-        for i in 0..count {
-            // SAFETY: the caller's promise.
-            unsafe { *inout.add(i) &= input.add(i).read() }
-        }
-        Ok(())
-    }
-}
+/// Stands for the id of a member that has no free one.
+const NONE: u32 = u32::MAX;
 
 impl Ctx<Channel> {
-    /// An id for a new communicator that is free at all members, taken before anything else of this process
-    /// can run. `tag` names the agreement.
-    pub(crate) async fn agree(&self, tag: i32) -> Result<u32> {
-        let (ids, parent) = (&self.p2p().mpi().ids, self.p2p().comm().id());
-        let mut agreement = ids.agree((parent, tag));
-        loop {
-            let mut words = agreement.offer();
-            self.and(&mut words).await?;
-            match agreement.settle(&words) {
-                Some(Ok(id)) => {
-                    ids.take(id);
-                    return Ok(id);
-                }
-                Some(Err(())) => {
-                    return Err(Error::new(ErrorClass::Other, "too many communicators"));
-                }
-                None => {}
-            }
-        }
+    /// Takes an id for a new communicator, and learns the ids of all members.
+    ///
+    /// # Errors
+    /// When a message fails, or a member has too many communicators: then at all members.
+    pub(crate) async fn exchange_contexts(&self) -> Result<Contexts> {
+        self.exchange_contexts_and(&[]).await.map(|(ids, _)| ids)
     }
 
-    async fn and(&self, words: &mut Offer) -> Result<()> {
-        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-        let temp = self.temp((WINDOW + 1) * size_of::<u64>())?;
-        temp.mem().fill(&bytes);
-        allreduce(self, &And, None, temp.mem()).await?;
-        let all = temp.mem().to_vec();
-        for (w, chunk) in words.iter_mut().zip(all.as_chunks::<8>().0) {
-            *w = u64::from_le_bytes(*chunk);
+    /// The same, and each member's `word` beside its id: bytes of one length, in order of rank.
+    pub(crate) async fn exchange_contexts_and(&self, word: &[u8]) -> Result<(Contexts, Vec<u8>)> {
+        let own = self.p2p().mpi().ids.take();
+        let number = own.as_ref().map_or(NONE, ContextId::number);
+        let mut mine = number.to_le_bytes().to_vec();
+        mine.extend_from_slice(word);
+        let told = self.tell_all(&mine).await?;
+        let mut all = Vec::with_capacity(self.size());
+        let mut words = Vec::with_capacity(self.size() * word.len());
+        for theirs in told.chunks_exact(mine.len()) {
+            let (id, word) = theirs.split_at(size_of::<u32>());
+            all.push(id.iter().rev().fold(0, |id, &b| id << 8 | u32::from(b)));
+            words.extend_from_slice(word);
         }
-        Ok(())
+        match own {
+            Some(own) if !all.contains(&NONE) => Ok((Contexts { own, all }, words)),
+            _ => Err(Error::new(ErrorClass::Other, "too many communicators")),
+        }
     }
 
     /// All members' `mine`, which have one length, in order of rank.
