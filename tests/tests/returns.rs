@@ -359,14 +359,77 @@ fn kills_around_init() {
             kill(pid, libc::SIGKILL);
         }
         let done = finish(child, LIMIT, "a kill around MPI_Init");
-        // Before any rank has called MPI_Init, nothing is known of the program that could come back.
-        let early = done.last_line().contains("was killed by signal 9");
-        if done.output.status.success() {
-            assert!(lines(&done) == want, "round {round}: {}", done.text());
-        } else {
-            assert!(early, "round {round}: {}", done.text());
-        }
+        assert!(
+            done.output.status.success(),
+            "round {round}: {}",
+            done.text()
+        );
+        assert!(lines(&done) == want, "round {round}: {}", done.text());
     }
+}
+
+/// Ranks are killed one after the other before any of them has called `MPI_Init`. One of them has read from
+/// standard input by then.
+#[test]
+fn ranks_killed_before_any_has_called_init_begin_anew() {
+    let want = undisturbed(&["work"]);
+    let folder = Folder::new("anew");
+    let gate = folder.name("gate");
+    let script = r#"[ "$REJOIN_RANK" = 0 ] && read line; echo "begins $line"
+                    until [ -e "$1" ]; do sleep 0.01; done; exec "$0" work"#;
+    let options = ["--verbose", "--tag-output", "-n", RANKS, "sh", "-c", script];
+    let run = Run::raw(options).arg(program("back")).arg(&gate);
+    let mut child = run.start_with_input();
+    let mut input = child.stdin.take().expect("a pipe");
+    input.write_all(b"with this\n").expect("a reader");
+    let errors = heard(child.stderr.take());
+    let mut told = Vec::new();
+    for victim in [2, 1, 0] {
+        // Lines of the ranks after it would be taken for those of its next start.
+        let started = format!("rank {victim}: started on ");
+        let line = loop {
+            let line = errors.recv_timeout(SOON).expect("a line");
+            told.push(line.clone());
+            if line.contains(&started) {
+                break line;
+            }
+        };
+        let (_, pid) = line.split_once(", pid ").expect("a pid");
+        // It has read its line.
+        std::thread::sleep(Duration::from_millis(100));
+        kill(pid.parse().expect("a number"), libc::SIGKILL);
+    }
+    std::fs::write(&gate, "").expect("a file");
+    let done = finish(child, LIMIT, "kills before MPI_Init");
+    drop(input);
+    told.extend(errors);
+    let told = told.join("\n");
+    assert!(done.output.status.success(), "{told}");
+    assert_eq!(told.matches(" was killed by signal 9").count(), 3, "{told}");
+    let (before, have): (Vec<_>, Vec<_>) = lines(&done)
+        .into_iter()
+        .partition(|line| line.contains("begins"));
+    assert_eq!(before.len(), 3, "{}", done.text());
+    assert!(before[0].ends_with("begins with this"), "{before:?}");
+    assert!(have == want, "{}", done.text());
+}
+
+/// A program that no rank of which uses MPI is started again, too, but not without end.
+#[test]
+fn kills_before_init_are_limited_as_others_are() {
+    let options = [
+        "--max-restarts",
+        "2",
+        "-n",
+        "2",
+        "sh",
+        "-c",
+        "echo here; kill -9 $$",
+    ];
+    let done = Run::raw(options).output();
+    assert_eq!(done.output.status.code(), Some(137), "{}", done.text());
+    let last = done.last_line();
+    assert!(last.contains("the limit of 2 recoveries"), "{last}");
 }
 
 #[test]

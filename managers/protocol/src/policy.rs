@@ -88,6 +88,12 @@ pub struct History {
     total: u64,
 }
 
+impl Default for History {
+    fn default() -> Self {
+        History::new(Limit::default())
+    }
+}
+
 impl History {
     /// Nothing has failed yet.
     #[must_use]
@@ -106,7 +112,8 @@ impl History {
         self.total
     }
 
-    /// Whether a failure is to be masked; `from` is the checkpoint that the job would go back to.
+    /// Whether a failure is to be masked; `from` is the checkpoint that the job would go back to,
+    /// `None` the start.
     ///
     /// # Errors
     /// Why not.
@@ -117,20 +124,7 @@ impl History {
         cause: &Cause,
         from: Option<Epoch>,
     ) -> Result<(), Refusal> {
-        let signal = match *cause {
-            Cause::Ended {
-                end: End::Signaled(signal),
-                stage,
-            } if stage != Stage::Spawned => signal,
-            Cause::Ended {
-                end: End::Unknown,
-                stage,
-            } if stage != Stage::Spawned => 0,
-            _ => return Err(Refusal::Meant),
-        };
-        if from.is_none() {
-            return Err(Refusal::NoCheckpoint);
-        }
+        let signal = failure_signal(cause).ok_or(Refusal::Meant)?;
         self.note(rank, signal, from)?;
         self.admit(now)
     }
@@ -186,6 +180,27 @@ impl History {
         self.total += 1;
         Ok(())
     }
+}
+
+/// The signal that killed a process that uses MPI; 0 where only its parent knows.
+fn failure_signal(cause: &Cause) -> Option<i32> {
+    match *cause {
+        Cause::Ended {
+            end: End::Signaled(signal),
+            stage,
+        } if stage != Stage::Spawned => Some(signal),
+        Cause::Ended {
+            end: End::Unknown,
+            stage,
+        } if stage != Stage::Spawned => Some(0),
+        _ => None,
+    }
+}
+
+/// It is a failure, and no end that the program meant.
+#[must_use]
+pub fn is_failure(cause: &Cause) -> bool {
+    failure_signal(cause).is_some()
 }
 
 /// A process was killed before it had called `MPI_Init`, and not by a fault of its own, which would come again.
@@ -246,12 +261,6 @@ mod tests {
             assert_eq!(judged, Err(Refusal::Meant));
         }
         assert_eq!(history.total(), 0);
-    }
-
-    #[test]
-    fn there_must_be_a_checkpoint() {
-        let judged = History::new(LIMIT).judge(at(0), Rank(0), &killed(9), None);
-        assert_eq!(judged, Err(Refusal::NoCheckpoint));
     }
 
     #[test]

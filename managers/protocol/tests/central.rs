@@ -5,7 +5,9 @@ use rejoin_managers_protocol::central::{
     Central, END_BOUND, Effect, Event, Input, Job, Leases, Recovery,
 };
 use rejoin_managers_protocol::checkpoint::Interval;
-use rejoin_managers_protocol::control::{Cause, End, ProcessInstance, Stage, Time, ToCentral};
+use rejoin_managers_protocol::control::{
+    Cause, End, ProcessInstance, Stage, Time, ToCentral, ToLocal,
+};
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::policy::{Limit, Refusal};
 use rejoin_managers_protocol::verdict::Verdict;
@@ -52,18 +54,49 @@ fn said(message: ToCentral) -> Input {
     Input::Local(0, message)
 }
 
+fn register(central: &mut Central, process: ProcessInstance) -> Vec<Effect> {
+    let registered = ToCentral::Registered {
+        instance: process,
+        pid: 10 + process.rank.0,
+        card: BusinessCard::default(),
+        limits: Limits::default(),
+    };
+    step(central, at(0), said(registered))
+}
+
+fn killed(process: ProcessInstance, signal: i32, stage: Stage) -> Input {
+    said(ToCentral::Failed {
+        instance: process,
+        pid: 10 + process.rank.0,
+        cause: Cause::Ended {
+            end: End::Signaled(signal),
+            stage,
+        },
+    })
+}
+
+/// All ranks were ordered to begin anew, in this generation.
+fn begins_anew(effects: &[Effect], number: u32) -> bool {
+    let is = |e: &Effect| match e {
+        Effect::Send(
+            _,
+            ToLocal::Restore {
+                generation,
+                epoch: None,
+                ranks,
+            },
+        ) => *generation == Generation(number) && ranks.len() == RANKS as usize,
+        _ => false,
+    };
+    effects.iter().any(is)
+}
+
 /// A job that runs and has a checkpoint.
 fn running() -> Central {
     let mut central = Central::new(job());
     step(&mut central, at(0), Input::Begin);
     for rank in 0..RANKS {
-        let registered = ToCentral::Registered {
-            instance: instance(rank, 0),
-            pid: 10 + rank,
-            card: BusinessCard::default(),
-            limits: Limits::default(),
-        };
-        step(&mut central, at(0), said(registered));
+        register(&mut central, instance(rank, 0));
     }
     let mut committed = false;
     for rank in 0..RANKS {
@@ -105,6 +138,115 @@ fn not_back() -> Central {
         assert_eq!((effects, central.verdict()), (Vec::new(), None));
     }
     central
+}
+
+#[test]
+fn before_the_first_checkpoint_the_job_begins_anew_each_time() {
+    let mut central = Central::new(job());
+    step(&mut central, at(0), Input::Begin);
+    // None has called MPI_Init, then one has, then all have.
+    for (number, registered) in [(0, 0), (1, 1), (2, 2), (3, 2)] {
+        for rank in 0..registered {
+            register(&mut central, instance(rank, number));
+        }
+        let stage = match registered {
+            2 => Stage::Registered,
+            _ => Stage::Spawned,
+        };
+        let lost = killed(instance(1, number), 9, stage);
+        let effects = step(&mut central, at(1), lost);
+        assert!(begins_anew(&effects, number + 1), "{effects:?}");
+    }
+    assert_eq!(central.verdict(), None);
+}
+
+#[test]
+fn a_job_begins_anew_only_as_often_as_the_limit_allows() {
+    let recovery = Some(Recovery {
+        interval: Interval::Asked,
+        limit: Limit {
+            restarts: 2,
+            within: 1000,
+        },
+    });
+    let mut central = Central::new(Job { recovery, ..job() });
+    step(&mut central, at(0), Input::Begin);
+    for number in 0..3 {
+        let lost = killed(instance(0, number), 9, Stage::Spawned);
+        step(&mut central, at(1), lost);
+    }
+    let verdict = central.verdict().expect("a verdict").to_string();
+    assert!(verdict.contains("the limit of 2 recoveries"), "{verdict}");
+}
+
+#[test]
+fn a_fault_before_init_or_one_that_comes_again_does_not_begin_a_job_anew() {
+    const SEGV: i32 = 11;
+    let mut central = Central::new(job());
+    step(&mut central, at(0), Input::Begin);
+    step(
+        &mut central,
+        at(1),
+        killed(instance(0, 0), SEGV, Stage::Spawned),
+    );
+    assert!(central.verdict().is_some());
+
+    let mut central = Central::new(job());
+    step(&mut central, at(0), Input::Begin);
+    register(&mut central, instance(0, 0));
+    let effects = step(
+        &mut central,
+        at(1),
+        killed(instance(0, 0), SEGV, Stage::Registered),
+    );
+    assert!(begins_anew(&effects, 1), "{effects:?}");
+    register(&mut central, instance(0, 1));
+    step(
+        &mut central,
+        at(1),
+        killed(instance(0, 1), SEGV, Stage::Registered),
+    );
+    let verdict = central.verdict().expect("a verdict").to_string();
+    assert!(verdict.contains("the same fault came again"), "{verdict}");
+}
+
+#[test]
+fn a_program_of_which_a_rank_ended_without_init_does_not_begin_anew() {
+    let mut central = Central::new(job());
+    step(&mut central, at(0), Input::Begin);
+    let ended = ToCentral::Ended {
+        instance: instance(0, 0),
+        stage: Stage::Spawned,
+    };
+    step(&mut central, at(1), said(ended));
+    step(
+        &mut central,
+        at(1),
+        killed(instance(1, 0), 9, Stage::Spawned),
+    );
+    assert!(central.verdict().is_some());
+}
+
+#[test]
+fn without_a_first_checkpoint_a_job_that_runs_does_not_begin_anew() {
+    let mut central = Central::new(job());
+    step(&mut central, at(0), Input::Begin);
+    for rank in 0..RANKS {
+        register(&mut central, instance(rank, 0));
+    }
+    let refused = ToCentral::NotImaged {
+        instance: instance(0, 0),
+        epoch: Epoch(1),
+        why: "threads".into(),
+    };
+    step(&mut central, at(1), said(refused));
+    step(
+        &mut central,
+        at(1),
+        killed(instance(1, 0), 9, Stage::Registered),
+    );
+    let verdict = central.verdict().expect("a verdict").to_string();
+    assert!(verdict.contains("no checkpoint was taken"), "{verdict}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::control::{
     Cause, End, ProcessInstance, Stage, Time, ToCentral, ToLocal,
 };
+use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::local::{CLOSED_GRACE, Effect, GRACE, Input, Local, WRAPPER_GRACE};
 use rejoin_wire::{FromManager, Limits, MOST_COUNTERS, ToManager, VERSION};
 
@@ -430,4 +431,32 @@ fn a_checkpoint_asked_for_after_a_return_is_none_of_those_given_up() {
     };
     let effects = steps(&mut core, vec![keep(6, 6)]);
     assert_eq!(effects, [Effect::Ranks(vec![R], kept)]);
+}
+
+#[test]
+fn a_job_that_begins_anew_before_its_host_has_a_lease_starts_the_newer_processes() {
+    let mut core = Local::new();
+    core.go_by_leases(Terms::new(1000, 3000), Time(0));
+    let spawn = ToLocal::Spawn {
+        generation: Generation(0),
+        ranks: vec![(R, I)],
+        hold: true,
+    };
+    let anew = ToLocal::Restore {
+        generation: Generation(1),
+        epoch: None,
+        ranks: vec![(R, I.next())],
+    };
+    let orders = vec![Input::Central(spawn), Input::Central(anew)];
+    let effects = steps(&mut core, orders);
+    let spawned = |e: &Effect| matches!(e, Effect::Spawn(_));
+    assert!(!effects.iter().any(spawned), "{effects:?}");
+    let granted = ToLocal::Granted { number: 0 };
+    let effects = steps(&mut core, vec![Input::Central(granted)]);
+    let newer = ProcessInstance {
+        generation: Generation(1),
+        rank: R,
+        incarnation: I.next(),
+    };
+    assert_eq!(effects.last(), Some(&Effect::Spawn(newer)));
 }

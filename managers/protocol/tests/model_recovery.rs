@@ -161,8 +161,6 @@ impl Jobs {
             }
             Action::Ends(index, end) => {
                 state.faults.deaths += 1;
-                let unknown = |p: &recovery::Process| p.step == Step::BeforeInit;
-                state.faults.unknown += u8::from(state.processes.iter().all(unknown));
                 state.ended(index, end);
             }
             Action::Dies(index) => {
@@ -254,11 +252,10 @@ impl Model for Jobs {
             }),
             Property::always("a failure has a cause", |m: &Jobs, s: &System| {
                 let images = s.faults.images > 0 || s.faults.refusals > 0;
-                // The first death is masked, if it is one; the second may come before a checkpoint.
-                let unknown = s.faults.unknown > 0;
-                let deaths = s.faults.exits > 0 || s.faults.deaths > 1 || unknown;
-                let cause = images || deaths || s.faults.signals > 0;
-                matches!(s.over, None | Some(Verdict::Success)) || cause || m.bounds.deaths == 0
+                // The same fault of a rank a second time is an end.
+                let again = m.kinds.contains(&FAULTED) && s.faults.deaths > 1;
+                let cause = images || again || s.faults.exits > 0 || s.faults.signals > 0;
+                matches!(s.over, None | Some(Verdict::Success)) || cause
             }),
             Property::always("an exit is an end", |_, s: &System| {
                 let ended = s.faults.exits > 0 || s.interrupted;
@@ -320,7 +317,6 @@ const NONE: Faults = Faults {
     checkpoints: 0,
     signals: 0,
     centrals: 0,
-    unknown: 0,
 };
 
 const TWO: Jobs = Jobs {

@@ -377,9 +377,9 @@ mod tests {
     use super::*;
     use crate::alone;
     use rejoin_channel_table::{Epoch, Incarnation};
-    use rejoin_managers_protocol::central::Memory;
+    use rejoin_managers_protocol::central::{Losses, Memory};
     use rejoin_managers_protocol::control::Time;
-    use rejoin_managers_protocol::policy::{History, Limit};
+    use rejoin_managers_protocol::policy::History;
     use rejoin_managers_protocol::verdict::Verdict;
     use rejoin_wire::ImageCost;
     use std::io::BufRead;
@@ -468,14 +468,10 @@ mod tests {
             generation: Generation(3),
             epoch: Some(Epoch(1)),
             incarnations: vec![Incarnation(1); 4],
-            memory: Memory {
-                history: History::new(Limit::default()),
-                anew: false,
-                dying: Vec::new(),
-                since: Time(0),
-                untold: Vec::new(),
-                reason: None,
-            },
+            memory: Box::new(Memory {
+                history: History::default(),
+                losses: Losses::default(),
+            }),
         };
         journal.append(&restoring).unwrap();
         drop(journal);

@@ -40,8 +40,6 @@ pub struct Fate {
     pub from: u64,
     /// … and are over by this one.
     pub until: u64,
-    /// What kills waits for the first checkpoint: before it, only one failure is masked.
-    pub patient: bool,
     /// Killed processes.
     pub kills: u32,
     /// Kills of many at once.
@@ -105,12 +103,6 @@ impl<W: Work> World<W> {
         if self.over.is_some() {
             return Ok(());
         }
-        let kills = matches!(fault, Fault::Kill(_) | Fault::KillMany(..));
-        if kills && self.patient && self.stored.committed.is_none() {
-            self.after(5 * MILLI, Event::Fault(fault));
-            self.last_fault = self.last_fault.max(self.now);
-            return Ok(());
-        }
         match fault {
             Fault::Kill(rank) => self.kill(rank),
             Fault::KillMany(from, count) => {
@@ -171,15 +163,15 @@ impl<W: Work> World<W> {
         let Some(process) = self.current(rank).filter(|p| p.asked.is_none()) else {
             return Ok(());
         };
-        if process.step == Step::BeforeInit {
-            return Ok(());
-        }
+        let watched = process.step != Step::BeforeInit;
         let key = (rank, process.instance.incarnation);
         self.tally.kills += 1;
         if self.stored.committed.is_none() {
             self.tally.early += 1;
         }
-        match self.rng.chance(50) {
+        // The end of a process that has not called MPI_Init is not noticed early.
+        let early = watched && self.rng.chance(50);
+        match early {
             true => self.dies(key, End::Signaled(9)),
             false => self.ended(key, End::Signaled(9)),
         }

@@ -188,7 +188,6 @@ pub struct World<W: Work> {
     records: Vec<Record>,
     work: W,
     last_fault: u64,
-    patient: bool,
     forgets: bool,
     /// The run of central that a signal came to before all were let go.
     signalled: Option<u32>,
@@ -256,7 +255,6 @@ impl<W: Work> World<W> {
             records: Vec::new(),
             work,
             last_fault,
-            patient: fate.patient,
             forgets: fate.forgets,
             signalled: None,
             over: None,

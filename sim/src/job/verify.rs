@@ -83,7 +83,7 @@ impl Tally {
         match verdict {
             Verdict::Success => !self.interrupted,
             Verdict::Failed { cause, refusal, .. } => match (cause, refusal) {
-                (_, Some(Refusal::NoCheckpoint)) => self.early > 1 || images,
+                (_, Some(Refusal::NoCheckpoint)) => images,
                 (Cause::NotStarted { .. }, _) | (_, Some(Refusal::NotBack { .. })) => images,
                 (
                     Cause::Ended {

@@ -9,12 +9,12 @@ use rejoin_wire::ImageCost;
 impl Central {
     /// When the next checkpoint is due, or the one under way is late.
     pub(super) fn checkpoint_due(&self) -> Option<Time> {
-        self.checkpoints.as_ref().and_then(|c| c.deadline())
+        self.mode.checkpoints().and_then(|c| c.deadline())
     }
 
     /// Gives the next checkpoint its number and stores that. `None` when one is under way.
     pub(super) fn order(&mut self, now: Time, effects: &mut Vec<Effect>) -> Option<Epoch> {
-        let epoch = self.checkpoints.as_mut()?.order(now)?;
+        let epoch = self.mode.checkpoints_mut()?.order(now)?;
         self.ordered_at = now;
         effects.push(Effect::Persist(Record::Ordered { epoch }));
         effects.push(Effect::Event(Event::Ordered(epoch)));
@@ -30,7 +30,7 @@ impl Central {
 
     /// The user or the program asks for one. Where none can be taken now, the next phase sees to it.
     pub(super) fn checkpoint_asked(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        match (&self.phase, &mut self.checkpoints) {
+        match (&self.phase, self.mode.checkpoints_mut()) {
             (Phase::Running, _) => self.order_all(now, effects),
             (Phase::Restoring(_), Some(checkpoints)) => checkpoints.want(),
             _ => {}
@@ -39,7 +39,7 @@ impl Central {
 
     /// A program asks for one later than `after`, which may be under way or there.
     pub(super) fn checkpoint_wanted(&mut self, now: Time, after: Epoch, effects: &mut Vec<Effect>) {
-        let Some(checkpoints) = &self.checkpoints else {
+        let Some(checkpoints) = self.mode.checkpoints() else {
             return;
         };
         let latest = checkpoints.ordered().max(checkpoints.committed());
@@ -50,7 +50,7 @@ impl Central {
 
     pub(super) fn checkpoint_tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
         let running = matches!(self.phase, Phase::Running | Phase::Finalizing);
-        let Some(checkpoints) = self.checkpoints.as_mut().filter(|_| running) else {
+        let Some(checkpoints) = self.mode.checkpoints_mut().filter(|_| running) else {
             return;
         };
         match checkpoints.tick(now) {
@@ -107,7 +107,7 @@ impl Central {
         cost: ImageCost,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(checkpoints) = &mut self.checkpoints else {
+        let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
         };
         if checkpoints.imaged(rank, epoch, cost) != Progress::Complete(epoch) {
@@ -132,18 +132,20 @@ impl Central {
     /// All ranks are in `MPI_Finalize`: waits for an order that was under way, then for one of which
     /// every image was taken there, and lets them go.
     pub(super) fn last_checkpoint(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        let Some(checkpoints) = &mut self.checkpoints else {
+        let last = self.mode.last_checkpoint();
+        let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return self.finalize(effects);
         };
         if checkpoints.ordered().is_some() {
             return;
         }
-        if self.last.is_some() && checkpoints.committed() == self.last {
+        if last.is_some() && checkpoints.committed() == last {
             checkpoints.stop();
             return self.finalize(effects);
         }
         self.order_all(now, effects);
-        self.last = self.checkpoints.as_ref().and_then(|c| c.ordered());
+        let last = self.mode.checkpoints().and_then(|c| c.ordered());
+        self.mode.set_last_checkpoint(last);
     }
 
     fn not_imaged(
@@ -154,7 +156,7 @@ impl Central {
         why: String,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(checkpoints) = &mut self.checkpoints else {
+        let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
         };
         if checkpoints.failed(now, epoch) == Progress::GivenUp(epoch) {
@@ -163,7 +165,7 @@ impl Central {
     }
 
     fn image_lost(&mut self, now: Time, rank: Rank, epoch: Epoch, effects: &mut Vec<Effect>) {
-        let Some(checkpoints) = &mut self.checkpoints else {
+        let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
         };
         let given_up = checkpoints.image_lost(now, epoch) == Progress::GivenUp(epoch);
@@ -193,8 +195,8 @@ impl Central {
         }));
         if self.phase == Phase::Finalizing {
             // No image, no return: better an end without the last net than none at all.
-            if self.last == Some(epoch) {
-                if let Some(checkpoints) = &mut self.checkpoints {
+            if self.mode.last_checkpoint() == Some(epoch) {
+                if let Some(checkpoints) = self.mode.checkpoints_mut() {
                     checkpoints.stop();
                 }
                 return self.finalize(effects);
@@ -206,7 +208,7 @@ impl Central {
     /// Tells the hosts which images count.
     pub(super) fn keep(&mut self, burnt: Epoch, effects: &mut Vec<Effect>) {
         let generation = self.generation;
-        let epoch = self.checkpoints.as_ref().and_then(|c| c.committed());
+        let epoch = self.mode.checkpoints().and_then(|c| c.committed());
         self.send_all(
             || ToLocal::Keep {
                 generation,

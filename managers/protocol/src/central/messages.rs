@@ -1,14 +1,18 @@
 //! What goes into the central manager's core and comes out of it.
 
-use super::HostIndex;
+use super::event::Event;
+use super::losses::Losses;
 use crate::checkpoint::Interval;
-use crate::control::{Cause, ProcessInstance, Time, ToCentral, ToLocal};
+use crate::control::{Time, ToCentral, ToLocal};
 use crate::lease::Terms;
 use crate::policy::{self, History};
 use crate::verdict::Verdict;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_wire::ImageCost;
 use serde::{Deserialize, Serialize};
+
+/// Number of a host in the order in which the driver named them.
+pub type HostIndex = usize;
 
 /// What the driver tells the core.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -62,71 +66,6 @@ pub enum Effect {
     Over(Verdict),
 }
 
-/// What people want to know as it happens.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Event {
-    /// A checkpoint was ordered.
-    Ordered(Epoch),
-    /// It is the one that the job goes back to.
-    Committed {
-        /// Its number.
-        epoch: Epoch,
-        /// Nanoseconds from the order.
-        took: u64,
-    },
-    /// A checkpoint was given up; the last one stands.
-    GivenUp {
-        /// Its number.
-        epoch: Epoch,
-        /// A rank that did not come along.
-        rank: Rank,
-        /// Its reason.
-        why: String,
-        /// It is none that lasts: another is ordered at once.
-        again: bool,
-    },
-    /// A rank failed, and the job goes back.
-    Lost {
-        /// Which rank.
-        rank: Rank,
-        /// Name of its host.
-        host: String,
-        /// Its process id.
-        pid: u32,
-        /// How it failed.
-        cause: Cause,
-        /// The generation that begins; the job's own when the rank comes back alone.
-        generation: Generation,
-        /// All ranks are behind `MPI_Finalize`: only this one comes back.
-        alone: bool,
-    },
-    /// A host is silent, and its ranks stand still if they live.
-    HostSilent {
-        /// Its number.
-        host: HostIndex,
-        /// Its name.
-        name: String,
-    },
-    /// A host that was silent is there again.
-    HostHeard {
-        /// Its name.
-        name: String,
-    },
-    /// All ranks are back, or one is that came back alone.
-    Recovered {
-        /// The generation that has begun; the job's own for one that came back alone.
-        generation: Generation,
-        /// Which one that is, in which incarnation; `None`: all.
-        alone: Option<(Rank, Incarnation)>,
-        /// The checkpoint that they are back from; `None`: from the start.
-        epoch: Option<Epoch>,
-        /// Nanoseconds since the first failure was heard of.
-        took: u64,
-        /// Nanoseconds from that checkpoint to that failure: what is done again.
-        repeated: u64,
-    },
-}
-
 /// What must outlive the central manager.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Record {
@@ -169,7 +108,7 @@ pub enum Record {
         /// Incarnation of each rank from now on.
         incarnations: Vec<Incarnation>,
         /// What the next failure is judged by.
-        memory: Memory,
+        memory: Box<Memory>,
     },
     /// All ranks are in `MPI_Finalize` and are about to be let go: none needs another any more.
     Finalized {
@@ -183,7 +122,7 @@ pub enum Record {
     /// The verdict; who has left `MPI_Finalize` comes to its end by itself.
     Settled(Verdict),
     /// What the next failure is judged by.
-    Memory(Memory),
+    Memory(Box<Memory>),
     /// A signal that asks programs to end is about to be passed on.
     Interrupted {
         /// Its number.
@@ -218,16 +157,8 @@ impl Record {
 pub struct Memory {
     /// What has been masked so far.
     pub history: History,
-    /// The job was started anew because a rank failed before the first checkpoint.
-    pub anew: bool,
-    /// Processes that have begun to end, for which the job went back, and to where.
-    pub dying: Vec<(ProcessInstance, Option<Epoch>)>,
-    /// When the first failure was heard of that the job goes back for.
-    pub since: Time,
-    /// What is to be told of it.
-    pub untold: Vec<Event>,
-    /// The loss for which the job last went back.
-    pub reason: Option<Event>,
+    /// Lost process instances that are not settled.
+    pub losses: Losses,
 }
 
 /// What central is given to start with.

@@ -9,30 +9,29 @@
 //! ends with its central manager. [`Central::resume`] takes a job up again.
 
 mod checkpoints;
+mod event;
 mod hosts;
+mod losses;
 mod messages;
 mod recovery;
 mod resume;
 mod view;
 
-pub use messages::{Effect, Event, Input, Job, Leases, Memory, Record, Recovery};
+pub use event::Event;
+pub use losses::Losses;
+pub use messages::{Effect, HostIndex, Input, Job, Leases, Memory, Record, Recovery};
 pub use resume::REPORT_BOUND;
 pub use view::{Course, RankView, View};
 
-use crate::checkpoint::Coordinator;
 use crate::control::{ProcessInstance, Stage, Time, ToCentral, ToLocal};
 use crate::lease::Giver;
-use crate::policy::History;
 use crate::signals;
 use crate::verdict::Verdict;
-use recovery::{NotBack, Restoring};
-use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use recovery::{RecoveryMode, Restoring};
+use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_wire::Limits;
 use resume::Resuming;
 use std::collections::BTreeMap;
-
-/// Number of a host in the order in which the driver named them.
-pub type HostIndex = usize;
 
 /// Milliseconds that local managers have to end everything before central lets go of them.
 pub const END_BOUND: u64 = 2000;
@@ -90,31 +89,14 @@ pub struct Central {
     end_at: Option<Time>,
     interrupted: Option<i32>,
     verdict: Option<Verdict>,
-    /// Of a job whose failures are masked.
-    checkpoints: Option<Coordinator>,
-    history: History,
-    /// The job was started anew because a rank failed before the first checkpoint.
-    anew: bool,
+    mode: RecoveryMode,
+    losses: Losses,
     /// When the order under way was given.
     ordered_at: Time,
-    /// Processes that have begun to end, for which the job goes back already, and to where.
-    dying: Vec<(ProcessInstance, Option<Epoch>)>,
-    /// Processes that began to end while the job went back for another, and to where: they are named with it.
-    others: Vec<(ProcessInstance, Option<Epoch>)>,
     /// Ranks that are coming back alone, and since when.
     alone: BTreeMap<Rank, Time>,
-    /// When the first failure was heard of that the job last went back for.
-    since: Time,
     /// When its processes were first started.
     began: Time,
-    /// What is told once it is known how they ended.
-    untold: Vec<Event>,
-    /// The loss for which the job goes back, or last did.
-    reason: Option<Event>,
-    /// The first rank that can't be brought back.
-    not_back: Option<NotBack>,
-    /// The checkpoint whose images were all ordered when every rank was in `MPI_Finalize`.
-    last: Option<Epoch>,
     /// A rank that ended without registering: who waits for it would wait for ever.
     absent: Option<Rank>,
     /// Ranks below this one have registered: where to look first for one that has not.
@@ -136,19 +118,11 @@ impl Central {
         };
         let size = u32::try_from(job.placement.len()).unwrap_or(u32::MAX);
         Central {
-            checkpoints: job.recovery.map(|r| Coordinator::new(size, r.interval)),
-            history: History::new(job.recovery.unwrap_or_default().limit),
-            anew: false,
+            mode: RecoveryMode::new(job.recovery, size),
+            losses: Losses::default(),
             ordered_at: Time::default(),
-            dying: Vec::new(),
-            others: Vec::new(),
             alone: BTreeMap::new(),
-            since: Time::default(),
             began: Time::default(),
-            untold: Vec::new(),
-            reason: None,
-            not_back: None,
-            last: None,
             absent: None,
             complete: 0,
             generation: job.generation,
@@ -187,7 +161,7 @@ impl Central {
                 self.silence_due(),
             ),
             _ => {
-                let not_back = self.not_back.as_ref().map(|lost| lost.due);
+                let not_back = self.losses.deadline();
                 earlier(earlier(self.limit_at, not_back), self.silence_due())
             }
         }
@@ -257,7 +231,7 @@ impl Central {
                 let order = ToLocal::Spawn {
                     generation: self.generation,
                     ranks,
-                    hold: self.checkpoints.is_some(),
+                    hold: self.mode.recovers(),
                 };
                 effects.push(Effect::Send(host, order));
             }
@@ -301,13 +275,15 @@ impl Central {
                 }
             }
             ToCentral::Ended { instance, stage } => self.ended(now, host, instance, stage, effects),
-            ToCentral::ExitDetected { instance, .. } => self.dying(now, host, instance, effects),
+            ToCentral::ExitDetected { instance, .. } => {
+                self.exit_detected(now, host, instance, effects)
+            }
             ToCentral::ExitStatus {
                 instance,
                 pid,
                 cause,
             } => {
-                self.buried(now, instance, host, pid, cause, effects);
+                self.exit_status(now, instance, host, (pid, cause), effects);
             }
             ToCentral::Failed {
                 instance,
@@ -454,7 +430,7 @@ impl Central {
         if self.phase != Phase::Running || self.ranks.iter().any(|r| r.stage < Stage::Finalizing) {
             return;
         }
-        if self.checkpoints.is_none() {
+        if !self.mode.recovers() {
             return self.finalize(effects);
         }
         // From the last checkpoint on no rank needs another: each can come back alone.
@@ -466,7 +442,7 @@ impl Central {
     fn finalize(&mut self, effects: &mut Vec<Effect>) {
         self.phase = Phase::Finalized;
         let generation = self.generation;
-        let last = self.last;
+        let last = self.mode.last_checkpoint();
         effects.push(Effect::Persist(Record::Finalized { generation, last }));
         self.send_all(|| ToLocal::AllFinalized { generation }, effects);
     }
@@ -506,9 +482,7 @@ impl Central {
         } else if self.limit_at.is_some_and(|at| at <= now) {
             let limit = self.limit.unwrap_or_default();
             self.decide(now, Verdict::TimedOut { limit }, effects);
-        } else if let Some(lost) = self.not_back.take_if(|lost| lost.due <= now) {
-            self.is_not_back(now, lost, effects);
-        } else {
+        } else if !self.not_back_tick(now, effects) {
             self.checkpoint_tick(now, effects);
             self.silence_tick(now, effects);
         }

@@ -62,7 +62,7 @@ impl Central {
         for record in records {
             central.recall(record, &mut past);
         }
-        if let Some(checkpoints) = &mut central.checkpoints {
+        if let Some(checkpoints) = central.mode.checkpoints_mut() {
             checkpoints.resume(past.committed, past.ordered);
         }
         if past.decided {
@@ -108,18 +108,18 @@ impl Central {
             } => {
                 past.restored = Some(epoch);
                 self.recall_lives(generation, &incarnations);
-                self.recall_memory(memory);
+                self.recall_memory(*memory);
             }
             Record::Finalized { last, .. } => {
                 past.finalized = true;
-                self.last = last;
+                self.mode.set_last_checkpoint(last);
             }
             Record::Decided(verdict) => {
                 past.decided = true;
                 self.verdict = Some(verdict);
             }
             Record::Settled(verdict) => self.verdict = Some(verdict),
-            Record::Memory(memory) => self.recall_memory(memory),
+            Record::Memory(memory) => self.recall_memory(*memory),
             Record::Interrupted { signal, .. } => self.interrupted = Some(signal),
         }
     }
@@ -132,17 +132,13 @@ impl Central {
     }
 
     fn recall_memory(&mut self, memory: Memory) {
-        self.history = memory.history;
-        self.anew = memory.anew;
-        self.dying = memory.dying;
-        self.since = memory.since;
-        self.untold = memory.untold;
-        self.reason = memory.reason;
+        self.mode.set_history(memory.history);
+        self.losses = memory.losses;
     }
 
     /// For those who follow the checkpoints.
     fn resumed(&self) -> Effect {
-        let checkpoints = self.checkpoints.as_ref();
+        let checkpoints = self.mode.checkpoints();
         Effect::Resumed {
             committed: checkpoints.and_then(|c| c.committed()),
             burnt: checkpoints.map(|c| c.last_number()).unwrap_or_default(),
@@ -298,7 +294,7 @@ impl Central {
             _ if past.started == Some(self.generation) => Phase::Running,
             Some(epoch) => Phase::Restoring(super::Restoring {
                 epoch,
-                since: self.since,
+                since: self.losses.since(),
             }),
             None => Phase::Starting,
         }
@@ -353,7 +349,7 @@ impl Central {
             let order = ToLocal::Spawn {
                 generation,
                 ranks,
-                hold: self.checkpoints.is_some(),
+                hold: self.mode.recovers(),
             };
             effects.push(Effect::Send(host, order));
             return;
@@ -400,7 +396,7 @@ impl Central {
             .flatten()
             .filter(|report| report.generation == Some(self.generation))
             .flat_map(|report| &report.ranks)
-            .filter(|said| said.waits && self.is_current(said))
+            .filter(|said| said.waits && self.is_of_last_incarnation(said))
             .map(|said| said.rank)
             .collect();
         match &self.phase {
@@ -433,7 +429,7 @@ impl Central {
         }
     }
 
-    fn is_current(&self, said: &RankReport) -> bool {
+    fn is_of_last_incarnation(&self, said: &RankReport) -> bool {
         let rank = self.ranks.get(said.rank.index());
         rank.is_some_and(|rank| rank.incarnation == said.incarnation)
     }
@@ -460,7 +456,7 @@ impl Central {
 
     /// An order that was under way is void, another follows at once.
     fn checkpoint_again(&mut self, now: Time, past: &Past, effects: &mut Vec<Effect>) {
-        let Some(checkpoints) = &mut self.checkpoints else {
+        let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
         };
         if past
@@ -476,10 +472,9 @@ impl Central {
 
     /// Tells of a recovery that may not have been told.
     fn retell(&mut self, now: Time, past: &Past, effects: &mut Vec<Effect>) {
-        let told = |event: &super::Event| matches!(event, super::Event::Recovered { .. });
         match past.restored {
-            Some(epoch) if !self.untold.iter().any(told) => {
-                let since = self.since;
+            Some(epoch) if !self.losses.tells_recovery() => {
+                let since = self.losses.since();
                 self.tell_recovered(now, &super::Restoring { epoch, since }, effects);
             }
             _ => self.tell_of_recovery(effects),
@@ -494,7 +489,7 @@ impl Central {
         report: Report,
         effects: &mut Vec<Effect>,
     ) {
-        let committed = self.checkpoints.as_ref().and_then(|c| c.committed());
+        let committed = self.mode.checkpoints().and_then(|c| c.committed());
         for said in report.ranks {
             let instance = ProcessInstance {
                 generation: self.generation,

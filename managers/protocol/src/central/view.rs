@@ -56,7 +56,7 @@ impl Central {
     /// The job as it is now.
     #[must_use]
     pub fn view(&self) -> View {
-        let checkpoints = self.checkpoints.as_ref();
+        let checkpoints = self.mode.checkpoints();
         View {
             generation: self.generation,
             course: match self.phase {

@@ -4,7 +4,7 @@
 //! here. A rank is at its end when the process that the driver started has ended and so has the one
 //! that called `MPI_Init`, which differ under a wrapper. Its images outlive it.
 
-mod dying;
+mod exits;
 mod images;
 mod lease;
 mod lookups;
@@ -20,7 +20,7 @@ use crate::control::{
 use crate::lease::Holder;
 use crate::lookup;
 use crate::signals::{self, CONT, KILL, TERM};
-use dying::ExitDetected;
+use exits::ExitDetected;
 use lookups::Lookups;
 use process::{Process, one_line, presentable, unfit};
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
@@ -326,6 +326,17 @@ impl Local {
         self.ranks.sort_by_key(|r| r.rank);
     }
 
+    /// The job starts anew before any rank has been started here.
+    fn begin_in(&mut self, later: Generation, anew: Vec<(Rank, Incarnation)>) {
+        if let Some(ToLocal::Spawn {
+            generation, ranks, ..
+        }) = &mut self.awaits_lease
+            && *generation < later
+        {
+            (*generation, *ranks) = (later, anew);
+        }
+    }
+
     fn order(&mut self, now: Time, order: ToLocal, effects: &mut Vec<Effect>) {
         match order {
             ToLocal::Granted { number } => self.granted(now, number, effects),
@@ -361,6 +372,9 @@ impl Local {
             } if self.phase == Phase::Running && generation >= self.generation => {
                 self.restore(generation, epoch, ranks, effects);
             }
+            ToLocal::Restore {
+                generation, ranks, ..
+            } if self.awaits_lease.is_some() => self.begin_in(generation, ranks),
             ToLocal::Release { instance } => self.release(instance),
             ToLocal::AllFinalized { generation } if generation == self.generation => {
                 self.all_finalized(effects);
@@ -578,7 +592,7 @@ impl Local {
         };
         // One that came back has been an MPI process all along.
         let stage = match process.stage {
-            Stage::Spawned if process.back => Stage::Registered,
+            Stage::Spawned if process.from_image => Stage::Registered,
             stage => stage,
         };
         if let Some(end) = process.failure() {

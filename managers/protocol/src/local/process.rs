@@ -25,8 +25,8 @@ pub(super) struct Process {
     pub suspect: Option<Time>,
     /// It failed, and central has not said how to go on.
     pub failed: bool,
-    /// It comes from an image, or from a second start.
-    pub back: bool,
+    /// It comes from an image: it uses MPI, whether or not it has registered again.
+    pub from_image: bool,
     /// It has registered and waits for the others.
     pub waits: bool,
     /// Its program waits for a checkpoint later than this epoch.
@@ -57,7 +57,7 @@ impl Process {
             reported: false,
             suspect: None,
             failed: false,
-            back: false,
+            from_image: false,
             waits: false,
             asked: None,
             card: None,
@@ -91,7 +91,7 @@ impl Process {
     /// It uses MPI and has not come to the end of that.
     pub fn is_unfinished(&self) -> bool {
         matches!(self.stage, Stage::Registered | Stage::Finalizing)
-            || (self.back && self.stage == Stage::Spawned)
+            || (self.from_image && self.stage == Stage::Spawned)
     }
 
     /// The process that counts: 0 while there is none.

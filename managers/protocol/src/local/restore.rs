@@ -107,7 +107,7 @@ impl Local {
                 continue;
             };
             self.retired.push((rank, process.incarnation));
-            process.renew(incarnation);
+            process.renew(incarnation, restoring.epoch.is_some());
             let there = |epoch: &Epoch| process.images.contains_key(epoch);
             let (image, lost) = (restoring.epoch.filter(there), restoring.epoch);
             let instance = self.instance(rank, incarnation);
@@ -136,11 +136,11 @@ impl Local {
 
 impl Process {
     /// The successor takes this place; the images stay.
-    fn renew(&mut self, incarnation: Incarnation) {
+    fn renew(&mut self, incarnation: Incarnation, from_image: bool) {
         let images = std::mem::take(&mut self.images);
         *self = Process {
             images,
-            back: true,
+            from_image,
             ..Process::new(self.rank, incarnation)
         };
     }

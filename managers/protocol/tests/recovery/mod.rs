@@ -40,8 +40,6 @@ pub struct Faults {
     pub signals: u8,
     /// Central managers that died.
     pub centrals: u8,
-    /// Deaths before any rank had called `MPI_Init`.
-    pub unknown: u8,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -1,0 +1,156 @@
+//! What is known of lost process instances until it is told and stored.
+
+use super::event::Event;
+use crate::control::{Cause, ProcessInstance, Time};
+use rejoin_channel_table::{Epoch, Rank};
+use serde::{Deserialize, Serialize};
+
+/// The exit of an instance was detected, and the job goes back; how it exited is not known yet.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct Detected {
+    instance: ProcessInstance,
+    /// To which checkpoint the job goes back.
+    from: Option<Epoch>,
+    /// The job goes back for it; otherwise for another, with which it is named.
+    decisive: bool,
+}
+
+/// A rank could not be brought back.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct NotBack {
+    pub rank: Rank,
+    pub host: usize,
+    pub pid: u32,
+    pub cause: Cause,
+    /// When the exits that are not known yet are waited for no longer.
+    pub due: Time,
+}
+
+/// Lost process instances: exits detected, and what is told once their status is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Losses {
+    detected: Vec<Detected>,
+    /// Told once every exit status is known.
+    untold: Vec<Event>,
+    /// The loss for which the job goes back, or last did.
+    reason: Option<Event>,
+    /// When the first failure was heard of that the job last went back for.
+    since: Time,
+    /// The first rank that could not be brought back.
+    #[serde(skip)]
+    not_back: Option<NotBack>,
+}
+
+impl Losses {
+    /// When the first failure was heard of that the job last went back for.
+    pub(super) fn since(&self) -> Time {
+        self.since
+    }
+
+    /// The job goes back for what was heard of at this time. Ranks that could not be brought back
+    /// are tried again.
+    pub(super) fn goes_back(&mut self, since: Time) {
+        self.since = since;
+    }
+
+    /// An exit is detected. One that is known already stays as it is.
+    pub(super) fn detect(
+        &mut self,
+        instance: ProcessInstance,
+        from: Option<Epoch>,
+        decisive: bool,
+    ) {
+        if self.detected.iter().all(|d| d.instance != instance) {
+            self.detected.push(Detected {
+                instance,
+                from,
+                decisive,
+            });
+        }
+    }
+
+    /// The exit status of a detected exit is known: to where the job goes back, and whether that
+    /// is because of this one.
+    pub(super) fn status_known(
+        &mut self,
+        instance: ProcessInstance,
+    ) -> Option<(Option<Epoch>, bool)> {
+        let at = self.detected.iter().position(|d| d.instance == instance)?;
+        let Detected { from, decisive, .. } = self.detected.swap_remove(at);
+        Some((from, decisive))
+    }
+
+    /// The status of an exit for which the job goes back is not known.
+    pub(super) fn awaits_status(&self) -> bool {
+        self.detected.iter().any(|d| d.decisive)
+    }
+
+    /// The next loss is the reason why the job goes back.
+    pub(super) fn begin(&mut self) {
+        self.reason = None;
+    }
+
+    /// The loss for which the job goes back.
+    pub(super) fn reason(&self) -> Option<&Event> {
+        self.reason.as_ref()
+    }
+
+    /// Tells of a masked loss, before it is told that the job is back.
+    pub(super) fn lost(&mut self, event: Event) {
+        self.reason.get_or_insert(event.clone());
+        self.untold.insert(0, event);
+    }
+
+    /// Tells this after all losses.
+    pub(super) fn tell(&mut self, event: Event) {
+        self.untold.push(event);
+    }
+
+    /// It is to be told that the job is back.
+    pub(super) fn tells_recovery(&self) -> bool {
+        let recovered = |event: &Event| matches!(event, Event::Recovered { .. });
+        self.untold.iter().any(recovered)
+    }
+
+    /// What may be told now: nothing, until every exit status is known.
+    pub(super) fn told(&mut self) -> Vec<Event> {
+        match self.detected.is_empty() {
+            true => std::mem::take(&mut self.untold),
+            false => Vec::new(),
+        }
+    }
+
+    /// A rank could not be brought back; the first one counts.
+    pub(super) fn cannot_return(&mut self, rank: NotBack) {
+        self.not_back.get_or_insert(rank);
+    }
+
+    /// All ranks are ordered back once more.
+    pub(super) fn try_again(&mut self) {
+        self.not_back = None;
+    }
+
+    /// The rank that could not be brought back, if no exit status is waited for.
+    pub(super) fn settled_not_back(&mut self) -> Option<NotBack> {
+        let awaits = self.awaits_status();
+        self.not_back.take_if(|_| !awaits)
+    }
+
+    /// The same, if it has been waited for long enough.
+    pub(super) fn overdue(&mut self, now: Time) -> Option<NotBack> {
+        self.not_back.take_if(|rank| rank.due <= now)
+    }
+
+    /// When [`Losses::overdue`] has something.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.not_back.as_ref().map(|rank| rank.due)
+    }
+
+    /// What a central manager that is started again must know. Of the others, hosts tell again.
+    pub(super) fn stored(&self) -> Losses {
+        let mut stored = self.clone();
+        stored.not_back = None;
+        stored.detected.retain(|d| d.decisive);
+        stored
+    }
+}

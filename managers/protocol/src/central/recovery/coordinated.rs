@@ -1,0 +1,83 @@
+//! Coordinated checkpoints: every rank goes back to the last committed one. When all ranks have
+//! been let go from `MPI_Finalize`, no rank needs another, and a failed one comes back alone.
+
+use super::response::{JobProgress, Response, Situation};
+use super::start_anew;
+use crate::central::messages::Recovery;
+use crate::checkpoint::Coordinator;
+use crate::control::Cause;
+use crate::policy::{History, Refusal};
+use rejoin_channel_table::{Epoch, Rank};
+
+/// State of this mode.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::central) struct Coordinated {
+    checkpoints: Coordinator,
+    history: History,
+    /// The checkpoint of which every image was ordered when all ranks were in `MPI_Finalize`.
+    last: Option<Epoch>,
+}
+
+impl Coordinated {
+    /// Of a job of `size` ranks that has no checkpoint yet.
+    pub(super) fn new(recovery: Recovery, size: u32) -> Coordinated {
+        Coordinated {
+            checkpoints: Coordinator::new(size, recovery.interval),
+            history: History::new(recovery.limit),
+            last: None,
+        }
+    }
+
+    pub(super) fn checkpoints(&self) -> &Coordinator {
+        &self.checkpoints
+    }
+
+    pub(super) fn checkpoints_mut(&mut self) -> &mut Coordinator {
+        &mut self.checkpoints
+    }
+
+    pub(super) fn last(&self) -> Option<Epoch> {
+        self.last
+    }
+
+    pub(super) fn set_last(&mut self, last: Option<Epoch>) {
+        self.last = last;
+    }
+
+    pub(super) fn history(&self) -> &History {
+        &self.history
+    }
+
+    pub(super) fn set_history(&mut self, history: History) {
+        self.history = history;
+    }
+
+    pub(super) fn respond(&mut self, situation: &Situation, rank: Rank, cause: &Cause) -> Response {
+        let from = self.checkpoints.committed();
+        let alone = situation.progress == JobProgress::Finalized;
+        if alone && from != self.last {
+            // Alone, a rank can only come back into MPI_Finalize.
+            return Response::End(Some(Refusal::NoCheckpoint));
+        }
+        let ordered = self.checkpoints.ordered().is_some();
+        let judged = match from {
+            Some(_) => self.history.judge(situation.now, rank, cause, from),
+            None => start_anew::judge(&mut self.history, situation, ordered, rank, cause),
+        };
+        match judged {
+            Ok(()) if alone => Response::RestoreOne(from),
+            Ok(()) => Response::RollBack(from),
+            Err(Refusal::Meant) => Response::End(None),
+            Err(refusal) => Response::End(Some(refusal)),
+        }
+    }
+
+    pub(super) fn confirm(
+        &mut self,
+        rank: Rank,
+        cause: &Cause,
+        from: Option<Epoch>,
+    ) -> Result<(), Refusal> {
+        self.history.confirm(rank, cause, from)
+    }
+}

@@ -1,0 +1,13 @@
+//! A rollback under way.
+
+use crate::control::Time;
+use rejoin_channel_table::Epoch;
+
+/// Ranks are being taken back.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::central) struct Restoring {
+    /// To which checkpoint; `None`: to the start.
+    pub epoch: Option<Epoch>,
+    /// When the first failure was heard of: others may follow before all are back.
+    pub since: Time,
+}
