@@ -160,30 +160,38 @@ fn may_be_gone(point: &str) -> bool {
     point == "finalized-sent"
 }
 
+/// Points between the loss of rank 1 and the restore of rank 2 from its image.
+const NEEDS_IMAGE: &[&str] = &[
+    "dying-noticed",
+    "failure-noticed",
+    "restore-persisted",
+    "restore-sent",
+    "retiring",
+    "retiring:4",
+    "retired",
+    "waking",
+    "waking:4",
+];
+
+/// Points at which two of the four ranks are restored, of which rank 2 may be one.
+const MAY_NEED_IMAGE: &[&str] = &["woken:2", "registered:6"];
+
+/// Jobs at most until one of them survives at such a point.
+const TRIES: usize = 10;
+
 /// Nobody can mask the loss of a rank together with the image that it would come back from: the job ends and says so.
 fn ends(point: &str, victims: &str, done: &Finished) -> bool {
-    const NEEDED: &[&str] = &[
-        "dying-noticed",
-        "failure-noticed",
-        "restore-persisted",
-        "restore-sent",
-        "retiring",
-        "retiring:4",
-        "retired",
-        "waking",
-        "waking:4",
-        "woken:2",
-        // Two of the four are there again then, and rank 2 need not be one of them.
-        "registered:6",
-    ];
     let (code, line) = (done.output.status.code(), done.last_line());
     // Who was killed first is named, with how.
     let killed = code == Some(137) && line.contains("was killed by signal 9");
     let gone = killed && line.contains("can't be brought back: ");
-    match point {
-        "twin-killed" => gone,
-        _ => victims.contains("twin") && NEEDED.contains(&point) && gone,
-    }
+    let of_image = NEEDS_IMAGE.contains(&point) || MAY_NEED_IMAGE.contains(&point);
+    let may_end = match victims.contains("twin") {
+        // The image of rank 1 is gone at this point, and only a rank can need it.
+        false => point == "twin-killed",
+        true => of_image,
+    };
+    may_end && gone
 }
 
 /// What became of a job in which somebody was killed at a point.
@@ -283,6 +291,12 @@ fn three_ranks_are_killed_at_every_point() {
 #[test]
 fn an_image_is_killed_at_every_point() {
     let ended = ends_at("twin-2");
+    // Where it depends on the moment, it survives now and then.
+    for point in ended.iter().filter(|p| MAY_NEED_IMAGE.contains(p)) {
+        let survives = |_| matches!(fate(point, LOSS, "twin-2"), Fate::Survived);
+        let survived = (0..TRIES).any(survives);
+        assert!(survived, "{point}: the job ended in each of {TRIES} tries");
+    }
     println!("the job ended at {ended:?}");
 }
 

@@ -45,7 +45,8 @@ fn run(case: &Case, options: &[&str], extra: Option<&PathBuf>) -> Run {
 }
 
 /// Kills until the job has ended, or enough have been: several times in a run that takes so long where nobody is killed.
-fn torment(job: &Job, mpirun: u32, events: &str, took: Duration, numbers: &mut Numbers) {
+/// Returns how many were.
+fn torment(job: &Job, mpirun: u32, events: &str, took: Duration, numbers: &mut Numbers) -> u32 {
     // Microseconds between two kills at most, beside ten milliseconds, however fast the machine is.
     let most = (took.as_micros() as u64 / 8).clamp(1_000, 90_000);
     let mut killed = 0;
@@ -69,6 +70,7 @@ fn torment(job: &Job, mpirun: u32, events: &str, took: Duration, numbers: &mut N
             killed += 1;
         }
     }
+    killed
 }
 
 fn survives(case: &Case, seed: u64, files: bool) -> u32 {
@@ -83,17 +85,23 @@ fn survives(case: &Case, seed: u64, files: bool) -> u32 {
     let mpirun = child.id();
     let what = format!("{} over {over} with seed {seed}", case.name);
     println!("{what}");
-    let (done, all): (Finished, Vec<u32>) = std::thread::scope(|scope| {
+    let (done, (all, sent)): (Finished, (Vec<u32>, u32)) = std::thread::scope(|scope| {
         let killer = scope.spawn(|| {
             let job = Job::of(mpirun, case.name);
             let all = descendants(mpirun);
-            torment(&job, mpirun, &events, plain.took, &mut Numbers(seed));
-            all
+            let sent = torment(&job, mpirun, &events, plain.took, &mut Numbers(seed));
+            (all, sent)
         });
         let done = finish(child, LIMIT, &what);
         (done, killer.join().expect("the killer"))
     });
     let killed = times_back(&done.stderr());
+    println!("{what}: {sent} kills sent, {killed} ranks came back");
+    // A kill that meets a rank which is being restored anyway, or has ended, brings nobody back.
+    assert!(
+        killed <= sent,
+        "{what}: {killed} came back from {sent} kills"
+    );
     assert!(
         done.output.status.success(),
         "{what}, {killed} killed: {}\n{}",

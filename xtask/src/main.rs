@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask demo|test|soak|install|bench|check|codegen`.
+//! Developer commands: `cargo xtask demo|test|soak|install|bench|check|mutants|codegen`.
 
 use clap::{Parser, Subcommand};
 
@@ -8,6 +8,7 @@ mod check;
 mod codegen;
 mod demo;
 mod install;
+mod mutants;
 mod soak;
 mod test;
 mod workspace;
@@ -34,6 +35,8 @@ enum Command {
     Bench(bench::Args),
     /// Checks the structure: crate dependencies, lengths, unsafe, purity.
     Check(check::Args),
+    /// Changes the sans-IO cores, and lists what no test notices.
+    Mutants(mutants::Args),
     /// Regenerates the C ABI from its tables.
     Codegen(codegen::Args),
 }
@@ -46,6 +49,7 @@ fn main() -> std::process::ExitCode {
         Command::Install(a) => install::run(a),
         Command::Bench(a) => bench::run(a),
         Command::Check(a) => check::run(a),
+        Command::Mutants(a) => mutants::run(a),
         Command::Codegen(a) => codegen::run(a),
     };
     match done {

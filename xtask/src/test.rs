@@ -82,6 +82,12 @@ const CLAIMS: &[Claim] = &[
         run: extra::memory,
     },
     Claim {
+        name: "licences",
+        what: "dependencies have allowed licences and no known vulnerability",
+        minutes: 20,
+        run: extra::licences,
+    },
+    Claim {
         name: "fuzz",
         what: "decoders survive hostile input",
         minutes: 60,

@@ -77,6 +77,17 @@ pub fn fuzz(c: &Setting) -> Result<()> {
     Ok(())
 }
 
+/// `cargo deny check` with `deny.toml`, where cargo-deny is installed: to build it takes longer than most
+/// claims together, so it is not built here.
+pub fn licences(c: &Setting) -> Result<()> {
+    if !has(&["deny", "--version"]) {
+        let why =
+            "cargo-deny is not installed (`cargo install --locked cargo-deny`, several minutes)";
+        return c.skipped.note("licences", why);
+    }
+    c.run(&mut cargo(c, &["deny", "check"]))
+}
+
 /// Installs a cargo command from crates.io unless this shows that it is there.
 fn installed(c: &Setting, name: &str, shows: &[&str]) -> Result<()> {
     if has(shows) {
