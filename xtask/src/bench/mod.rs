@@ -19,7 +19,7 @@ pub struct Args {
     /// What carries the messages of the comparison.
     #[arg(long, value_enum, default_value_t = contestants::Medium::Tcp)]
     medium: contestants::Medium,
-    /// Interleaved rounds of each case; medians are quoted.
+    /// Interleaved rounds of each case, at least five; medians are quoted.
     #[arg(long, default_value_t = 7)]
     rounds: usize,
     /// Only cases whose name contains this text.
@@ -41,6 +41,10 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<()> {
+    anyhow::ensure!(
+        args.quick || args.rounds >= 5,
+        "fewer than five rounds allow no verdict; --quick allows fewer"
+    );
     if !args.names.is_empty() {
         return survive::run(&args.names, &args);
     }

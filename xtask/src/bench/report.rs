@@ -2,14 +2,14 @@
 
 use super::Args;
 use super::cases::Goal;
-use super::contestants::Medium;
-use super::run::{CaseResult, Samples};
+use super::contestants::{COLUMNS, Medium};
+use super::run::{CaseResult, Ratio, Samples};
 use anyhow::Result;
 use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::Path;
 
-const PEERS: Range<usize> = 1..3;
+const PEERS: Range<usize> = 1..COLUMNS.len();
 const OPEN_MPI: Range<usize> = 2..3;
 
 fn number(v: Option<f64>) -> String {
@@ -31,49 +31,63 @@ fn best<'a>(r: &'a CaseResult, columns: Range<usize>) -> Option<&'a Samples> {
     medians.reduce(better).map(|(column, _)| column)
 }
 
-/// Rejoin over the best of these columns, round by round.
-fn over(r: &CaseResult, columns: Range<usize>) -> Option<f64> {
+/// Rejoin over the best of these columns.
+fn over(r: &CaseResult, columns: Range<usize>) -> Option<Ratio> {
     r.columns[0].over(best(r, columns)?)
 }
 
 /// Rejoin over the best peer, and over the better floor.
-pub fn ratios(r: &CaseResult) -> (Option<f64>, Option<f64>) {
+pub fn ratios(r: &CaseResult) -> (Option<Ratio>, Option<Ratio>) {
     (over(r, PEERS), over(r, PEERS.end..usize::MAX))
 }
 
+/// Each goal, with what the rounds say of it: met, missed, or not to be told apart from their spread.
 fn verdict(r: &CaseResult) -> String {
     let (peer, raw) = ratios(r);
     let words = r.case.goals.iter().map(|goal| {
-        let (value, text, met) = match *goal {
-            Goal::PeerAtMost(g) => (peer, format!("≤ {g} peer"), peer.is_some_and(|v| v <= g)),
-            Goal::PeerAtLeast(g) => (peer, format!("≥ {g} peer"), peer.is_some_and(|v| v >= g)),
-            Goal::OpenMpiAtMost(g) => {
-                let ratio = over(r, OPEN_MPI);
-                (
-                    ratio,
-                    format!("≤ {g} Open MPI"),
-                    ratio.is_some_and(|v| v <= g),
-                )
-            }
-            Goal::RawAtMost(g) => (raw, format!("≤ {g} raw"), raw.is_some_and(|v| v <= g)),
-            Goal::RawAtLeast(g) => (raw, format!("≥ {g} raw"), raw.is_some_and(|v| v >= g)),
+        let most = |ratio: Option<Ratio>, g: f64| ratio.map(|v| v.verdict(|v| v <= g));
+        let least = |ratio: Option<Ratio>, g: f64| ratio.map(|v| v.verdict(|v| v >= g));
+        let (told, text) = match *goal {
+            Goal::PeerAtMost(g) => (most(peer, g), format!("≤ {g} peer")),
+            Goal::PeerAtLeast(g) => (least(peer, g), format!("≥ {g} peer")),
+            Goal::OpenMpiAtMost(g) => (most(over(r, OPEN_MPI), g), format!("≤ {g} Open MPI")),
+            Goal::RawAtMost(g) => (most(raw, g), format!("≤ {g} raw")),
+            Goal::RawAtLeast(g) => (least(raw, g), format!("≥ {g} raw")),
             Goal::AbsoluteAtMost(g) => {
                 let ours = r.columns[0].median();
-                (ours, format!("≤ {g}"), ours.is_some_and(|v| v <= g))
+                (ours.map(|v| Some(v <= g)), format!("≤ {g}"))
             }
         };
-        format!(
-            "{} {text}{}",
-            if met { "✓" } else { "✗" },
-            if value.is_none() { " (no value)" } else { "" }
-        )
+        match told {
+            Some(Some(true)) => format!("✓ {text}"),
+            Some(Some(false)) => format!("✗ {text}"),
+            Some(None) => format!("? {text}"),
+            None => format!("✗ {text} (no value)"),
+        }
     });
     words.collect::<Vec<_>>().join(", ")
 }
 
+/// The median with its interval.
+fn ratio(v: Option<Ratio>) -> String {
+    v.map_or("–".to_string(), |v| match v.interval {
+        Some((low, high)) => format!("{:.2} ({low:.2}–{high:.2})", v.median),
+        None => format!("{:.2}", v.median),
+    })
+}
+
+/// The geometric mean of the ratios to the best peer of collectives of 2 and 4 ranks up to 256 KiB.
+fn mean_of_collectives(results: &[CaseResult]) -> Option<(f64, usize)> {
+    let small = results.iter().filter(|r| r.case.is_small_collective());
+    let logs: Vec<f64> = small
+        .filter_map(|r| Some(ratios(r).0?.median.ln()))
+        .collect();
+    let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+    (!logs.is_empty()).then(|| (mean.exp(), logs.len()))
+}
+
 fn cells(r: &CaseResult, medium: Medium) -> Vec<String> {
     let (peer, raw) = ratios(r);
-    let ratio = |v: Option<f64>| v.map_or("–".to_string(), |v| format!("{v:.2}"));
     let mut row = vec![r.case.name(), r.case.unit.to_string()];
     for i in 0..PEERS.end + medium.floors().len() {
         row.push(r.columns.get(i).map_or("–".into(), |c| {
@@ -101,13 +115,13 @@ fn setting(medium: Medium) -> &'static str {
     match medium {
         Medium::Tcp => {
             "every MPI forced to TCP over loopback.\n\
-             Ratios are Rejoin over the best peer and over the better raw socket: raw TCP runs\n\
-             with the system's default congestion control and with reno, which Rejoin also asks for within a host.\n"
+             The floor is a raw socket, with the system's default congestion control and with reno, which\n\
+             Rejoin also asks for within a host.\n"
         }
         Medium::Shm => {
             "every MPI with its own settings for ranks of one host, Rejoin in its default recovery mode.\n\
-             Ratios are Rejoin over the best peer and over the floor: a message copied into shared\n\
-             memory and out of it again, and for streams one memcpy at a time.\n"
+             The floor is a message copied into shared memory and out of it again, and for streams one\n\
+             memcpy at a time.\n"
         }
     }
 }
@@ -119,7 +133,12 @@ pub fn write(out: &Path, results: &[CaseResult], args: &Args) -> Result<()> {
     writeln!(
         md,
         "Medians of {} interleaved rounds (`cargo xtask bench --medium {}{}`), {} cores, {}\
-         A ratio is the median of what each round says; `~` marks samples of one column that differ by more than a factor of two.\n",
+         \n\
+         A ratio is Rejoin's value over that of the peer (or floor) with the best median, round by round: the\n\
+         median of the rounds, and in brackets an interval that holds the true median with a probability of\n\
+         90 % at least (order statistics, as the sign test). A goal is met (✓) or missed (✗) only where both\n\
+         ends of the interval say so; else the rounds do not tell (?). `~` marks a column whose samples differ\n\
+         by more than a factor of two.\n",
         args.rounds,
         medium.name(),
         if args.quick { " --quick" } else { "" },
@@ -130,10 +149,11 @@ pub fn write(out: &Path, results: &[CaseResult], args: &Args) -> Result<()> {
     let floors = floors.collect::<Vec<_>>();
     writeln!(
         md,
-        "| case | unit | Rejoin | MPICH 5.0.2 | Open MPI 5.0.11 | {} | vs best peer | vs raw | goal |",
+        "| case | unit | {} | {} | vs best peer | vs raw | goal |",
+        COLUMNS.join(" | "),
         floors.join(" | ")
     )?;
-    writeln!(md, "|{}", "---|".repeat(8 + floors.len()))?;
+    writeln!(md, "|{}", "---|".repeat(5 + COLUMNS.len() + floors.len()))?;
     let mut tsv = String::from("case\tunit\tcontestant\tsamples\n");
     for r in results {
         writeln!(md, "| {} |", cells(r, medium).join(" | "))?;
@@ -149,6 +169,12 @@ pub fn write(out: &Path, results: &[CaseResult], args: &Args) -> Result<()> {
                 values.join(" ")
             )?;
         }
+    }
+    if let Some((mean, count)) = mean_of_collectives(results) {
+        writeln!(
+            md,
+            "\nGeometric mean of the ratios to the best peer of {count} collectives of 2 and 4 ranks, up to 256 KiB: {mean:.2}."
+        )?;
     }
     let file = out.join(medium.name());
     std::fs::write(file.with_extension("md"), md)?;

@@ -27,11 +27,11 @@ impl Samples {
         median(self.values.iter().flatten().copied().collect())
     }
 
-    /// The median of what each round says of these beside others: the machine's own speed changes between rounds
-    /// more than within one.
-    pub fn over(&self, other: &Samples) -> Option<f64> {
+    /// These samples beside others, round by round: the machine's own speed changes between rounds more
+    /// than within one.
+    pub fn over(&self, other: &Samples) -> Option<Ratio> {
         let pairs = self.values.iter().zip(&other.values);
-        median(pairs.filter_map(|(a, b)| Some((*a)? / (*b)?)).collect())
+        Ratio::of(pairs.filter_map(|(a, b)| Some((*a)? / (*b)?)).collect())
     }
 
     /// Whether the samples differ so much that the machine must have changed.
@@ -41,6 +41,47 @@ impl Samples {
         least
             .zip(most)
             .is_some_and(|(least, most)| most > UNSTEADY * least)
+    }
+}
+
+/// How sure the interval of a ratio is.
+const CONFIDENCE: f64 = 0.9;
+
+/// What the rounds say of one column beside another: the one rule for every stated ratio.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ratio {
+    /// The median of the rounds' ratios.
+    pub median: f64,
+    /// An interval that holds the true median with a probability of 90 % at least, from the order of the
+    /// rounds' ratios alone; none with fewer than five rounds.
+    pub interval: Option<(f64, f64)>,
+}
+
+impl Ratio {
+    fn of(mut rounds: Vec<f64>) -> Option<Ratio> {
+        rounds.sort_by(f64::total_cmp);
+        // The median lies below the smallest, or above the largest, only when all rounds fell on one side
+        // of it, as all of so many coins do; with more rounds further ones may be left out at both ends.
+        let n = rounds.len();
+        let (mut outside, mut term, mut left_out) = (0.0, 0.5f64.powi(n as i32), 0);
+        while left_out < n / 2 && 1.0 - 2.0 * (outside + term) >= CONFIDENCE {
+            outside += term;
+            left_out += 1;
+            term *= (n - left_out + 1) as f64 / left_out as f64;
+        }
+        let ends = left_out
+            .checked_sub(1)
+            .map(|k| (rounds[k], rounds[n - 1 - k]));
+        Some(Ratio {
+            median: median(rounds)?,
+            interval: ends,
+        })
+    }
+
+    /// Whether a bound holds, where the rounds agree on it: at both ends of the interval, or at neither.
+    pub fn verdict(&self, holds: impl Fn(f64) -> bool) -> Option<bool> {
+        let (low, high) = self.interval?;
+        (holds(low) == holds(high)).then(|| holds(low))
     }
 }
 
@@ -77,11 +118,7 @@ pub fn case<'a>(field: &Field, case: &'a Case, args: &Args) -> CaseResult<'a> {
             failure: None,
         })
         .collect();
-    let program = if case.what == "hello" {
-        "hello"
-    } else {
-        "mpibench"
-    };
+    let program = case.program();
     for round in 0..args.rounds {
         // To and fro, so that none always comes first.
         let mut turns: Vec<_> = columns.iter_mut().enumerate().collect();
@@ -156,5 +193,37 @@ fn once(command: &mut Command, kind: Kind, limit: Duration) -> Result<f64> {
                 .parse()
                 .with_context(|| format!("not a figure: {value}"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ratio(rounds: &[f64]) -> Ratio {
+        Ratio::of(rounds.to_vec()).expect("rounds")
+    }
+
+    #[test]
+    fn the_interval_is_that_of_the_sign_test() {
+        // Five rounds: 1 - 2/32 = 93.75 % between the ends. Seven: all but the ends would be 87.5 %.
+        let five = ratio(&[5.0, 1.0, 4.0, 2.0, 3.0]);
+        assert_eq!((five.median, five.interval), (3.0, Some((1.0, 5.0))));
+        assert_eq!(ratio(&[1.0, 2.0, 3.0, 4.0]).interval, None);
+        let seven: Vec<f64> = (1..=7).map(f64::from).collect();
+        assert_eq!(ratio(&seven).interval, Some((1.0, 7.0)));
+        // Eight: 1 - 2 (1 + 8) / 256 = 92.97 % without the ends.
+        let eight: Vec<f64> = (1..=8).map(f64::from).collect();
+        assert_eq!(ratio(&eight).interval, Some((2.0, 7.0)));
+        assert_eq!(Ratio::of(vec![]), None);
+    }
+
+    #[test]
+    fn a_verdict_needs_rounds_that_agree() {
+        let five = ratio(&[0.8, 0.85, 0.9, 0.95, 1.05]);
+        assert_eq!(five.verdict(|v| v <= 1.1), Some(true));
+        assert_eq!(five.verdict(|v| v <= 0.7), Some(false));
+        assert_eq!(five.verdict(|v| v <= 1.0), None);
+        assert_eq!(ratio(&[0.5, 0.5]).verdict(|v| v <= 1.0), None);
     }
 }
