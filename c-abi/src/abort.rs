@@ -9,7 +9,7 @@ use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::state::Mpi;
-use crate::{callback, gate, state};
+use crate::{callback, library_state, state};
 
 /// How long an abort waits for its line, and for the program's output, to get away.
 const LAST_WORDS_MS: c_int = 500;
@@ -30,7 +30,7 @@ pub fn abort(mpi: &Mpi, code: c_int, why: &str) -> ! {
     };
     say(line.as_bytes());
     // What a forked child has in its streams may be the parent's.
-    if !gate::is_forked() {
+    if !library_state::is_forked() {
         flush_streams(status);
     }
     end(mpi, status)
@@ -55,7 +55,7 @@ pub fn is_nested() -> bool {
 }
 
 fn end(mpi: &Mpi, status: c_int) -> ! {
-    if gate::is_running()
+    if library_state::is_running()
         && let Some(core) = mpi.core.get()
     {
         core.abort(status);

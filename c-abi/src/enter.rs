@@ -7,42 +7,13 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use rejoin_mpi::{Error, ErrorClass, Result, orders};
 
 use crate::constants::{MPI_SUCCESS, MPI_T_ERR_NOT_SUPPORTED};
-use crate::errors::{self, Owner};
+use crate::entry_call::{Call, Phase};
+use crate::errors::Owner;
 use crate::handles::{Kind, invalid};
+use crate::raise::raise;
 use crate::state::{Mpi, mpi};
 use crate::types::*;
-use crate::{callback, gate, image, lock};
-
-/// When a function may be called (MPI-5.0 §11.4.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Always.
-    Any,
-    /// Between initialisation and finalisation.
-    Running,
-}
-
-/// What the entry knows of a function.
-#[derive(Debug)]
-pub struct Call {
-    /// Such as `MPI_Send`.
-    pub name: &'static str,
-    /// When it may be called.
-    pub phase: Phase,
-    /// Takes the lock at every thread level: it, or what it touches, is thread-safe at any level.
-    pub lock_always: bool,
-}
-
-impl Call {
-    /// What the generated entry points say of a function.
-    pub const fn new(name: &'static str, phase: Phase, lock_always: bool) -> Self {
-        Self {
-            name,
-            phase,
-            lock_always,
-        }
-    }
-}
+use crate::{callback, image, library_state, lock};
 
 /// The latest call that came without the lock, of the one thread that may.
 static LATEST: AtomicPtr<Call> = AtomicPtr::new(std::ptr::null_mut());
@@ -67,7 +38,7 @@ pub fn current() -> &'static str {
 /// error to the handler of `owner`. On the fast path, one relaxed load, three stores and a test of the result.
 #[inline(always)]
 pub fn enter(call: &'static Call, owner: Owner, run: impl FnOnce(&Mpi) -> Result<()>) -> c_int {
-    let locked = if gate::is_open() && !call.lock_always {
+    let locked = if library_state::is_running_unlocked() && !call.lock_always {
         false
     } else {
         match admit(call) {
@@ -81,11 +52,11 @@ pub fn enter(call: &'static Call, owner: Owner, run: impl FnOnce(&Mpi) -> Result
         LATEST.store(std::ptr::from_ref(call).cast_mut(), Ordering::Relaxed);
     }
     let mark = callback::enter(locked);
-    // SAFETY: the gate is open (one thread at a time, by the program's promise) or the lock is held.
+    // SAFETY: the library runs without lock (one thread at a time, by the program's promise) or the lock is held.
     let mpi = unsafe { mpi() };
     let code = match run(mpi) {
         Ok(()) => MPI_SUCCESS,
-        Err(error) => errors::raise(mpi, call, owner, error),
+        Err(error) => raise(mpi, call, owner, error),
     };
     callback::leave(locked, mark);
     if orders::is_wanted() && mark == 0 {
@@ -105,16 +76,16 @@ pub fn at_once(
     owner: Owner,
     run: impl FnOnce(&Mpi) -> Option<Result<()>>,
 ) -> Option<c_int> {
-    if !gate::is_open() {
+    if !library_state::is_running_unlocked() {
         return None;
     }
     LATEST.store(std::ptr::from_ref(call).cast_mut(), Ordering::Relaxed);
     let mark = callback::enter(false);
-    // SAFETY: the gate is open: one thread at a time, by the program's promise.
+    // SAFETY: the library runs without lock: one thread at a time, by the program's promise.
     let mpi = unsafe { mpi() };
     let done = run(mpi).map(|result| match result {
         Ok(()) => MPI_SUCCESS,
-        Err(error) => errors::raise(mpi, call, owner, error),
+        Err(error) => raise(mpi, call, owner, error),
     });
     callback::leave(false, mark);
     if done.is_some() && orders::is_wanted() && mark == 0 {
@@ -127,11 +98,11 @@ pub fn at_once(
 #[cold]
 #[inline(never)]
 fn admit(call: &'static Call) -> Result<bool, c_int> {
-    let locked = call.lock_always || gate::is_locked();
+    let locked = call.lock_always || library_state::is_locked();
     if locked {
         lock::acquire();
     }
-    if call.phase == Phase::Any || gate::is_running() {
+    if call.phase == Phase::Any || library_state::is_running() {
         return Ok(locked);
     }
     if !locked {
@@ -139,7 +110,7 @@ fn admit(call: &'static Call) -> Result<bool, c_int> {
     }
     // SAFETY: the lock is held.
     let mpi = unsafe { mpi() };
-    let code = errors::raise(mpi, call, Owner::None, refusal(mpi));
+    let code = raise(mpi, call, Owner::None, refusal(mpi));
     lock::release();
     Err(code)
 }
@@ -149,7 +120,7 @@ fn refusal(mpi: &Mpi) -> Error {
     if let Err(error) = mpi.check_process() {
         return error;
     }
-    let when = if gate::is_finalized() {
+    let when = if library_state::is_finalized() {
         "called after MPI_Finalize"
     } else {
         "called before MPI_Init"

@@ -1,4 +1,4 @@
-//! Errors on their way to the program (MPI-5.0 chapter 9): which handler, which code, which text.
+//! Error handlers, error codes and texts (MPI-5.0 chapter 9). [`crate::raise`] brings errors to the handlers.
 //!
 //! Handlers are kept here, by handle value of the object that has one, so that the fast path carries
 //! nothing of them. A returned code is the number of the error class; the sentence that says what was
@@ -9,15 +9,11 @@ use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::rc::Rc;
 
-use rejoin_mpi::{Error, Result};
+use rejoin_mpi::{Error, ErrorClass, Result};
 
-use crate::callback::outside;
 use crate::constants::*;
-use crate::enter::Call;
-use crate::functions::environment::errhandler::session_handler;
 use crate::handles::{Handle, Kind, Table};
 use crate::lock;
-use crate::state::Mpi;
 use crate::types::*;
 
 mod codes;
@@ -35,8 +31,8 @@ pub enum Owner {
     Object(Kind, usize),
     /// The same, read from where the program keeps the handle (`MPI_Comm_free`).
     At(Kind, *const usize),
-    /// The object that the call makes, with the handler that it gets (`MPI_Session_init`).
-    Made(MPI_Errhandler),
+    /// The object of this kind that the call makes, with the handler that it gets (`MPI_Session_init`).
+    Made(Kind, MPI_Errhandler),
     /// A function of the tools' interface: the code is returned, no handler runs.
     Tool,
 }
@@ -101,6 +97,28 @@ impl Installed {
         }
     }
 
+    /// The predefined handler of a handle.
+    pub fn of_predefined(handle: MPI_Errhandler) -> Option<Self> {
+        let action = match handle {
+            MPI_ERRORS_ARE_FATAL => Handler::AreFatal,
+            MPI_ERRORS_ABORT => Handler::Abort,
+            MPI_ERRORS_RETURN => Handler::Return,
+            _ => return None,
+        };
+        Some(Self::predefined(action))
+    }
+
+    /// Whether objects of this kind can have the handler.
+    fn fits(&self, kind: Kind) -> bool {
+        match self.action {
+            Handler::AreFatal | Handler::Abort | Handler::Return => true,
+            Handler::Comm(_) => kind == Kind::Comm,
+            Handler::Win(_) => kind == Kind::Win,
+            Handler::File(_) => kind == Kind::File,
+            Handler::Session(_) => kind == Kind::Session,
+        }
+    }
+
     fn is(&self, other: &Self) -> bool {
         match (&self.handles, &other.handles) {
             (Some(a), Some(b)) => Rc::ptr_eq(a, b),
@@ -146,14 +164,35 @@ impl Errors {
         self.lookup(H::KIND, object.raw())
     }
 
-    /// One more handle of a handler that the program made: the same number as long as it has one.
+    /// A handle of a handler, which the program frees. A handler that the program made keeps its number as
+    /// long as it has a handle.
     pub fn share(&self, handler: Installed) -> MPI_Errhandler {
         let Some(handles) = &handler.handles else {
-            return MPI_ERRHANDLER_NULL;
+            return match handler.action {
+                Handler::Abort => MPI_ERRORS_ABORT,
+                Handler::Return => MPI_ERRORS_RETURN,
+                _ => MPI_ERRORS_ARE_FATAL,
+            };
         };
         handles.set(handles.get() + 1);
         let known = self.handlers.find(|h| h.is(&handler));
         known.unwrap_or_else(|| self.handlers.insert(handler))
+    }
+
+    /// The handler of a handle, for objects of this kind.
+    ///
+    /// # Errors
+    /// `Errhandler` for an invalid handle, or one for objects of another kind.
+    pub fn find(&self, kind: Kind, handle: MPI_Errhandler) -> Result<Installed> {
+        let handler = match Installed::of_predefined(handle) {
+            Some(handler) => handler,
+            None => self.handlers.get(handle)?,
+        };
+        if !handler.fits(kind) {
+            let text = "the error handler was made for objects of another kind";
+            return Err(Error::new(ErrorClass::Errhandler, text));
+        }
+        Ok(handler)
     }
 
     /// The program freed a handle; the number is invalid once it has freed all of them.
@@ -192,7 +231,7 @@ impl Errors {
 
     /// Handler of an object: its own, or for files the one of `MPI_FILE_NULL` (return, §14.7), for
     /// others fatal.
-    fn lookup(&self, kind: Kind, raw: usize) -> Installed {
+    pub(crate) fn lookup(&self, kind: Kind, raw: usize) -> Installed {
         let set = self.set.borrow();
         if let Some(handler) = set.get(&(kind, raw)) {
             return handler.clone();
@@ -204,39 +243,23 @@ impl Errors {
         Installed::predefined(Handler::AreFatal)
     }
 
-    /// The handler that an error of `owner` goes to and the object it is told about. Null handles have
-    /// no handler of their own (except `MPI_FILE_NULL`), nor do handles of nothing: their errors go to
-    /// `MPI_COMM_SELF`'s.
-    fn resolve(&self, mpi: &Mpi, owner: Owner) -> (Handler, Kind, usize) {
-        let (kind, raw) = match owner {
-            Owner::Object(kind, raw) => (kind, raw),
-            Owner::Made(handle) => {
-                if let Ok(handler) = session_handler(mpi, handle) {
-                    return (handler.action, Kind::Session, MPI_SESSION_NULL.0);
-                }
-                return self.resolve(mpi, Owner::None);
-            }
-            // SAFETY: not null; the program passed it as a pointer to its handle.
-            Owner::At(kind, at) if !at.is_null() => (kind, unsafe { at.read() }),
-            // Not to be looked up: another thread may be making a communicator.
-            _ => {
-                let own = self.lookup(Kind::Comm, MPI_COMM_SELF.0).action;
-                return (own, Kind::Comm, MPI_COMM_SELF.0);
-            }
-        };
-        if kind != Kind::File && !mpi.exists(kind, raw) {
-            let own = self.lookup(Kind::Comm, MPI_COMM_SELF.0).action;
-            return (own, Kind::Comm, MPI_COMM_SELF.0);
-        }
-        (self.lookup(kind, raw).action, kind, raw)
+    /// Keeps the sentence of the latest error.
+    pub(crate) fn record(&self, code: c_int, detail: String) {
+        self.last.replace(Some((code, detail)));
     }
 
-    /// The text of a code: of the latest error when it has this code, of an added code, of a class.
+    /// The owner that [`Errors::blame`] named for the running call's error.
+    pub(crate) fn take_blamed(&self) -> Option<Owner> {
+        self.blamed.take()
+    }
+
+    /// The text of a code: the program's own; that of a class, with the sentence of the latest error when
+    /// this has the code.
     pub fn text(&self, code: c_int) -> Option<String> {
-        let known = match self.codes.text(code) {
-            Some(text) => text,
-            None => format!("{}: {}", class_name(code)?, class_text(code)),
-        };
+        if let Some(text) = self.codes.text(code) {
+            return Some(text);
+        }
+        let known = format!("{}: {}", class_name(code)?, class_text(code));
         match &*self.last.borrow() {
             Some((last, detail)) if *last == code => Some(format!("{known} ({detail})")),
             _ => Some(known),
@@ -244,7 +267,7 @@ impl Errors {
     }
 
     /// One line for the user: what the latest error says first, then the class.
-    fn fatal_text(&self, code: c_int) -> String {
+    pub(crate) fn fatal_text(&self, code: c_int) -> String {
         let class = self.codes.class_of(code).and_then(class_name);
         let class = class.map_or_else(|| format!("error code {code}"), str::to_owned);
         match &*self.last.borrow() {
@@ -262,7 +285,7 @@ impl Default for Errors {
 
 /// What errors share with functions that any thread may call at any time (`MPI_Error_string`,
 /// `MPI_Info_create`; MPI-5.0 §11.6.1) is touched under the lock, also below `MPI_THREAD_MULTIPLE`.
-fn locked<R>(touch: impl FnOnce() -> R) -> R {
+pub(crate) fn locked<R>(touch: impl FnOnce() -> R) -> R {
     lock::acquire();
     let result = touch();
     lock::release();
@@ -272,97 +295,4 @@ fn locked<R>(touch: impl FnOnce() -> R) -> R {
 /// The number of an error for the program.
 pub fn code(error: &Error) -> c_int {
     error.code.unwrap_or_else(|| class_number(error.class))
-}
-
-/// Sends an error to the handler of `owner`; what comes back is the call's return value.
-#[cold]
-#[inline(never)]
-pub fn raise(mpi: &Mpi, call: &Call, owner: Owner, error: Error) -> c_int {
-    let code = code(&error);
-    let detail = format!("{}: {}", call.name, error.message);
-    locked(|| mpi.errors.last.replace(Some((code, detail))));
-    if owner == Owner::Tool {
-        return code;
-    }
-    // What any thread may call at any time names its owner itself.
-    let owner = match call.lock_always {
-        true => owner,
-        false => mpi.errors.blamed.take().unwrap_or(owner),
-    };
-    invoke(mpi, owner, code)
-}
-
-/// Runs the handler of `owner` with `code`; gives the code as the handler left it.
-pub fn invoke(mpi: &Mpi, owner: Owner, mut code: c_int) -> c_int {
-    let (handler, kind, raw) = locked(|| mpi.errors.resolve(mpi, owner));
-    let code_at = &raw mut code;
-    // The handlers' functions get the handle of the object, which they may read through the pointer.
-    let (mut comm, mut win) = (MPI_Comm(raw), MPI_Win(raw));
-    let (mut file, mut session) = (MPI_File(raw), MPI_Session(raw));
-    match handler {
-        Handler::Return => {}
-        Handler::AreFatal | Handler::Abort => {
-            let object = crate::handles::name(raw).unwrap_or(match kind {
-                Kind::Win => "a window",
-                Kind::File => "a file",
-                Kind::Session => "a session",
-                _ => "a communicator",
-            });
-            let why = locked(|| mpi.errors.fatal_text(code));
-            crate::abort::abort(
-                mpi,
-                code,
-                &format!("{why}, and the error handler of {object} is fatal"),
-            );
-        }
-        // SAFETY: (all four) the program gave this function for this use; both pointers live.
-        Handler::Comm(f) => outside(|| unsafe { f(&raw mut comm, code_at) }),
-        // SAFETY: see above.
-        Handler::Win(f) => outside(|| unsafe { f(&raw mut win, code_at) }),
-        // SAFETY: see above.
-        Handler::File(f) => outside(|| unsafe { f(&raw mut file, code_at) }),
-        // SAFETY: see above.
-        Handler::Session(f) => outside(|| unsafe { f(&raw mut session, code_at) }),
-    }
-    code
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::enter::{Phase, enter};
-    use crate::state;
-
-    /// As `MPI_Comm_rank` and `MPI_Error_string` are entered.
-    static ANY_THREAD: Call = Call::new("MPI_Error_string", Phase::Any, true);
-    static MAIN_ONLY: Call = Call::new("MPI_Comm_rank", Phase::Running, false);
-
-    // Below MPI_THREAD_MULTIPLE the thread that fails holds no lock.
-    #[test]
-    fn a_thread_may_ask_for_texts_while_another_one_fails() {
-        // SAFETY: what is shared is touched under the lock; this is what is tested.
-        let mpi = || unsafe { state::mpi() };
-        let returning = Installed::predefined(Handler::Return);
-        mpi().errors.set_handler(MPI_COMM_SELF, returning);
-        let fail = |i: usize| {
-            let error = Error::new(rejoin_mpi::ErrorClass::Rank, format!("{i}"));
-            assert_eq!(
-                raise(mpi(), &MAIN_ONLY, Owner::None, error),
-                MPI_ERR_RANK,
-                "the handler of MPI_COMM_SELF returns"
-            );
-        };
-        fail(0);
-        std::thread::scope(|s| {
-            s.spawn(|| (0..50_000).for_each(fail));
-            for _ in 0..50_000 {
-                let code = enter(&ANY_THREAD, Owner::None, |mpi| {
-                    let text = mpi.errors.text(MPI_ERR_RANK).expect("a known class");
-                    assert!(text.contains("MPI_Comm_rank: "), "{text}");
-                    Ok(())
-                });
-                assert_eq!(code, MPI_SUCCESS);
-            }
-        });
-    }
 }

@@ -407,5 +407,4 @@ pub fn name(raw: usize) -> Option<&'static str> {
 }
 
 #[cfg(test)]
-#[path = "handles_tests.rs"]
 mod tests;

@@ -3,6 +3,10 @@
 //! `generated` holds the entry points (`cargo xtask codegen` writes them), `functions` the
 //! implementations, one per pair of an int form and a large-count form. Between them, [`enter`] checks
 //! the library's state, takes the lock when threads need it and sends errors to the error handler.
+//!
+//! The layers, each of which imports only those before it: handles, counts and callbacks; error handlers
+//! and codes ([`errors`]); the library's objects ([`state`]); the ways to an end ([`raise`], [`abort`]);
+//! [`enter`]; the functions; the entry points.
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("the library is for 64-bit machines: handles and counts rely on it");
@@ -11,13 +15,15 @@ pub mod abort;
 pub mod callback;
 pub mod counts;
 pub mod enter;
+pub mod entry_call;
 pub mod errors;
 pub mod functions;
-pub mod gate;
 pub mod generated;
 pub mod handles;
 mod image;
+pub mod library_state;
 pub mod lock;
+pub mod raise;
 pub mod state;
 pub mod support;
 

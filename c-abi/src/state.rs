@@ -1,21 +1,32 @@
 //! Everything that the library of one process holds.
 
-use std::cell::{Cell, OnceCell};
+use std::alloc::Layout;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeMap;
+use std::ffi::c_int;
 use std::rc::Rc;
 
 use rejoin_mpi::op::Op;
 use rejoin_mpi::p2p::Message;
+use rejoin_mpi::registered::Registered;
 use rejoin_mpi::{Communicator, Error, ErrorClass, Group, Info, Mpi as Core, Result};
 
 use crate::constants::MPI_FILE_NULL;
 use crate::errors::Errors;
-use crate::functions::datatypes::objects::Datatypes;
-use crate::functions::environment::memory::Memory;
-use crate::functions::extensions::Registered;
-use crate::functions::processes::session::Session;
-use crate::gate;
 use crate::handles::{Kind, Table};
+use crate::library_state;
 use crate::types::{MPI_Comm, MPI_Group, MPI_Info, MPI_Message, MPI_Op, MPI_Session};
+
+pub mod datatypes;
+
+use datatypes::Datatypes;
+
+/// What a session's handle stands for.
+#[derive(Debug)]
+pub struct Session {
+    /// The thread level that it provides, an `MPI_THREAD_…` constant.
+    pub level: c_int,
+}
 
 /// The library's objects. One per process; reached through [`crate::enter::enter`] only, so that one
 /// thread at a time sees it.
@@ -42,8 +53,8 @@ pub struct Mpi {
     pub users: Cell<u32>,
     /// How often the tools' interface is open.
     pub tools: Cell<u32>,
-    /// What `MPI_Alloc_mem` gave out.
-    pub memory: Memory,
+    /// What `MPI_Alloc_mem` gave out: address to layout.
+    pub memory: RefCell<BTreeMap<usize, Layout>>,
     /// Memory that is stored with a checkpoint.
     pub regions: Registered,
 }
@@ -51,7 +62,7 @@ pub struct Mpi {
 /// The one instance.
 struct Shared(Mpi);
 
-// SAFETY: `mpi()` is called by entry points that passed the gate. At MPI_THREAD_MULTIPLE they hold the
+// SAFETY: `mpi()` is called by entry points that checked the library's state. At MPI_THREAD_MULTIPLE they hold the
 // lock; below it the program promises one thread at a time (MPI-5.0 §11.6.2), and functions that are
 // thread-safe at any level always take the lock.
 unsafe impl Sync for Shared {}
@@ -82,12 +93,12 @@ impl Mpi {
             sessions: Table::new(),
             users: Cell::new(0),
             tools: Cell::new(0),
-            memory: Memory::new(),
+            memory: RefCell::new(BTreeMap::new()),
             regions: Registered::new(),
         }
     }
 
-    /// The runtime. Calls that the gate lets through find it.
+    /// The runtime. Calls that need a running library find it.
     ///
     /// # Errors
     /// Before `MPI_Init`.
@@ -112,7 +123,7 @@ impl Mpi {
     /// # Errors
     /// In a child that `fork` made of it.
     pub fn check_process(&self) -> Result<()> {
-        if !gate::is_forked() {
+        if !library_state::is_forked() {
             return Ok(());
         }
         let parent = self

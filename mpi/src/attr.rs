@@ -205,5 +205,4 @@ fn call_delete(keyval: &Keyval, object: usize, value: usize) -> Result<()> {
 }
 
 #[cfg(test)]
-#[path = "attr_tests.rs"]
 mod tests;

@@ -17,6 +17,7 @@ pub mod lock;
 pub mod op;
 pub mod orders;
 pub mod p2p;
+pub mod registered;
 pub mod request;
 pub mod runtime;
 pub mod status;

@@ -171,5 +171,4 @@ impl BigLock {
 }
 
 #[cfg(test)]
-#[path = "lock_tests.rs"]
 mod tests;

@@ -64,9 +64,9 @@
 //!
 //! # Threads
 //!
-//! `MPI_Init_thread` calls `gate::initialized(provided, multiple)`, at `MPI_THREAD_MULTIPLE` after
+//! `MPI_Init_thread` calls `library_state::set_running(multiple)`, at `MPI_THREAD_MULTIPLE` after
 //! `lock::install` with the runtime's lock; the end of the world model and of all sessions calls
-//! `gate::closed()`.
+//! `library_state::set_ended()`.
 
 #[cfg(test)]
 mod tests;

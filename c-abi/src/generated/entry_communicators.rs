@@ -8,9 +8,11 @@ use std::ffi::{c_char, c_double, c_int, c_void};
 use super::types::*;
 use crate::callback::*;
 use crate::counts::*;
-use crate::enter::{Call, Phase, enter, missing, missing_tool};
+use crate::enter::{enter, missing, missing_tool};
+use crate::entry_call::{Call, Phase};
 use crate::errors::Owner;
 use crate::functions;
+use crate::handles::Kind;
 
 #[inline]
 unsafe fn shared_comm_compare(comm1: MPI_Comm, comm2: MPI_Comm, result: *mut c_int) -> c_int {
@@ -91,7 +93,7 @@ unsafe fn shared_comm_create_from_group(
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
         &const { Call::new("MPI_Comm_create_from_group", Phase::Running, true) },
-        Owner::None,
+        Owner::Made(Kind::Comm, errhandler),
         |mpi| unsafe {
             crate::functions::processes::session::comm_create_from_group(
                 mpi, group, stringtag, info, errhandler, newcomm,
@@ -1414,7 +1416,7 @@ pub unsafe extern "C" fn MPI_Intercomm_create_from_groups(
     unsafe {
         missing(
             &const { Call::new("MPI_Intercomm_create_from_groups", Phase::Running, true) },
-            Owner::None,
+            Owner::Made(Kind::Comm, errhandler),
         )
     }
 }
@@ -1435,7 +1437,7 @@ pub unsafe extern "C" fn PMPI_Intercomm_create_from_groups(
     unsafe {
         missing(
             &const { Call::new("MPI_Intercomm_create_from_groups", Phase::Running, true) },
-            Owner::None,
+            Owner::Made(Kind::Comm, errhandler),
         )
     }
 }

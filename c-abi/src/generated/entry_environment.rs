@@ -8,9 +8,11 @@ use std::ffi::{c_char, c_double, c_int, c_void};
 use super::types::*;
 use crate::callback::*;
 use crate::counts::*;
-use crate::enter::{Call, Phase, enter, missing, missing_tool};
+use crate::enter::{enter, missing, missing_tool};
+use crate::entry_call::{Call, Phase};
 use crate::errors::Owner;
 use crate::functions;
+use crate::handles::Kind;
 
 #[inline]
 unsafe fn shared_add_error_class(errorclass: *mut c_int) -> c_int {

@@ -8,9 +8,11 @@ use std::ffi::{c_char, c_double, c_int, c_void};
 use super::types::*;
 use crate::callback::*;
 use crate::counts::*;
-use crate::enter::{Call, Phase, enter, missing, missing_tool};
+use crate::enter::{enter, missing, missing_tool};
+use crate::entry_call::{Call, Phase};
 use crate::errors::Owner;
 use crate::functions;
+use crate::handles::Kind;
 
 /// `int MPI_Accumulate(const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win)`.
 #[unsafe(no_mangle)]

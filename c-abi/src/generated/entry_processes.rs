@@ -8,9 +8,11 @@ use std::ffi::{c_char, c_double, c_int, c_void};
 use super::types::*;
 use crate::callback::*;
 use crate::counts::*;
-use crate::enter::{Call, Phase, enter, missing, missing_tool};
+use crate::enter::{enter, missing, missing_tool};
+use crate::entry_call::{Call, Phase};
 use crate::errors::Owner;
 use crate::functions;
+use crate::handles::Kind;
 
 #[inline]
 unsafe fn shared_abort(comm: MPI_Comm, errorcode: c_int) -> c_int {
@@ -757,7 +759,7 @@ unsafe fn shared_session_init(
     // SAFETY: the program keeps MPI's rules for the arguments.
     enter(
         &const { Call::new("MPI_Session_init", Phase::Any, true) },
-        Owner::Made(errhandler),
+        Owner::Made(Kind::Session, errhandler),
         |mpi| unsafe {
             crate::functions::processes::session::session_init(mpi, info, errhandler, session)
         },

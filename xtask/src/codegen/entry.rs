@@ -39,8 +39,8 @@ pub fn render(model: &Model, found: &Found) -> Result<Vec<(String, String)>> {
                  #![allow(clippy::missing_safety_doc, clippy::too_many_arguments)]\n\n\
                  use std::ffi::{{c_char, c_double, c_int, c_void}};\n\n\
                  use super::types::*;\nuse crate::callback::*;\nuse crate::counts::*;\n\
-                 use crate::enter::{{Call, Phase, enter, missing, missing_tool}};\n\
-                 use crate::errors::Owner;\nuse crate::functions;\n\n",
+                 use crate::entry_call::{{Call, Phase}};\nuse crate::enter::{{enter, missing, missing_tool}};\n\
+                 use crate::errors::Owner;\nuse crate::functions;\nuse crate::handles::Kind;\n\n",
                 super::MARK
             )
         });
@@ -220,8 +220,13 @@ fn owner(f: &Function) -> String {
     if before_open.contains(&f.name.trim_end_matches("_c")) {
         return "Owner::of(super::constants::MPI_FILE_NULL)".to_owned();
     }
-    if f.name == "MPI_Session_init" {
-        return "Owner::Made(errhandler)".to_owned();
+    // What a constructor without a parent makes has the handler that it is given.
+    match f.name.as_str() {
+        "MPI_Session_init" => return "Owner::Made(Kind::Session, errhandler)".to_owned(),
+        "MPI_Comm_create_from_group" | "MPI_Intercomm_create_from_groups" => {
+            return "Owner::Made(Kind::Comm, errhandler)".to_owned();
+        }
+        _ => {}
     }
     let kinds = ["MPI_Win", "MPI_File", "MPI_Comm", "MPI_Session"];
     for kind in kinds {

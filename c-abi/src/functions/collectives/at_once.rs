@@ -5,7 +5,8 @@ use std::ffi::{c_int, c_void};
 use rejoin_mpi::p2p::Data;
 
 use super::args::is_in_place;
-use crate::enter::{Call, at_once};
+use crate::enter::at_once;
+use crate::entry_call::Call;
 use crate::errors::Owner;
 use crate::functions::point_to_point::send::plain;
 use crate::types::*;

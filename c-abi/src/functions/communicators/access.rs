@@ -3,8 +3,8 @@
 use std::ffi::{c_char, c_int};
 
 use rejoin_mpi::Result;
-use rejoin_mpi::group::Comparison;
 
+use super::group::{self, comparison};
 use crate::constants::*;
 use crate::state::Mpi;
 use crate::support::{store, store_string, string};
@@ -28,16 +28,6 @@ pub unsafe fn comm_rank(mpi: &Mpi, comm: MPI_Comm, rank: *mut c_int) -> Result<(
     let n = mpi.comms.with(comm, |c| c.rank())?;
     // SAFETY: the program passed it for the result.
     unsafe { store(rank, "the rank", n as c_int) }
-}
-
-/// The ABI's number of a comparison.
-pub fn comparison(c: Comparison) -> c_int {
-    match c {
-        Comparison::Ident => MPI_IDENT,
-        Comparison::Congruent => MPI_CONGRUENT,
-        Comparison::Similar => MPI_SIMILAR,
-        Comparison::Unequal => MPI_UNEQUAL,
-    }
 }
 
 /// `MPI_Comm_compare`.
@@ -82,7 +72,7 @@ pub unsafe fn comm_remote_size(mpi: &Mpi, comm: MPI_Comm, size: *mut c_int) -> R
 pub unsafe fn comm_remote_group(mpi: &Mpi, comm: MPI_Comm, group: *mut MPI_Group) -> Result<()> {
     let found = mpi.comms.get(comm)?.remote_group()?.clone();
     // SAFETY: the caller's.
-    unsafe { super::group::give(mpi, group, found) }
+    unsafe { group::give(mpi, group, found) }
 }
 
 /// `MPI_Comm_group`.
@@ -92,7 +82,7 @@ pub unsafe fn comm_remote_group(mpi: &Mpi, comm: MPI_Comm, group: *mut MPI_Group
 pub unsafe fn comm_group(mpi: &Mpi, comm: MPI_Comm, group: *mut MPI_Group) -> Result<()> {
     let found = mpi.comms.get(comm)?.group().clone();
     // SAFETY: the caller's.
-    unsafe { super::group::give(mpi, group, found) }
+    unsafe { group::give(mpi, group, found) }
 }
 
 /// `MPI_Comm_get_parent`: no process here was spawned by another.

@@ -3,10 +3,10 @@
 use std::ffi::c_int;
 use std::rc::Rc;
 
+use rejoin_mpi::group::Comparison;
 use rejoin_mpi::{Group, Result};
 
 use crate::constants::*;
-use crate::functions::communicators::access::comparison;
 use crate::state::Mpi;
 use crate::support::{arg_error, load, slice, store};
 use crate::types::*;
@@ -37,6 +37,16 @@ unsafe fn list<'a, T>(n: c_int, list: *const T) -> Result<&'a [T]> {
     let n = usize::try_from(n).map_err(negative)?;
     // SAFETY: the caller's.
     unsafe { slice(list, n, "the ranks") }
+}
+
+/// The ABI's number of a comparison.
+pub fn comparison(c: Comparison) -> c_int {
+    match c {
+        Comparison::Ident => MPI_IDENT,
+        Comparison::Congruent => MPI_CONGRUENT,
+        Comparison::Similar => MPI_SIMILAR,
+        Comparison::Unequal => MPI_UNEQUAL,
+    }
 }
 
 /// `MPI_Group_size`.

@@ -2,19 +2,20 @@
 
 use std::ffi::c_int;
 
-use rejoin_mpi::{Error, ErrorClass, Result};
+use rejoin_mpi::Result;
 
 use crate::callback::Callback;
 use crate::constants::*;
-use crate::errors::{self, Handler, Installed, Owner};
+use crate::errors::{Handler, Installed, Owner};
 use crate::handles::{self, Handle};
+use crate::raise;
 use crate::state::Mpi;
 use crate::support::{arg_error, load, store};
 use crate::types::*;
 
 macro_rules! errhandlers {
     ($handle:ident, $handler:ident, $function:ident, $arg:ident,
-     $create:ident, $get:ident, $set:ident, $call:ident, $fitting:ident) => {
+     $create:ident, $get:ident, $set:ident, $call:ident) => {
         /// Makes an error handler of a function of the program.
         ///
         /// # Safety
@@ -46,7 +47,7 @@ macro_rules! errhandlers {
             errhandler: *mut MPI_Errhandler,
         ) -> Result<()> {
             check(mpi, $arg)?;
-            let handle = handle_of(mpi, mpi.errors.handler($arg));
+            let handle = mpi.errors.share(mpi.errors.handler($arg));
             // SAFETY: the program passed it for the result.
             unsafe { store(errhandler, "the error handler", handle) }
         }
@@ -54,34 +55,15 @@ macro_rules! errhandlers {
         /// Gives the object an error handler.
         pub fn $set(mpi: &Mpi, $arg: $handle, errhandler: MPI_Errhandler) -> Result<()> {
             check(mpi, $arg)?;
-            mpi.errors.set_handler($arg, $fitting(mpi, errhandler)?);
+            mpi.errors
+                .set_handler($arg, mpi.errors.find($handle::KIND, errhandler)?);
             Ok(())
-        }
-
-        /// An error handler that an object of this kind can have.
-        ///
-        /// # Errors
-        /// `Errhandler` for an invalid handle, or one for objects of another kind.
-        pub fn $fitting(mpi: &Mpi, errhandler: MPI_Errhandler) -> Result<Installed> {
-            let handler = resolve(mpi, errhandler)?;
-            let fits = match handler.action {
-                Handler::AreFatal | Handler::Abort | Handler::Return | Handler::$handler(_) => true,
-                _ => false,
-            };
-            if !fits {
-                let text = concat!(
-                    "the error handler was not made for a ",
-                    stringify!($handler)
-                );
-                return Err(Error::new(ErrorClass::Errhandler, text));
-            }
-            Ok(handler)
         }
 
         /// Calls the object's error handler.
         pub fn $call(mpi: &Mpi, $arg: $handle, errorcode: c_int) -> Result<()> {
             check(mpi, $arg)?;
-            errors::invoke(mpi, Owner::of($arg), errorcode);
+            raise::invoke(mpi, Owner::of($arg), errorcode);
             Ok(())
         }
     };
@@ -95,8 +77,7 @@ errhandlers!(
     comm_create_errhandler,
     comm_get_errhandler,
     comm_set_errhandler,
-    comm_call_errhandler,
-    comm_handler
+    comm_call_errhandler
 );
 errhandlers!(
     MPI_Win,
@@ -106,8 +87,7 @@ errhandlers!(
     win_create_errhandler,
     win_get_errhandler,
     win_set_errhandler,
-    win_call_errhandler,
-    win_handler
+    win_call_errhandler
 );
 errhandlers!(
     MPI_File,
@@ -117,8 +97,7 @@ errhandlers!(
     file_create_errhandler,
     file_get_errhandler,
     file_set_errhandler,
-    file_call_errhandler,
-    file_handler
+    file_call_errhandler
 );
 errhandlers!(
     MPI_Session,
@@ -128,8 +107,7 @@ errhandlers!(
     session_create_errhandler,
     session_get_errhandler,
     session_set_errhandler,
-    session_call_errhandler,
-    session_handler
+    session_call_errhandler
 );
 
 /// `MPI_Errhandler_free`: objects that have the handler keep it.
@@ -140,36 +118,11 @@ pub unsafe fn errhandler_free(mpi: &Mpi, errhandler: *mut MPI_Errhandler) -> Res
     // SAFETY: the caller's promise.
     let handle = unsafe { load(errhandler, "the error handler") }?;
     // Handles of the predefined ones may come from MPI_Comm_get_errhandler and are freed like others.
-    if predefined(handle).is_none() {
+    if Installed::of_predefined(handle).is_none() {
         mpi.errors.free(handle)?;
     }
     // SAFETY: as above.
     unsafe { store(errhandler, "the error handler", MPI_ERRHANDLER_NULL) }
-}
-
-fn predefined(handle: MPI_Errhandler) -> Option<Handler> {
-    match handle {
-        MPI_ERRORS_ARE_FATAL => Some(Handler::AreFatal),
-        MPI_ERRORS_ABORT => Some(Handler::Abort),
-        MPI_ERRORS_RETURN => Some(Handler::Return),
-        _ => None,
-    }
-}
-
-fn resolve(mpi: &Mpi, handle: MPI_Errhandler) -> Result<Installed> {
-    match predefined(handle) {
-        Some(handler) => Ok(Installed::predefined(handler)),
-        None => mpi.errors.handlers.get(handle),
-    }
-}
-
-fn handle_of(mpi: &Mpi, handler: Installed) -> MPI_Errhandler {
-    match handler.action {
-        Handler::AreFatal => MPI_ERRORS_ARE_FATAL,
-        Handler::Abort => MPI_ERRORS_ABORT,
-        Handler::Return => MPI_ERRORS_RETURN,
-        _ => mpi.errors.share(handler),
-    }
 }
 
 /// The object exists.

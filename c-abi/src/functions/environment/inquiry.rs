@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int};
 use rejoin_mpi::{Info, Result};
 
 use crate::constants::*;
-use crate::gate;
+use crate::library_state;
 use crate::state::Mpi;
 use crate::support::{store, store_string};
 use crate::types::*;
@@ -59,7 +59,13 @@ pub unsafe fn get_hw_resource_info(mpi: &Mpi, hw_info: *mut MPI_Info) -> Result<
 /// `flag` is null or valid.
 pub unsafe fn initialized(_mpi: &Mpi, flag: *mut c_int) -> Result<()> {
     // SAFETY: the program passed it for the result.
-    unsafe { store(flag, "the flag", c_int::from(gate::is_initialized())) }
+    unsafe {
+        store(
+            flag,
+            "the flag",
+            c_int::from(library_state::is_initialized()),
+        )
+    }
 }
 
 /// `MPI_Finalized` (MPI-5.0 §11.4.1).
@@ -68,7 +74,7 @@ pub unsafe fn initialized(_mpi: &Mpi, flag: *mut c_int) -> Result<()> {
 /// `flag` is null or valid.
 pub unsafe fn finalized(_mpi: &Mpi, flag: *mut c_int) -> Result<()> {
     // SAFETY: the program passed it for the result.
-    unsafe { store(flag, "the flag", c_int::from(gate::is_finalized())) }
+    unsafe { store(flag, "the flag", c_int::from(library_state::is_finalized())) }
 }
 
 /// `MPI_Pcontrol` (MPI-5.0 §15.2.3): there is no profiler inside the library to control.

@@ -1,8 +1,6 @@
 //! Memory for communication (MPI-5.0 §9.2).
 
 use std::alloc::{Layout, alloc, dealloc};
-use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::ffi::c_void;
 
 use rejoin_mpi::{Error, ErrorClass, Result, check};
@@ -14,21 +12,6 @@ use crate::types::*;
 
 /// A cache line: what the memory is aligned to, unless the info asks for more.
 const ALIGN: usize = 64;
-
-/// What `MPI_Alloc_mem` gave out: address to layout.
-#[derive(Default)]
-pub struct Memory {
-    given: RefCell<BTreeMap<usize, Layout>>,
-}
-
-impl Memory {
-    /// Nothing.
-    pub const fn new() -> Self {
-        Self {
-            given: RefCell::new(BTreeMap::new()),
-        }
-    }
-}
 
 /// The alignment that the info asks for.
 fn alignment(mpi: &Mpi, info: MPI_Info) -> Result<usize> {
@@ -69,7 +52,7 @@ pub unsafe fn alloc_mem(
     if memory.is_null() {
         return Err(no_memory());
     }
-    mpi.memory.given.borrow_mut().insert(memory.addr(), layout);
+    mpi.memory.borrow_mut().insert(memory.addr(), layout);
     // SAFETY: not null, and so valid by the caller's promise.
     unsafe { store(baseptr.cast(), "the memory", memory) }
 }
@@ -82,7 +65,7 @@ pub unsafe fn free_mem(mpi: &Mpi, base: *mut c_void) -> Result<()> {
     if base.is_null() {
         return Ok(());
     }
-    let found = mpi.memory.given.borrow_mut().remove(&base.addr());
+    let found = mpi.memory.borrow_mut().remove(&base.addr());
     let layout = found.ok_or_else(|| {
         let text = format!("{base:?} did not come from MPI_Alloc_mem, or was freed");
         Error::new(ErrorClass::Base, text)

@@ -8,7 +8,8 @@ use rejoin_mpi::comm::Communicator;
 use rejoin_mpi::p2p::{Data, SendMode};
 use rejoin_mpi::request::RequestId;
 
-use crate::enter::{Call, at_once};
+use crate::enter::at_once;
+use crate::entry_call::Call;
 use crate::errors::Owner;
 use crate::functions::point_to_point::request::{self, give};
 use crate::state::Mpi;
@@ -34,7 +35,7 @@ macro_rules! sends {
             // Where no lock is needed it was tried before.
             // SAFETY: the caller's.
             let sent = || unsafe { sent_now(mpi, mode, buf, count, datatype, dest, tag, comm) };
-            if crate::gate::is_locked() && sent() {
+            if crate::library_state::is_locked() && sent() {
                 return Ok(());
             }
             let comm = mpi.comms.get(comm)?;

@@ -14,7 +14,7 @@ use crate::functions::collectives::op;
 use crate::state::{self, Mpi};
 use crate::support::{arg_error, store, store_string};
 use crate::types::*;
-use crate::{abort, callback, gate, image, lock};
+use crate::{abort, callback, image, library_state, lock};
 
 static LOCK: OnceLock<Arc<BigLock>> = OnceLock::new();
 static MAIN: OnceLock<ThreadId> = OnceLock::new();
@@ -82,13 +82,13 @@ pub unsafe fn init_thread(
 
 fn start(mpi: &Mpi, level: c_int) -> Result<()> {
     mpi.check_process()?;
-    if gate::is_initialized() {
+    if library_state::is_initialized() {
         let text = "called a second time: MPI is initialised once";
         return Err(Error::new(ErrorClass::Other, text));
     }
     open(mpi, level)?;
     let _ = MAIN.set(std::thread::current().id());
-    gate::initialized(level, level == MPI_THREAD_MULTIPLE);
+    library_state::set_initialized(level);
     // The first image, from which this process comes back into the program behind MPI_Init.
     mpi.core()?.safe_point()
 }
@@ -96,7 +96,7 @@ fn start(mpi: &Mpi, level: c_int) -> Result<()> {
 /// Runs in every child that `fork` makes from now on.
 unsafe extern "C" fn forked() {
     lock::forked();
-    gate::forked();
+    library_state::set_forked();
 }
 
 /// One more user of the runtime: the world model or a session. The first one starts it.
@@ -110,7 +110,7 @@ pub(crate) fn open(mpi: &Mpi, level: c_int) -> Result<()> {
             // SAFETY: the handler is async-signal-safe. Without memory for it, forked children stay unnoticed.
             unsafe { libc::pthread_atfork(None, None, Some(forked)) };
         }
-        Some(_) if gate::is_running() => {}
+        Some(_) if library_state::is_running() => {}
         Some(_) => {
             let text = "called after this process has left the job: nothing comes after the end of \
                         the world model and of all sessions";
@@ -124,7 +124,7 @@ pub(crate) fn open(mpi: &Mpi, level: c_int) -> Result<()> {
         let _ = LOCK.set(lock);
         lock::install(lock::Inner { enter, leave });
     }
-    gate::opened(multiple);
+    library_state::set_running(multiple);
     Ok(())
 }
 
@@ -167,20 +167,20 @@ pub(crate) fn close(mpi: &Mpi) -> Result<()> {
     mpi.users.set(left);
     if left == 0 {
         mpi.core()?.finalize()?;
-        gate::closed();
+        library_state::set_ended();
     }
     Ok(())
 }
 
 /// `MPI_Finalize` (MPI-5.0 §11.2.2): collective over the job. Sessions may go on after it.
 pub fn finalize(mpi: &Mpi) -> Result<()> {
-    if !gate::is_initialized() || gate::is_finalized() {
+    if !library_state::is_initialized() || library_state::is_finalized() {
         let text = "the world model is not initialised, or finalised already";
         return Err(Error::new(ErrorClass::Other, text));
     }
     mpi.core()?.leave_world()?;
     close(mpi)?;
-    gate::finalized();
+    library_state::set_finalized();
     Ok(())
 }
 
@@ -192,13 +192,13 @@ pub fn abort(mpi: &Mpi, comm: MPI_Comm, errorcode: c_int) -> Result<()> {
     }
     let place = match mpi.comms.get(comm) {
         Ok(c) => format!(" on {}", c.name()),
-        Err(_) if gate::is_running() => " on an unknown communicator".to_owned(),
+        Err(_) if library_state::is_running() => " on an unknown communicator".to_owned(),
         Err(_) => String::new(),
     };
-    let when = match (mpi.check_process(), gate::is_running()) {
+    let when = match (mpi.check_process(), library_state::is_running()) {
         (Err(error), _) => format!(": {}", error.message),
         (_, true) => String::new(),
-        (_, false) if gate::is_finalized() => " after MPI_Finalize".to_owned(),
+        (_, false) if library_state::is_finalized() => " after MPI_Finalize".to_owned(),
         (_, false) => " before MPI_Init".to_owned(),
     };
     let why = format!("called MPI_Abort{place} with code {errorcode}{when}");
@@ -211,7 +211,13 @@ pub fn abort(mpi: &Mpi, comm: MPI_Comm, errorcode: c_int) -> Result<()> {
 /// `provided` is null or valid.
 pub unsafe fn query_thread(_mpi: &Mpi, provided: *mut c_int) -> Result<()> {
     // SAFETY: the program passed it for the result.
-    unsafe { store(provided, "the provided level", gate::thread_level()) }
+    unsafe {
+        store(
+            provided,
+            "the provided level",
+            library_state::thread_level(),
+        )
+    }
 }
 
 /// `MPI_Is_thread_main` (MPI-5.0 §11.6.2).

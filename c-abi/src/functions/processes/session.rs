@@ -11,17 +11,11 @@ use rejoin_mpi::{Group, Info, Result};
 use super::init;
 use crate::constants::*;
 use crate::functions::communicators::{create, group};
-use crate::functions::environment::errhandler::{comm_set_errhandler, session_handler};
 use crate::functions::info;
-use crate::state::Mpi;
+use crate::handles::Kind;
+use crate::state::{Mpi, Session};
 use crate::support::{arg_error, load, store, store_string, string};
 use crate::types::*;
-
-/// What a session's handle stands for.
-#[derive(Debug)]
-pub struct Session {
-    level: c_int,
-}
 
 const SETS: [&CStr; 2] = [c"mpi://WORLD", c"mpi://SELF"];
 
@@ -60,7 +54,7 @@ pub unsafe fn session_init(
         return Err(arg_error("the pointer for the session is null"));
     }
     let level = level(mpi, info)?;
-    let handler = session_handler(mpi, errhandler)?;
+    let handler = mpi.errors.find(Kind::Session, errhandler)?;
     init::open(mpi, level)?;
     let handle = mpi.sessions.insert(Rc::new(Session { level }));
     mpi.errors.set_handler(handle, handler);
@@ -212,6 +206,7 @@ pub unsafe fn comm_create_from_group(
     errhandler: MPI_Errhandler,
     newcomm: *mut MPI_Comm,
 ) -> Result<()> {
+    let handler = mpi.errors.find(Kind::Comm, errhandler)?;
     let group = mpi.groups.get(group)?;
     // SAFETY: the caller's.
     let tag = unsafe { string(stringtag, "the tag") }?;
@@ -228,6 +223,7 @@ pub unsafe fn comm_create_from_group(
     // SAFETY: not null, and so valid by the caller's promise.
     unsafe {
         create::give(mpi, newcomm, Some(made), MPI_COMM_NULL)?;
-        comm_set_errhandler(mpi, newcomm.read(), errhandler)
+        mpi.errors.set_handler(newcomm.read(), handler);
     }
+    Ok(())
 }

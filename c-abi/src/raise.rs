@@ -1,0 +1,140 @@
+//! Brings an error to the error handler of the object that it belongs to (MPI-5.0 §9.3).
+
+use std::ffi::c_int;
+
+use rejoin_mpi::Error;
+
+use crate::abort;
+use crate::callback::outside;
+use crate::constants::*;
+use crate::entry_call::Call;
+use crate::errors::{Handler, Owner, code, locked};
+use crate::handles::{self, Kind};
+use crate::state::Mpi;
+use crate::types::*;
+
+/// Sends an error to the handler of `owner`; what comes back is the call's return value.
+#[cold]
+#[inline(never)]
+pub fn raise(mpi: &Mpi, call: &Call, owner: Owner, error: Error) -> c_int {
+    let code = code(&error);
+    let detail = format!("{}: {}", call.name, error.message);
+    locked(|| mpi.errors.record(code, detail));
+    if owner == Owner::Tool {
+        return code;
+    }
+    // What any thread may call at any time names its owner itself.
+    let owner = match call.lock_always {
+        true => owner,
+        false => mpi.errors.take_blamed().unwrap_or(owner),
+    };
+    invoke(mpi, owner, code)
+}
+
+/// Runs the handler of `owner` with `code`; gives the code as the handler left it.
+pub fn invoke(mpi: &Mpi, owner: Owner, mut code: c_int) -> c_int {
+    let (handler, kind, raw) = locked(|| resolve(mpi, owner));
+    let code_at = &raw mut code;
+    // The handlers' functions get the handle of the object, which they may read through the pointer.
+    let (mut comm, mut win) = (MPI_Comm(raw), MPI_Win(raw));
+    let (mut file, mut session) = (MPI_File(raw), MPI_Session(raw));
+    match handler {
+        Handler::Return => {}
+        Handler::AreFatal | Handler::Abort => {
+            let object = handles::name(raw).unwrap_or(match kind {
+                Kind::Win => "a window",
+                Kind::File => "a file",
+                Kind::Session => "a session",
+                _ => "a communicator",
+            });
+            let why = locked(|| mpi.errors.fatal_text(code));
+            abort::abort(
+                mpi,
+                code,
+                &format!("{why}, and the error handler of {object} is fatal"),
+            );
+        }
+        // SAFETY: (all four) the program gave this function for this use; both pointers live.
+        Handler::Comm(f) => outside(|| unsafe { f(&raw mut comm, code_at) }),
+        // SAFETY: see above.
+        Handler::Win(f) => outside(|| unsafe { f(&raw mut win, code_at) }),
+        // SAFETY: see above.
+        Handler::File(f) => outside(|| unsafe { f(&raw mut file, code_at) }),
+        // SAFETY: see above.
+        Handler::Session(f) => outside(|| unsafe { f(&raw mut session, code_at) }),
+    }
+    code
+}
+
+/// The handler that an error of `owner` goes to, and the object that the handler gets. Null handles (except
+/// `MPI_FILE_NULL`) and handles of nothing have no handler: their errors go to that of `MPI_COMM_SELF`.
+fn resolve(mpi: &Mpi, owner: Owner) -> (Handler, Kind, usize) {
+    let errors = &mpi.errors;
+    let own = || {
+        let action = errors.lookup(Kind::Comm, MPI_COMM_SELF.0).action;
+        (action, Kind::Comm, MPI_COMM_SELF.0)
+    };
+    let (kind, raw) = match owner {
+        Owner::Object(kind, raw) => (kind, raw),
+        Owner::Made(kind, handle) => {
+            let null = match kind {
+                Kind::Comm => MPI_COMM_NULL.0,
+                _ => MPI_SESSION_NULL.0,
+            };
+            return match errors.find(kind, handle) {
+                Ok(handler) => (handler.action, kind, null),
+                Err(_) => own(),
+            };
+        }
+        // SAFETY: not null; the program passed it as a pointer to its handle.
+        Owner::At(kind, at) if !at.is_null() => (kind, unsafe { at.read() }),
+        // Not to be looked up: another thread may be making a communicator.
+        _ => return own(),
+    };
+    if kind != Kind::File && !mpi.exists(kind, raw) {
+        return own();
+    }
+    (errors.lookup(kind, raw).action, kind, raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::enter::enter;
+    use crate::entry_call::Phase;
+    use crate::errors::Installed;
+    use crate::state;
+
+    /// As `MPI_Comm_rank` and `MPI_Error_string` are entered.
+    static ANY_THREAD: Call = Call::new("MPI_Error_string", Phase::Any, true);
+    static MAIN_ONLY: Call = Call::new("MPI_Comm_rank", Phase::Running, false);
+
+    // Below MPI_THREAD_MULTIPLE the thread that fails holds no lock.
+    #[test]
+    fn a_thread_may_ask_for_texts_while_another_one_fails() {
+        // SAFETY: what is shared is touched under the lock; this is what is tested.
+        let mpi = || unsafe { state::mpi() };
+        let returning = Installed::predefined(Handler::Return);
+        mpi().errors.set_handler(MPI_COMM_SELF, returning);
+        let fail = |i: usize| {
+            let error = Error::new(rejoin_mpi::ErrorClass::Rank, format!("{i}"));
+            assert_eq!(
+                raise(mpi(), &MAIN_ONLY, Owner::None, error),
+                MPI_ERR_RANK,
+                "the handler of MPI_COMM_SELF returns"
+            );
+        };
+        fail(0);
+        std::thread::scope(|s| {
+            s.spawn(|| (0..50_000).for_each(fail));
+            for _ in 0..50_000 {
+                let code = enter(&ANY_THREAD, Owner::None, |mpi| {
+                    let text = mpi.errors.text(MPI_ERR_RANK).expect("a known class");
+                    assert!(text.contains("MPI_Comm_rank: "), "{text}");
+                    Ok(())
+                });
+                assert_eq!(code, MPI_SUCCESS);
+            }
+        });
+    }
+}
