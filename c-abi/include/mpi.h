@@ -92,8 +92,8 @@ typedef struct MPI_ABI_T_event_instance *MPI_T_event_instance;
 #define MPI_UNSIGNED_LONG ((MPI_Datatype) 0x0000020e)
 #define MPI_UNSIGNED_LONG_LONG ((MPI_Datatype) 0x0000020f)
 #define MPI_FLOAT ((MPI_Datatype) 0x00000210)
-#define MPI_C_FLOAT_COMPLEX ((MPI_Datatype) 0x00000212)
-#define MPI_C_COMPLEX MPI_C_FLOAT_COMPLEX
+#define MPI_C_COMPLEX ((MPI_Datatype) 0x00000212)
+#define MPI_C_FLOAT_COMPLEX MPI_C_COMPLEX
 #define MPI_CXX_FLOAT_COMPLEX ((MPI_Datatype) 0x00000213)
 #define MPI_DOUBLE ((MPI_Datatype) 0x00000214)
 #define MPI_C_DOUBLE_COMPLEX ((MPI_Datatype) 0x00000216)

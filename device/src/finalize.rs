@@ -13,6 +13,19 @@ use crate::slots::Slots;
 const ABORT_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Device {
+    /// Waits until everything sent is acknowledged. There is no bound but the job's.
+    ///
+    /// # Errors
+    /// A peer that cannot be reached, or a manager that cannot be understood.
+    pub fn flush(&mut self) -> Result<()> {
+        self.engine.flush_all_acks();
+        self.flush_ready()?;
+        while !self.engine.quiescent() {
+            self.wait(None, None)?;
+        }
+        Ok(())
+    }
+
     /// Ends communication in order (MPI-5.0 §11.2.2): everything sent is acknowledged, then all
     /// ranks are waited for, then the links are closed. There is no bound but the job's: a rank may
     /// compute for hours before it comes here, and a rank that dies ends the wait through its
@@ -22,11 +35,7 @@ impl Device {
     /// A peer that cannot be reached, or a manager that cannot be understood.
     pub fn finalize(&mut self) -> Result<()> {
         self.finalizing = true;
-        self.engine.flush_all_acks();
-        self.flush_ready()?;
-        while !self.engine.quiescent() {
-            self.wait(None, None)?;
-        }
+        self.flush()?;
         self.leaving = true;
         // Before any rank may close its links: a lost one below is one that was really lost.
         let counters = self.stats().named(self.engine.messages());

@@ -434,6 +434,13 @@ impl Dev {
         on!(self, d => d.set_names(names), _t => { let _ = names; });
     }
 
+    /// Waits until everything sent is acknowledged.
+    pub fn flush(&mut self) -> Result<()> {
+        self.alive()?;
+        let flushed = on!(self, d => d.flush().map_err(as_error), _t => Ok(()));
+        self.keep(flushed)
+    }
+
     /// Flushes, waits for all ranks and closes.
     pub fn finalize(&mut self) -> Result<()> {
         self.alive()?;

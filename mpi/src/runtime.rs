@@ -317,6 +317,14 @@ impl Mpi {
         Ok(())
     }
 
+    /// Waits until everything that this process has sent is acknowledged.
+    ///
+    /// # Errors
+    /// The job or a peer is lost.
+    pub fn flush(&self) -> Result<()> {
+        self.dev.borrow_mut().flush()
+    }
+
     /// The end of the runtime, with the job's other processes.
     pub fn finalize(&self) -> Result<()> {
         self.leave_world()?;

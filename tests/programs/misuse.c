@@ -4,7 +4,7 @@
  *   signal (MPI_Abort in a handler of SIGALRM, which somebody sends while rank 1 waits in MPI; it tells its pid first)
  *   signal-malloc (the same while it is in malloc; a timer sends it)
  *   bad-buffer (a long send from where there is no memory)
- *   session-again (a session after the last one has ended)
+ *   session-again (sessions after the last one has ended, and one after MPI_Finalize)
  * The job goes on after fork-*: these print what became of the child. Needs 2 ranks. */
 #include "check.h"
 #include <signal.h>
@@ -96,13 +96,26 @@ static void signals(char **argv, int rank)
 }
 
 /* Prints what the second one says, through the handler that it was to have. */
-static int sessions(void)
+static int sessions(int argc, char **argv)
 {
     MPI_Session session;
     char text[MPI_MAX_ERROR_STRING];
     int length;
-    CHECK(MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session) == MPI_SUCCESS);
-    MPI_Session_finalize(&session);
+    for (int i = 0; i < 3; i++) {
+        int sum = 1;
+        MPI_Group group;
+        MPI_Comm comm;
+        CHECK(MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session) == MPI_SUCCESS);
+        MPI_Group_from_session_pset(session, "mpi://world", &group);
+        MPI_Comm_create_from_group(group, "again", MPI_INFO_NULL, MPI_ERRORS_RETURN, &comm);
+        MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_INT, MPI_SUM, comm);
+        printf("session %d of %d ranks\n", i, sum);
+        MPI_Group_free(&group);
+        MPI_Comm_free(&comm);
+        MPI_Session_finalize(&session);
+    }
+    MPI_Init(&argc, &argv);
+    MPI_Finalize();
     int code = MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session);
     MPI_Error_string(code, text, &length);
     printf("%s\n", text);
@@ -114,7 +127,7 @@ int main(int argc, char **argv)
     int rank;
     CHECK(argc > 1);
     if (is(argv, "session-again"))
-        return sessions();
+        return sessions(argc, argv);
     if (is(argv, "abort-before"))
         MPI_Abort(MPI_COMM_WORLD, 6);
     MPI_Init(&argc, &argv);

@@ -101,9 +101,13 @@ fn an_abort_in_a_signal_handler_ends_the_job_with_its_code() {
 }
 
 #[test]
-fn a_session_after_the_last_one_is_refused_in_words() {
+fn sessions_follow_sessions_but_not_the_end_of_the_world_model() {
     let done = misuse("session-again");
     assert!(done.output.status.success(), "{}", done.text());
+    for i in 0..3 {
+        let says = format!("session {i} of 2 ranks");
+        assert_eq!(done.stdout().matches(&says).count(), 2, "{}", done.text());
+    }
     let says = "MPI_Session_init: called after this process has left the job";
     assert_eq!(done.stdout().matches(says).count(), 2, "{}", done.text());
 }

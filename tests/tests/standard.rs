@@ -38,6 +38,11 @@ fn attributes_and_info() {
 }
 
 #[test]
+fn null_handles_errors_and_names() {
+    on("corners", &[1, 2]);
+}
+
+#[test]
 fn datatypes() {
     on("types", &[1, 2, 4]);
 }

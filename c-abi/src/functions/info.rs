@@ -1,6 +1,6 @@
 //! Info objects (MPI-5.0 chapter 10).
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::rc::Rc;
 
 use rejoin_mpi::{Error, ErrorClass, Info, Result};
@@ -124,9 +124,29 @@ fn process() -> Info {
     Info::env(&[
         ("command", command),
         ("argv", rest),
+        ("maxprocs", started_processes()),
+        ("host", host()),
         ("arch", std::env::consts::ARCH.to_owned()),
         ("wdir", directory),
     ])
+}
+
+/// How many processes the job starts: 1 without a launcher.
+fn started_processes() -> String {
+    std::env::var("REJOIN_SIZE").unwrap_or_else(|_| "1".to_owned())
+}
+
+/// The name of this host; empty when the system does not tell.
+fn host() -> String {
+    // SAFETY: `utsname` is plain data that the call fills in, with strings that end with NUL.
+    let name = unsafe {
+        let mut system: libc::utsname = std::mem::zeroed();
+        match libc::uname(&raw mut system) {
+            0 => CStr::from_ptr(system.nodename.as_ptr()).to_owned(),
+            _ => CString::default(),
+        }
+    };
+    name.to_string_lossy().into_owned()
 }
 
 /// `MPI_Info_set`.

@@ -60,8 +60,8 @@ pub const MPI_UNSIGNED: MPI_Datatype = MPI_Datatype(0x0000020d);
 pub const MPI_UNSIGNED_LONG: MPI_Datatype = MPI_Datatype(0x0000020e);
 pub const MPI_UNSIGNED_LONG_LONG: MPI_Datatype = MPI_Datatype(0x0000020f);
 pub const MPI_FLOAT: MPI_Datatype = MPI_Datatype(0x00000210);
-pub const MPI_C_FLOAT_COMPLEX: MPI_Datatype = MPI_Datatype(0x00000212);
-pub const MPI_C_COMPLEX: MPI_Datatype = MPI_C_FLOAT_COMPLEX;
+pub const MPI_C_COMPLEX: MPI_Datatype = MPI_Datatype(0x00000212);
+pub const MPI_C_FLOAT_COMPLEX: MPI_Datatype = MPI_C_COMPLEX;
 pub const MPI_CXX_FLOAT_COMPLEX: MPI_Datatype = MPI_Datatype(0x00000213);
 pub const MPI_DOUBLE: MPI_Datatype = MPI_Datatype(0x00000214);
 pub const MPI_C_DOUBLE_COMPLEX: MPI_Datatype = MPI_Datatype(0x00000216);
@@ -423,7 +423,7 @@ pub const HANDLE_NAMES: &[(usize, &str)] = &[
     (0x20e, "MPI_UNSIGNED_LONG"),
     (0x20f, "MPI_UNSIGNED_LONG_LONG"),
     (0x210, "MPI_FLOAT"),
-    (0x212, "MPI_C_FLOAT_COMPLEX"),
+    (0x212, "MPI_C_COMPLEX"),
     (0x213, "MPI_CXX_FLOAT_COMPLEX"),
     (0x214, "MPI_DOUBLE"),
     (0x216, "MPI_C_DOUBLE_COMPLEX"),

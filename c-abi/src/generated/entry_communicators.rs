@@ -1891,6 +1891,18 @@ pub unsafe extern "C" fn PMPI_Win_get_attr(
     }
 }
 
+#[inline]
+unsafe fn shared_win_get_name(win: MPI_Win, win_name: *mut c_char, resultlen: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { Call::new("MPI_Win_get_name", Phase::Running, false) },
+        Owner::of(win),
+        |mpi| unsafe {
+            crate::functions::communicators::access::win_get_name(mpi, win, win_name, resultlen)
+        },
+    )
+}
+
 /// `int MPI_Win_get_name(MPI_Win win, char *win_name, int *resultlen)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Win_get_name(
@@ -1899,12 +1911,7 @@ pub unsafe extern "C" fn MPI_Win_get_name(
     resultlen: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Win_get_name", Phase::Running, false) },
-            Owner::of(win),
-        )
-    }
+    unsafe { shared_win_get_name(win, win_name, resultlen) }
 }
 
 /// `MPI_Win_get_name` under its profiling name.
@@ -1915,12 +1922,7 @@ pub unsafe extern "C" fn PMPI_Win_get_name(
     resultlen: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { Call::new("MPI_Win_get_name", Phase::Running, false) },
-            Owner::of(win),
-        )
-    }
+    unsafe { shared_win_get_name(win, win_name, resultlen) }
 }
 
 /// `int MPI_Win_set_attr(MPI_Win win, int win_keyval, void *attribute_val)`.

@@ -1,6 +1,7 @@
 //! The table of datatypes.
 
 use std::cell::RefCell;
+use std::ffi::c_int;
 use std::rc::Rc;
 
 use rejoin_mpi::Result;
@@ -49,6 +50,19 @@ impl Datatypes {
     /// `Type` for null and invalid handles.
     #[inline]
     pub fn get(&self, handle: MPI_Datatype) -> Result<Rc<Datatype>> {
+        self.handles.get(handle)
+    }
+
+    /// The datatype of a transfer with a peer. Nothing is transferred with `MPI_PROC_NULL`, so the null
+    /// handle does there.
+    ///
+    /// # Errors
+    /// `Type` for null and invalid handles.
+    #[inline]
+    pub fn for_peer(&self, handle: MPI_Datatype, peer: c_int) -> Result<Rc<Datatype>> {
+        if handle == MPI_DATATYPE_NULL && peer == MPI_PROC_NULL {
+            return self.handles.get(MPI_BYTE);
+        }
         self.handles.get(handle)
     }
 

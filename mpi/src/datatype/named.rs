@@ -6,7 +6,7 @@ use super::scalar::Scalar;
 /// The group a predefined type belongs to in the table of reductions (MPI-5.0 §6.9.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// C integer.
+    /// C integer. Also `MPI_CHAR`, which the standard's table leaves out and other MPI libraries take.
     CInteger,
     /// Fortran integer.
     FortranInteger,
@@ -90,7 +90,7 @@ named_types! {
     UnsignedLong "MPI_UNSIGNED_LONG" CInteger U64
     UnsignedLongLong "MPI_UNSIGNED_LONG_LONG" CInteger U64
     Float "MPI_FLOAT" Floating F32
-    CFloatComplex "MPI_C_FLOAT_COMPLEX" Complex C32
+    CFloatComplex "MPI_C_COMPLEX" Complex C32
     CxxFloatComplex "MPI_CXX_FLOAT_COMPLEX" Complex C32
     Double "MPI_DOUBLE" Floating F64
     CDoubleComplex "MPI_C_DOUBLE_COMPLEX" Complex C64
@@ -119,7 +119,7 @@ named_types! {
     Wchar "MPI_WCHAR" Character I32
     Int8 "MPI_INT8_T" CInteger I8
     Uint8 "MPI_UINT8_T" CInteger U8
-    Char "MPI_CHAR" Character I8
+    Char "MPI_CHAR" CInteger CHAR
     SignedChar "MPI_SIGNED_CHAR" CInteger I8
     UnsignedChar "MPI_UNSIGNED_CHAR" CInteger U8
     Byte "MPI_BYTE" Byte U8

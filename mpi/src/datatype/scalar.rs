@@ -44,6 +44,12 @@ pub enum Scalar {
 }
 
 impl Scalar {
+    /// C's `char`, whose sign the platform chooses.
+    pub const CHAR: Self = match std::ffi::c_char::MIN {
+        0 => Scalar::U8,
+        _ => Scalar::I8,
+    };
+
     /// Size in bytes.
     pub const fn size(self) -> usize {
         match self {

@@ -103,7 +103,10 @@ impl Builtin {
                 class,
                 CInteger | FortranInteger | Floating | Complex | MultiLanguage
             ),
-            Builtin::Land | Builtin::Lor | Builtin::Lxor => matches!(class, CInteger | Logical),
+            // The standard's table has no multi-language types here; other MPI libraries take them.
+            Builtin::Land | Builtin::Lor | Builtin::Lxor => {
+                matches!(class, CInteger | Logical | MultiLanguage)
+            }
             Builtin::Band | Builtin::Bor | Builtin::Bxor => {
                 matches!(class, CInteger | FortranInteger | Byte | MultiLanguage)
             }

@@ -17,31 +17,61 @@ fn divisors(n: u64) -> Vec<u64> {
     [small, large].concat()
 }
 
-/// `n` as a product of `k` factors of at most `cap`, the largest one as small as possible, then the next
-/// one; largest first. Appended to `out`.
-fn split(n: u64, k: usize, cap: u64, all: &[u64], out: &mut Vec<u64>) -> bool {
-    if n == 1 {
-        out.extend(std::iter::repeat_n(1, k));
-        return true;
-    }
-    if k == 0 {
-        return false;
-    }
-    let power = u32::try_from(k).unwrap_or(u32::MAX);
-    for &d in all
-        .iter()
-        .filter(|&&d| d > 1 && d <= cap && n.is_multiple_of(d))
-    {
-        if d.checked_pow(power).is_some_and(|p| p < n) {
-            continue;
+/// The factors of a number that lie closest to each other, in non-increasing order.
+struct Search<'a> {
+    /// Divisors of the number in ascending order.
+    divisors: &'a [u64],
+    /// The factors chosen so far.
+    chosen: Vec<u64>,
+    /// The best factors so far and the difference between the largest and the smallest of them.
+    best: Option<(u64, Vec<u64>)>,
+}
+
+impl Search<'_> {
+    /// Tries all products of `k` more factors, each at most `cap`, that give `n`.
+    ///
+    /// Factors are tried in ascending order, so of equally close ones those with the smaller factors win.
+    fn extend(&mut self, n: u64, k: usize, cap: u64) {
+        let Some(after) = k.checked_sub(1) else {
+            let (Some(first), Some(last)) = (self.chosen.first(), self.chosen.last()) else {
+                return;
+            };
+            let difference = first - last;
+            if n == 1
+                && self
+                    .best
+                    .as_ref()
+                    .is_none_or(|(least, _)| difference < *least)
+            {
+                self.best = Some((difference, self.chosen.clone()));
+            }
+            return;
+        };
+        for &d in self.divisors.iter().take_while(|d| **d <= cap) {
+            // The others are not larger than `d`.
+            if n.is_multiple_of(d) && power(d, k) >= n && self.may_improve(n / d, after, d) {
+                self.chosen.push(d);
+                self.extend(n / d, after, d);
+                self.chosen.pop();
+            }
         }
-        out.push(d);
-        if split(n / d, k - 1, d, all, out) {
+    }
+
+    /// Whether `k` more factors of `rest` can all lie so close to the first one as to improve on the best,
+    /// with `next` as the factor before them.
+    fn may_improve(&self, rest: u64, k: usize, next: u64) -> bool {
+        let Some((least, _)) = &self.best else {
             return true;
-        }
-        out.pop();
+        };
+        let first = self.chosen.first().copied().unwrap_or(next);
+        let lowest = (first + 1).saturating_sub(*least);
+        next >= lowest && power(lowest, k) <= rest
     }
-    false
+}
+
+/// `base` to the power of `exponent`, at most the largest number.
+fn power(base: u64, exponent: usize) -> u64 {
+    base.saturating_pow(u32::try_from(exponent).unwrap_or(u32::MAX))
 }
 
 /// Fills the zeros in `dims`, such that the product is `nodes`, with values that are as close to each
@@ -64,8 +94,13 @@ pub fn dims_create(nodes: i32, dims: &mut [i32]) -> Result<()> {
         return Err(bad(text));
     }
     let rest = nodes / given;
-    let mut found = Vec::new();
-    split(rest, free, rest, &divisors(rest), &mut found);
+    let mut search = Search {
+        divisors: &divisors(rest),
+        chosen: Vec::new(),
+        best: None,
+    };
+    search.extend(rest, free, rest);
+    let found = search.best.map_or(Vec::new(), |(_, factors)| factors);
     let zeros = dims.iter_mut().filter(|d| **d == 0);
     for (d, value) in zeros.zip(found) {
         *d = value as i32; // divides an i32

@@ -19,6 +19,18 @@ fn dimensions_are_balanced() {
     assert_eq!(dims(1, &[0, 0]), Some(vec![1, 1]));
     assert_eq!(dims(i32::MAX, &[0, 0]), Some(vec![i32::MAX, 1]));
     assert_eq!(dims(4, &[2, 2]), Some(vec![2, 2]));
+    // The largest and the smallest factor lie as close as possible, as with MPICH: not 24, 24, 13.
+    assert_eq!(dims(7488, &[0, 0, 0]), Some(vec![26, 18, 16]));
+    assert_eq!(
+        dims(1_000_000_000, &[0, 0, 0]),
+        Some(vec![1000, 1000, 1000])
+    );
+    assert_eq!(
+        dims(1 << 30, &[0; 7]),
+        Some(vec![32, 32, 16, 16, 16, 16, 16])
+    );
+    // As many divisors as a number of 31 bits can have.
+    assert_eq!(dims(1_396_755_360, &[0; 4]), Some(vec![208, 190, 189, 187]));
     assert_eq!(dims(1, &[]), Some(vec![]));
     for (nodes, given) in [(0, [0, 0]), (-4, [0, 0]), (4, [-2, 0]), (4, [2, 1])] {
         assert_eq!(dims(nodes, &given), None, "{nodes} {given:?}");

@@ -25,6 +25,17 @@ pub(crate) fn is_in_place(address: Address) -> bool {
     address.addr() == MPI_IN_PLACE.addr()
 }
 
+/// Refuses a send buffer that is the receive buffer too: MPI_IN_PLACE is the way to say so (MPI-5.0 §6.2.3).
+pub(crate) fn distinct(send: Address, recv: Address, count: i64) -> Result<()> {
+    // MPI_BOTTOM is null: its datatypes hold the addresses.
+    if count > 0 && send == recv && !send.is_null() {
+        return Err(buffer_error(
+            "the send buffer is the receive buffer: MPI_IN_PLACE says that one buffer is both",
+        ));
+    }
+    Ok(())
+}
+
 /// One buffer.
 ///
 /// # Safety

@@ -6,7 +6,7 @@ use rejoin_mpi::coll::Call;
 use rejoin_mpi::coll::typed::Shares;
 use rejoin_mpi::{Error, ErrorClass, Result, check};
 
-use super::args::{Args, is_in_place};
+use super::args::{Args, distinct, is_in_place};
 use crate::counts::Counts;
 use crate::support::arg_error;
 use crate::types::*;
@@ -243,6 +243,9 @@ impl Args<'_> {
         unsafe {
             let (root, here) = self.root(root)?;
             let op = self.op(op, datatype)?;
+            if here {
+                distinct(sendbuf, recvbuf, count)?;
+            }
             let send = self.or_in_place((sendbuf, count, datatype), here)?;
             let recv = here
                 .then(|| self.one(recvbuf, count, datatype))
@@ -267,6 +270,7 @@ impl Args<'_> {
         // SAFETY: the program's promise.
         unsafe {
             let op = self.op(op, datatype)?;
+            distinct(sendbuf, recvbuf, count)?;
             let send = self.or_in_place((sendbuf, count, datatype), true)?;
             let recv = self.one(recvbuf, count, datatype)?;
             Ok(Call::Allreduce { op, send, recv })
@@ -288,6 +292,7 @@ impl Args<'_> {
             let total = recvcount
                 .checked_mul(self.comm.size() as i64)
                 .ok_or_else(too_many)?;
+            distinct(sendbuf, recvbuf, total)?;
             let send = self.or_in_place((sendbuf, total, datatype), true)?;
             let count = if send.is_none() { total } else { recvcount };
             let recv = self.one(recvbuf, count, datatype)?;
@@ -321,6 +326,7 @@ impl Args<'_> {
                 check::count(count)?;
                 total = total.checked_add(count).ok_or_else(too_many)?;
             }
+            distinct(sendbuf, recvbuf, total)?;
             let send = self.or_in_place((sendbuf, total, datatype), true)?;
             let own = counts[self.comm.rank()];
             let count = if send.is_none() { total } else { own };
@@ -346,6 +352,7 @@ impl Args<'_> {
         // SAFETY: the program's promise.
         unsafe {
             let op = self.op(op, datatype)?;
+            distinct(sendbuf, recvbuf, count)?;
             let send = self.or_in_place((sendbuf, count, datatype), true)?;
             let recv = self.one(recvbuf, count, datatype)?;
             Ok(Call::Scan {
@@ -368,6 +375,7 @@ impl Args<'_> {
         // SAFETY: the program's promise.
         unsafe {
             let op = self.op(op, datatype)?;
+            distinct(sendbuf, recvbuf, count)?;
             let send = self.or_in_place((sendbuf, count, datatype), true)?;
             let recv = self.one(recvbuf, count, datatype)?;
             Ok(Call::Scan {

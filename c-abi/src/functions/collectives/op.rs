@@ -7,6 +7,7 @@ use rejoin_mpi::datatype::Datatype;
 use rejoin_mpi::op::{Builtin, Op};
 use rejoin_mpi::{Error, ErrorClass, Result};
 
+use super::args::is_in_place;
 use crate::callback::{UserFunction, outside};
 use crate::constants::*;
 use crate::handles::Table;
@@ -160,6 +161,11 @@ pub unsafe fn reduce_local(
     op.check(&datatype)?;
     if bytes > 0 && datatype.is_predefined() && (inbuf.is_null() || inoutbuf.is_null()) {
         return Err(Error::new(ErrorClass::Buffer, "a buffer is null"));
+    }
+    let in_place = [inbuf, inoutbuf.cast_const()].map(is_in_place);
+    if in_place.contains(&true) {
+        let text = "MPI_IN_PLACE is not allowed here";
+        return Err(Error::new(ErrorClass::Buffer, text));
     }
     if bytes > 0 && inbuf == inoutbuf.cast_const() && !inbuf.is_null() {
         let text = "both buffers are the same";

@@ -6,6 +6,7 @@ use rejoin_mpi::Result;
 
 use super::group::{self, comparison};
 use crate::constants::*;
+use crate::handles::invalid;
 use crate::state::Mpi;
 use crate::support::{store, store_string, string};
 use crate::types::*;
@@ -103,6 +104,24 @@ pub unsafe fn comm_set_name(mpi: &Mpi, comm: MPI_Comm, comm_name: *const c_char)
     // SAFETY: the caller's.
     comm.set_name(&unsafe { string(comm_name, "the name") }?);
     Ok(())
+}
+
+/// `MPI_Win_get_name` (MPI-5.0 §7.8): the null handle has its own name as its name; there are no windows yet.
+///
+/// # Safety
+/// `win_name` is null or has room for `MPI_MAX_OBJECT_NAME` bytes, `resultlen` is null or valid.
+pub unsafe fn win_get_name(
+    _mpi: &Mpi,
+    win: MPI_Win,
+    win_name: *mut c_char,
+    resultlen: *mut c_int,
+) -> Result<()> {
+    if win != MPI_WIN_NULL {
+        return Err(invalid(win));
+    }
+    let room = MPI_MAX_OBJECT_NAME as usize;
+    // SAFETY: the program promises the room.
+    unsafe { store_string(win_name, room, "MPI_WIN_NULL", resultlen) }
 }
 
 /// `MPI_Comm_get_name`.

@@ -20,11 +20,13 @@ fn enter(mpi: &Mpi, comm: Rc<Communicator>, parent: MPI_Comm) -> MPI_Comm {
     handle
 }
 
-pub(crate) fn check_out(newcomm: *mut MPI_Comm) -> Result<()> {
-    if newcomm.is_null() {
-        return Err(arg_error("the pointer for the new communicator is null"));
-    }
-    Ok(())
+/// Stores `MPI_COMM_NULL`, which stays there when the constructor fails.
+///
+/// # Safety
+/// `newcomm` is null or valid.
+pub(crate) unsafe fn prepare(newcomm: *mut MPI_Comm) -> Result<()> {
+    // SAFETY: the caller's.
+    unsafe { store(newcomm, "the new communicator", MPI_COMM_NULL) }
 }
 
 /// Stores what was made; `MPI_COMM_NULL` for nothing.
@@ -68,9 +70,10 @@ pub unsafe fn comm_dup_with_info(
     info: MPI_Info,
     newcomm: *mut MPI_Comm,
 ) -> Result<()> {
+    // SAFETY: the caller's.
+    unsafe { prepare(newcomm) }?;
     let old = mpi.comms.get(comm)?;
     let info = hints(mpi, info)?;
-    check_out(newcomm)?;
     let made = mpi.core()?.comm_dup(&old)?;
     if let Some(info) = info {
         made.info.replace(&info);
@@ -104,9 +107,10 @@ pub unsafe fn comm_idup_with_info(
     newcomm: *mut MPI_Comm,
     request: *mut MPI_Request,
 ) -> Result<()> {
+    // SAFETY: the caller's.
+    unsafe { prepare(newcomm) }?;
     let old = mpi.comms.get(comm)?;
     let info = hints(mpi, info)?.map(|i| i.dup());
-    check_out(newcomm)?;
     request::check_out(request)?;
     let core = mpi.core()?;
     let run = core.comm_idup(&old, move |made| {
@@ -143,8 +147,9 @@ pub unsafe fn comm_create(
     group: MPI_Group,
     newcomm: *mut MPI_Comm,
 ) -> Result<()> {
+    // SAFETY: the caller's.
+    unsafe { prepare(newcomm) }?;
     let (old, group) = (mpi.comms.get(comm)?, mpi.groups.get(group)?);
-    check_out(newcomm)?;
     let made = mpi.core()?.comm_create(&old, &group)?;
     // SAFETY: not null, and so valid by the caller's promise.
     unsafe { give(mpi, newcomm, made, comm) }
@@ -161,8 +166,9 @@ pub unsafe fn comm_create_group(
     tag: c_int,
     newcomm: *mut MPI_Comm,
 ) -> Result<()> {
+    // SAFETY: the caller's.
+    unsafe { prepare(newcomm) }?;
     let (old, group) = (mpi.comms.get(comm)?, mpi.groups.get(group)?);
-    check_out(newcomm)?;
     let made = mpi.core()?.comm_create_group(&old, &group, tag)?;
     // SAFETY: not null, and so valid by the caller's promise.
     unsafe { give(mpi, newcomm, made, comm) }
@@ -179,8 +185,9 @@ pub unsafe fn comm_split(
     key: c_int,
     newcomm: *mut MPI_Comm,
 ) -> Result<()> {
+    // SAFETY: the caller's.
+    unsafe { prepare(newcomm) }?;
     let old = mpi.comms.get(comm)?;
-    check_out(newcomm)?;
     let made = mpi.core()?.comm_split(&old, color, key)?;
     // SAFETY: not null, and so valid by the caller's promise.
     unsafe { give(mpi, newcomm, made, comm) }
@@ -198,6 +205,8 @@ pub unsafe fn comm_split_type(
     info: MPI_Info,
     newcomm: *mut MPI_Comm,
 ) -> Result<()> {
+    // SAFETY: the caller's.
+    unsafe { prepare(newcomm) }?;
     let old = mpi.comms.get(comm)?;
     let kind = match split_type {
         MPI_UNDEFINED => SplitType::Undefined,
@@ -208,7 +217,6 @@ pub unsafe fn comm_split_type(
         other => return Err(arg_error(format!("{other} is not a split type"))),
     };
     let info = hints(mpi, info)?;
-    check_out(newcomm)?;
     let made = mpi
         .core()?
         .comm_split_type(&old, kind, key, info.as_deref())?;

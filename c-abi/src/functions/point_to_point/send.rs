@@ -39,7 +39,7 @@ macro_rules! sends {
                 return Ok(());
             }
             let comm = mpi.comms.get(comm)?;
-            let datatype = &mpi.datatypes.get(datatype)?;
+            let datatype = &mpi.datatypes.for_peer(datatype, dest)?;
             let data = Data { addr: buf.cast_mut().cast(), count, datatype };
             // SAFETY: the caller's.
             unsafe { mpi.core()?.send(&data, dest, tag, &comm, SendMode::$mode) }
@@ -68,7 +68,7 @@ macro_rules! sends {
                 return unsafe { give(request, RequestId::SENT) };
             }
             let comm = mpi.comms.get(comm)?;
-            let datatype = &mpi.datatypes.get(datatype)?;
+            let datatype = &mpi.datatypes.for_peer(datatype, dest)?;
             let data = Data { addr: buf.cast_mut().cast(), count, datatype };
             // SAFETY: the caller's.
             let id = unsafe { mpi.core()?.isend(&data, dest, tag, &comm, SendMode::$mode) }?;
@@ -93,7 +93,7 @@ macro_rules! sends {
         ) -> Result<()> {
             request::check_out(request)?;
             let comm = mpi.comms.get(comm)?;
-            let datatype = &mpi.datatypes.get(datatype)?;
+            let datatype = &mpi.datatypes.for_peer(datatype, dest)?;
             let data = Data { addr: buf.cast_mut().cast(), count, datatype };
             let id = mpi.core()?.send_init(&data, dest, tag, &comm, SendMode::$mode)?;
             // SAFETY: checked above.
@@ -225,7 +225,7 @@ pub unsafe fn recv(
     status: *mut MPI_Status,
 ) -> Result<()> {
     let comm = mpi.comms.get(comm)?;
-    let datatype = &mpi.datatypes.get(datatype)?;
+    let datatype = &mpi.datatypes.for_peer(datatype, source)?;
     let data = Data {
         addr: buf.cast(),
         count,
@@ -264,7 +264,7 @@ pub unsafe fn irecv(
         return unsafe { give(request, id) };
     }
     let comm = mpi.comms.get(comm)?;
-    let datatype = &mpi.datatypes.get(datatype)?;
+    let datatype = &mpi.datatypes.for_peer(datatype, source)?;
     let data = Data {
         addr: buf.cast(),
         count,
@@ -293,7 +293,7 @@ pub unsafe fn recv_init(
 ) -> Result<()> {
     request::check_out(request)?;
     let comm = mpi.comms.get(comm)?;
-    let datatype = &mpi.datatypes.get(datatype)?;
+    let datatype = &mpi.datatypes.for_peer(datatype, source)?;
     let data = Data {
         addr: buf.cast(),
         count,

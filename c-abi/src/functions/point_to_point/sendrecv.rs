@@ -1,16 +1,28 @@
 //! Send and receive in one call (MPI-5.0 §3.11).
 
 use std::ffi::{c_int, c_void};
+use std::rc::Rc;
 
 use rejoin_mpi::Result;
+use rejoin_mpi::datatype::Datatype;
 use rejoin_mpi::p2p::{Data, Side};
 
+use crate::constants::MPI_PROC_NULL;
 use crate::functions::point_to_point::request::{self, give};
 use crate::state::Mpi;
 use crate::types::*;
 
 fn side(peer: c_int, tag: c_int) -> Side {
     Side { peer, tag }
+}
+
+/// The datatype of a buffer that is sent and received into; the null handle does when neither happens.
+fn both(mpi: &Mpi, datatype: MPI_Datatype, dest: c_int, source: c_int) -> Result<Rc<Datatype>> {
+    let peer = match dest {
+        MPI_PROC_NULL => source,
+        other => other,
+    };
+    mpi.datatypes.for_peer(datatype, peer)
 }
 
 /// `MPI_Sendrecv`.
@@ -37,12 +49,12 @@ pub unsafe fn sendrecv(
     let send = Data {
         addr: sendbuf.cast_mut().cast(),
         count: sendcount,
-        datatype: &mpi.datatypes.get(sendtype)?,
+        datatype: &mpi.datatypes.for_peer(sendtype, dest)?,
     };
     let recv = Data {
         addr: recvbuf.cast(),
         count: recvcount,
-        datatype: &mpi.datatypes.get(recvtype)?,
+        datatype: &mpi.datatypes.for_peer(recvtype, source)?,
     };
     let (to, from) = (side(dest, sendtag), side(source, recvtag));
     // SAFETY: the caller's.
@@ -72,7 +84,7 @@ pub unsafe fn sendrecv_replace(
     let data = Data {
         addr: buf.cast(),
         count,
-        datatype: &mpi.datatypes.get(datatype)?,
+        datatype: &both(mpi, datatype, dest, source)?,
     };
     let (to, from) = (side(dest, sendtag), side(source, recvtag));
     // SAFETY: the caller's.
@@ -106,12 +118,12 @@ pub unsafe fn isendrecv(
     let send = Data {
         addr: sendbuf.cast_mut().cast(),
         count: sendcount,
-        datatype: &mpi.datatypes.get(sendtype)?,
+        datatype: &mpi.datatypes.for_peer(sendtype, dest)?,
     };
     let recv = Data {
         addr: recvbuf.cast(),
         count: recvcount,
-        datatype: &mpi.datatypes.get(recvtype)?,
+        datatype: &mpi.datatypes.for_peer(recvtype, source)?,
     };
     let (to, from) = (side(dest, sendtag), side(source, recvtag));
     // SAFETY: the caller's.
@@ -142,7 +154,7 @@ pub unsafe fn isendrecv_replace(
     let data = Data {
         addr: buf.cast(),
         count,
-        datatype: &mpi.datatypes.get(datatype)?,
+        datatype: &both(mpi, datatype, dest, source)?,
     };
     let (to, from) = (side(dest, sendtag), side(source, recvtag));
     // SAFETY: the caller's.

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 use std::rc::Rc;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Once, OnceLock};
 use std::thread::ThreadId;
 
 use rejoin_mpi::adi::{Names, Rank};
@@ -10,22 +10,24 @@ use rejoin_mpi::lock::BigLock;
 use rejoin_mpi::{Error, ErrorClass, Group, Mpi as Core, Result, orders};
 
 use crate::constants::*;
+use crate::entry_call::{Call, Phase};
+use crate::errors::Owner;
 use crate::functions::collectives::op;
 use crate::state::{self, Mpi};
 use crate::support::{arg_error, store, store_string};
 use crate::types::*;
-use crate::{abort, callback, image, library_state, lock};
+use crate::{abort, callback, enter, image, library_state, lock};
 
 static LOCK: OnceLock<Arc<BigLock>> = OnceLock::new();
 static MAIN: OnceLock<ThreadId> = OnceLock::new();
 
-fn enter() {
+fn take_lock() {
     if let Some(lock) = LOCK.get() {
         lock.enter();
     }
 }
 
-fn leave() {
+fn give_back_lock() {
     let Some(lock) = LOCK.get() else {
         return;
     };
@@ -110,10 +112,11 @@ pub(crate) fn open(mpi: &Mpi, level: c_int) -> Result<()> {
             // SAFETY: the handler is async-signal-safe. Without memory for it, forked children stay unnoticed.
             unsafe { libc::pthread_atfork(None, None, Some(forked)) };
         }
-        Some(_) if library_state::is_running() => {}
+        // Sessions may follow sessions: the process leaves the job at its exit.
+        Some(_) if library_state::is_running() || !library_state::is_initialized() => {}
         Some(_) => {
-            let text = "called after this process has left the job: nothing comes after the end of \
-                        the world model and of all sessions";
+            let text = "called after this process has left the job: nothing comes after MPI_Finalize \
+                        and the end of all sessions";
             return Err(Error::new(ErrorClass::Other, text));
         }
     }
@@ -122,7 +125,10 @@ pub(crate) fn open(mpi: &Mpi, level: c_int) -> Result<()> {
     if multiple {
         let lock = mpi.core()?.make_lock();
         let _ = LOCK.set(lock);
-        lock::install(lock::Inner { enter, leave });
+        lock::install(lock::Inner {
+            enter: take_lock,
+            leave: give_back_lock,
+        });
     }
     library_state::set_running(multiple);
     Ok(())
@@ -152,7 +158,7 @@ fn start_core(mpi: &Mpi) -> Result<Rc<Core>> {
     mpi.groups.define(MPI_GROUP_EMPTY, empty.into());
     mpi.infos.define(MPI_INFO_ENV, core.env_info().clone());
     core.set_names(Names {
-        operation: crate::enter::current,
+        operation: enter::current,
         context: communicator_of,
     });
     mpi.datatypes.define_predefined();
@@ -160,16 +166,41 @@ fn start_core(mpi: &Mpi) -> Result<Rc<Core>> {
     Ok(core)
 }
 
-/// One user less; the last one leaves the job, which waits for the other processes.
+/// One user less. The last one leaves the job, which waits for the other processes; where the world model was
+/// never initialised, another session may follow, and the process leaves at its exit.
 pub(crate) fn close(mpi: &Mpi) -> Result<()> {
     mpi.check_process()?;
     let left = mpi.users.get().saturating_sub(1);
     mpi.users.set(left);
-    if left == 0 {
-        mpi.core()?.finalize()?;
-        library_state::set_ended();
+    if left > 0 {
+        return Ok(());
     }
+    if library_state::is_initialized() {
+        mpi.core()?.finalize()?;
+    } else {
+        mpi.core()?.flush()?;
+        // SAFETY: the handler has the right type. Without memory for it, the process ends without leaving.
+        LEAVES_AT_EXIT.call_once(|| unsafe {
+            libc::atexit(leave_at_exit);
+        });
+    }
+    library_state::set_ended();
     Ok(())
+}
+
+/// Sets the handler of the process's exit once.
+static LEAVES_AT_EXIT: Once = Once::new();
+
+/// At the exit of a process that used sessions. One that also used the world model has left the job in
+/// `MPI_Finalize` or after it. A session that is still open is the program's error: the process has not left then.
+extern "C" fn leave_at_exit() {
+    static EXIT: Call = Call::new("exit", Phase::Any, true);
+    let is_open = library_state::is_running();
+    if is_open || library_state::is_initialized() || library_state::is_forked() {
+        return;
+    }
+    // What fails here has been reported by the error handler.
+    enter::enter(&EXIT, Owner::None, |mpi| mpi.core()?.finalize());
 }
 
 /// `MPI_Finalize` (MPI-5.0 §11.2.2): collective over the job. Sessions may go on after it.

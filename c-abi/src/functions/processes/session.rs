@@ -3,7 +3,7 @@
 //!
 //! All sessions of a process and the world model share one runtime, which ends with the last of them.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{c_char, c_int};
 use std::rc::Rc;
 
 use rejoin_mpi::{Group, Info, Result};
@@ -13,11 +13,15 @@ use crate::constants::*;
 use crate::functions::communicators::{create, group};
 use crate::functions::info;
 use crate::handles::Kind;
+use crate::library_state;
 use crate::state::{Mpi, Session};
 use crate::support::{arg_error, load, store, store_string, string};
 use crate::types::*;
 
-const SETS: [&CStr; 2] = [c"mpi://WORLD", c"mpi://SELF"];
+/// The process sets; their names are compared without case.
+const SETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
+/// The index of the set of all processes in [`SETS`].
+const WORLD: usize = 0;
 
 const LEVELS: [(&str, c_int); 4] = [
     ("MPI_THREAD_SINGLE", MPI_THREAD_SINGLE),
@@ -53,7 +57,7 @@ pub unsafe fn session_init(
     if session.is_null() {
         return Err(arg_error("the pointer for the session is null"));
     }
-    let level = level(mpi, info)?;
+    let level = level(mpi, info)?.max(library_state::thread_level());
     let handler = mpi.errors.find(Kind::Session, errhandler)?;
     init::open(mpi, level)?;
     let handle = mpi.sessions.insert(Rc::new(Session { level }));
@@ -134,12 +138,11 @@ pub unsafe fn session_get_nth_pset(
     };
     // SAFETY: the caller's.
     let room = unsafe { load(pset_len, "the length") }?;
-    let text = name.to_string_lossy();
     if room > 0 {
         // SAFETY: the program promises the room.
-        unsafe { store_string(pset_name, room as usize, &text, std::ptr::null_mut()) }?;
+        unsafe { store_string(pset_name, room as usize, name, std::ptr::null_mut()) }?;
     }
-    let needed = name.to_bytes_with_nul().len();
+    let needed = name.len() + 1;
     // SAFETY: as above.
     unsafe { store(pset_len, "the length", needed as c_int) }
 }
@@ -152,10 +155,11 @@ unsafe fn members(mpi: &Mpi, name: *const c_char) -> Result<Rc<Group>> {
     // SAFETY: the caller's.
     let name = unsafe { string(name, "the name of the process set") }?;
     let core = mpi.core()?;
-    match name.as_str() {
-        "mpi://WORLD" => Ok(core.world().group().clone()),
-        "mpi://SELF" => Ok(core.self_comm().group().clone()),
-        _ => Err(arg_error(format!("there is no process set {name:?}"))),
+    let found = SETS.iter().position(|set| name.eq_ignore_ascii_case(set));
+    match found {
+        Some(WORLD) => Ok(core.world().group().clone()),
+        Some(_) => Ok(core.self_comm().group().clone()),
+        None => Err(arg_error(format!("there is no process set {name:?}"))),
     }
 }
 
@@ -206,12 +210,13 @@ pub unsafe fn comm_create_from_group(
     errhandler: MPI_Errhandler,
     newcomm: *mut MPI_Comm,
 ) -> Result<()> {
+    // SAFETY: the caller's.
+    unsafe { create::prepare(newcomm) }?;
     let handler = mpi.errors.find(Kind::Comm, errhandler)?;
     let group = mpi.groups.get(group)?;
     // SAFETY: the caller's.
     let tag = unsafe { string(stringtag, "the tag") }?;
     let hints = create::hints(mpi, info)?;
-    create::check_out(newcomm)?;
     let made = mpi.core()?.comm_create_from_group(&group, &tag)?;
     let Some(made) = made else {
         // SAFETY: not null, and so valid by the caller's promise.

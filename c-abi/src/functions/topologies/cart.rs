@@ -6,7 +6,7 @@ use rejoin_mpi::topology::{Cart, Topology, dims_create as create_dims};
 use rejoin_mpi::{Error, ErrorClass, Result};
 
 use crate::constants::*;
-use crate::functions::communicators::create::{check_out, give};
+use crate::functions::communicators::create::{give, prepare};
 use crate::state::Mpi;
 use crate::support::{arg_error, slice, store};
 use crate::types::*;
@@ -98,10 +98,11 @@ pub unsafe fn cart_create(
     _reorder: c_int,
     comm_cart: *mut MPI_Comm,
 ) -> Result<()> {
+    // SAFETY: the caller's.
+    unsafe { prepare(comm_cart) }?;
     let old = mpi.comms.get(comm_old)?;
     // SAFETY: the caller's.
     let cart = unsafe { grid(ndims, dims, periods) }?;
-    check_out(comm_cart)?;
     let made = mpi.core()?.cart_create(&old, cart)?;
     // SAFETY: not null, and so valid by the caller's promise.
     unsafe { give(mpi, comm_cart, made, comm_old) }
@@ -251,12 +252,13 @@ pub unsafe fn cart_sub(
     remain_dims: *const c_int,
     newcomm: *mut MPI_Comm,
 ) -> Result<()> {
+    // SAFETY: the caller's.
+    unsafe { prepare(newcomm) }?;
     let old = mpi.comms.get(comm)?;
     let n = old.with_cart(|c| c.dims().len())?;
     // SAFETY: the caller's.
     let remain = unsafe { slice(remain_dims, n, "the dimensions that remain") }?;
     let remain: Vec<bool> = remain.iter().map(|r| *r != 0).collect();
-    check_out(newcomm)?;
     let made = mpi.core()?.cart_sub(&old, &remain)?;
     // SAFETY: not null, and so valid by the caller's promise.
     unsafe { give(mpi, newcomm, made, comm) }

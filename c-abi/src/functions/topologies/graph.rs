@@ -8,7 +8,7 @@ use rejoin_mpi::Result;
 use rejoin_mpi::topology::{DistGraph, Edge, Graph};
 
 use crate::constants::*;
-use crate::functions::communicators::create::{check_out, give};
+use crate::functions::communicators::create::{give, prepare};
 use crate::functions::topologies::cart::{fill, length, map};
 use crate::state::Mpi;
 use crate::support::{arg_error, slice, store};
@@ -39,10 +39,11 @@ pub unsafe fn graph_create(
     _reorder: c_int,
     comm_graph: *mut MPI_Comm,
 ) -> Result<()> {
+    // SAFETY: the caller's.
+    unsafe { prepare(comm_graph) }?;
     let old = mpi.comms.get(comm_old)?;
     // SAFETY: the caller's.
     let graph = unsafe { graph(nnodes, indx, edges) }?;
-    check_out(comm_graph)?;
     let made = mpi.core()?.graph_create(&old, graph)?;
     // SAFETY: not null, and so valid by the caller's promise.
     unsafe { give(mpi, comm_graph, made, comm_old) }
@@ -175,6 +176,8 @@ pub unsafe fn dist_graph_create_adjacent(
     _reorder: c_int,
     comm_dist_graph: *mut MPI_Comm,
 ) -> Result<()> {
+    // SAFETY: the caller's.
+    unsafe { prepare(comm_dist_graph) }?;
     let old = mpi.comms.get(comm_old)?;
     let (n, m) = (
         length(indegree, "the indegree")?,
@@ -196,7 +199,6 @@ pub unsafe fn dist_graph_create_adjacent(
             },
         }
     };
-    check_out(comm_dist_graph)?;
     let made = mpi.core()?.dist_graph_create_adjacent(&old, graph)?;
     // SAFETY: not null, and so valid by the caller's promise.
     unsafe { give(mpi, comm_dist_graph, made, comm_old) }
@@ -219,6 +221,8 @@ pub unsafe fn dist_graph_create(
     _reorder: c_int,
     comm_dist_graph: *mut MPI_Comm,
 ) -> Result<()> {
+    // SAFETY: the caller's.
+    unsafe { prepare(comm_dist_graph) }?;
     let old = mpi.comms.get(comm_old)?;
     let n = length(n, "the number of sources")?;
     let mut edges = Vec::new();
@@ -243,7 +247,6 @@ pub unsafe fn dist_graph_create(
         }
         weights
     };
-    check_out(comm_dist_graph)?;
     let core = mpi.core()?;
     let made = core.dist_graph_create(&old, &edges, weights.is_some())?;
     // SAFETY: not null, and so valid by the caller's promise.
