@@ -1,4 +1,9 @@
 //! The arithmetic of basic values and the loop over them.
+//!
+//! IEEE binary16 is computed by way of binary32, whose precision is large enough that one rounding more does not
+//! change sums and products (Figueroa, "When is double rounding innocuous?", 1995).
+
+use half::f16;
 
 /// A value with sum, difference and product.
 pub(super) trait Arithmetic: Copy {
@@ -16,6 +21,16 @@ pub(super) trait Ordered: Copy {
     #[inline(always)]
     fn below(self, other: Self) -> bool {
         self.less(other)
+    }
+}
+
+/// A number whose order is that of all bit patterns with this sign bit, the negative zero below the other.
+pub(super) fn total(bits: u128, sign: u128) -> i128 {
+    let magnitude = (bits & (sign - 1)) as i128;
+    if bits & sign != 0 {
+        !magnitude
+    } else {
+        magnitude
     }
 }
 
@@ -84,9 +99,9 @@ macro_rules! ordered_floats {
 }
 
 integers!(u8 u16 u32 u64 u128);
-floats!(f32 f64);
+floats!(f16 f32 f64);
 ordered!(i8 u8 i16 u16 i32 u32 i64 u64 i128);
-ordered_floats!(f32 f64);
+ordered_floats!(f16 f32 f64);
 
 /// An operation on two values of a type: `left op right`.
 pub(super) trait Combine<T> {

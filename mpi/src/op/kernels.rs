@@ -1,9 +1,10 @@
 //! Which loop computes an operation on a basic type.
 
+use half::f16;
+
 use super::Builtin;
 use super::arith::{Band, Bor, Bxor, Combine, Land, Lor, Lxor, Max, Min, Prod, Sum, each};
 use super::complex::Complex;
-use super::half::Half;
 use super::pairs::Pairs;
 use super::quad::Quad;
 use crate::datatype::{Element, Scalar};
@@ -77,8 +78,8 @@ pub(super) fn select(builtin: Builtin, element: Element) -> Option<Kernel> {
 fn arithmetic<O>(scalar: Scalar) -> Option<Loop>
 where
     O: Combine<u8> + Combine<u16> + Combine<u32> + Combine<u64> + Combine<u128>,
-    O: Combine<Half> + Combine<f32> + Combine<f64> + Combine<LongDouble> + Combine<Quad>,
-    O: Combine<Complex<Half>> + Combine<Complex<f32>> + Combine<Complex<f64>>,
+    O: Combine<f16> + Combine<f32> + Combine<f64> + Combine<LongDouble> + Combine<Quad>,
+    O: Combine<Complex<f16>> + Combine<Complex<f32>> + Combine<Complex<f64>>,
     O: Combine<Complex<LongDouble>> + Combine<Complex<Quad>>,
 {
     Some(match scalar {
@@ -87,12 +88,12 @@ where
         Scalar::I32 | Scalar::U32 => each::<u32, O>,
         Scalar::I64 | Scalar::U64 => each::<u64, O>,
         Scalar::I128 => each::<u128, O>,
-        Scalar::F16 => each::<Half, O>,
+        Scalar::F16 => each::<f16, O>,
         Scalar::F32 => each::<f32, O>,
         Scalar::F64 => each::<f64, O>,
         Scalar::LongDouble => each::<LongDouble, O>,
         Scalar::F128 => each::<Quad, O>,
-        Scalar::C16 => each::<Complex<Half>, O>,
+        Scalar::C16 => each::<Complex<f16>, O>,
         Scalar::C32 => each::<Complex<f32>, O>,
         Scalar::C64 => each::<Complex<f64>, O>,
         Scalar::LongDoubleComplex => each::<Complex<LongDouble>, O>,
@@ -104,7 +105,7 @@ where
 fn order<O>(scalar: Scalar) -> Option<Loop>
 where
     O: Combine<i8> + Combine<u8> + Combine<i16> + Combine<u16> + Combine<i32> + Combine<u32>,
-    O: Combine<i64> + Combine<u64> + Combine<i128> + Combine<Half> + Combine<f32> + Combine<f64>,
+    O: Combine<i64> + Combine<u64> + Combine<i128> + Combine<f16> + Combine<f32> + Combine<f64>,
     O: Combine<LongDouble> + Combine<Quad>,
 {
     Some(match scalar {
@@ -117,7 +118,7 @@ where
         Scalar::I64 => each::<i64, O>,
         Scalar::U64 => each::<u64, O>,
         Scalar::I128 => each::<i128, O>,
-        Scalar::F16 => each::<Half, O>,
+        Scalar::F16 => each::<f16, O>,
         Scalar::F32 => each::<f32, O>,
         Scalar::F64 => each::<f64, O>,
         Scalar::LongDouble => each::<LongDouble, O>,

@@ -1,10 +1,9 @@
 //! C's `long double` on x86-64: the x87 80-bit format in the first 10 of 16 bytes. Rust has no such
-//! type, so the x87 unit is driven directly.
+//! type and libraries compute it in integers, so the x87 unit is driven directly.
 
 use std::arch::asm;
 
-use super::arith::{Arithmetic, Ordered};
-use super::quad::{signed_magnitude, total};
+use super::arith::{Arithmetic, Ordered, total};
 
 /// A `long double`, at any alignment. The 6 bytes of padding mean nothing.
 #[derive(Clone, Copy)]
@@ -71,6 +70,16 @@ impl Ordered for LongDouble {
 
     fn below(self, other: Self) -> bool {
         total(self.bits(), SIGN) < total(other.bits(), SIGN)
+    }
+}
+
+/// A number whose order is that of the sign-and-magnitude number with this sign bit.
+fn signed_magnitude(bits: u128, sign: u128) -> i128 {
+    let magnitude = (bits & (sign - 1)) as i128;
+    if bits & sign != 0 {
+        -magnitude
+    } else {
+        magnitude
     }
 }
 

@@ -5,7 +5,6 @@
 
 mod arith;
 mod complex;
-mod half;
 mod kernels;
 #[cfg(target_arch = "x86_64")]
 mod long_double;

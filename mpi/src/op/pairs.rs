@@ -2,8 +2,9 @@
 
 use std::ptr;
 
+use half::f16;
+
 use super::arith::Ordered;
-use super::half::Half;
 use super::kernels::LongDouble;
 use super::quad::Quad;
 use crate::datatype::Scalar;
@@ -105,7 +106,7 @@ unsafe fn less(scalar: Scalar, left: *const u8, right: *const u8) -> bool {
         Scalar::I64 => compare!(i64),
         Scalar::U64 => compare!(u64),
         Scalar::I128 => compare!(i128),
-        Scalar::F16 => compare!(Half),
+        Scalar::F16 => compare!(f16),
         Scalar::F32 => compare!(f32),
         Scalar::F64 => compare!(f64),
         Scalar::LongDouble => compare!(LongDouble),

@@ -1,24 +1,16 @@
-//! IEEE binary128 in integer arithmetic (IEEE 754-2019 §4.3.1, §6): no machine we run on has it in
-//! hardware, and Rust's own type is not stable.
+//! IEEE binary128 (IEEE 754-2019 §4.3.1), which no machine we run on has in hardware: computed by `rustc_apfloat`,
+//! as Rust's own type is not stable.
 
-use super::arith::{Arithmetic, Ordered};
+use rustc_apfloat::{Float, ieee};
+
+use super::arith::{Arithmetic, Ordered, total};
 
 /// The bits of a binary128, in the byte order of the machine, at any alignment.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(super) struct Quad([u8; 16]);
 
-/// Bits of the fraction.
-const FRACTION: u32 = 112;
-const HIDDEN: u128 = 1 << FRACTION;
-const MAX_EXPONENT: i32 = 0x7fff;
-const BIAS: i32 = 0x3fff;
 const SIGN: u128 = 1 << 127;
-const INFINITY: u128 = 0x7fff << FRACTION;
-const NOT_A_NUMBER: u128 = INFINITY | HIDDEN >> 1;
-/// Bits below the last one that decide on rounding: two exact ones, and one that says whether
-/// anything is below them.
-const GUARD: u32 = 3;
 
 impl Quad {
     pub fn from_bits(bits: u128) -> Self {
@@ -29,143 +21,34 @@ impl Quad {
         u128::from_ne_bytes(self.0)
     }
 
-    fn is_nan(self) -> bool {
-        self.bits() & !SIGN > INFINITY
+    fn number(self) -> ieee::Quad {
+        ieee::Quad::from_bits(self.bits())
     }
 }
 
-/// Exponent (1 for the numbers near zero) and significand with its leading bit.
-fn parts(magnitude: u128) -> (i32, u128) {
-    let fraction = magnitude & (HIDDEN - 1);
-    match (magnitude >> FRACTION) as i32 {
-        0 => (1, fraction),
-        exponent => (exponent, fraction | HIDDEN),
+impl From<ieee::Quad> for Quad {
+    fn from(number: ieee::Quad) -> Self {
+        Self::from_bits(number.to_bits())
     }
-}
-
-/// Shifts right; what falls out stays visible in the lowest bit.
-fn shift_sticky(value: u128, by: u32) -> u128 {
-    match by {
-        0 => value,
-        1..128 => value >> by | u128::from(value << (128 - by) != 0),
-        _ => u128::from(value != 0),
-    }
-}
-
-/// The nearest number to `significand * 2^exponent`, ties to even. The significand has `GUARD` bits
-/// below its last one, and its leading bit is in place unless the exponent is 1.
-fn round(sign: u128, exponent: i32, significand: u128) -> u128 {
-    let rest = significand & ((1 << GUARD) - 1);
-    let mut kept = significand >> GUARD;
-    let half = 1 << (GUARD - 1);
-    kept += u128::from(rest > half || (rest == half && kept & 1 == 1));
-    if exponent >= MAX_EXPONENT {
-        return sign | INFINITY;
-    }
-    // A carry raises the exponent by itself; a missing leading bit makes it 0.
-    sign | ((((exponent - 1) as u128) << FRACTION) + kept)
-}
-
-fn add(a: u128, b: u128) -> u128 {
-    let (a, b) = if a & !SIGN >= b & !SIGN {
-        (a, b)
-    } else {
-        (b, a)
-    };
-    let (large, small) = (a & !SIGN, b & !SIGN);
-    let (sign, opposite) = (a & SIGN, (a ^ b) & SIGN != 0);
-    if large > INFINITY || (opposite && small == INFINITY) {
-        return NOT_A_NUMBER;
-    }
-    if large == INFINITY {
-        return a;
-    }
-    let ((mut exponent, x), (e, y)) = (parts(large), parts(small));
-    let x = x << GUARD;
-    let y = shift_sticky(y << GUARD, (exponent - e) as u32);
-    if !opposite {
-        let mut sum = x + y;
-        if sum >> (FRACTION + GUARD + 1) != 0 {
-            sum = shift_sticky(sum, 1);
-            exponent += 1;
-        }
-        return round(sign, exponent, sum);
-    }
-    let difference = x - y;
-    if difference == 0 {
-        return 0; // exact cancellation is positive
-    }
-    let missing = difference.leading_zeros() as i32 - (127 - (FRACTION + GUARD) as i32);
-    let shift = missing.min(exponent - 1);
-    round(sign, exponent - shift, difference << shift)
-}
-
-/// The 256-bit product as (high, low).
-fn wide_product(a: u128, b: u128) -> (u128, u128) {
-    let mask = u128::from(u64::MAX);
-    let (a1, a0, b1, b0) = (a >> 64, a & mask, b >> 64, b & mask);
-    let low = a0 * b0;
-    let middle = a1 * b0 + (low >> 64); // cannot overflow: a1 * b0 <= (2^64 - 1)^2
-    let (middle, carry) = middle.overflowing_add(a0 * b1);
-    let high = a1 * b1 + (middle >> 64) + (u128::from(carry) << 64);
-    (high, middle << 64 | low & mask)
-}
-
-fn multiply(a: u128, b: u128) -> u128 {
-    let sign = (a ^ b) & SIGN;
-    let (a, b) = (a & !SIGN, b & !SIGN);
-    if a.max(b) > INFINITY || (a.max(b) == INFINITY && a.min(b) == 0) {
-        return NOT_A_NUMBER;
-    }
-    if a.max(b) == INFINITY {
-        return sign | INFINITY;
-    }
-    if a.min(b) == 0 {
-        return sign;
-    }
-    let normal = |magnitude| {
-        let (exponent, significand) = parts(magnitude);
-        let missing = significand.leading_zeros() as i32 - 15;
-        (exponent - missing, significand << missing)
-    };
-    let ((ea, x), (eb, y)) = (normal(a), normal(b));
-    // The product has its leading bit at 224 or 225; bring it to 112 + GUARD.
-    let (high, low) = wide_product(x, y);
-    let mut exponent = ea + eb - BIAS;
-    let shift = FRACTION - GUARD;
-    let mut product = high << (128 - shift) | low >> shift;
-    product |= u128::from(low << (128 - shift) != 0);
-    if product >> (FRACTION + GUARD + 1) != 0 {
-        product = shift_sticky(product, 1);
-        exponent += 1;
-    }
-    if exponent < 1 {
-        product = shift_sticky(product, (1 - exponent) as u32);
-        exponent = 1;
-    }
-    round(sign, exponent, product)
 }
 
 impl Arithmetic for Quad {
     fn plus(self, other: Self) -> Self {
-        Self::from_bits(add(self.bits(), other.bits()))
+        (self.number() + other.number()).value.into()
     }
 
     fn minus(self, other: Self) -> Self {
-        Self::from_bits(add(self.bits(), other.bits() ^ SIGN))
+        (self.number() - other.number()).value.into()
     }
 
     fn times(self, other: Self) -> Self {
-        Self::from_bits(multiply(self.bits(), other.bits()))
+        (self.number() * other.number()).value.into()
     }
 }
 
 impl Ordered for Quad {
     fn less(self, other: Self) -> bool {
-        if self.is_nan() || other.is_nan() {
-            return false;
-        }
-        signed_magnitude(self.bits(), SIGN) < signed_magnitude(other.bits(), SIGN)
+        self.number() < other.number()
     }
 
     fn below(self, other: Self) -> bool {
@@ -173,30 +56,14 @@ impl Ordered for Quad {
     }
 }
 
-/// A number whose order is that of all bit patterns with this sign bit, the negative zero below the other.
-pub(super) fn total(bits: u128, sign: u128) -> i128 {
-    let magnitude = (bits & (sign - 1)) as i128;
-    if bits & sign != 0 {
-        !magnitude
-    } else {
-        magnitude
-    }
-}
-
-/// A number whose order is that of the sign-and-magnitude number with this sign bit.
-pub(super) fn signed_magnitude(bits: u128, sign: u128) -> i128 {
-    let magnitude = (bits & (sign - 1)) as i128;
-    if bits & sign != 0 {
-        -magnitude
-    } else {
-        magnitude
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// Bits of the fraction.
+    const FRACTION: u32 = 112;
+    const INFINITY: u128 = 0x7fff << FRACTION;
 
     /// A binary64 as binary128: always exact.
     fn quad(value: f64) -> Quad {
@@ -214,8 +81,8 @@ mod tests {
     #[test]
     fn special_values() {
         let (zero, inf, nan) = (quad(0.0), quad(f64::INFINITY), quad(f64::NAN));
-        assert!(inf.plus(quad(f64::NEG_INFINITY)).is_nan());
-        assert!(inf.times(zero).is_nan() && nan.plus(zero).is_nan());
+        assert!(inf.plus(quad(f64::NEG_INFINITY)).number().is_nan());
+        assert!(inf.times(zero).number().is_nan() && nan.plus(zero).number().is_nan());
         assert_eq!(inf.times(quad(-2.0)).bits(), SIGN | INFINITY);
         assert_eq!(quad(-0.0).plus(quad(-0.0)).bits(), SIGN);
         assert_eq!(quad(1.5).minus(quad(1.5)).bits(), 0);

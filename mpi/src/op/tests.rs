@@ -166,6 +166,25 @@ fn not_everything_goes_with_everything() {
     assert_eq!(refused.map_err(|e| e.class), Err(ErrorClass::Op));
 }
 
+proptest! {
+    // Sums and products of binary16 are exact in binary64, so rounding them once is the right result.
+    #[test]
+    fn halves(pairs in prop::collection::vec(any::<(u16, u16)>(), 0..70)) {
+        let bits = |f: fn(f64, f64) -> f64| move |a: u16, b: u16| {
+            let wide = f(half::f16::from_bits(a).to_f64(), half::f16::from_bits(b).to_f64());
+            half::f16::from_f64(wide).to_bits()
+        };
+        let number = |b: &u16| !half::f16::from_bits(*b).is_nan();
+        let sums: Vec<_> = pairs
+            .into_iter()
+            .filter(|(a, b)| number(a) && number(b))
+            .filter(|(a, b)| number(&bits(|x, y| x + y)(*a, *b)) && number(&bits(|x, y| x * y)(*a, *b)))
+            .collect();
+        check(Builtin::Sum, Named::Real2, &sums, bits(|x, y| x + y));
+        check(Builtin::Prod, Named::Real2, &sums, bits(|x, y| x * y));
+    }
+}
+
 // Programs such as OSU's benchmarks reduce characters, and MPICH, Open MPI and Intel MPI let them.
 #[test]
 fn characters_of_c_are_integers() {
