@@ -86,7 +86,7 @@ pub(super) struct Body {
 }
 
 impl Body {
-    /// Nothing.
+    /// No bytes: a type of size 0.
     pub fn empty() -> Self {
         Self {
             data: None,

@@ -2,18 +2,12 @@
 
 use half::f16;
 
-use super::Builtin;
 use super::arith::{Band, Bor, Bxor, Combine, Land, Lor, Lxor, Max, Min, Prod, Sum, each};
+use super::builtin::Builtin;
 use super::complex::Complex;
-use super::pairs::Pairs;
+use super::pairs::{LongDouble, Pairs};
 use super::quad::Quad;
 use crate::datatype::{Element, Scalar};
-
-#[cfg(target_arch = "x86_64")]
-pub(super) use super::long_double::LongDouble;
-/// Elsewhere C's `long double` is IEEE binary128.
-#[cfg(not(target_arch = "x86_64"))]
-pub(super) use super::quad::Quad as LongDouble;
 
 /// A loop over `count` values: `(input, inout, count)`.
 type Loop = unsafe fn(*const u8, *mut u8, usize);

@@ -5,19 +5,27 @@ use std::ptr;
 use half::f16;
 
 use super::arith::Ordered;
-use super::kernels::LongDouble;
 use super::quad::Quad;
 use crate::datatype::Scalar;
+
+#[cfg(target_arch = "x86_64")]
+pub(super) use super::long_double::LongDouble;
+/// Elsewhere C's `long double` is IEEE binary128.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) use super::quad::Quad as LongDouble;
 
 /// How pairs lie in memory, and which one wins.
 #[derive(Clone, Copy)]
 pub(super) struct Pairs {
     value: Scalar,
     index: Scalar,
+    /// Where the index begins, in bytes from the pair's begin.
     index_at: usize,
+    /// Bytes from one pair to the next.
     extent: usize,
     /// Bytes of the pair without the padding after it.
     length: usize,
+    /// `MPI_MAXLOC`, not `MPI_MINLOC`.
     largest: bool,
 }
 
