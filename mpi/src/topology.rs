@@ -2,18 +2,13 @@
 //! communicator. Ranks are never reordered, so a process keeps the rank of its old communicator.
 
 mod cart;
+mod communicators;
 mod dims;
 mod graph;
 
 pub use cart::Cart;
 pub use dims::dims_create;
 pub use graph::{DistGraph, Edge, Graph};
-
-use crate::comm::Communicator;
-use crate::error::{Error, ErrorClass, Result};
-use crate::group::Group;
-use crate::runtime::Mpi;
-use std::rc::Rc;
 
 /// What hangs on a communicator.
 #[derive(Debug)]
@@ -24,141 +19,6 @@ pub enum Topology {
     Graph(Graph),
     /// `MPI_DIST_GRAPH`.
     DistGraph(DistGraph),
-}
-
-/// The error of a communicator that has no topology of the kind that the call needs.
-fn wrong(comm: &Communicator, needed: &str) -> Error {
-    let text = format!(
-        "the communicator {:?} has no {needed} topology",
-        comm.name()
-    );
-    Error::new(ErrorClass::Topology, text)
-}
-
-macro_rules! lookup {
-    ($(#[$doc:meta])* $name:ident, $kind:ident, $text:literal) => {
-        $(#[$doc])*
-        ///
-        /// # Errors
-        /// `MPI_ERR_TOPOLOGY` when it has none, or another one.
-        pub fn $name<R>(&self, look: impl FnOnce(&$kind) -> R) -> Result<R> {
-            match self.topology.borrow().as_deref() {
-                Some(Topology::$kind(found)) => Ok(look(found)),
-                _ => Err(wrong(self, $text)),
-            }
-        }
-    };
-}
-
-impl Communicator {
-    lookup! {
-        /// Looks at the grid of the communicator.
-        with_cart, Cart, "Cartesian"
-    }
-    lookup! {
-        /// Looks at the graph of the communicator.
-        with_graph, Graph, "graph"
-    }
-    lookup! {
-        /// Looks at the neighbours of this process in the communicator's distributed graph.
-        with_dist_graph, DistGraph, "distributed graph"
-    }
-}
-
-impl Mpi {
-    /// A communicator of the first `size` members of `comm` with a topology; `None` for the others.
-    fn first_members(
-        &self,
-        comm: &Rc<Communicator>,
-        size: usize,
-        topology: Topology,
-    ) -> Result<Option<Rc<Communicator>>> {
-        if size > comm.size() {
-            let text = format!(
-                "the topology has {size} processes, the communicator only {}",
-                comm.size()
-            );
-            return Err(Error::new(ErrorClass::Arg, text));
-        }
-        let old = comm.group();
-        let members = (0..size).map(|r| old.world_rank(r).0).collect();
-        let group = Rc::new(Group::new(members, old.world_rank(comm.rank())));
-        let new = self.comm_create(comm, &group)?;
-        if let Some(new) = &new {
-            *new.topology.borrow_mut() = Some(Rc::new(topology));
-        }
-        Ok(new)
-    }
-
-    /// `MPI_Cart_create`: the first processes get the grid, the others `None`.
-    ///
-    /// # Errors
-    /// A grid larger than the communicator.
-    pub fn cart_create(
-        &self,
-        comm: &Rc<Communicator>,
-        cart: Cart,
-    ) -> Result<Option<Rc<Communicator>>> {
-        self.first_members(comm, cart.size(), Topology::Cart(cart))
-    }
-
-    /// `MPI_Cart_sub`: the grid of the dimensions that remain, through this process.
-    ///
-    /// # Errors
-    /// A communicator without a grid.
-    pub fn cart_sub(
-        &self,
-        comm: &Rc<Communicator>,
-        remain: &[bool],
-    ) -> Result<Option<Rc<Communicator>>> {
-        let (color, key, sub) = comm.with_cart(|c| c.sub(comm.rank(), remain))?;
-        let new = self.comm_split(comm, color, key)?;
-        if let Some(new) = &new {
-            *new.topology.borrow_mut() = Some(Rc::new(Topology::Cart(sub)));
-        }
-        Ok(new)
-    }
-
-    /// `MPI_Graph_create`: as [`Mpi::cart_create`], with a graph.
-    ///
-    /// # Errors
-    /// A graph larger than the communicator.
-    pub fn graph_create(
-        &self,
-        comm: &Rc<Communicator>,
-        graph: Graph,
-    ) -> Result<Option<Rc<Communicator>>> {
-        self.first_members(comm, graph.nodes(), Topology::Graph(graph))
-    }
-
-    /// `MPI_Dist_graph_create_adjacent`: every process tells its own neighbours.
-    ///
-    /// # Errors
-    /// A neighbour that is not in the communicator, a negative weight.
-    pub fn dist_graph_create_adjacent(
-        &self,
-        comm: &Rc<Communicator>,
-        graph: DistGraph,
-    ) -> Result<Option<Rc<Communicator>>> {
-        graph.check(comm.size())?;
-        self.first_members(comm, comm.size(), Topology::DistGraph(graph))
-    }
-
-    /// `MPI_Dist_graph_create`: every process tells some edges, wherever they lie.
-    ///
-    /// # Errors
-    /// An end of an edge that is not in the communicator, a negative weight.
-    pub fn dist_graph_create(
-        &self,
-        comm: &Rc<Communicator>,
-        edges: &[Edge],
-        weighted: bool,
-    ) -> Result<Option<Rc<Communicator>>> {
-        graph::check_edges(edges, comm.size())?;
-        let told = self.exchange_edges(comm, edges)?;
-        let graph = DistGraph::of_edges(comm.rank() as i32, &told, weighted);
-        self.first_members(comm, comm.size(), Topology::DistGraph(graph))
-    }
 }
 
 #[cfg(test)]

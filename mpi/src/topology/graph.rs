@@ -1,10 +1,7 @@
 //! Graphs that every process knows whole (MPI-5.0 §8.5.3), and those of which each knows its own
 //! neighbours (§8.5.4).
 
-use crate::comm::{CREATION_TAG, Communicator};
 use crate::error::{Error, ErrorClass, Result};
-use crate::runtime::Mpi;
-use std::rc::Rc;
 
 /// A graph: `index[i]` is the number of edges of the nodes up to `i`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,10 +94,11 @@ pub struct Edge {
     pub weight: i32,
 }
 
-const EDGE: usize = 12;
+/// Bytes of an encoded edge.
+pub(super) const EDGE: usize = 12;
 
 impl Edge {
-    fn encode(self) -> [u8; EDGE] {
+    pub(super) fn encode(self) -> [u8; EDGE] {
         let mut out = [0; EDGE];
         for (i, v) in [self.source, self.destination, self.weight]
             .iter()
@@ -111,7 +109,7 @@ impl Edge {
         out
     }
 
-    fn decode(bytes: &[u8; EDGE]) -> Self {
+    pub(super) fn decode(bytes: &[u8; EDGE]) -> Self {
         let int = |i: usize| {
             let b = &bytes[4 * i..];
             i32::from_le_bytes([b[0], b[1], b[2], b[3]])
@@ -140,7 +138,7 @@ pub(super) fn check_edges(edges: &[Edge], size: usize) -> Result<()> {
 }
 
 impl DistGraph {
-    /// The neighbours of `rank` by a list of edges, in its order.
+    /// The neighbours of `rank` by a list of edges, in the order of the list.
     pub(super) fn of_edges(rank: i32, edges: &[Edge], weighted: bool) -> Self {
         let into: Vec<&Edge> = edges.iter().filter(|e| e.destination == rank).collect();
         let out: Vec<&Edge> = edges.iter().filter(|e| e.source == rank).collect();
@@ -163,28 +161,5 @@ impl DistGraph {
             Some(w) => Err(bad(format!("the weight {w} is negative"))),
             None => Ok(()),
         }
-    }
-}
-
-impl Mpi {
-    /// Gives every member the edges that begin or end at it, in order of who told them.
-    pub(super) fn exchange_edges(
-        &self,
-        comm: &Rc<Communicator>,
-        edges: &[Edge],
-    ) -> Result<Vec<Edge>> {
-        let (me, n) = (comm.rank(), comm.size());
-        let concerns = |e: &Edge, r: usize| e.source as usize == r || e.destination as usize == r;
-        let mut per_member: Vec<Vec<u8>> = vec![Vec::new(); n];
-        for e in edges {
-            per_member[e.source as usize].extend(e.encode());
-            if e.destination != e.source {
-                per_member[e.destination as usize].extend(e.encode());
-            }
-        }
-        let ctx = self.creation(comm, CREATION_TAG);
-        let all = ctx.run(ctx.tell_each(&per_member))?;
-        let all = all.as_chunks::<EDGE>().0.iter().map(Edge::decode);
-        Ok(all.filter(|e| concerns(e, me)).collect())
     }
 }
