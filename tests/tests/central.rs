@@ -294,7 +294,7 @@ fn questions_are_answered_by_the_next_one() {
 fn a_limit_of_file_sizes_below_the_journal_ends_nothing() {
     let folder = Folder::new("file-limit");
     let mut command = Command::new("sh");
-    let limited = "ulimit -f 8; exec \"$0\" -n 3 --tag-output --transport tcp \"$@\"";
+    let limited = "ulimit -f 0; exec \"$0\" -n 3 --tag-output --transport tcp \"$@\"";
     command.args(["-c", limited]);
     command.arg(prefix().join("bin/mpirun"));
     command.arg(program("back")).arg("work");
@@ -316,10 +316,10 @@ fn a_limit_of_file_sizes_below_the_journal_ends_nothing() {
     assert_eq!(errors.lines().filter(|l| told(l)).count(), 1, "{errors}");
 }
 
-/// From here on the central manager writes no file beyond its first page.
+/// From here on the central manager writes no file any further.
 fn limit_files(pid: u32) {
     let limit = libc::rlimit {
-        rlim_cur: 4096,
+        rlim_cur: 1,
         rlim_max: libc::RLIM_INFINITY,
     };
     // SAFETY: a process of this test; the limit is only read.

@@ -1,30 +1,32 @@
 //! What must outlive the central manager, in a file of its own per job ([`Record`]s, in their order).
 //!
-//! The store is redb. What is appended survives the end of this process however it comes; it is made
-//! to survive that of the machine only with [`Keep::Machine`], which costs an fsync each time, and
-//! helps only jobs whose checkpoints outlive the machine too.
+//! The file is appended to: each entry is a [`HEAD`] and a message of the managers' codec. What is appended
+//! survives the end of this process however it comes; it is made to survive that of the machine only with
+//! [`Keep::Machine`], which costs an fsync each time, and helps only jobs whose checkpoints outlive the
+//! machine too. An entry that the writer's end has cut short was never acted upon: it is dropped. When most
+//! entries count no more, the file is replaced by one with the others.
 
 use crate::error::plain;
-use redb::backends::FileBackend;
-use redb::{
-    Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition,
-};
+use crate::host::run_dir::NEW;
 use rejoin_channel_table::{Generation, JobId};
 use rejoin_managers_protocol::central::Record;
 use rejoin_wire::codec::{FrameReader, MANAGER_LIMIT, encode};
-use std::collections::VecDeque;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::fs::{File, TryLockError};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Version of what is stored.
-const FORMAT: u64 = 3;
+/// What the first entry begins with: this is a journal, and its format.
+const FORMAT: (u64, u64) = (u64::from_le_bytes(*b"rejoin-j"), 4);
 
-/// `format` and `job`.
-const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
+/// Bytes before each message: its length, its CRC-32C, and the CRC-32C of these two. A damaged length is so no
+/// entry that was cut short.
+const HEAD: usize = 12;
 
-/// Numbers from 0 on, and records as the codec frames them.
-const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records");
+/// Bytes of entries that count no more, beyond which the file is replaced.
+const SPARE: u64 = 64 * 1024;
 
 /// What can be wrong with a journal.
 #[derive(Debug, thiserror::Error)]
@@ -43,14 +45,6 @@ pub enum JournalError {
         /// Which.
         path: PathBuf,
     },
-    /// The store refuses.
-    #[error("the journal {}: {source}", .path.display())]
-    Store {
-        /// Which.
-        path: PathBuf,
-        /// Its reason.
-        source: Box<redb::Error>,
-    },
     /// It is not what was written: the job can't be taken up again with it.
     #[error("the journal {} is torn or altered: {why}", .path.display())]
     Torn {
@@ -68,57 +62,6 @@ pub enum Keep {
     Process,
     /// The end of the machine.
     Machine,
-}
-
-/// Where redb's header has its flags (its design.md): the file was not closed well; its last commit needs no
-/// check. Every checksum of a file with the first and without the second is verified before any page is
-/// trusted, so this is how we read all files.
-const FLAGS: u64 = 9;
-const UNCLEAN: u8 = 2;
-const TWO_PHASE: u8 = 4;
-
-/// A file that is not synced unless that is wanted: what was written is with the kernel, which
-/// outlives us.
-#[derive(Debug)]
-struct Backend {
-    file: FileBackend,
-    keep: Keep,
-}
-
-impl StorageBackend for Backend {
-    fn len(&self) -> Result<u64, std::io::Error> {
-        self.file.len()
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), std::io::Error> {
-        self.file.read(offset, out)?;
-        let flags = FLAGS
-            .checked_sub(offset)
-            .and_then(|at| usize::try_from(at).ok());
-        if let Some(flags) = flags.and_then(|at| out.get_mut(at)) {
-            *flags = (*flags | UNCLEAN) & !TWO_PHASE;
-        }
-        Ok(())
-    }
-
-    fn set_len(&self, len: u64) -> Result<(), std::io::Error> {
-        self.file.set_len(len)
-    }
-
-    fn sync_data(&self) -> Result<(), std::io::Error> {
-        match self.keep {
-            Keep::Process => Ok(()),
-            Keep::Machine => self.file.sync_data(),
-        }
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> Result<(), std::io::Error> {
-        self.file.write(offset, data)
-    }
-
-    fn close(&self) -> Result<(), std::io::Error> {
-        self.file.close()
-    }
 }
 
 /// Kinds of records of which only the last counts.
@@ -152,18 +95,13 @@ impl Kind {
 /// A job's journal, open for appending.
 #[derive(Debug)]
 pub struct Journal {
-    store: Database,
+    file: File,
     path: PathBuf,
-    next: u64,
-    /// Numbers of the records that count, so that the file stays small however long the job runs.
-    live: VecDeque<(u64, Kind)>,
-}
-
-fn store_error(path: &Path, error: impl Into<redb::Error>) -> JournalError {
-    JournalError::Store {
-        path: path.to_path_buf(),
-        source: Box::new(error.into()),
-    }
+    keep: Keep,
+    /// The job's entry, and those of the records that count.
+    first: Vec<u8>,
+    live: Vec<(Kind, Vec<u8>)>,
+    length: u64,
 }
 
 fn torn(path: &Path, why: impl std::fmt::Display) -> JournalError {
@@ -173,82 +111,96 @@ fn torn(path: &Path, why: impl std::fmt::Display) -> JournalError {
     }
 }
 
+fn file_error(path: &Path, source: std::io::Error) -> JournalError {
+    JournalError::File {
+        path: path.to_path_buf(),
+        source,
+    }
+}
+
 impl Journal {
     /// Makes the journal of a new job; nobody else may read it.
     ///
     /// # Errors
     /// There is one already, or the file can't be made.
     pub fn create(path: &Path, job: JobId, keep: Keep) -> Result<Journal, JournalError> {
-        let file = |source| JournalError::File {
+        let first = entry(path, &(FORMAT, job))?;
+        let file = made(path).map_err(|error| file_error(path, error))?;
+        lock(path, &file)?;
+        let mut journal = Journal {
+            file,
             path: path.to_path_buf(),
-            source,
+            keep,
+            first: Vec::new(),
+            live: Vec::new(),
+            length: 0,
         };
-        let mut options = File::options();
-        options.read(true).write(true).create_new(true).mode(0o600);
-        let made = options.open(path).map_err(file)?;
-        Journal::fresh(path, made, job, keep).inspect_err(|_| {
-            let _ = std::fs::remove_file(path);
-        })
-    }
-
-    fn fresh(path: &Path, file: File, job: JobId, keep: Keep) -> Result<Journal, JournalError> {
-        let store = database(path, file, keep)?;
-        let wrong = |error: redb::Error| store_error(path, error);
-        let filled = || -> Result<(), redb::Error> {
-            let transaction = store.begin_write()?;
-            {
-                let mut about = transaction.open_table(ABOUT)?;
-                about.insert("format", FORMAT)?;
-                about.insert("job", job.0)?;
-                transaction.open_table(RECORDS)?;
-            }
-            transaction.commit()?;
-            Ok(())
-        };
-        filled().map_err(wrong)?;
-        Ok(Journal {
-            store,
-            path: path.to_path_buf(),
-            next: 0,
-            live: VecDeque::new(),
-        })
+        if let Err(error) = journal.write(&first) {
+            journal.remove();
+            return Err(error);
+        }
+        journal.first = first;
+        Ok(journal)
     }
 
     /// Appends a record. When this returns, it is stored.
     ///
     /// # Errors
-    /// There is no room, or the store refuses.
+    /// There is no room, or the system refuses.
     pub fn append(&mut self, record: &Record) -> Result<(), JournalError> {
-        let mut bytes = Vec::new();
-        encode(record, MANAGER_LIMIT, &mut bytes).map_err(|e| torn(&self.path, e))?;
-        let sum = crc32c::crc32c(&bytes);
-        bytes.extend_from_slice(&sum.to_le_bytes());
-        let kind = Kind::of(record);
-        let number = self.next;
-        let old: Vec<u64> = self
-            .live
-            .iter()
-            .filter(|(_, other)| kind != Kind::Other && *other == kind)
-            .map(|(number, _)| *number)
-            .collect();
-        let store = &self.store;
-        let write = || -> Result<(), redb::Error> {
-            let mut transaction = store.begin_write()?;
-            transaction.set_durability(Durability::Immediate)?;
-            {
-                let mut records = transaction.open_table(RECORDS)?;
-                records.insert(number, bytes.as_slice())?;
-                for number in &old {
-                    records.remove(number)?;
-                }
-            }
-            transaction.commit()?;
-            Ok(())
-        };
-        write().map_err(|error| store_error(&self.path, error))?;
-        self.live.retain(|(number, _)| !old.contains(number));
-        self.live.push_back((number, kind));
-        self.next += 1;
+        let bytes = entry(&self.path, record)?;
+        self.write(&bytes)?;
+        self.count(Kind::of(record), bytes);
+        let live: usize = self.live.iter().map(|(_, bytes)| bytes.len()).sum();
+        if self.length > 2 * live as u64 + SPARE
+            && let Err(error) = self.replace()
+        {
+            tracing::warn!(%error, "the journal is not replaced by a shorter one");
+        }
+        Ok(())
+    }
+
+    /// A stored record counts; of some kinds those before it do no more.
+    fn count(&mut self, kind: Kind, bytes: Vec<u8>) {
+        self.live
+            .retain(|(other, _)| kind == Kind::Other || *other != kind);
+        self.live.push((kind, bytes));
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), JournalError> {
+        let written = self.file.write_all(bytes).and_then(|()| self.sync());
+        self.length += bytes.len() as u64;
+        written.map_err(|error| file_error(&self.path, error))
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        match self.keep {
+            Keep::Process => Ok(()),
+            Keep::Machine => self.file.sync_data(),
+        }
+    }
+
+    /// Puts a file with the records that count in the place of this one.
+    fn replace(&mut self) -> Result<(), JournalError> {
+        let new = replacement(&self.path);
+        // Of a writer that ended while it did this.
+        let _ = std::fs::remove_file(&new);
+        let wrong = |error| file_error(&self.path, error);
+        let file = made(&new).map_err(wrong)?;
+        lock(&self.path, &file)?;
+        let mut bytes = self.first.clone();
+        self.live.iter().for_each(|(_, live)| bytes.extend(live));
+        let written = (&file).write_all(&bytes).and_then(|()| match self.keep {
+            Keep::Process => Ok(()),
+            Keep::Machine => file.sync_all(),
+        });
+        let placed = written.and_then(|()| std::fs::rename(&new, &self.path));
+        placed.map_err(|error| {
+            let _ = std::fs::remove_file(&new);
+            wrong(error)
+        })?;
+        self.length = bytes.len() as u64;
+        self.file = file;
         Ok(())
     }
 
@@ -257,39 +209,44 @@ impl Journal {
     /// # Errors
     /// It is torn, altered, of another format, or in use.
     pub fn resume(path: &Path, keep: Keep) -> Result<(Journal, JobId, Vec<Record>), JournalError> {
-        let opened = File::options().read(true).write(true).open(path);
-        let file = opened.map_err(|source| JournalError::File {
+        let wrong = |error| file_error(path, error);
+        let mut options = File::options();
+        let opened = options.read(true).append(true).open(path);
+        let mut file = opened.map_err(wrong)?;
+        lock(path, &file)?;
+        if !is_at(&file, path).map_err(wrong)? {
+            // Its writer has just replaced it.
+            let path = path.to_path_buf();
+            return Err(JournalError::InUse { path });
+        }
+        let mut all = Vec::new();
+        file.read_to_end(&mut all).map_err(wrong)?;
+        let mut rest = &all[..];
+        let first = next(path, &mut rest)?.ok_or_else(|| torn(path, "it names no job"))?;
+        let (format, job): ((u64, u64), JobId) = decode(path, first)?;
+        if format != FORMAT {
+            return Err(torn(path, "it has another format"));
+        }
+        let mut journal = Journal {
+            file,
             path: path.to_path_buf(),
-            source,
-        })?;
-        // The store takes an empty file for a new one.
-        if file.metadata().is_ok_and(|meta| meta.len() == 0) {
-            return Err(torn(path, "it is empty"));
-        }
-        let mut store = database(path, file, keep).map_err(|error| match error {
-            JournalError::Store { source, .. } => torn(path, source),
-            other => other,
-        })?;
-        match store.check_integrity() {
-            Ok(true) => {}
-            Ok(false) => return Err(torn(path, "its checksums do not match")),
-            Err(error) => return Err(torn(path, redb::Error::from(error))),
-        }
-        let (job, raw) = read(&store).map_err(|error| torn(path, error))?;
-        let mut records = Vec::with_capacity(raw.len());
-        let mut live = VecDeque::with_capacity(raw.len());
-        for (number, bytes) in &raw {
-            let record =
-                decode(bytes).map_err(|why| torn(path, format!("record {number}: {why}")))?;
-            live.push_back((*number, Kind::of(&record)));
-            records.push(record);
-        }
-        let journal = Journal {
-            store,
-            path: path.to_path_buf(),
-            next: raw.last().map_or(0, |(number, _)| number + 1),
-            live,
+            keep,
+            first: first.to_vec(),
+            live: Vec::new(),
+            length: 0,
         };
+        while let Some(bytes) = next(path, &mut rest)? {
+            let record: Record = decode(path, bytes)?;
+            journal.count(Kind::of(&record), bytes.to_vec());
+        }
+        journal.length = (all.len() - rest.len()) as u64;
+        if !rest.is_empty() {
+            tracing::info!(bytes = rest.len(), "the last entry was cut short: dropped");
+            journal.file.set_len(journal.length).map_err(wrong)?;
+        }
+        let live = journal.live.iter();
+        let records = live.map(|(_, bytes)| decode(path, bytes));
+        let records = records.collect::<Result<_, _>>()?;
         Ok((journal, job, records))
     }
 
@@ -309,66 +266,83 @@ impl Journal {
     }
 }
 
-fn database(path: &Path, file: File, keep: Keep) -> Result<Database, JournalError> {
+/// Where a file is filled that will replace the journal. What a dead writer leaves there goes with the run
+/// directory's other unfinished files.
+fn replacement(path: &Path) -> PathBuf {
+    path.with_extension(NEW)
+}
+
+fn made(path: &Path) -> std::io::Result<File> {
+    let mut options = File::options();
+    options.read(true).append(true).create_new(true);
+    options.mode(0o600).open(path)
+}
+
+/// Claims a journal's file for as long as it is open.
+fn lock(path: &Path, file: &File) -> Result<(), JournalError> {
+    let in_use = || JournalError::InUse {
+        path: path.to_path_buf(),
+    };
     match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let path = path.to_path_buf();
-            return Err(JournalError::InUse { path });
-        }
-        Err(TryLockError::Error(source)) => {
-            let path = path.to_path_buf();
-            return Err(JournalError::File { path, source });
-        }
-    }
-    let file = FileBackend::new(file).map_err(|error| store_error(path, error))?;
-    let mut builder = Database::builder();
-    // Records are few and small.
-    builder.set_cache_size(1 << 20);
-    builder
-        .create_with_backend(Backend { file, keep })
-        .map_err(|error| store_error(path, error))
-}
-
-type Raw = (JobId, Vec<(u64, Vec<u8>)>);
-
-fn read(store: &Database) -> Result<Raw, String> {
-    let text = |error: redb::Error| error.to_string();
-    let tables = || -> Result<_, redb::Error> {
-        let transaction = store.begin_read()?;
-        let about = transaction.open_table(ABOUT)?;
-        let number = |name| -> Result<Option<u64>, redb::Error> {
-            Ok(about.get(name)?.map(|value| value.value()))
-        };
-        let (format, job) = (number("format")?, number("job")?);
-        let mut records = Vec::new();
-        for entry in transaction.open_table(RECORDS)?.iter()? {
-            let (key, value) = entry?;
-            records.push((key.value(), value.value().to_vec()));
-        }
-        Ok((format, job, records))
-    };
-    match tables().map_err(text)? {
-        (Some(FORMAT), Some(job), records) => Ok((JobId(job), records)),
-        (Some(FORMAT), None, _) => Err("it names no job".into()),
-        (Some(other), ..) => Err(format!("it has format {other}, and {FORMAT} is understood")),
-        (None, ..) => Err("it names no format".into()),
+        Err(TryLockError::WouldBlock) => Err(in_use()),
+        Err(TryLockError::Error(source)) => Err(file_error(path, source)),
+        Ok(()) => Ok(()),
     }
 }
 
-fn decode(bytes: &[u8]) -> Result<Record, String> {
-    let Some((frame, sum)) = bytes.split_last_chunk::<4>() else {
-        return Err("it is too short".into());
+/// Whether the file is the one of this name.
+fn is_at(file: &File, path: &Path) -> std::io::Result<bool> {
+    let (ours, named) = (file.metadata()?, std::fs::metadata(path)?);
+    Ok((ours.dev(), ours.ino()) == (named.dev(), named.ino()))
+}
+
+/// A message with its head.
+fn entry<T: Serialize>(path: &Path, message: &T) -> Result<Vec<u8>, JournalError> {
+    let mut bytes = vec![0; HEAD];
+    encode(message, MANAGER_LIMIT, &mut bytes).map_err(|error| torn(path, error))?;
+    let length = u32::try_from(bytes.len() - HEAD).map_err(|error| torn(path, error))?;
+    let sum = crc32c::crc32c(&bytes[HEAD..]);
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    bytes[4..8].copy_from_slice(&sum.to_le_bytes());
+    let sum = crc32c::crc32c(&bytes[..8]);
+    bytes[8..HEAD].copy_from_slice(&sum.to_le_bytes());
+    Ok(bytes)
+}
+
+/// The next whole entry. `None`: there is none, or it was cut short.
+fn next<'a>(path: &Path, rest: &mut &'a [u8]) -> Result<Option<&'a [u8]>, JournalError> {
+    let number = |at: usize| {
+        rest.get(at..at + 4)?
+            .try_into()
+            .ok()
+            .map(u32::from_le_bytes)
     };
-    if crc32c::crc32c(frame) != u32::from_le_bytes(*sum) {
-        return Err("its checksum does not match".into());
+    let (Some(length), Some(sum), Some(head)) = (number(0), number(4), number(8)) else {
+        return Ok(None);
+    };
+    if crc32c::crc32c(&rest[..8]) != head {
+        return Err(torn(
+            path,
+            "the head of an entry does not match its checksum",
+        ));
     }
+    let Some((entry, others)) = rest.split_at_checked(HEAD + length as usize) else {
+        return Ok(None);
+    };
+    if crc32c::crc32c(&entry[HEAD..]) != sum {
+        return Err(torn(path, "an entry does not match its checksum"));
+    }
+    *rest = others;
+    Ok(Some(entry))
+}
+
+fn decode<T: DeserializeOwned>(path: &Path, entry: &[u8]) -> Result<T, JournalError> {
     let mut reader = FrameReader::new(MANAGER_LIMIT);
-    reader.push(frame);
+    reader.push(&entry[HEAD..]);
     match reader.next() {
-        Ok(Some(record)) if reader.unread() == 0 => Ok(record),
-        Ok(_) => Err("it is no whole record".into()),
-        Err(error) => Err(error.to_string()),
+        Ok(Some(message)) if reader.unread() == 0 => Ok(message),
+        Ok(_) => Err(torn(path, "an entry is no whole message")),
+        Err(error) => Err(torn(path, error)),
     }
 }
 
@@ -383,7 +357,6 @@ mod tests {
     use rejoin_managers_protocol::verdict::Verdict;
     use rejoin_wire::ImageCost;
     use std::io::BufRead;
-    use std::os::unix::fs::MetadataExt;
     use std::process::{Command, Stdio};
 
     struct Scratch(PathBuf);
@@ -537,41 +510,77 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_torn_or_altered_file_is_refused_or_harmless() {
-        let _alone = alone();
-        let scratch = Scratch::new("torn");
-        let mut journal = Journal::create(&scratch.0, JobId(7), Keep::Process).unwrap();
-        let mut all = vec![began(), ordered(1), committed(1), ordered(2)];
-        for record in &all {
+    /// A file of these records, and how long it was after each of them.
+    fn stored(path: &Path, records: &[Record]) -> (Vec<u8>, Vec<usize>) {
+        let mut journal = Journal::create(path, JobId(7), Keep::Process).unwrap();
+        let mut lengths = vec![std::fs::read(path).unwrap().len()];
+        for record in records {
             journal.append(record).unwrap();
+            lengths.push(std::fs::read(path).unwrap().len());
         }
-        drop(journal);
-        all.remove(1);
-        let whole = std::fs::read(&scratch.0).unwrap();
-        let resumed = |bytes: &[u8]| {
-            std::fs::write(&scratch.0, bytes).unwrap();
-            Journal::resume(&scratch.0, Keep::Process).map(|(_, _, records)| records)
-        };
-        assert_eq!(resumed(&whole).unwrap(), all);
-        for length in [0, 1, 100, 4096, whole.len() / 2, whole.len() - 1] {
-            let said = resumed(&whole[..length]).unwrap_err();
-            assert!(
-                matches!(said, JournalError::Torn { .. }),
-                "{length}: {said}"
-            );
-            assert!(said.to_string().contains("is torn or altered"), "{said}");
+        (std::fs::read(path).unwrap(), lengths)
+    }
+
+    fn resumed(path: &Path, bytes: &[u8]) -> Result<Vec<Record>, JournalError> {
+        std::fs::write(path, bytes).unwrap();
+        Journal::resume(path, Keep::Process).map(|(_, _, records)| records)
+    }
+
+    #[test]
+    fn an_entry_that_was_cut_short_is_dropped_and_the_next_one_follows_the_others() {
+        let _alone = alone();
+        let scratch = Scratch::new("cut");
+        let all = [began(), committed(1), ordered(2)];
+        let (whole, lengths) = stored(&scratch.0, &all);
+        for length in 0..=whole.len() {
+            let said = resumed(&scratch.0, &whole[..length]);
+            let Some(count) = lengths.iter().rposition(|&end| end <= length) else {
+                let said = said.unwrap_err().to_string();
+                assert!(said.contains("is torn or altered"), "{length}: {said}");
+                continue;
+            };
+            assert_eq!(said.unwrap(), all[..count], "{length}");
+            let (mut journal, _, _) = Journal::resume(&scratch.0, Keep::Process).unwrap();
+            journal.append(&Record::Decided(Verdict::Success)).unwrap();
+            drop(journal);
+            let (_, _, records) = Journal::resume(&scratch.0, Keep::Process).unwrap();
+            assert_eq!(records[..count], all[..count], "{length}");
+            assert_eq!(records[count..], [Record::Decided(Verdict::Success)]);
         }
-        let mut refused = 0;
-        let bytes = (0..whole.len()).filter(|&at| whole[at] != 0);
-        for at in bytes.step_by(31) {
+    }
+
+    #[test]
+    fn an_altered_file_is_refused() {
+        let _alone = alone();
+        let scratch = Scratch::new("altered");
+        let (whole, _) = stored(&scratch.0, &[began(), ordered(1), committed(1), ordered(2)]);
+        for at in 0..whole.len() {
             let mut altered = whole.clone();
             altered[at] ^= 0x10;
-            match resumed(&altered) {
-                Ok(records) => assert_eq!(records, all, "byte {at}"),
-                Err(_) => refused += 1,
-            }
+            let said = resumed(&scratch.0, &altered).unwrap_err();
+            assert!(matches!(said, JournalError::Torn { .. }), "{at}: {said}");
         }
-        assert!(refused > 3, "{refused} refused");
+    }
+
+    #[test]
+    fn the_file_stays_small_however_long_a_job_runs() {
+        let _alone = alone();
+        let scratch = Scratch::new("long");
+        let mut journal = Journal::create(&scratch.0, JobId(7), Keep::Process).unwrap();
+        journal.append(&began()).unwrap();
+        for epoch in 1..=10_000 {
+            journal.append(&ordered(epoch)).unwrap();
+            journal.append(&committed(epoch)).unwrap();
+            let length = std::fs::metadata(&scratch.0).unwrap().len();
+            assert!(length < SPARE + 4096, "{length} bytes at epoch {epoch}");
+        }
+        assert!(!replacement(&scratch.0).exists());
+        // The new file is as much this journal's as the first one.
+        let used = Journal::resume(&scratch.0, Keep::Process);
+        assert!(matches!(used, Err(JournalError::InUse { .. })));
+        drop(journal);
+        let (_, job, records) = Journal::resume(&scratch.0, Keep::Process).unwrap();
+        assert_eq!(job, JobId(7));
+        assert_eq!(records, [began(), ordered(10_000), committed(10_000)]);
     }
 }

@@ -19,8 +19,8 @@ use std::time::{Duration, SystemTime};
 const SOCKET: &str = "sock";
 /// How what must outlive mpirun is called.
 const JOURNAL: &str = "journal";
-/// How a socket is called that nobody listens to yet.
-const NEW: &str = "new";
+/// How a socket that nobody listens to yet and a journal that is still being filled are called.
+pub(crate) const NEW: &str = "new";
 /// A new socket that is not listened to after this time belongs to nobody.
 const NEW_LIMIT: Duration = Duration::from_secs(60);
 
