@@ -2,6 +2,7 @@
 
 use crate::launch::machines::Machines;
 use crate::launch::plan::Program;
+use procfs::process::Process;
 use rejoin_channel_table::Rank;
 use rejoin_managers_protocol::central::HostIndex;
 use std::collections::BTreeMap;
@@ -117,10 +118,8 @@ fn enough(
 /// The first port that this user may listen on (ip(7)).
 fn first_unprivileged() -> u16 {
     const CAP_NET_BIND_SERVICE: u32 = 10;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let capabilities = capabilities.and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
-    if capabilities.is_some_and(|all| all & (1 << CAP_NET_BIND_SERVICE) != 0) {
+    let status = Process::myself().and_then(|own| own.status());
+    if status.is_ok_and(|own| own.capeff & (1 << CAP_NET_BIND_SERVICE) != 0) {
         return 0;
     }
     let start = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");

@@ -1,6 +1,7 @@
 //! The checks themselves.
 
-use super::Finding;
+use super::finding::Finding;
+use procfs::{Current, Meminfo};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -262,13 +263,10 @@ fn compiler() -> Finding {
 }
 
 fn memory() -> Finding {
-    let text = read("/proc/meminfo").unwrap_or_default();
-    let of = |name: &str| -> u64 {
-        let line = text.lines().find(|l| l.starts_with(name));
-        line.and_then(|l| l.split_ascii_whitespace().nth(1)?.parse().ok())
-            .unwrap_or(0)
-    };
-    let (free, total) = (of("MemAvailable:") / 1024, of("MemTotal:") / 1024);
+    let memory = Meminfo::current().ok();
+    let available = memory.as_ref().and_then(|m| m.mem_available);
+    let total = memory.as_ref().map(|m| m.mem_total);
+    let [free, total] = [available, total].map(|bytes| bytes.unwrap_or(0) >> 20);
     let found = format!("{free} MB available of {total} MB");
     if free < 256 {
         return Finding::warning("memory", found, "ranks may be killed by the kernel");

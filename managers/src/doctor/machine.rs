@@ -1,6 +1,6 @@
 //! The machine that ranks run on, and what lets one read another's memory.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::host::topology::places::{Bind, Binding, Places, Spread};
 use crate::host::topology::{Cache, Cpus, Holds, Part, Topology, parallelism};
 
@@ -157,7 +157,7 @@ fn seccomp(status: &str) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Grade;
+    use super::super::finding::Grade;
     use super::*;
 
     #[test]

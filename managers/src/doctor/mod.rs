@@ -1,66 +1,14 @@
 //! `rejoin doctor`: what this machine offers, what is missing and what that costs.
 
 mod checks;
+mod finding;
 mod machine;
 mod reading;
 mod transport;
 
-use serde::Serialize;
+pub use finding::{Finding, Grade};
+
 use std::io::Write;
-
-/// How a finding matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Grade {
-    /// As it should be.
-    Good,
-    /// Works, with a cost that the text names.
-    Warning,
-    /// Rejoin can't work without it.
-    Missing,
-}
-
-/// One thing that was looked at.
-#[derive(Debug, Clone, Serialize)]
-pub struct Finding {
-    /// What.
-    pub what: &'static str,
-    /// How it matters.
-    pub grade: Grade,
-    /// What was found.
-    pub found: String,
-    /// What it costs and what to do about it; empty when good.
-    pub cost: String,
-}
-
-impl Finding {
-    fn good(what: &'static str, found: impl Into<String>) -> Finding {
-        Finding {
-            what,
-            grade: Grade::Good,
-            found: found.into(),
-            cost: String::new(),
-        }
-    }
-
-    fn warning(what: &'static str, found: impl Into<String>, cost: impl Into<String>) -> Finding {
-        Finding {
-            what,
-            grade: Grade::Warning,
-            found: found.into(),
-            cost: cost.into(),
-        }
-    }
-
-    fn missing(what: &'static str, found: impl Into<String>, cost: impl Into<String>) -> Finding {
-        Finding {
-            what,
-            grade: Grade::Missing,
-            found: found.into(),
-            cost: cost.into(),
-        }
-    }
-}
 
 /// Checks and prints. Returns the exit code: 1 when something essential is missing.
 #[must_use]

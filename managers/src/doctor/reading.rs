@@ -1,7 +1,7 @@
 //! Whether one rank can read another's memory (`process_vm_readv`), tried by two processes that stand to each other
 //! as ranks do.
 
-use super::Finding;
+use super::finding::Finding;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;

@@ -1,6 +1,6 @@
 //! What carries messages between ranks of one host: whether the memory and the sockets for it can be had.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::error::plain;
 use rejoin_ckpt::anonymous;
 use std::fs::File;

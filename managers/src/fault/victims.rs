@@ -40,12 +40,11 @@ struct Seen {
 }
 
 fn seen(pid: u32) -> Option<Seen> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (head, tail) = stat.rsplit_once(')')?;
+    let stat = descendants::stat(pid)?;
     Some(Seen {
         pid,
-        name: head.split_once('(')?.1.to_owned(),
-        state: tail.trim_start().chars().next()?,
+        name: stat.comm,
+        state: stat.state,
     })
 }
 

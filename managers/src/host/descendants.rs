@@ -3,7 +3,9 @@
 //! Managers are child subreapers, so a process whose parent died comes back to the nearest living
 //! manager. Whatever the ranks started can be found and ended this way.
 
+use procfs::process::{Process, Stat};
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 /// Makes this process the one that inherits orphans below it.
@@ -18,44 +20,39 @@ pub fn become_subreaper() {
 /// The children of a process, of all its threads.
 #[must_use]
 pub fn children(pid: u32) -> Vec<u32> {
-    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+    let tasks = process(pid).and_then(|process| process.tasks().ok());
+    let mut tasks = tasks.into_iter().flatten().flatten().peekable();
+    if tasks.peek().is_none() {
         return Vec::new();
-    };
-    let mut found = Vec::new();
-    let mut listed = false;
-    for thread in threads.flatten() {
-        if let Ok(text) = std::fs::read_to_string(thread.path().join("children")) {
-            listed = true;
-            found.extend(
-                text.split_ascii_whitespace()
-                    .filter_map(|n| n.parse::<u32>().ok()),
-            );
-        }
     }
-    if !listed && std::path::Path::new(&format!("/proc/{pid}/stat")).exists() {
+    let lists: Vec<Vec<u32>> = tasks.filter_map(|task| task.children().ok()).collect();
+    if lists.is_empty() && process(pid).is_some() {
         return children_by_parent(pid);
     }
-    found
+    lists.concat()
 }
 
 /// For kernels without CONFIG_PROC_CHILDREN.
 fn children_by_parent(parent: u32) -> Vec<u32> {
-    let Ok(entries) = std::fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    let pids = entries
-        .flatten()
-        .filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
+    let all = procfs::process::all_processes().into_iter().flatten();
+    let pids = all.flatten().map(|process| process.pid().cast_unsigned());
     pids.filter(|&pid| parent_of(pid) == Some(parent)).collect()
+}
+
+fn process(pid: u32) -> Option<Process> {
+    Process::new(pid.try_into().ok()?).ok()
+}
+
+/// What the kernel tells of a process, as long as it is there.
+#[must_use]
+pub fn stat(pid: u32) -> Option<Stat> {
+    process(pid)?.stat().ok()
 }
 
 /// The process that a process comes from, as long as it is there.
 #[must_use]
 pub fn parent_of(pid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything, parentheses too.
-    let rest = &stat[stat.rfind(')')? + 1..];
-    rest.split_ascii_whitespace().nth(1)?.parse().ok()
+    stat(pid)?.ppid.try_into().ok()
 }
 
 /// Every process below this one, parents before their children.
@@ -135,16 +132,14 @@ pub fn has_ended(pid: u32) -> bool {
 /// The rank that a process was started as, or that it is a clone of.
 #[must_use]
 pub fn rank_of(pid: u32) -> Option<u32> {
-    let bytes = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
-    let mut words = bytes.split(|byte| *byte == 0);
-    let value = words.find_map(|word| word.strip_prefix(b"REJOIN_RANK="))?;
-    std::str::from_utf8(value).ok()?.parse().ok()
+    let environment = process(pid)?.environ().ok()?;
+    let value = environment.get(OsStr::new("REJOIN_RANK"))?;
+    value.to_str()?.parse().ok()
 }
 
 /// The letter by which the kernel tells what a process does.
 fn state_of(pid: u32) -> Option<char> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat[stat.rfind(')')? + 1..].trim_start().chars().next()
+    Some(stat(pid)?.state)
 }
 
 /// This process is a child of ours that was not reaped.

@@ -2,6 +2,7 @@
 //! anything of it is started.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use procfs::process::Process;
 use std::path::Path;
 
 /// Questions that a job hears at a time.
@@ -199,8 +200,12 @@ fn user_processes(ranks: u64) -> Option<u64> {
 }
 
 fn control_group(read: &dyn Fn(&Path) -> Option<u64>) -> Option<u64> {
-    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let groups = Process::myself().and_then(|own| own.cgroups()).ok()?;
+    let own = groups
+        .into_iter()
+        .find(|group| group.hierarchy == 0)?
+        .pathname;
+    let own = own.strip_prefix('/')?;
     let mut folder = Path::new("/sys/fs/cgroup").join(own);
     let mut least = None;
     // Every group above has its say; without a limit the file holds a word.

@@ -1,10 +1,18 @@
-//! One epoll for everything a manager waits for: sockets, pipes, pidfds, signals.
+//! One poll of mio for everything a manager waits for: sockets, pipes, pidfds, signals.
 
 use crate::error::{Context, Result};
+use mio::event::Source;
+use mio::unix::SourceFd;
+use mio::{Events, Poll};
 use nix::errno::Errno;
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use std::os::fd::AsFd;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::Duration;
+
+/// The longest single wait.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// What an event is about: a kind, a number, and the incarnation that the number belonged to when
 /// it was registered, so that an event of a replaced process is recognised.
@@ -28,20 +36,6 @@ impl Token {
             index: 0,
         }
     }
-
-    fn pack(self) -> u64 {
-        u64::from(self.kind) << 56
-            | u64::from(self.incarnation & 0x00ff_ffff) << 32
-            | u64::from(self.index)
-    }
-
-    fn unpack(data: u64) -> Token {
-        Token {
-            kind: (data >> 56) as u8,
-            incarnation: (data >> 32) as u32 & 0x00ff_ffff,
-            index: data as u32,
-        }
-    }
 }
 
 /// What to wait for.
@@ -60,31 +54,43 @@ impl Interest {
         write: false,
     };
 
-    fn flags(self) -> EpollFlags {
-        let mut flags = EpollFlags::empty();
-        flags.set(EpollFlags::EPOLLIN, self.read);
-        flags.set(EpollFlags::EPOLLOUT, self.write);
-        flags
+    fn of_mio(self) -> mio::Interest {
+        let read = self.read.then_some(mio::Interest::READABLE);
+        let write = self.write.then_some(mio::Interest::WRITABLE);
+        match (read, write) {
+            (Some(read), Some(write)) => read | write,
+            // mio knows no empty interest. Nothing here has urgent data; errors and hang-ups always come.
+            (read, write) => read.or(write).unwrap_or(mio::Interest::PRIORITY),
+        }
     }
 }
 
-/// The epoll and its event buffer. Level-triggered: what is not handled comes again.
+/// What is watched, by descriptor, and which descriptors the last wait has reported.
+#[derive(Debug, Default)]
+struct Watched {
+    all: BTreeMap<RawFd, (Token, mio::Interest)>,
+    reported: Vec<RawFd>,
+}
+
+/// The poll and its events. Level-triggered: what is not handled comes again. mio itself reports changes only,
+/// so each wait first registers again what the one before has reported.
 #[derive(Debug)]
 pub struct Reactor {
-    epoll: Epoll,
-    events: Vec<EpollEvent>,
+    poll: Poll,
+    events: Events,
+    watched: RefCell<Watched>,
 }
 
 impl Reactor {
-    /// A new epoll.
+    /// Watches nothing yet.
     ///
     /// # Errors
     /// The system has no descriptor left.
     pub fn new() -> Result<Self> {
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("create an epoll")?;
         Ok(Reactor {
-            epoll,
-            events: vec![EpollEvent::empty(); 256],
+            poll: Poll::new().context("create an epoll")?,
+            events: Events::with_capacity(256),
+            watched: RefCell::default(),
         })
     }
 
@@ -93,12 +99,16 @@ impl Reactor {
     /// # Errors
     /// The system refuses.
     pub fn add(&self, fd: impl AsFd, token: Token, interest: Interest) -> Result<bool> {
-        match self
-            .epoll
-            .add(fd, EpollEvent::new(interest.flags(), token.pack()))
-        {
-            Ok(()) => Ok(true),
-            Err(Errno::EPERM) => Ok(false),
+        let fd = fd.as_fd().as_raw_fd();
+        let interest = interest.of_mio();
+        let added = SourceFd(&fd).register(self.poll.registry(), name(fd), interest);
+        match added {
+            Ok(()) => {
+                let mut watched = self.watched.borrow_mut();
+                watched.all.insert(fd, (token, interest));
+                Ok(true)
+            }
+            Err(error) if error.raw_os_error() == Some(Errno::EPERM as i32) => Ok(false),
             Err(error) => Err(error).context("watch a descriptor"),
         }
     }
@@ -108,15 +118,23 @@ impl Reactor {
     /// # Errors
     /// The system refuses.
     pub fn change(&self, fd: impl AsFd, token: Token, interest: Interest) -> Result<()> {
-        let mut event = EpollEvent::new(interest.flags(), token.pack());
-        self.epoll
-            .modify(fd, &mut event)
-            .context("watch a descriptor")
+        let fd = fd.as_fd().as_raw_fd();
+        let wanted = (token, interest.of_mio());
+        let mut watched = self.watched.borrow_mut();
+        if watched.all.get(&fd) == Some(&wanted) {
+            return Ok(());
+        }
+        let changed = SourceFd(&fd).reregister(self.poll.registry(), name(fd), wanted.1);
+        changed.context("watch a descriptor")?;
+        watched.all.insert(fd, wanted);
+        Ok(())
     }
 
     /// Stops watching; errors don't matter, closing does the same.
     pub fn remove(&self, fd: impl AsFd) {
-        let _ = self.epoll.delete(fd);
+        let fd = fd.as_fd().as_raw_fd();
+        self.watched.borrow_mut().all.remove(&fd);
+        let _ = SourceFd(&fd).deregister(self.poll.registry());
     }
 
     /// Waits for events, at most `limit` long, and returns their tokens.
@@ -124,36 +142,96 @@ impl Reactor {
     /// # Errors
     /// The system refuses.
     pub fn wait(&mut self, limit: Option<Duration>, tokens: &mut Vec<Token>) -> Result<()> {
-        // Rounded up: a deadline that has almost come must not become a busy loop.
-        let timeout = match limit {
-            None => EpollTimeout::NONE,
-            Some(limit) => {
-                let millis = limit.as_micros().div_ceil(1000).min(60_000);
-                EpollTimeout::try_from(millis as i32).unwrap_or(EpollTimeout::ZERO)
+        let watched = self.watched.get_mut();
+        for fd in watched.reported.drain(..) {
+            if let Some((_, interest)) = watched.all.get(&fd) {
+                // One that was closed meanwhile is watched no more.
+                let _ = SourceFd(&fd).reregister(self.poll.registry(), name(fd), *interest);
             }
-        };
+        }
         tokens.clear();
-        let count = match self.epoll.wait(&mut self.events, timeout) {
-            Ok(count) => count,
-            Err(Errno::EINTR) => 0,
-            Err(error) => return Err(error).context("wait for events"),
-        };
-        tokens.extend(self.events[..count].iter().map(|e| Token::unpack(e.data())));
+        // mio rounds up to milliseconds: a deadline that has almost come is no busy loop.
+        let limit = limit.map(|limit| limit.min(LONGEST));
+        match self.poll.poll(&mut self.events, limit) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
+            other => other.context("wait for events")?,
+        }
+        for event in &self.events {
+            let fd = event.token().0 as RawFd;
+            watched.reported.push(fd);
+            tokens.extend(watched.all.get(&fd).map(|(token, _)| *token));
+        }
         Ok(())
     }
+}
+
+/// What mio calls a descriptor: its number, which is its own for as long as it is watched.
+fn name(fd: RawFd) -> mio::Token {
+    mio::Token(fd as usize)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    const SOON: Option<Duration> = Some(Duration::from_millis(1));
+
+    fn waited(reactor: &mut Reactor) -> Vec<Token> {
+        let mut tokens = Vec::new();
+        reactor.wait(SOON, &mut tokens).unwrap();
+        tokens
+    }
 
     #[test]
-    fn tokens_survive_epoll() {
+    fn what_is_not_handled_comes_again() {
+        let mut reactor = Reactor::new().unwrap();
+        let (mut ours, mut theirs) = UnixStream::pair().unwrap();
         let token = Token {
             kind: 7,
             incarnation: 0x12_3456,
             index: u32::MAX,
         };
-        assert_eq!(Token::unpack(token.pack()), token);
+        assert!(reactor.add(&ours, token, Interest::READ).unwrap());
+        assert_eq!(waited(&mut reactor), []);
+        theirs.write_all(b"two").unwrap();
+        for byte in b"two" {
+            assert_eq!(waited(&mut reactor), [token]);
+            let mut read = [0];
+            ours.read_exact(&mut read).unwrap();
+            assert_eq!(read, [*byte]);
+        }
+        assert_eq!(waited(&mut reactor), []);
+    }
+
+    #[test]
+    fn without_interest_only_the_end_is_reported() {
+        let mut reactor = Reactor::new().unwrap();
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let (first, second) = (Token::single(1), Token::single(2));
+        let none = Interest {
+            read: false,
+            write: false,
+        };
+        reactor.add(&ours, first, none).unwrap();
+        theirs.write_all(b"unread").unwrap();
+        assert_eq!(waited(&mut reactor), []);
+        reactor.change(&ours, second, Interest::READ).unwrap();
+        assert_eq!(waited(&mut reactor), [second]);
+        reactor.change(&ours, first, none).unwrap();
+        assert_eq!(waited(&mut reactor), []);
+        drop(theirs);
+        assert_eq!(waited(&mut reactor), [first]);
+        reactor.remove(&ours);
+        assert_eq!(waited(&mut reactor), []);
+    }
+
+    #[test]
+    fn a_file_is_always_ready_and_not_watched() {
+        let reactor = Reactor::new().unwrap();
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        let token = Token::single(1);
+        assert!(!reactor.add(&file, token, Interest::READ).unwrap());
     }
 }
