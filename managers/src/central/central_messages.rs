@@ -23,20 +23,20 @@ pub struct Begin {
 
 /// From mpirun.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Say {
+pub enum MpirunToCentral {
     /// The first word.
     Begin(Box<Begin>),
     /// For the core; with a number, it is to be said when it was taken and what came of it is stored.
     Input(Option<u64>, Input),
     /// How is everything? Asked for this client.
-    Look(u32),
-    /// Is it there? It answers [`Told::Here`].
+    Status(u32),
+    /// Is it there? It answers [`CentralToMpirun::Alive`].
     Ping,
 }
 
 /// To mpirun.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Told {
+pub enum CentralToMpirun {
     /// For a local manager.
     Send(HostIndex, ToLocal),
     /// For several.
@@ -50,8 +50,8 @@ pub enum Told {
         /// In their order; none that store or send.
         effects: Vec<Effect>,
     },
-    /// The answer to [`Say::Look`].
-    Look {
+    /// The answer to [`MpirunToCentral::Status`].
+    Status {
         /// For whom it was asked.
         client: u32,
         /// The job.
@@ -61,11 +61,11 @@ pub enum Told {
         /// When that was.
         now: Time,
     },
-    /// The answer to [`Say::Ping`].
-    Here,
+    /// The answer to [`MpirunToCentral::Ping`].
+    Alive,
     /// The journal can't be made or read, for this reason: nothing more is done.
-    Unjournaled(String),
+    NoJournal(String),
     /// The journal can't be written any more, for this reason: what follows is stored nowhere, and nobody can take
     /// the job up again.
-    Unkept(String),
+    JournalFailed(String),
 }

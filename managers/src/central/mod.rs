@@ -3,17 +3,18 @@
 //! managers say, and to them what is ordered here.
 
 pub mod central_messages;
+pub mod core_driver;
 pub mod journal;
 
 use crate::clock::now;
 use crate::error::{Context, Result};
 use crate::net::local_link::{Filled, LocalLink};
 use crate::{fault, logs};
-use central_messages::{Begin, Say, Told};
+use central_messages::{Begin, CentralToMpirun, MpirunToCentral};
+use core_driver::CoreDriver;
 use journal::{Journal, JournalError, Keep};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use rejoin_managers_protocol::central::{Central, Course, Effect, Input, Record, View};
-use rejoin_managers_protocol::signals;
+use rejoin_managers_protocol::central::{Central, Input, Record};
 use rejoin_wire::codec::MANAGER_LIMIT;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -45,18 +46,7 @@ pub fn run() -> i32 {
 
 struct Process {
     link: LocalLink,
-    work: Option<Work>,
-}
-
-/// A job that has been begun or taken up.
-struct Work {
-    core: Central,
-    /// None any more when it can't be written: the job is not to end for that.
-    journal: Option<Journal>,
-    view: Option<View>,
-    /// Numbers of inputs that wait until the hosts have reported: the next one must be told them again. With those
-    /// of signals that ask programs to end, the signals.
-    waiting: Vec<(u64, Option<i32>)>,
+    driver: Option<CoreDriver>,
 }
 
 impl Process {
@@ -66,7 +56,7 @@ impl Process {
         let socket = socket.context("take the link to mpirun")?;
         Ok(Process {
             link: LocalLink::new(socket, MANAGER_LIMIT, MANAGER_LIMIT),
-            work: None,
+            driver: None,
         })
     }
 
@@ -83,8 +73,8 @@ impl Process {
                     Filled::Nothing | Filled::Broken => break,
                     Filled::Closed => return Ok(()),
                     Filled::Some => {
-                        while let Some(said) = self.link.next::<Say>()? {
-                            if !self.hear(said)? {
+                        while let Some(message) = self.link.next::<MpirunToCentral>()? {
+                            if !self.hear(message)? {
                                 return Ok(());
                             }
                         }
@@ -92,12 +82,12 @@ impl Process {
                 }
             }
             // It was not the hosts that were silent.
-            if late > OVERSLEPT && !self.step(None, Input::Slept)? {
-                return Ok(());
+            if late > OVERSLEPT {
+                self.step(None, Input::Slept)?;
             }
-            let due = self.work.as_ref().and_then(|work| work.core.deadline());
-            if due.is_some_and(|at| at <= now()) && !self.step(None, Input::Tick)? {
-                return Ok(());
+            let due = self.driver.as_ref().and_then(CoreDriver::deadline);
+            if due.is_some_and(|at| at <= now()) {
+                self.step(None, Input::Tick)?;
             }
         }
     }
@@ -105,7 +95,7 @@ impl Process {
     /// Waits for something to do. Returns by how much longer that lasted than was meant: this process, or the whole
     /// machine, stood still.
     fn wait(&self, writes: bool) -> Duration {
-        let due = self.work.as_ref().and_then(|work| work.core.deadline());
+        let due = self.driver.as_ref().and_then(CoreDriver::deadline);
         let limit = due.map(|at| {
             let left = at.0.saturating_sub(now().0).div_ceil(1_000_000);
             Duration::from_millis(left.min(60_000))
@@ -123,26 +113,18 @@ impl Process {
     }
 
     /// Does what mpirun says. Returns whether there is more to do.
-    fn hear(&mut self, said: Say) -> Result<bool> {
-        match said {
-            Say::Begin(begin) => self.begin(*begin),
-            Say::Input(number, input) => self.step(number, input),
-            Say::Ping => {
-                self.link.queue(&Told::Here)?;
-                Ok(true)
-            }
-            Say::Look(client) => {
-                if let Some(work) = &self.work {
-                    self.link.queue(&Told::Look {
-                        client,
-                        view: work.core.view(),
-                        ranks: work.core.ranks().collect(),
-                        now: now(),
-                    })?;
+    fn hear(&mut self, message: MpirunToCentral) -> Result<bool> {
+        match message {
+            MpirunToCentral::Begin(begin) => return self.begin(*begin),
+            MpirunToCentral::Input(number, input) => self.step(number, input)?,
+            MpirunToCentral::Ping => self.link.queue(&CentralToMpirun::Alive)?,
+            MpirunToCentral::Status(client) => {
+                if let Some(driver) = &self.driver {
+                    self.link.queue(&driver.status(client))?;
                 }
-                Ok(true)
             }
         }
+        Ok(true)
     }
 
     fn begin(&mut self, begin: Begin) -> Result<bool> {
@@ -150,37 +132,29 @@ impl Process {
             Ok(all) => all,
             Err(error) => return self.unjournaled(&error),
         };
-        self.work = Some(Work {
-            core,
-            journal: Some(journal),
-            view: None,
-            waiting: Vec::new(),
-        });
-        if !self.step(None, Input::Begin)? {
-            return Ok(false);
-        }
+        self.driver = Some(CoreDriver::new(core, Some(journal)));
+        self.step(None, Input::Begin)?;
         let mut inputs = begin.inputs;
         // It was stored, and only the word of that is missing.
         let stored = |(number, _): &(u64, Input)| again == Some(*number);
         if let Some(at) = inputs.iter().position(stored) {
             let (number, _) = inputs.remove(at);
-            self.link.queue(&Told::Step {
+            self.link.queue(&CentralToMpirun::Step {
                 took: vec![number],
                 view: None,
                 effects: Vec::new(),
             })?;
         }
         for (number, input) in inputs {
-            if !self.step(Some(number), input)? {
-                return Ok(false);
-            }
+            self.step(Some(number), input)?;
         }
         Ok(true)
     }
 
     /// Nothing may be done that is not stored: mpirun is told, and decides.
     fn unjournaled(&mut self, error: &JournalError) -> Result<bool> {
-        self.link.queue(&Told::Unjournaled(error.to_string()))?;
+        self.link
+            .queue(&CentralToMpirun::NoJournal(error.to_string()))?;
         let begun = Instant::now();
         while self.link.flush() && begun.elapsed() < IN_USE_LIMIT {
             self.wait(true);
@@ -189,62 +163,15 @@ impl Process {
     }
 
     /// Feeds the core, and passes on what it says.
-    fn step(&mut self, number: Option<u64>, input: Input) -> Result<bool> {
-        let Some(work) = &mut self.work else {
-            return Ok(true);
+    fn step(&mut self, number: Option<u64>, input: Input) -> Result<()> {
+        let Some(driver) = &mut self.driver else {
+            return Ok(());
         };
-        tracing::debug!(?input, "central");
-        if let Input::Local(_, news) = &input {
-            fault::heard(news);
-        }
-        let mut effects = Vec::new();
-        let ends = match input {
-            Input::Signal(signal) if signals::ends(signal) => Some(signal),
-            _ => None,
-        };
-        work.waiting.extend(number.map(|number| (number, ends)));
-        work.core.step(now(), input, &mut effects);
-        let mut others = Vec::new();
-        for effect in effects {
-            let point = fault::before_central(&effect, || work.core.view().course);
-            match effect {
-                Effect::Persist(mut record) => {
-                    if let Record::Interrupted { signal, input } = &mut record {
-                        let mut waiting = work.waiting.iter();
-                        let it = waiting.find(|(_, other)| *other == Some(*signal));
-                        *input = it.map(|(number, _)| *number);
-                    }
-                    tracing::debug!(?record, "a point of no return");
-                    let stored = work.journal.as_mut().map(|journal| journal.append(&record));
-                    if let Some(Err(error)) = stored {
-                        // Said before what comes of it.
-                        self.link.queue(&Told::Unkept(error.to_string()))?;
-                        work.journal = None;
-                    }
-                }
-                Effect::Send(host, order) => self.link.queue(&Told::Send(host, order))?,
-                Effect::SendAll(hosts, order) => {
-                    self.link.queue(&Told::SendAll(hosts, order))?;
-                }
-                effect => others.push(effect),
-            }
-            fault::after_central(point);
-        }
-        let view = work.core.view();
-        let taken: Vec<u64> = match view.course {
-            Course::Resuming => Vec::new(),
-            _ => work.waiting.drain(..).map(|(number, _)| number).collect(),
-        };
-        let changed = work.view.as_ref() != Some(&view);
-        if changed || !taken.is_empty() || !others.is_empty() {
-            work.view = Some(view.clone());
-            self.link.queue(&Told::Step {
-                took: taken,
-                view: changed.then_some(view),
-                effects: others,
-            })?;
-        }
-        Ok(true)
+        let mut out = Vec::new();
+        driver.step(number, input, &mut out);
+        Ok(out
+            .iter()
+            .try_for_each(|message| self.link.queue(message))?)
     }
 }
 

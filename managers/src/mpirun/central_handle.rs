@@ -4,10 +4,10 @@
 
 use super::local_managers::LocalManagers;
 use super::remote_central::{Gone, Heard, RemoteCentral};
-use crate::central::central_messages::Told;
+use crate::central::central_messages::CentralToMpirun;
+use crate::central::core_driver::CoreDriver;
 use crate::clock::now;
 use crate::error::Result;
-use crate::fault;
 use crate::launch::local_messages::Down;
 use crate::net::reactor::Reactor;
 use crate::report::query::Status;
@@ -27,9 +27,9 @@ use std::time::{Duration, Instant};
 type Counters = Vec<(String, u64)>;
 
 /// Where the core is.
-enum Mind {
-    Here(Box<Central>),
-    RemoteCentral(Box<RemoteCentral>),
+enum Core {
+    InProcess(Box<CoreDriver>),
+    Remote(Box<RemoteCentral>),
 }
 
 /// What is to be told.
@@ -42,12 +42,12 @@ pub(super) enum News {
     /// The highest number of a checkpoint that will come to nothing, after it ended.
     Burnt(Epoch),
     /// There is no journal for this reason; the central manager's process goes on without it, or there is none.
-    Unjournaled { why: String, apart: bool },
+    Unjournaled { why: String, remote: bool },
 }
 
 /// Drives the core, or speaks with the process that does.
 pub(super) struct CentralHandle {
-    mind: Mind,
+    core: Core,
     job: Job,
     verbose_log: VerboseLog,
     board: StatusBoard,
@@ -80,27 +80,27 @@ impl CentralHandle {
     pub fn new(
         job: Job,
         (board, verbose): (StatusBoard, bool),
-        apart: Option<(JobId, PathBuf)>,
+        remote: Option<(JobId, PathBuf)>,
         kind: u8,
         reactor: &Reactor,
     ) -> Result<CentralHandle> {
         let verbose_log = VerboseLog::new(verbose);
         verbose_log.job(job.placement.len(), &job.hosts);
-        let core = Central::new(job.clone());
+        let central = Central::new(job.clone());
         let mut queue = VecDeque::new();
-        let mind = match apart {
+        let core = match remote {
             Some((id, journal)) => {
-                let view = core.view();
-                let apart = RemoteCentral::start(job.clone(), id, journal, view, kind, reactor)?;
-                Mind::RemoteCentral(Box::new(apart))
+                let view = central.view();
+                let remote = RemoteCentral::start(job.clone(), id, journal, view, kind, reactor)?;
+                Core::Remote(Box::new(remote))
             }
             None => {
                 queue.push_back(Input::Begin);
-                Mind::Here(Box::new(core))
+                Core::InProcess(Box::new(CoreDriver::new(central, None)))
             }
         };
         Ok(CentralHandle {
-            mind,
+            core,
             job,
             verbose_log,
             board,
@@ -133,19 +133,19 @@ impl CentralHandle {
 
     /// Has it stand still with us, and go on: what it hears of hosts comes through us.
     pub fn pause(&self, pause: bool) {
-        if let Mind::RemoteCentral(apart) = &self.mind {
-            apart.pause(pause);
+        if let Core::Remote(remote) = &self.core {
+            remote.pause(pause);
         }
     }
 
     /// Queues a tick if it is time, or sees to it that whose clock it is answers.
     pub fn tick_if_due(&mut self) -> Result<()> {
-        match &mut self.mind {
-            Mind::Here(core) if core.deadline().is_some_and(|at| at <= now()) => {
+        match &mut self.core {
+            Core::InProcess(driver) if driver.deadline().is_some_and(|at| at <= now()) => {
                 self.tell(Input::Tick);
             }
-            Mind::Here(_) => {}
-            Mind::RemoteCentral(apart) => apart.watch()?,
+            Core::InProcess(_) => {}
+            Core::Remote(remote) => remote.watch()?,
         }
         Ok(())
     }
@@ -155,11 +155,11 @@ impl CentralHandle {
         if !self.queue.is_empty() {
             return Some(Duration::ZERO);
         }
-        let core = match &self.mind {
-            Mind::Here(core) => core,
-            Mind::RemoteCentral(apart) => return apart.wait_limit(),
+        let driver = match &self.core {
+            Core::InProcess(driver) => driver,
+            Core::Remote(remote) => return remote.wait_limit(),
         };
-        let at = core.deadline()?;
+        let at = driver.deadline()?;
         Some(Duration::from_nanos(at.0.saturating_sub(now().0)))
     }
 
@@ -167,31 +167,23 @@ impl CentralHandle {
     pub fn steps(&mut self, hosts: &mut LocalManagers, reactor: &Reactor) -> Result<()> {
         while let Some(input) = self.queue.pop_front() {
             self.heard(&input);
-            let core = match &mut self.mind {
-                Mind::Here(core) => core,
-                Mind::RemoteCentral(apart) => {
-                    apart.say(input)?;
-                    continue;
+            match &mut self.core {
+                Core::Remote(remote) => remote.say(input)?,
+                Core::InProcess(driver) => {
+                    let mut out = Vec::new();
+                    driver.step(None, input, &mut out);
+                    out.into_iter()
+                        .try_for_each(|message| self.take(message, hosts, reactor))?;
                 }
-            };
-            tracing::debug!(?input, "central");
-            if let Input::Local(_, news) = &input {
-                fault::heard(news);
-            }
-            let mut effects = Vec::new();
-            core.step(now(), input, &mut effects);
-            let course = core.view().course;
-            for effect in effects {
-                let point = fault::before_central(&effect, || course);
-                self.perform(effect, hosts, reactor)?;
-                fault::after_central(point);
             }
         }
-        if let Mind::RemoteCentral(apart) = &mut self.mind {
-            apart.flush(reactor)?;
+        if let Core::Remote(remote) = &mut self.core {
+            remote.flush(reactor)?;
         }
         let asked = std::mem::take(&mut self.asked);
-        asked.into_iter().try_for_each(|client| self.look(client))
+        asked
+            .into_iter()
+            .try_for_each(|client| self.look(client, hosts, reactor))
     }
 
     fn heard(&mut self, input: &Input) {
@@ -210,10 +202,10 @@ impl CentralHandle {
     /// Something came from the central manager's process.
     pub fn read(&mut self, hosts: &mut LocalManagers, reactor: &Reactor) -> Result<()> {
         let over = self.over.is_some();
-        let Mind::RemoteCentral(apart) = &mut self.mind else {
+        let Core::Remote(remote) = &mut self.core else {
             return Ok(());
         };
-        match apart.read(over, reactor)? {
+        match remote.read(over, reactor)? {
             Heard::Told(told) => {
                 for told in told {
                     self.take(told, hosts, reactor)?;
@@ -225,18 +217,25 @@ impl CentralHandle {
         Ok(())
     }
 
-    fn take(&mut self, told: Told, hosts: &mut LocalManagers, reactor: &Reactor) -> Result<()> {
+    fn take(
+        &mut self,
+        told: CentralToMpirun,
+        hosts: &mut LocalManagers,
+        reactor: &Reactor,
+    ) -> Result<()> {
         match told {
-            Told::Send(host, order) => self.perform(Effect::Send(host, order), hosts, reactor)?,
-            Told::SendAll(all, order) => {
+            CentralToMpirun::Send(host, order) => {
+                self.perform(Effect::Send(host, order), hosts, reactor)?
+            }
+            CentralToMpirun::SendAll(all, order) => {
                 self.perform(Effect::SendAll(all, order), hosts, reactor)?;
             }
-            Told::Step { effects, .. } => {
+            CentralToMpirun::Step { effects, .. } => {
                 for effect in effects {
                     self.perform(effect, hosts, reactor)?;
                 }
             }
-            Told::Look {
+            CentralToMpirun::Status {
                 client,
                 view,
                 ranks,
@@ -248,22 +247,22 @@ impl CentralHandle {
                 let status = self.board.status(&view, ranks, hosts, now, central);
                 self.looked.push((client, status));
             }
-            Told::Here => {}
-            Told::Unjournaled(why) => {
+            CentralToMpirun::Alive => {}
+            CentralToMpirun::NoJournal(why) => {
                 // What has begun could not be taken up again; what has not does without, as one without a
                 // place for its journal.
-                let began = matches!(&self.mind, Mind::RemoteCentral(apart) if apart.began());
+                let began = matches!(&self.core, Core::Remote(remote) if remote.began());
                 tracing::warn!(why, began, "no journal");
                 if !began {
                     let why = why.clone();
-                    self.news.push(News::Unjournaled { why, apart: false });
+                    self.news.push(News::Unjournaled { why, remote: false });
                 }
                 self.without(why, began);
             }
-            Told::Unkept(why) => {
+            CentralToMpirun::JournalFailed(why) => {
                 // What is in it is of the past from here on.
                 self.remove_journal();
-                self.news.push(News::Unjournaled { why, apart: true });
+                self.news.push(News::Unjournaled { why, remote: true });
             }
         }
         Ok(())
@@ -271,19 +270,20 @@ impl CentralHandle {
 
     /// There is no process for the core: it goes on here, which, once the job has begun, is its end.
     fn without(&mut self, why: String, began: bool) {
-        let Mind::RemoteCentral(apart) = &self.mind else {
+        let Core::Remote(remote) = &self.core else {
             return;
         };
-        let said: Vec<Input> = apart.last_words().chain(apart.untaken()).collect();
-        let clients: Vec<u32> = apart.clients().collect();
-        apart.kill();
+        let said: Vec<Input> = remote.last_words().chain(remote.untaken()).collect();
+        let clients: Vec<u32> = remote.clients().collect();
+        remote.kill();
         self.remove_journal();
         let mut records = Vec::new();
         if began {
             let lost = Verdict::CentralLost { why };
             records.push(Record::Decided(self.verdict.clone().unwrap_or(lost)));
         }
-        self.mind = Mind::Here(Box::new(Central::resume(self.job.clone(), records)));
+        let central = Central::resume(self.job.clone(), records);
+        self.core = Core::InProcess(Box::new(CoreDriver::new(central, None)));
         self.queue.push_front(Input::Begin);
         self.queue.extend(said);
         self.asked.extend(clients);
@@ -360,12 +360,12 @@ impl CentralHandle {
 
     /// Another central manager goes on: what became of checkpoints may not have been told.
     fn resumed(&mut self, committed: Option<Epoch>, burnt: Epoch) {
-        if let Mind::RemoteCentral(apart) = &mut self.mind
-            && let Some(Gone { how, since }) = apart.gone.take()
+        if let Core::Remote(remote) = &mut self.core
+            && let Some(Gone { how, since }) = remote.gone.take()
         {
             self.news.push(News::Again {
                 how,
-                pid: apart.pid(),
+                pid: remote.pid(),
                 took: nanos(since.elapsed()),
             });
         }
@@ -383,16 +383,16 @@ impl CentralHandle {
 
     /// The job needs its journal and its central manager no more.
     pub fn forget(&mut self) {
-        if let Mind::RemoteCentral(apart) = &self.mind {
-            apart.kill();
+        if let Core::Remote(remote) = &self.core {
+            remote.kill();
         }
         self.remove_journal();
     }
 
     fn remove_journal(&self) {
-        if let Mind::RemoteCentral(apart) = &self.mind {
+        if let Core::Remote(remote) = &self.core {
             // Who removed it before us did what we want.
-            let _ = std::fs::remove_file(apart.journal());
+            let _ = std::fs::remove_file(remote.journal());
         }
     }
 
@@ -408,32 +408,32 @@ impl CentralHandle {
 
     /// The job as it is now, or was when it was last heard of.
     pub fn view(&self) -> View {
-        match &self.mind {
-            Mind::Here(core) => core.view(),
-            Mind::RemoteCentral(apart) => apart.view.clone(),
+        match &self.core {
+            Core::InProcess(driver) => driver.view(),
+            Core::Remote(remote) => remote.view.clone(),
         }
     }
 
     /// Process id of the central manager, and how often it was started again.
     fn central(&self) -> (u32, u64) {
-        match &self.mind {
-            Mind::Here(_) => (std::process::id(), 0),
-            Mind::RemoteCentral(apart) => (apart.pid(), apart.restarts()),
+        match &self.core {
+            Core::InProcess(_) => (std::process::id(), 0),
+            Core::Remote(remote) => (remote.pid(), remote.restarts()),
         }
     }
 
     /// A client wants to know how the job is: [`CentralHandle::looked`] will say.
-    pub fn look(&mut self, client: u32) -> Result<()> {
-        match &mut self.mind {
-            Mind::RemoteCentral(apart) => apart.look(client),
-            Mind::Here(core) => {
-                let central = (std::process::id(), 0);
-                let (view, hosts) = (core.view(), &self.job.hosts);
-                let status = self
-                    .board
-                    .status(&view, core.ranks(), hosts, now(), central);
-                self.looked.push((client, status));
-                Ok(())
+    pub fn look(
+        &mut self,
+        client: u32,
+        hosts: &mut LocalManagers,
+        reactor: &Reactor,
+    ) -> Result<()> {
+        match &mut self.core {
+            Core::Remote(remote) => remote.look(client),
+            Core::InProcess(driver) => {
+                let status = driver.status(client);
+                self.take(status, hosts, reactor)
             }
         }
     }
@@ -445,16 +445,16 @@ impl CentralHandle {
 
     /// A child was reaped.
     pub fn reaped(&mut self, pid: u32, status: Option<i32>) {
-        if let Mind::RemoteCentral(apart) = &mut self.mind {
-            apart.reaped(pid, status);
+        if let Core::Remote(remote) = &mut self.core {
+            remote.reaped(pid, status);
         }
     }
 
     /// Waits until what was told is done, within a second.
     pub fn await_taken(&mut self, hosts: &mut LocalManagers, reactor: &Reactor) -> Result<()> {
         let until = Instant::now() + Duration::from_secs(1);
-        while let Mind::RemoteCentral(apart) = &self.mind
-            && apart.wait(until.saturating_duration_since(Instant::now()))
+        while let Core::Remote(remote) = &self.core
+            && remote.wait(until.saturating_duration_since(Instant::now()))
         {
             self.read(hosts, reactor)?;
         }
@@ -474,9 +474,9 @@ impl CentralHandle {
     /// The highest generation that the job can have been in; its central manager is none any more.
     pub fn last_generation(&mut self) -> Generation {
         let known = self.view().generation;
-        match &mut self.mind {
-            Mind::Here(_) => known,
-            Mind::RemoteCentral(apart) => apart.last_generation().max(known),
+        match &mut self.core {
+            Core::InProcess(_) => known,
+            Core::Remote(remote) => remote.last_generation().max(known),
         }
     }
 

@@ -21,6 +21,7 @@ use crate::net::local_link::{Filled, LocalLink};
 use crate::net::manager_link::ManagerLink;
 use crate::net::reactor::{Interest, Reactor, Token};
 use crate::net::session_link::SessionLink;
+use crate::report::user_log;
 use crate::{LOCAL_MANAGER, clock};
 use rejoin_channel_table::JobKey;
 use rejoin_managers_protocol::broadcast::Message;
@@ -455,7 +456,7 @@ impl Away {
         let until = self.until?;
         if !self.called {
             if self.agent.ended_well() && !std::mem::replace(&mut self.told, true) {
-                super::say(&format!(
+                user_log::say(&format!(
                     "host {}: `{}` has ended, and no local manager has called yet; it is waited for",
                     self.name,
                     self.agent.command()

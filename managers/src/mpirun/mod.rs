@@ -5,6 +5,7 @@
 //! them.
 
 mod central_handle;
+mod launch_order;
 mod local_managers;
 mod relaunch;
 mod remote_central;
@@ -21,26 +22,24 @@ use crate::host::run_dir;
 use crate::host::signals::{FORWARDED, Signals};
 use crate::launch::local_messages::Up;
 use crate::launch::machines::Machines;
-use crate::launch::plan::Plan;
 use crate::net::local_link::Filled;
 use crate::net::reactor::{Interest, Reactor, Token};
 use crate::report::event_log::EventLog;
 use crate::report::query::Answer;
 use crate::report::query_server::{Asked, QueryServer};
 use crate::report::status_board::StatusBoard;
-use crate::report::user_log::UserLog;
+use crate::report::user_log::{self, UserLog};
 use crate::stdio::sink::Lost;
-use crate::stdio::source;
 use central_handle::{CentralHandle, News};
+pub use launch_order::Launch;
 use local_managers::{Kinds, LocalManagers};
-use rejoin_channel_table::{Generation, Rank};
-use rejoin_managers_protocol::central::{Event, HostIndex, Input, Job, Recovery};
+use rejoin_channel_table::Rank;
+use rejoin_managers_protocol::central::{Event, HostIndex, Input, Job};
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::signals;
 use rejoin_managers_protocol::verdict::Verdict;
 use relaunch::Relaunch;
 use std::io::Write;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 pub use streams::Show;
 use streams::{Setup, Streams};
@@ -59,37 +58,6 @@ mod kind {
 /// After the job has ended by time limit or signal, a reader of our output that takes nothing more
 /// is waited for this long; after other ends as long as it likes.
 const READER_LIMIT: Duration = Duration::from_secs(2);
-
-/// What to launch.
-#[derive(Debug, Clone)]
-pub struct Launch {
-    /// Everything that the local managers must know, for all ranks.
-    pub plan: Plan,
-    /// The hosts, and which ranks are where.
-    pub machines: Machines,
-    /// Generation of its first processes.
-    pub generation: Generation,
-    /// How often it was launched before, on other hosts.
-    pub launch: u32,
-    /// Time limit in milliseconds.
-    pub limit: Option<u64>,
-    /// Since when that counts.
-    pub begun: Instant,
-    /// What earlier launches have read of standard input.
-    pub consumed: source::Consumed,
-    /// Put `[rank]<stream> ` before each line.
-    pub tag: bool,
-    /// Say what happens.
-    pub verbose: bool,
-    /// How failures are masked; `None`: they end the job.
-    pub recovery: Option<Recovery>,
-    /// A signal that orders a checkpoint instead of being passed on.
-    pub checkpoint_signal: Option<i32>,
-    /// Where events are appended to.
-    pub events: Option<PathBuf>,
-    /// When output is shown.
-    pub show: Show,
-}
 
 /// Runs a job to its end. Returns the exit code.
 #[must_use]
@@ -146,11 +114,6 @@ fn run_once(launch: &Launch) -> (Result<Verdict>, Option<Launch>) {
         }
     }
     (verdict, next)
-}
-
-/// Says something to the user; a reader that went away misses it.
-fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "mpirun: {text}");
 }
 
 struct Launcher {
@@ -252,9 +215,9 @@ impl Launcher {
         let board = StatusBoard::new(name, program);
         let control = QueryServer::new(plan.job, kind::CONTROL, &reactor);
         let place = control.journal().filter(|_| launch.recovery.is_some());
-        let apart = place.map(|path| (plan.job, path));
+        let remote = place.map(|path| (plan.job, path));
         let board = (board, launch.verbose);
-        let central = CentralHandle::new(job(&launch), board, apart, kind::CENTRAL, &reactor)?;
+        let central = CentralHandle::new(job(&launch), board, remote, kind::CENTRAL, &reactor)?;
         Ok(Launcher {
             counted: plan.options.stats.then_some(plan.size),
             central,
@@ -341,8 +304,8 @@ impl Launcher {
                     }
                     continue;
                 }
-                News::Unjournaled { why, apart } => {
-                    self.user_log.unjournaled(&why, apart);
+                News::Unjournaled { why, remote } => {
+                    self.user_log.unjournaled(&why, remote);
                     continue;
                 }
                 News::Burnt(epoch) => {
@@ -397,7 +360,9 @@ impl Launcher {
         match self.control.ready(client, &view, &self.reactor) {
             None => {}
             Some(Asked::Checkpoint) => self.central.tell(Input::Checkpoint),
-            Some(Asked::Status(client)) => self.central.look(client)?,
+            Some(Asked::Status(client)) => {
+                self.central.look(client, &mut self.hosts, &self.reactor)?
+            }
         }
         Ok(())
     }
@@ -435,6 +400,70 @@ impl Launcher {
         }
         let done = !open && self.streams.is_written();
         (done || given_up).then(|| verdict.clone())
+    }
+
+    /// A job that has lost a host, and of which nothing acts here any more, may go on elsewhere: whether it does.
+    /// What it may show of its output is shown then.
+    fn goes_on(&mut self, verdict: &Verdict) -> bool {
+        if self.elsewhere.is_open() {
+            let next = self.next_launch(verdict);
+            self.elsewhere.decide(next);
+        }
+        if self.elsewhere.next().is_none() {
+            return false;
+        }
+        if let Some(limit) = self.elsewhere.timed_out() {
+            self.central.replace(Verdict::TimedOut { limit });
+            self.elsewhere.stay();
+        }
+        self.elsewhere.next().is_some()
+    }
+
+    /// The job is over because of a host.
+    fn has_lost_a_host(&self) -> bool {
+        matches!(self.central.over(), Some((Verdict::HostLost { .. }, _)))
+    }
+
+    fn next_launch(&mut self, verdict: &Verdict) -> Option<(Box<Launch>, Instant)> {
+        let Verdict::HostLost { host, .. } = verdict else {
+            return None;
+        };
+        let stored = self.streams.newest_state();
+        let (mut next, state) = self.elsewhere.after_loss(host, stored)?;
+        if let Some(signal) = self.unwanted {
+            self.central.replace(Verdict::Interrupted { signal });
+            return None;
+        }
+        if let Some(begun) = self.streams.begun(state) {
+            next.plan.begun = begun;
+        }
+        let at = self.hosts.fenced_at(self.terms);
+        next.plan.options.newest = (next.show == Show::Commit).then_some(state);
+        Some((Box::new(next), at))
+    }
+
+    /// Tells that the job goes on elsewhere, and hands over what the next launch needs of this one.
+    fn relaunch(&mut self, verdict: &Verdict) -> Option<Launch> {
+        let mut next = self.elsewhere.take()?;
+        next.generation = self.central.last_generation().next();
+        let mut text = format!("{verdict}; the job goes on elsewhere from what it has stored");
+        next.consumed = self.streams.consumed();
+        if next.consumed.is_lost() {
+            text += ". What was read of standard input is too much to be given again: only the rest of it is";
+        }
+        user_log::say(&text);
+        if let Some(journal) = &mut self.events {
+            journal.verdict("relaunched", next.generation.0, verdict);
+        }
+        Some(next)
+    }
+
+    /// A signal came while a job waits to go on elsewhere.
+    fn signal_before_relaunch(&mut self, signal: i32) {
+        if signals::ends(signal) {
+            self.central.replace(Verdict::Interrupted { signal });
+            self.elsewhere.stay();
+        }
     }
 
     fn output_lost(&mut self, lost: Lost) -> Result<()> {

@@ -7,11 +7,10 @@
 //! Where only output is shown that stays, the job goes on from the state that what was shown belongs to,
 //! not from a newer one: what came after it was not shown, and is written again.
 
-use super::{Launch, Launcher, Show};
+use super::launch_order::Launch;
+use super::streams::Show;
 use crate::error::{Error, Result};
 use rejoin_managers_protocol::central::HostIndex;
-use rejoin_managers_protocol::signals;
-use rejoin_managers_protocol::verdict::Verdict;
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -96,6 +95,32 @@ impl Relaunch {
         Some(*self.next.take()??.0)
     }
 
+    /// The job does not go on elsewhere.
+    pub fn stay(&mut self) {
+        self.next = Some(None);
+    }
+
+    /// Decides: this is the next launch, and when it may begin; `None`: there is none.
+    pub fn decide(&mut self, next: Option<(Box<Launch>, Instant)>) {
+        self.next = Some(next);
+    }
+
+    /// The launch after this one, without a host of this name, if all ranks have stored up to this state, and the
+    /// state that it goes on from.
+    pub fn after_loss(&self, host: &str, stored: Option<u32>) -> Option<(Launch, u32)> {
+        let hosts = &self.launch.machines.hosts;
+        let host = hosts.iter().position(|h| h.name == host)?;
+        let state = self.state(stored);
+        let next = without(&self.launch, host)?;
+        Some((next, state?))
+    }
+
+    /// The limit of the whole job in milliseconds, once its time is over.
+    pub fn timed_out(&self) -> Option<u64> {
+        let over = self.limit_at()? <= Instant::now();
+        self.launch.limit.filter(|_| over)
+    }
+
     /// When the time that the whole job has is over.
     fn limit_at(&self) -> Option<Instant> {
         let limit = Duration::from_millis(self.launch.limit?);
@@ -107,81 +132,6 @@ impl Relaunch {
         let (_, at) = self.next()?;
         let at = self.limit_at().map_or(*at, |limit| limit.min(*at));
         Some(at.saturating_duration_since(Instant::now()))
-    }
-}
-
-impl Launcher {
-    /// A job that has lost a host, and of which nothing acts here any more, may go on elsewhere: whether it does.
-    /// What it may show of its output is shown then.
-    pub(super) fn goes_on(&mut self, verdict: &Verdict) -> bool {
-        if self.elsewhere.next.is_none() {
-            self.elsewhere.next = Some(self.next_launch(verdict));
-        }
-        if self.elsewhere.next().is_none() {
-            return false;
-        }
-        let limit = self.elsewhere.limit_at();
-        if limit.is_some_and(|at| at <= Instant::now()) {
-            let limit = self.elsewhere.launch.limit.unwrap_or_default();
-            self.central.replace(Verdict::TimedOut { limit });
-            self.stay();
-        }
-        self.elsewhere.next().is_some()
-    }
-
-    /// The job is over because of a host.
-    pub(super) fn has_lost_a_host(&self) -> bool {
-        matches!(self.central.over(), Some((Verdict::HostLost { .. }, _)))
-    }
-
-    /// The job does not go on elsewhere.
-    pub(super) fn stay(&mut self) {
-        self.elsewhere.next = Some(None);
-    }
-
-    fn next_launch(&mut self, verdict: &Verdict) -> Option<(Box<Launch>, Instant)> {
-        let Verdict::HostLost { host, .. } = verdict else {
-            return None;
-        };
-        let launch = &self.elsewhere.launch;
-        let host = launch.machines.hosts.iter().position(|h| h.name == *host)?;
-        let state = self.elsewhere.state(self.streams.newest_state());
-        let mut next = without(launch, host)?;
-        let state = state?;
-        if let Some(signal) = self.unwanted {
-            self.central.replace(Verdict::Interrupted { signal });
-            return None;
-        }
-        if let Some(begun) = self.streams.begun(state) {
-            next.plan.begun = begun;
-        }
-        let at = self.hosts.fenced_at(self.terms);
-        next.plan.options.newest = (next.show == Show::Commit).then_some(state);
-        Some((Box::new(next), at))
-    }
-
-    /// Tells that the job goes on elsewhere, and hands over what the next launch needs of this one.
-    pub(super) fn relaunch(&mut self, verdict: &Verdict) -> Option<Launch> {
-        let mut next = self.elsewhere.take()?;
-        next.generation = self.central.last_generation().next();
-        let mut text = format!("{verdict}; the job goes on elsewhere from what it has stored");
-        next.consumed = self.streams.consumed();
-        if next.consumed.is_lost() {
-            text += ". What was read of standard input is too much to be given again: only the rest of it is";
-        }
-        super::say(&text);
-        if let Some(journal) = &mut self.events {
-            journal.verdict("relaunched", next.generation.0, verdict);
-        }
-        Some(next)
-    }
-
-    /// A signal came while a job waits to go on elsewhere.
-    pub(super) fn signal_before_relaunch(&mut self, signal: i32) {
-        if signals::ends(signal) {
-            self.central.replace(Verdict::Interrupted { signal });
-            self.stay();
-        }
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::watchdog::{Duty, Watchdog};
 use crate::CENTRAL_MANAGER;
-use crate::central::central_messages::{Begin, Say, Told};
+use crate::central::central_messages::{Begin, CentralToMpirun, MpirunToCentral};
 use crate::central::journal::Journal;
 use crate::error::Result;
 use crate::host::descendants;
@@ -41,7 +41,7 @@ pub(super) struct Gone {
 /// What came of reading from it.
 pub(super) enum Heard {
     /// This, in its order.
-    Told(Vec<Told>),
+    Told(Vec<CentralToMpirun>),
     /// It has ended; there is another, or, for this reason, none any more.
     Ended(Option<String>),
 }
@@ -91,7 +91,7 @@ impl RemoteCentral {
         let token = Token::single(kind);
         let (socket, pid) =
             start_manager("rejoin-central", CENTRAL_MANAGER, "the central manager")?;
-        let mut apart = RemoteCentral {
+        let mut remote = RemoteCentral {
             job,
             id,
             journal,
@@ -112,14 +112,14 @@ impl RemoteCentral {
             gone: None,
             view,
         };
-        reactor.add(&apart.link, token, Interest::READ)?;
-        apart.begin()?;
-        Ok(apart)
+        reactor.add(&remote.link, token, Interest::READ)?;
+        remote.begin()?;
+        Ok(remote)
     }
 
     /// Tells it all that it must know.
     fn begin(&mut self) -> Result<()> {
-        self.link.queue(&Say::Begin(Box::new(Begin {
+        self.link.queue(&MpirunToCentral::Begin(Box::new(Begin {
             job: self.job.clone(),
             id: self.id,
             journal: self.journal.clone(),
@@ -127,10 +127,11 @@ impl RemoteCentral {
             inputs: self.pending.iter().cloned().collect(),
         })))?;
         for input in self.last.values() {
-            self.link.queue(&Say::Input(None, input.clone()))?;
+            self.link
+                .queue(&MpirunToCentral::Input(None, input.clone()))?;
         }
         for client in &self.looks {
-            self.link.queue(&Say::Look(*client))?;
+            self.link.queue(&MpirunToCentral::Status(*client))?;
         }
         Ok(())
     }
@@ -238,16 +239,18 @@ impl RemoteCentral {
                 let number = self.next;
                 self.next += 1;
                 self.pending.push_back((number, input.clone()));
-                return Ok(self.link.queue(&Say::Input(Some(number), input))?);
+                return Ok(self
+                    .link
+                    .queue(&MpirunToCentral::Input(Some(number), input))?);
             }
         }
-        Ok(self.link.queue(&Say::Input(None, input))?)
+        Ok(self.link.queue(&MpirunToCentral::Input(None, input))?)
     }
 
     /// Asks how everything is, for a client.
     pub fn look(&mut self, client: u32) -> Result<()> {
         self.looks.insert(client);
-        Ok(self.link.queue(&Say::Look(client))?)
+        Ok(self.link.queue(&MpirunToCentral::Status(client))?)
     }
 
     /// Makes sure that it answers; one that does not for long is killed, and another takes over.
@@ -257,7 +260,7 @@ impl RemoteCentral {
         }
         match self.watchdog.look(Instant::now()) {
             Duty::Nothing => Ok(()),
-            Duty::Ask => Ok(self.link.queue(&Say::Ping)?),
+            Duty::Ask => Ok(self.link.queue(&MpirunToCentral::Ping)?),
             Duty::End => {
                 tracing::warn!(
                     pid = self.pid,
@@ -296,7 +299,7 @@ impl RemoteCentral {
         let filled = self.link.fill()?;
         let mut told = Vec::new();
         loop {
-            match self.link.next::<Told>() {
+            match self.link.next::<CentralToMpirun>() {
                 Ok(None) => break,
                 Ok(Some(one)) => {
                     self.note(&one);
@@ -314,22 +317,22 @@ impl RemoteCentral {
         }
     }
 
-    fn note(&mut self, told: &Told) {
+    fn note(&mut self, told: &CentralToMpirun) {
         self.watchdog.heard(Instant::now());
         match told {
-            Told::Send(..) | Told::SendAll(..) => self.began = true,
-            Told::Step { took, view, .. } => {
+            CentralToMpirun::Send(..) | CentralToMpirun::SendAll(..) => self.began = true,
+            CentralToMpirun::Step { took, view, .. } => {
                 self.began = true;
                 self.pending.retain(|(other, _)| !took.contains(other));
                 if let Some(view) = view {
                     self.view.clone_from(view);
                 }
             }
-            Told::Look { client, .. } => {
+            CentralToMpirun::Status { client, .. } => {
                 self.looks.remove(client);
             }
-            Told::Unkept(why) => self.unkept = Some(why.clone()),
-            Told::Here | Told::Unjournaled(_) => {}
+            CentralToMpirun::JournalFailed(why) => self.unkept = Some(why.clone()),
+            CentralToMpirun::Alive | CentralToMpirun::NoJournal(_) => {}
         }
     }
 

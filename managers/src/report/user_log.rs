@@ -44,8 +44,8 @@ fn refusal(rank: Rank, why: &str, stands: Option<Epoch>) -> String {
     )
 }
 
-fn say(text: &str) {
-    // A reader that went away misses it.
+/// Says a line on standard error; a reader that went away misses it.
+pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "mpirun: {text}");
 }
 

@@ -6,51 +6,20 @@
 //! this process may use is taken for a core of its own.
 
 mod cpus;
+mod hardware;
 pub mod places;
 mod read;
 #[cfg(test)]
 mod trees;
 
 pub use cpus::Cpus;
+pub use hardware::{Cache, Holds};
 
+use hardware::Thread;
 use std::path::Path;
 
 /// Where the kernel shows it.
 const SYSFS: &str = "/sys/devices/system";
-
-/// One hardware thread and what it belongs to, each by the kernel's number or that of its lowest CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Thread {
-    number: usize,
-    core: usize,
-    cache: usize,
-    node: Option<usize>,
-    package: Option<usize>,
-}
-
-/// What a cache holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Holds {
-    /// Both.
-    Unified,
-    /// Data.
-    Data,
-    /// Instructions.
-    Instructions,
-}
-
-/// A cache and who shares it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Cache {
-    /// 1 is next to the core.
-    pub level: u32,
-    /// What is in it.
-    pub holds: Holds,
-    /// Size in bytes, where the kernel knows it.
-    pub bytes: Option<u64>,
-    /// Who shares it.
-    pub cpus: Cpus,
-}
 
 /// Parts of a machine, from small to large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

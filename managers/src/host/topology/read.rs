@@ -1,6 +1,7 @@
 //! From files to threads and caches.
 
-use super::{Cache, Cpus, Holds, Thread};
+use super::cpus::Cpus;
+use super::hardware::{Cache, Holds, Thread};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 

@@ -1,0 +1,37 @@
+//! A hardware thread and a cache, as the kernel shows them.
+
+use super::cpus::Cpus;
+
+/// One hardware thread and what it belongs to, each by the kernel's number or that of its lowest CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Thread {
+    pub(super) number: usize,
+    pub(super) core: usize,
+    pub(super) cache: usize,
+    pub(super) node: Option<usize>,
+    pub(super) package: Option<usize>,
+}
+
+/// What a cache holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Holds {
+    /// Both.
+    Unified,
+    /// Data.
+    Data,
+    /// Instructions.
+    Instructions,
+}
+
+/// A cache and who shares it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cache {
+    /// 1 is next to the core.
+    pub level: u32,
+    /// What is in it.
+    pub holds: Holds,
+    /// Size in bytes, where the kernel knows it.
+    pub bytes: Option<u64>,
+    /// Who shares it.
+    pub cpus: Cpus,
+}

@@ -1,0 +1,41 @@
+//! What the command line asks mpirun to launch.
+
+use super::streams::Show;
+use crate::launch::machines::Machines;
+use crate::launch::plan::Plan;
+use crate::stdio::source;
+use rejoin_channel_table::Generation;
+use rejoin_managers_protocol::central::Recovery;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// What to launch.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// Everything that the local managers must know, for all ranks.
+    pub plan: Plan,
+    /// The hosts, and which ranks are where.
+    pub machines: Machines,
+    /// Generation of its first processes.
+    pub generation: Generation,
+    /// How often it was launched before, on other hosts.
+    pub launch: u32,
+    /// Time limit in milliseconds.
+    pub limit: Option<u64>,
+    /// Since when that counts.
+    pub begun: Instant,
+    /// What earlier launches have read of standard input.
+    pub consumed: source::Consumed,
+    /// Put `[rank]<stream> ` before each line.
+    pub tag: bool,
+    /// Say what happens.
+    pub verbose: bool,
+    /// How failures are masked; `None`: they end the job.
+    pub recovery: Option<Recovery>,
+    /// A signal that orders a checkpoint instead of being passed on.
+    pub checkpoint_signal: Option<i32>,
+    /// Where events are appended to.
+    pub events: Option<PathBuf>,
+    /// When output is shown.
+    pub show: Show,
+}
