@@ -12,6 +12,7 @@ const FOR_TESTS: &str = "REJOIN_TEST_";
 
 /// All others, as the sources, scripts and pages of the project name them: a test compares.
 const KNOWN: &[&str] = &[
+    "REJOIN_ALLOW_SKIPPED",
     "REJOIN_CC",
     "REJOIN_CHECKPOINT_INTERVAL",
     "REJOIN_CONNECT_TIMEOUT",
@@ -37,6 +38,7 @@ const KNOWN: &[&str] = &[
     "REJOIN_SIM_SEEDS",
     "REJOIN_SINGLE_COPY",
     "REJOIN_SIZE",
+    "REJOIN_SKIPPED_LIST",
     "REJOIN_SPIN_US",
     "REJOIN_STALL_REPORT",
     "REJOIN_SURVIVE_ROUNDS",
