@@ -125,7 +125,7 @@ fn options_that_mean_nothing_here_are_refused() {
             &["--hostfile", "/nowhere/list", "true"],
             "can't read /nowhere/list",
         ),
-        (&["--host-lease", "0.2", "true"], "seconds from 1 to 3600"),
+        (&["--host-lease", "0.2", "true"], "a time from 1 s to 1 h"),
         (
             &["--prefix", "here", "--host", "a", "true"],
             "an absolute path",
@@ -206,7 +206,7 @@ fn a_bad_value_is_told_of_the_variable_that_has_it() {
         (
             "REJOIN_CHECKPOINT_INTERVAL",
             "often",
-            "'often' for REJOIN_CHECKPOINT_INTERVAL: seconds from",
+            "'often' for REJOIN_CHECKPOINT_INTERVAL: a time from",
         ),
         (
             "REJOIN_LAUNCH_AGENT",

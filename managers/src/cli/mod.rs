@@ -1,6 +1,7 @@
 //! The command lines of `mpirun` and `rejoin`.
 
 pub mod arguments;
+mod duration;
 mod host_list;
 mod job;
 mod jobs;
