@@ -39,6 +39,15 @@ pub enum Mode {
     Synchronous,
 }
 
+/// What a message between ranks of one host costs its sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LocalCost {
+    /// A copy, while both ranks are awake.
+    Copy,
+    /// A system call, as a message to another host.
+    SystemCall,
+}
+
 /// The channel device of one rank.
 ///
 /// It has no thread of its own: progress is made inside its calls. Requests are generational ids;
@@ -126,11 +135,14 @@ impl Device {
         known.unwrap_or(&self.card.local_host)
     }
 
-    /// Whether the job lets ranks of a host talk over shared memory: what the launcher says, the same on all ranks,
-    /// whatever a rank then can do or asks for itself.
+    /// What a message between ranks of one host costs, the same on all ranks: it follows from what the
+    /// launcher allows, not from what a rank then can do or asks for itself.
     #[must_use]
-    pub fn may_share_memory(&self) -> bool {
-        self.settings.transport != Transport::Tcp
+    pub fn local_cost(&self) -> LocalCost {
+        match self.settings.transport {
+            Transport::Tcp => LocalCost::SystemCall,
+            Transport::Auto | Transport::Shm => LocalCost::Copy,
+        }
     }
 
     /// Number of the program on the command line, when there are several (`MPI_APPNUM`).

@@ -50,7 +50,7 @@ mod transmit;
 pub mod transport;
 mod waker;
 
-pub use device::{Device, Mode};
+pub use device::{Device, LocalCost, Mode};
 pub use error::{Error, Result};
 pub use options::Options;
 pub use rejoin::Old;

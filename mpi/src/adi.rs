@@ -14,7 +14,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use rejoin_channel_table::Rank;
-pub use rejoin_device::{Completion, Envelope, Mode, MsgId, Names, Pattern, Probe, ReqId};
+pub use rejoin_device::{
+    Completion, Envelope, LocalCost, Mode, MsgId, Names, Pattern, Probe, ReqId,
+};
 
 #[cfg(test)]
 pub mod testnet;
@@ -204,9 +206,9 @@ impl Dev {
         ask!(self, d => d.local_host_of(a) == d.local_host_of(b), t => t.same_host(a, b))
     }
 
-    /// Whether ranks of a host may talk over shared memory, the same on all ranks.
-    pub fn may_share_memory(&self) -> bool {
-        ask!(self, d => d.may_share_memory(), _t => true)
+    /// What a message between ranks of one host costs, the same on all ranks.
+    pub fn local_cost(&self) -> LocalCost {
+        ask!(self, d => d.local_cost(), _t => LocalCost::Copy)
     }
 
     /// Name of the host of `rank`.

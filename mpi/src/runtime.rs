@@ -47,7 +47,7 @@ pub struct Mpi {
     pub(crate) blame: RefCell<Option<Rc<Communicator>>>,
     env_info: Rc<Info>,
     /// Temporary memory of collectives.
-    pub(crate) scratch: Rc<Scratch>,
+    pub(crate) scratch: Scratch,
     /// What the user wants of collectives, the same on all ranks.
     pub(crate) choice: Choice,
 }
@@ -107,7 +107,7 @@ impl Mpi {
             events: Cell::new(0),
             blame: RefCell::new(None),
             env_info,
-            scratch: Rc::new(Scratch::new()),
+            scratch: Scratch::new(),
             choice,
         })
     }
@@ -117,7 +117,6 @@ impl Mpi {
         let device = Dev::init()?;
         let choice = Choice {
             by_hosts: device.reduces_by_hosts(),
-            by_sockets: !device.may_share_memory(),
             ..Choice::default()
         };
         Ok(Self::with_choice(device, choice))

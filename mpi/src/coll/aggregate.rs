@@ -44,7 +44,7 @@ pub(super) async fn by_leaders<P: P2p>(
     let mut sends = Sends::new();
     for member in 1..near.size() {
         let pending = near.isend(member, rows.row(member))?;
-        sends.push(near, pending).await?;
+        sends.push_or_wait(near, pending).await?;
     }
     sends.finish(near).await
 }

@@ -110,7 +110,7 @@ pub(super) async fn ring<P: P2p>(ctx: &Ctx<P>, blocks: Blocks<'_>, place: usize)
         }
         if !block(step - 1).is_empty() {
             let send = ctx.isend(after, block(step - 1))?;
-            sends.push(ctx, send).await?;
+            sends.push_or_wait(ctx, send).await?;
         }
         if !block(step).is_empty() {
             receives.pop(ctx).await?;

@@ -1,8 +1,7 @@
 //! `MPI_Allreduce` (MPI-5.0 §6.9.6).
 
 use super::ctx::{Ctx, Sends};
-use super::direct::Direct;
-use super::flat::{swap_all, tell_all};
+use super::direct::{Combiners, Linear};
 use super::halving::{Halves, Part, Survivors};
 use super::levels;
 use super::mem::{Mem, Split};
@@ -54,70 +53,28 @@ pub(super) async fn among<P: P2p>(
         Allreduce::Rabenseifner => Order::Halving,
         Allreduce::Ring => Order::Ring(0),
     };
-    match ctx.choice.operands(ctx.alone(), size, len, op.symmetric()) {
-        Near::Steps => {}
-        Near::Flat if matches!(order, Order::Ring(_)) => {}
-        Near::Flat => return flat(ctx, op, order, mine, recv).await,
-        Near::Direct => return direct(ctx, op, order, mine, recv).await,
+    let combiners = match ctx.choice.operands(ctx.alone(), size, len, op.symmetric()) {
+        Near::Flat if !matches!(order, Order::Ring(_)) => Some(Combiners::Everyone),
+        Near::Direct if size == 2 => Some(Combiners::Everyone),
+        Near::Direct => Some(Combiners::Blocks),
+        Near::Steps | Near::Flat => None,
+    };
+    if let Some(combiners) = combiners {
+        let linear = Linear {
+            ctx,
+            op,
+            first: 0,
+            order,
+            combiners,
+            elements: len / op.element(),
+        };
+        return linear.to_all(mine, recv).await;
     }
     match algorithm {
         Allreduce::Doubling => doubling(ctx, op, mine, recv).await,
         Allreduce::Rabenseifner => rabenseifner(ctx, op, mine, recv).await,
         Allreduce::Ring => ring(ctx, op, mine, recv).await,
     }
-}
-
-/// Every rank gets all values and combines them itself.
-async fn flat<P: P2p>(
-    ctx: &Ctx<P>,
-    op: &dyn Reducer,
-    order: Order,
-    mine: Mem,
-    recv: Mem,
-) -> Result<()> {
-    let room = stride(recv.len());
-    let temp = ctx.temp(ctx.size() * room)?;
-    let value = |rank: usize| temp.mem().part(rank * room, recv.len());
-    swap_all(ctx, |_| Some(mine), |from| Some(value(from))).await?;
-    value(ctx.rank()).copy_from(mine);
-    recv.copy_from(order.combine(op, ctx.size(), value)?);
-    Ok(())
-}
-
-/// Every rank combines a block, straight from all values, and the others take it from there.
-async fn direct<P: P2p>(
-    ctx: &Ctx<P>,
-    op: &dyn Reducer,
-    order: Order,
-    mine: Mem,
-    recv: Mem,
-) -> Result<()> {
-    let direct = Direct {
-        ctx,
-        op,
-        order,
-        first: 0,
-        whole: ctx.size() == 2,
-        elements: recv.len() / op.element(),
-    };
-    let block = direct.part(recv, ctx.rank());
-    if direct.whole {
-        let mut operands = Sends::new();
-        direct.reduce(mine, block, &mut operands).await?;
-        return operands.finish(ctx).await;
-    }
-    let (mut operands, mut results) = (Sends::new(), Sends::new());
-    direct.reduce(mine, block, &mut operands).await?;
-    if !block.is_empty() {
-        tell_all(ctx, block, &mut results).await?;
-    }
-    if mine.ptr() == recv.ptr() {
-        // What comes now is written where they are read.
-        operands.finish(ctx).await?;
-    }
-    direct.take_blocks(recv).await?;
-    operands.finish(ctx).await?;
-    results.finish(ctx).await
 }
 
 /// In each step both partners combine the lower group's value with the upper's, in this order.

@@ -138,7 +138,7 @@ pub(super) async fn windowed<P: P2p>(
         for to in steps.map(|step| (rank + step) % size) {
             if !send.get(to).is_empty() {
                 let pending = ctx.isend(to, send.get(to))?;
-                sends.push(ctx, pending).await?;
+                sends.push_or_wait(ctx, pending).await?;
             }
         }
         receives.finish(ctx).await?;

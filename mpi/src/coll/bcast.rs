@@ -59,7 +59,7 @@ async fn binomial<P: P2p>(ctx: &Ctx<P>, data: Mem, root: usize) -> Result<()> {
         mask /= 2;
         if place + mask < size {
             let send = ctx.isend((place + mask + root) % size, data)?;
-            sends.push(ctx, send).await?;
+            sends.push_or_wait(ctx, send).await?;
         }
     }
     sends.finish(ctx).await
@@ -84,7 +84,7 @@ async fn chain<P: P2p>(ctx: &Ctx<P>, data: Mem, root: usize) -> Result<()> {
         }
         if place + 1 < size {
             let send = ctx.isend(after, segment(at))?;
-            sends.push(ctx, send).await?;
+            sends.push_or_wait(ctx, send).await?;
         }
     }
     sends.finish(ctx).await
@@ -119,7 +119,7 @@ async fn scatter_allgather<P: P2p>(
         let theirs = shares((place + mask).min(size), place + 2 * mask);
         if place + mask < size && !theirs.is_empty() {
             let send = ctx.isend((place + mask + root) % size, theirs)?;
-            sends.push(ctx, send).await?;
+            sends.push_or_wait(ctx, send).await?;
         }
     }
     sends.finish(ctx).await?;

@@ -194,8 +194,14 @@ fn intra(comm: &Communicator) -> Result<()> {
     Ok(())
 }
 
-fn task(ctx: Ctx<Channel>, call: Rc<Call>) -> Task {
+#[inline]
+fn context<'a>(mpi: &'a Mpi, comm: &'a Communicator, tag: i32) -> Ctx<Channel<'a>> {
+    Ctx::new(Channel::new(mpi, comm), tag).with_choice(mpi.choice)
+}
+
+fn task(mpi: Rc<Mpi>, comm: Rc<Communicator>, tag: i32, call: Rc<Call>) -> Task {
     Box::pin(async move {
+        let ctx = context(&mpi, &comm, tag);
         let result = with_future!(&ctx, &*call, future => future.await);
         Completed {
             status: Status::EMPTY,
@@ -205,10 +211,6 @@ fn task(ctx: Ctx<Channel>, call: Rc<Call>) -> Task {
 }
 
 impl Mpi {
-    fn collective_context(&self, comm: &Rc<Communicator>, tag: i32) -> Ctx<Channel> {
-        Ctx::new(Channel::new(self, comm), tag, self.scratch.clone()).with_choice(self.choice)
-    }
-
     /// Runs a collective to its end. All ranks of `comm` make the same calls in the same order.
     ///
     /// # Errors
@@ -232,7 +234,7 @@ impl Mpi {
         if let Some(result) = quick::run(self, comm, tag, call, &choice) {
             return result;
         }
-        let ctx = self.collective_context(comm, tag).with_choice(choice);
+        let ctx = context(self, comm, tag).with_choice(choice);
         with_future!(&ctx, call, future => ctx.run(future))
     }
 
@@ -242,8 +244,9 @@ impl Mpi {
     /// `UnsupportedOperation` on an inter-communicator; all others come with the request's completion.
     pub fn start_collective(&self, comm: &Rc<Communicator>, call: Call) -> Result<RequestId> {
         intra(comm)?;
-        let ctx = self.collective_context(comm, next_tag(comm, Kind::Nonblocking));
-        Ok(self.start_task(Some(comm), task(ctx, Rc::new(call))))
+        let tag = next_tag(comm, Kind::Nonblocking);
+        let task = task(self.rc(), comm.clone(), tag, Rc::new(call));
+        Ok(self.start_task(Some(comm), task))
     }
 
     /// Sets up a persistent collective (MPI-5.0 §6.13). Its tag is given here, so starts need not have one order.
@@ -256,7 +259,7 @@ impl Mpi {
         let (this, call, on) = (Rc::downgrade(&self.rc()), Rc::new(call), comm.clone());
         let make = move || -> Task {
             match this.upgrade() {
-                Some(mpi) => task(mpi.collective_context(&on, tag), call.clone()),
+                Some(mpi) => task(mpi, on.clone(), tag, call.clone()),
                 None => Box::pin(std::future::ready(Completed {
                     status: Status::EMPTY,
                     error: Some(Mpi::broken("a collective was started without a library")),

@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::rc::Rc;
 use std::task::Poll;
 
 use super::hosts::Hosts;
@@ -17,7 +16,6 @@ use crate::error::{Error, ErrorClass, Result};
 pub struct Ctx<P> {
     p2p: P,
     tag: i32,
-    scratch: Rc<Scratch>,
     live: Cell<usize>,
     spread: Spread,
     /// Algorithms that the caller demands instead of the usual choice.
@@ -29,7 +27,7 @@ pub struct Ctx<P> {
 pub(super) enum Spread {
     /// It is not known, or nothing follows from it.
     Apart,
-    /// All on one host, and few.
+    /// All on one host, few, and messages within it cost little.
     Alone,
     /// On several hosts, with more than one on some.
     Hosts,
@@ -38,9 +36,12 @@ pub(super) enum Spread {
 impl Spread {
     #[inline]
     fn of(size: usize, hosts: Option<&Hosts>) -> Self {
-        match hosts.map(Hosts::count) {
-            Some(1) if size <= FLAT_RANKS => Self::Alone,
-            Some(count) if 1 < count && count < size => Self::Hosts,
+        let Some(hosts) = hosts else {
+            return Self::Apart;
+        };
+        match hosts.count() {
+            1 if size <= FLAT_RANKS && hosts.is_cheap_within() => Self::Alone,
+            count if 1 < count && count < size => Self::Hosts,
             _ => Self::Apart,
         }
     }
@@ -48,18 +49,19 @@ impl Spread {
 
 impl<P: P2p> Ctx<P> {
     /// A call with its own `tag` on `p2p`: no other call in flight on this communicator may use the tag.
-    pub fn new(p2p: P, tag: i32, scratch: Rc<Scratch>) -> Self {
+    #[inline]
+    pub fn new(p2p: P, tag: i32) -> Self {
         Self {
             spread: Spread::of(p2p.size(), p2p.hosts()),
             p2p,
             tag,
-            scratch,
             live: Cell::new(0),
             choice: Choice::default(),
         }
     }
 
     /// The same with some algorithms chosen by the caller (tests and benches).
+    #[inline]
     pub fn with_choice(mut self, choice: Choice) -> Self {
         self.choice = choice;
         self
@@ -70,14 +72,21 @@ impl<P: P2p> Ctx<P> {
         self.live.get()
     }
 
+    /// The tag of its messages.
+    pub(super) fn tag(&self) -> i32 {
+        self.tag
+    }
+
     /// The channel.
+    #[inline]
     pub fn p2p(&self) -> &P {
         &self.p2p
     }
 
     /// The pool of temporary memory.
+    #[inline]
     pub(crate) fn scratch(&self) -> &Scratch {
-        &self.scratch
+        self.p2p.scratch()
     }
 
     /// This process's rank.
@@ -92,7 +101,7 @@ impl<P: P2p> Ctx<P> {
         self.p2p.size()
     }
 
-    /// Whether all ranks are few and share a host.
+    /// Whether all ranks are few and share a host within which messages cost little.
     #[inline]
     pub(crate) fn alone(&self) -> bool {
         self.spread == Spread::Alone
@@ -114,7 +123,7 @@ impl<P: P2p> Ctx<P> {
 
     /// A call among some of the ranks, as a part of this one.
     pub(super) fn part<Q: P2p>(&self, p2p: Q) -> Ctx<Q> {
-        Ctx::new(p2p, self.tag, self.scratch.clone()).with_choice(self.choice)
+        Ctx::new(p2p, self.tag).with_choice(self.choice)
     }
 
     /// Temporary memory of `len` bytes, back in the pool at the end of the scope.
@@ -122,12 +131,12 @@ impl<P: P2p> Ctx<P> {
         let loan = if len == 0 {
             None
         } else {
-            Some(self.scratch.take(len)?)
+            Some(self.scratch().take(len)?)
         };
         Ok(Temp {
             loan,
             len,
-            scratch: &self.scratch,
+            scratch: self.scratch(),
             live: &self.live,
         })
     }
@@ -135,7 +144,7 @@ impl<P: P2p> Ctx<P> {
     /// Gives back memory that no request uses, although other requests are in flight.
     pub(crate) fn give_back(&self, mut temp: Temp<'_>) {
         if let Some(loan) = temp.loan.take() {
-            self.scratch.give_back(loan);
+            self.scratch().give_back(loan);
         }
     }
 
@@ -173,6 +182,20 @@ impl<P: P2p> Ctx<P> {
         })
     }
 
+    /// Receives a message that is there or comes at once; false: nothing was done.
+    #[inline]
+    pub(crate) fn try_recv(&self, from: usize, data: Mem) -> Result<bool> {
+        if data.len() > self.p2p.max_short() {
+            return Ok(false);
+        }
+        // SAFETY: the region is valid (`Mem::new`), and nobody touches it during the call.
+        let came = unsafe { self.p2p.try_recv(from, self.tag, data.ptr(), data.len())? };
+        match came {
+            Some(len) => self.check_length(from, data.len(), len).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
     /// Polls a request of this call, for whoever waits for it in another way.
     #[inline]
     pub(super) fn poll_part(&self, pending: &mut Pending) -> Poll<Result<usize>> {
@@ -195,7 +218,7 @@ impl<P: P2p> Ctx<P> {
     pub(crate) async fn received(&self, mut receive: Receive) -> Result<()> {
         let result = poll_fn(|_| self.p2p.poll(&mut receive.pending)).await;
         self.live.set(self.live.get() - 1);
-        self.whole(&receive, result?)
+        self.check_length(receive.from, receive.len, result?)
     }
 
     /// What the caller of the collective calls this rank.
@@ -205,29 +228,36 @@ impl<P: P2p> Ctx<P> {
 
     /// Checks that as much has come as was expected.
     #[inline]
-    pub(super) fn whole(&self, receive: &Receive, len: usize) -> Result<()> {
-        if len == receive.len {
+    fn check_length(&self, from: usize, expected: usize, len: usize) -> Result<()> {
+        if len == expected {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorClass::Truncate,
-            format!(
-                "collective: rank {} sent {len} bytes where rank {} expected {}; the ranks' counts or datatypes differ",
-                self.named(receive.from),
-                self.named(self.rank()),
-                receive.len
-            ),
-        ))
+        Err(self.mismatch(from, expected, len))
+    }
+
+    #[cold]
+    fn mismatch(&self, from: usize, expected: usize, len: usize) -> Error {
+        let (from, me) = (self.named(from), self.named(self.rank()));
+        let text = format!(
+            "collective: rank {from} sent {len} bytes where rank {me} expected {expected}; \
+             the ranks' counts or datatypes differ"
+        );
+        Error::new(ErrorClass::Truncate, text)
     }
 
     #[inline]
     pub(crate) async fn send(&self, to: usize, data: Mem) -> Result<()> {
-        let pending = self.isend(to, data)?;
-        self.sent(pending).await
+        match self.isend(to, data)? {
+            Pending::DONE => Ok(()),
+            pending => self.sent(pending).await,
+        }
     }
 
     #[inline]
     pub(crate) async fn recv(&self, from: usize, data: Mem) -> Result<()> {
+        if self.try_recv(from, data)? {
+            return Ok(());
+        }
         let receive = self.irecv(from, data)?;
         self.received(receive).await
     }
@@ -235,9 +265,19 @@ impl<P: P2p> Ctx<P> {
     /// Sends and receives at the same time.
     #[inline]
     pub(crate) async fn exchange(&self, to: usize, out: Mem, from: usize, into: Mem) -> Result<()> {
-        let receive = self.irecv(from, into)?;
-        let send = self.isend(to, out)?;
-        self.received(receive).await?;
+        // A short receive is met by a message that is there; a long one is posted ahead of its message.
+        let (send, receive) = if into.len() <= self.p2p.max_short() {
+            let send = self.isend(to, out)?;
+            let came = self.try_recv(from, into)?;
+            let receive = (!came).then(|| self.irecv(from, into)).transpose()?;
+            (send, receive)
+        } else {
+            let receive = self.irecv(from, into)?;
+            (self.isend(to, out)?, Some(receive))
+        };
+        if let Some(receive) = receive {
+            self.received(receive).await?;
+        }
         self.sent(send).await
     }
 }
@@ -299,90 +339,131 @@ impl Table<'_> {
 /// How many requests of one kind an algorithm keeps in flight.
 pub(crate) const WINDOW: usize = 16;
 
-/// Sends whose buffers are not reused soon: waited for only when there are many, or at the end.
-pub(crate) struct Sends {
-    ring: [Pending; WINDOW],
+/// Requests in the order in which they were started, up to [`WINDOW`]. Without any it is not laid out.
+struct Queue<T>(Option<Ring<T>>);
+
+struct Ring<T> {
+    slots: [T; WINDOW],
     head: usize,
     len: usize,
 }
 
-impl Sends {
-    pub(crate) const fn new() -> Self {
-        Self {
-            ring: [Pending::DONE; WINDOW],
+impl<T: Copy> Queue<T> {
+    #[inline]
+    fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, |ring| ring.len)
+    }
+
+    /// Adds a request; there must be room.
+    fn push(&mut self, item: T) {
+        let ring = self.0.get_or_insert_with(|| Ring {
+            slots: [item; WINDOW],
             head: 0,
             len: 0,
+        });
+        assert!(ring.len < WINDOW, "too many requests in flight");
+        ring.slots[(ring.head + ring.len) % WINDOW] = item;
+        ring.len += 1;
+    }
+
+    /// Takes the oldest request.
+    #[inline]
+    fn pop(&mut self) -> Option<T> {
+        let ring = self.0.as_mut().filter(|ring| ring.len > 0)?;
+        let oldest = ring.slots[ring.head];
+        ring.head = (ring.head + 1) % WINDOW;
+        ring.len -= 1;
+        Some(oldest)
+    }
+}
+
+/// Sends whose buffers are not reused soon: waited for only when there are many, or at the end.
+pub(crate) struct Sends(Queue<Pending>);
+
+impl Sends {
+    #[inline]
+    pub(crate) const fn new() -> Self {
+        Self(Queue(None))
+    }
+
+    /// Adds a send; there must be room.
+    #[inline]
+    pub(crate) fn push(&mut self, pending: Pending) {
+        if pending != Pending::DONE {
+            self.0.push(pending);
         }
     }
 
-    pub(crate) async fn push<P: P2p>(&mut self, ctx: &Ctx<P>, pending: Pending) -> Result<()> {
+    /// Adds a send, and waits for the oldest where there is no room.
+    #[inline]
+    pub(crate) async fn push_or_wait<P: P2p>(
+        &mut self,
+        ctx: &Ctx<P>,
+        pending: Pending,
+    ) -> Result<()> {
         if pending == Pending::DONE {
             return Ok(());
         }
-        if self.len == WINDOW {
-            self.pop(ctx).await?;
+        if self.0.len() == WINDOW
+            && let Some(oldest) = self.0.pop()
+        {
+            ctx.sent(oldest).await?;
         }
-        self.ring[(self.head + self.len) % WINDOW] = pending;
-        self.len += 1;
+        self.0.push(pending);
         Ok(())
     }
 
-    async fn pop<P: P2p>(&mut self, ctx: &Ctx<P>) -> Result<()> {
-        let oldest = self.ring[self.head];
-        self.head = (self.head + 1) % WINDOW;
-        self.len -= 1;
-        ctx.sent(oldest).await
-    }
-
+    #[inline]
     pub(crate) async fn finish<P: P2p>(&mut self, ctx: &Ctx<P>) -> Result<()> {
-        while self.len > 0 {
-            self.pop(ctx).await?;
+        while let Some(oldest) = self.0.pop() {
+            ctx.sent(oldest).await?;
         }
         Ok(())
     }
 }
 
 /// Receives posted ahead, completed in the order of posting.
-pub(crate) struct Receives {
-    ring: [Option<Receive>; WINDOW],
-    head: usize,
-    len: usize,
-}
+pub(crate) struct Receives(Queue<Receive>);
 
 impl Receives {
+    #[inline]
     pub(crate) const fn new() -> Self {
-        Self {
-            ring: [None; WINDOW],
-            head: 0,
-            len: 0,
-        }
+        Self(Queue(None))
     }
 
-    pub(crate) const fn is_full(&self) -> bool {
-        self.len == WINDOW
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.len() == WINDOW
     }
 
     /// Adds a receive; there must be room.
     pub(crate) fn push(&mut self, receive: Receive) {
-        assert!(!self.is_full(), "too many receives posted ahead");
-        self.ring[(self.head + self.len) % WINDOW] = Some(receive);
-        self.len += 1;
+        self.0.push(receive);
+    }
+
+    /// Receives a message that is there, or starts to; there must be room.
+    #[inline]
+    pub(crate) fn take_or_push<P: P2p>(
+        &mut self,
+        ctx: &Ctx<P>,
+        from: usize,
+        into: Mem,
+    ) -> Result<()> {
+        if !ctx.try_recv(from, into)? {
+            self.0.push(ctx.irecv(from, into)?);
+        }
+        Ok(())
     }
 
     /// Waits for the oldest; `Ok(false)` when there is none.
+    #[inline]
     pub(crate) async fn pop<P: P2p>(&mut self, ctx: &Ctx<P>) -> Result<bool> {
-        if self.len == 0 {
-            return Ok(false);
-        }
-        let oldest = self.ring[self.head].take();
-        self.head = (self.head + 1) % WINDOW;
-        self.len -= 1;
-        match oldest {
+        match self.0.pop() {
             Some(receive) => ctx.received(receive).await.map(|()| true),
             None => Ok(false),
         }
     }
 
+    #[inline]
     pub(crate) async fn push_or_wait<P: P2p>(
         &mut self,
         ctx: &Ctx<P>,
@@ -392,10 +473,10 @@ impl Receives {
         if self.is_full() {
             self.pop(ctx).await?;
         }
-        self.push(ctx.irecv(from, into)?);
-        Ok(())
+        self.take_or_push(ctx, from, into)
     }
 
+    #[inline]
     pub(crate) async fn finish<P: P2p>(&mut self, ctx: &Ctx<P>) -> Result<()> {
         while self.pop(ctx).await? {}
         Ok(())

@@ -25,13 +25,12 @@ pub(super) async fn swap_all<P: P2p>(
         let mut receives = Receives::new();
         for to in (first..end).map(after) {
             if let Some(data) = out(to) {
-                let pending = ctx.isend(to, data)?;
-                sends.push(ctx, pending).await?;
+                sends.push(ctx.isend(to, data)?);
             }
         }
         for from in (first..end).map(|step| after(size - step)) {
             if let Some(room) = into(from) {
-                receives.push(ctx.irecv(from, room)?);
+                receives.take_or_push(ctx, from, room)?;
             }
         }
         receives.finish(ctx).await?;
@@ -46,7 +45,7 @@ pub(super) async fn tell_all<P: P2p>(ctx: &Ctx<P>, data: Mem, sends: &mut Sends)
     let (rank, size) = (ctx.rank(), ctx.size());
     for to in (rank + 1..size).chain(0..rank) {
         let pending = ctx.isend(to, data)?;
-        sends.push(ctx, pending).await?;
+        sends.push_or_wait(ctx, pending).await?;
     }
     Ok(())
 }

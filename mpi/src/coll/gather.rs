@@ -19,7 +19,7 @@ pub async fn gather<P: P2p>(ctx: &Ctx<P>, send: Option<Mem>, recv: Mem, root: us
         send.map_or(0, Mem::len)
     };
     let blocks = Blocks::Uniform { all: recv, each };
-    match ctx.choice.gather(each) {
+    match ctx.choice.gather(ctx.alone(), each) {
         Gather::Linear => gatherv(ctx, send, blocks, root).await,
         Gather::Binomial if each == 0 => Ok(()),
         Gather::Binomial if rank == root => {

@@ -1,5 +1,7 @@
 //! Which ranks of a communicator share a host.
 
+use crate::adi::LocalCost;
+
 /// The hosts of a communicator's ranks: the same on all of them, and for as long as the communicator lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hosts {
@@ -11,12 +13,14 @@ pub struct Hosts {
     starts: Vec<u32>,
     /// The most ranks of one host.
     most: u32,
+    /// What a message within a host costs.
+    cost: LocalCost,
 }
 
 impl Hosts {
-    /// The hosts of `size` ranks, of which `same` says whether two share one.
+    /// The hosts of `size` ranks, of which `same` says whether two share one, and what messages within one cost.
     #[must_use]
-    pub fn new(size: usize, same: impl Fn(usize, usize) -> bool) -> Self {
+    pub fn new(size: usize, cost: LocalCost, same: impl Fn(usize, usize) -> bool) -> Self {
         let mut firsts: Vec<usize> = Vec::new();
         let mut host = Vec::with_capacity(size);
         for rank in 0..size {
@@ -42,6 +46,7 @@ impl Hosts {
             ranks,
             starts,
             most,
+            cost,
         }
     }
 
@@ -50,6 +55,13 @@ impl Hosts {
     #[must_use]
     pub fn count(&self) -> usize {
         self.starts.len() - 1
+    }
+
+    /// Whether messages within a host cost so little that ranks exchange all at once, not in steps.
+    #[inline]
+    #[must_use]
+    pub fn is_cheap_within(&self) -> bool {
+        self.cost == LocalCost::Copy
     }
 
     /// The number of a rank's host.
@@ -94,7 +106,7 @@ mod tests {
     #[test]
     fn ranks_are_found_by_host_whatever_their_order() {
         let names = ["b", "a", "b", "c", "a", "a"];
-        let hosts = Hosts::new(names.len(), |a, b| names[a] == names[b]);
+        let hosts = Hosts::new(names.len(), LocalCost::Copy, |a, b| names[a] == names[b]);
         assert_eq!(hosts.count(), 3);
         assert_eq!(
             (0..6).map(|r| hosts.of(r)).collect::<Vec<_>>(),
@@ -110,7 +122,7 @@ mod tests {
 
     #[test]
     fn one_host_and_no_rank() {
-        assert_eq!(Hosts::new(4, |_, _| true).count(), 1);
-        assert_eq!(Hosts::new(0, |_, _| true).count(), 0);
+        assert_eq!(Hosts::new(4, LocalCost::Copy, |_, _| true).count(), 1);
+        assert_eq!(Hosts::new(0, LocalCost::Copy, |_, _| true).count(), 0);
     }
 }

@@ -12,6 +12,7 @@ use super::hosts::Hosts;
 use super::mem::{Blocks, Mem};
 use super::p2p::{P2p, Pending};
 use super::reducer::Reducer;
+use super::scratch::Scratch;
 use super::select::{FLAT_RANKS, Near};
 use crate::error::Result;
 
@@ -62,6 +63,26 @@ impl<P: P2p> P2p for Part<'_, P> {
         self.whole.named(self.members.rank(rank))
     }
 
+    fn scratch(&self) -> &Scratch {
+        self.whole.scratch()
+    }
+
+    fn max_short(&self) -> usize {
+        self.whole.p2p().max_short()
+    }
+
+    unsafe fn try_recv(
+        &self,
+        from: usize,
+        _: i32,
+        buf: *mut u8,
+        len: usize,
+    ) -> Result<Option<usize>> {
+        let from = self.members.rank(from);
+        // SAFETY: the caller's promise.
+        unsafe { self.whole.p2p().try_recv(from, self.whole.tag(), buf, len) }
+    }
+
     unsafe fn isend(&self, to: usize, _: i32, buf: *const u8, len: usize) -> Result<Pending> {
         // SAFETY: the caller's promise.
         let data = unsafe { Mem::new(buf.cast_mut(), len) };
@@ -104,7 +125,7 @@ impl<'a, P: P2p> Levels<'a, P> {
             members: Members::Host(ranks),
             me: place(whole.rank()),
         });
-        if ranks.len() <= FLAT_RANKS {
+        if ranks.len() <= FLAT_RANKS && hosts.is_cheap_within() {
             near.share_a_host();
         }
         Self {

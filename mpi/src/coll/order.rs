@@ -106,6 +106,9 @@ impl Order {
         kept: usize,
         target: usize,
     ) -> Result<()> {
+        if size == 2 {
+            return fold(op, value(1 - target), value(target));
+        }
         let mut now = [0u8; MOST];
         for (place, now) in now.iter_mut().enumerate().take(size) {
             *now = place as u8;

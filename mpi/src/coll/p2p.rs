@@ -3,6 +3,7 @@
 use std::task::Poll;
 
 use super::hosts::Hosts;
+use super::scratch::Scratch;
 use crate::error::Result;
 
 /// A send or receive in flight. Small and `Copy`: whoever implements [`P2p`] packs its request id in it.
@@ -45,7 +46,10 @@ pub trait P2p {
         rank
     }
 
-    /// Starts a standard send of `len` bytes.
+    /// The pool of temporary memory.
+    fn scratch(&self) -> &Scratch;
+
+    /// Starts a standard send of `len` bytes; [`Pending::DONE`] when it is complete at once.
     ///
     /// # Safety
     /// `buf` stays valid and unmodified until the returned request is done.
@@ -53,6 +57,32 @@ pub trait P2p {
     /// # Errors
     /// When the message cannot be sent.
     unsafe fn isend(&self, to: usize, tag: i32, buf: *const u8, len: usize) -> Result<Pending>;
+
+    /// The longest message in bytes for which [`P2p::try_recv`] is worth a try.
+    #[inline]
+    fn max_short(&self) -> usize {
+        0
+    }
+
+    /// Receives a message of at most `len` bytes that is there or comes at once, and gives its length.
+    /// `None`: nothing was done, and the caller starts a receive.
+    ///
+    /// # Safety
+    /// `buf` is valid, and nobody else reads or writes it during the call.
+    ///
+    /// # Errors
+    /// When the message is longer than `len`.
+    #[inline]
+    unsafe fn try_recv(
+        &self,
+        from: usize,
+        tag: i32,
+        buf: *mut u8,
+        len: usize,
+    ) -> Result<Option<usize>> {
+        let _ = (from, tag, buf, len);
+        Ok(None)
+    }
 
     /// Starts a receive of at most `len` bytes.
     ///
@@ -66,68 +96,4 @@ pub trait P2p {
     /// `Ready` with the message's length in bytes once the request is done, which frees it. Never
     /// called with [`Pending::DONE`], nor again after `Ready`. Must be cheap when nothing has happened.
     fn poll(&self, pending: &mut Pending) -> Poll<Result<usize>>;
-}
-
-impl<T: P2p + ?Sized> P2p for &T {
-    fn rank(&self) -> usize {
-        (**self).rank()
-    }
-
-    fn size(&self) -> usize {
-        (**self).size()
-    }
-
-    fn hosts(&self) -> Option<&Hosts> {
-        (**self).hosts()
-    }
-
-    fn named(&self, rank: usize) -> usize {
-        (**self).named(rank)
-    }
-
-    unsafe fn isend(&self, to: usize, tag: i32, buf: *const u8, len: usize) -> Result<Pending> {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { (**self).isend(to, tag, buf, len) }
-    }
-
-    unsafe fn irecv(&self, from: usize, tag: i32, buf: *mut u8, len: usize) -> Result<Pending> {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { (**self).irecv(from, tag, buf, len) }
-    }
-
-    fn poll(&self, pending: &mut Pending) -> Poll<Result<usize>> {
-        (**self).poll(pending)
-    }
-}
-
-impl<T: P2p + ?Sized> P2p for std::rc::Rc<T> {
-    fn rank(&self) -> usize {
-        (**self).rank()
-    }
-
-    fn size(&self) -> usize {
-        (**self).size()
-    }
-
-    fn hosts(&self) -> Option<&Hosts> {
-        (**self).hosts()
-    }
-
-    fn named(&self, rank: usize) -> usize {
-        (**self).named(rank)
-    }
-
-    unsafe fn isend(&self, to: usize, tag: i32, buf: *const u8, len: usize) -> Result<Pending> {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { (**self).isend(to, tag, buf, len) }
-    }
-
-    unsafe fn irecv(&self, from: usize, tag: i32, buf: *mut u8, len: usize) -> Result<Pending> {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { (**self).irecv(from, tag, buf, len) }
-    }
-
-    fn poll(&self, pending: &mut Pending) -> Poll<Result<usize>> {
-        (**self).poll(pending)
-    }
 }

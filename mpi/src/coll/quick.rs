@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use super::call::{Call, Kind, next_tag};
 use super::channel;
+use super::hosts::Hosts;
 use super::mem::Mem;
 use super::order::Order;
 use super::reducer::Reducer;
@@ -62,7 +63,8 @@ pub(super) fn run(
     if !usual || !(2..=RANKS).contains(&comm.size()) {
         return None;
     }
-    if comm.hosts(|| channel::hosts(mpi, comm)).count() != 1 {
+    let hosts = comm.hosts(|| channel::hosts(mpi, comm));
+    if hosts.count() != 1 || !hosts.is_cheap_within() {
         return None;
     }
     let short = Short::new(mpi, comm, tag);
@@ -147,7 +149,8 @@ impl Mpi {
     fn are_near(&self, comm: &Communicator) -> bool {
         let usual = self.choice.near.is_none() && self.choice.flat(true);
         let few = (2..=RANKS).contains(&comm.size()) && !comm.is_inter();
-        usual && few && comm.known_hosts().is_some_and(|hosts| hosts.count() == 1)
+        let near = |hosts: &Hosts| hosts.count() == 1 && hosts.is_cheap_within();
+        usual && few && comm.known_hosts().is_some_and(near)
     }
 }
 

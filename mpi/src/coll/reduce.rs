@@ -1,8 +1,7 @@
 //! `MPI_Reduce` (MPI-5.0 §6.9.1).
 
 use super::ctx::{Ctx, Sends};
-use super::direct::Direct;
-use super::flat::collect;
+use super::direct::{Combiners, Linear};
 use super::halving::{Halves, Part, Survivors};
 use super::levels;
 use super::mem::{Mem, Split};
@@ -60,74 +59,27 @@ pub(super) async fn among<P: P2p>(
     };
     // In the order of ranks the tree's root is rank 0, for the others it is the root.
     let first = if commutative { root } else { 0 };
-    match ctx.choice.operands(ctx.alone(), size, len, op.symmetric()) {
-        Near::Steps => {}
-        Near::Flat => return flat(ctx, op, (order, first), mine, recv, root).await,
-        Near::Direct => return direct(ctx, op, (order, first), mine, recv, root).await,
+    let combiners = match ctx.choice.operands(ctx.alone(), size, len, op.symmetric()) {
+        Near::Steps => None,
+        Near::Flat => Some(Combiners::Only(root)),
+        Near::Direct => Some(Combiners::Blocks),
+    };
+    if let Some(combiners) = combiners {
+        let linear = Linear {
+            ctx,
+            op,
+            first,
+            order,
+            combiners,
+            elements: len / op.element(),
+        };
+        return linear.to_root(mine, recv, root).await;
     }
     match algorithm {
         Reduce::Rabenseifner => rabenseifner(ctx, op, mine, recv, root).await,
         Reduce::Binomial if op.commutative() => binomial(ctx, op, mine, recv, root).await,
         Reduce::Binomial => ordered(ctx, op, mine, recv, root).await,
     }
-}
-
-/// The root gets all values and combines them.
-async fn flat<P: P2p>(
-    ctx: &Ctx<P>,
-    op: &dyn Reducer,
-    (order, first): (Order, usize),
-    mine: Mem,
-    recv: Mem,
-    root: usize,
-) -> Result<()> {
-    if ctx.rank() != root {
-        return ctx.send(root, mine).await;
-    }
-    let (size, room) = (ctx.size(), stride(mine.len()));
-    let temp = ctx.temp(size * room)?;
-    let value = |rank: usize| temp.mem().part(rank * room, mine.len());
-    collect(ctx, root, mine, value).await?;
-    value(root).copy_from(mine);
-    let at = |place: usize| value((place + first) % size);
-    recv.copy_from(order.combine(op, size, at)?);
-    Ok(())
-}
-
-/// Every rank combines a block, straight from all values, and the root takes it from there.
-async fn direct<P: P2p>(
-    ctx: &Ctx<P>,
-    op: &dyn Reducer,
-    (order, first): (Order, usize),
-    mine: Mem,
-    recv: Mem,
-    root: usize,
-) -> Result<()> {
-    let direct = Direct {
-        ctx,
-        op,
-        order,
-        first,
-        whole: false,
-        elements: mine.len() / op.element(),
-    };
-    let mut operands = Sends::new();
-    if ctx.rank() == root {
-        let block = direct.part(recv, root);
-        direct.reduce(mine, block, &mut operands).await?;
-        if mine.ptr() == recv.ptr() {
-            // What comes now is written where they are read.
-            operands.finish(ctx).await?;
-        }
-        direct.take_blocks(recv).await?;
-        return operands.finish(ctx).await;
-    }
-    let temp = ctx.temp(direct.part(mine, ctx.rank()).len())?;
-    direct.reduce(mine, temp.mem(), &mut operands).await?;
-    if !temp.mem().is_empty() {
-        ctx.send(root, temp.mem()).await?;
-    }
-    operands.finish(ctx).await
 }
 
 /// The tree's root must be rank 0 for the order of ranks; the result goes on from there.

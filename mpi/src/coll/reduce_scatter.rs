@@ -141,7 +141,7 @@ async fn ordered<P: P2p>(
         }
         if !part.is_empty() {
             let send = ctx.isend(to, part)?;
-            sends.push(ctx, send).await?;
+            sends.push_or_wait(ctx, send).await?;
         }
     }
     operand(rank).copy_from(split.part(vector, op.element(), rank));

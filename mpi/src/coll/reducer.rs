@@ -163,7 +163,7 @@ pub(crate) async fn exchange_fold<P: P2p>(
         if send_first {
             *slot = send;
         } else {
-            sends.push(ctx, send).await?;
+            sends.push_or_wait(ctx, send).await?;
         }
     }
     for ((theirs, mine), send) in pieces(into, element).zip(pieces(acc, element)).zip(going) {
@@ -190,7 +190,7 @@ pub(crate) async fn send_value<P: P2p>(
     let mut sends = Sends::new();
     for part in pieces(value, op.element()) {
         let send = ctx.isend(to, part)?;
-        sends.push(ctx, send).await?;
+        sends.push_or_wait(ctx, send).await?;
     }
     sends.finish(ctx).await
 }

@@ -115,7 +115,7 @@ async fn chain<P: P2p>(
         }
         if rank + 1 < size {
             let send = ctx.isend(rank + 1, segment(total, at))?;
-            sends.push(ctx, send).await?;
+            sends.push_or_wait(ctx, send).await?;
         }
     }
     sends.finish(ctx).await?;

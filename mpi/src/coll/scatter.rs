@@ -24,7 +24,7 @@ pub async fn scatter<P: P2p>(
         recv.map_or(0, Mem::len)
     };
     let blocks = Blocks::Uniform { all: send, each };
-    match ctx.choice.scatter(each) {
+    match ctx.choice.scatter(ctx.alone(), each) {
         Gather::Linear => scatterv(ctx, blocks, recv, root).await,
         Gather::Binomial if each == 0 => Ok(()),
         Gather::Binomial if rank == root => {
@@ -57,7 +57,7 @@ pub async fn scatterv<P: P2p>(
     for to in (0..size).filter(|&r| r != root) {
         if !send.get(to).is_empty() {
             let pending = ctx.isend(to, send.get(to))?;
-            sends.push(ctx, pending).await?;
+            sends.push_or_wait(ctx, pending).await?;
         }
     }
     sends.finish(ctx).await
@@ -88,7 +88,7 @@ async fn binomial<P: P2p>(ctx: &Ctx<P>, recv: Mem, root: usize) -> Result<()> {
         let n = mask.min(below - mask);
         let out = temp.mem().part(mask * each, n * each);
         let send = ctx.isend((place + mask + root) % size, out)?;
-        sends.push(ctx, send).await?;
+        sends.push_or_wait(ctx, send).await?;
         mask /= 2;
     }
     recv.copy_from(temp.mem().head(each));
@@ -116,7 +116,7 @@ async fn binomial_root<P: P2p>(ctx: &Ctx<P>, send: Mem, each: usize) -> Result<(
             whole
         };
         let pending = ctx.isend(child, out)?;
-        sends.push(ctx, pending).await?;
+        sends.push_or_wait(ctx, pending).await?;
         mask /= 2;
     }
     sends.finish(ctx).await?;

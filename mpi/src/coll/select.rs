@@ -6,7 +6,6 @@
 
 use super::direct;
 use super::hosts::Hosts;
-use super::order;
 use super::reducer::Reducer;
 
 /// From twice this on a message that is reduced on arrival is cut into pieces.
@@ -164,9 +163,6 @@ pub enum Scan {
 pub struct Choice {
     /// How data travels, whatever the hosts.
     pub near: Option<Near>,
-    /// Whether messages between ranks of a host go through sockets, where every one has its price: exchanges
-    /// without steps have more of them. The same on all ranks.
-    pub by_sockets: bool,
     /// Whether the order in which a commutative operation combines may follow the hosts.
     pub by_hosts: bool,
     /// Barrier.
@@ -196,7 +192,7 @@ impl Choice {
     #[inline]
     pub(super) fn flat(&self, alone: bool) -> bool {
         match self.near {
-            None => alone && !self.by_sockets,
+            None => alone,
             Some(near) => near != Near::Steps,
         }
     }
@@ -214,7 +210,7 @@ impl Choice {
         bytes: usize,
         symmetric: bool,
     ) -> Near {
-        let usual = if !alone || self.by_sockets {
+        let usual = if !alone {
             Near::Steps
         } else if bytes.saturating_mul(ranks - 1) <= FLAT_BYTES {
             Near::Flat
@@ -222,8 +218,8 @@ impl Choice {
             Near::Direct
         };
         match self.near.unwrap_or(usual) {
-            Near::Direct if !symmetric || ranks > direct::RANKS => Near::Steps,
-            Near::Flat if ranks > order::MOST => Near::Steps,
+            Near::Direct if !symmetric => Near::Steps,
+            _ if ranks > direct::RANKS => Near::Steps,
             near => near,
         }
     }
@@ -276,12 +272,21 @@ impl Choice {
         }
     }
 
-    pub(super) fn gather(&self, block: usize) -> Gather {
-        self.gather.unwrap_or(binomial_up_to(block))
+    pub(super) fn gather(&self, alone: bool, block: usize) -> Gather {
+        self.gather.unwrap_or(self.tree_or_linear(alone, block))
     }
 
-    pub(super) fn scatter(&self, block: usize) -> Gather {
-        self.scatter.unwrap_or(binomial_up_to(block))
+    pub(super) fn scatter(&self, alone: bool, block: usize) -> Gather {
+        self.scatter.unwrap_or(self.tree_or_linear(alone, block))
+    }
+
+    /// In a tree each rank between waits for its turn on a core before it passes blocks on.
+    fn tree_or_linear(&self, alone: bool, block: usize) -> Gather {
+        if self.flat(alone) || block > GATHER_BINOMIAL {
+            Gather::Linear
+        } else {
+            Gather::Binomial
+        }
     }
 
     pub(super) fn allgather(&self, ranks: usize, total: usize, equal: bool) -> Allgather {
@@ -340,32 +345,5 @@ impl Choice {
             Scan::Chain
         };
         self.scan.unwrap_or(usual)
-    }
-}
-
-fn binomial_up_to(block: usize) -> Gather {
-    if block <= GATHER_BINOMIAL {
-        Gather::Binomial
-    } else {
-        Gather::Linear
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranks_of_a_host_go_by_steps_over_sockets() {
-        let sockets = Choice {
-            by_sockets: true,
-            ..Choice::default()
-        };
-        for (choice, near) in [(Choice::default(), true), (sockets, false)] {
-            assert_eq!(choice.flat(true), near);
-            let operands = [8, 1 << 20].map(|bytes| choice.operands(true, 4, bytes, true));
-            assert_eq!(operands.map(|near| near != Near::Steps), [near, near]);
-            assert!(!choice.flat(false));
-        }
     }
 }

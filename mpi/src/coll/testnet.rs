@@ -9,6 +9,7 @@ use std::task::Poll;
 
 use super::p2p::{P2p, Pending};
 use super::{Choice, Ctx, Hosts, Mem, Scratch, poll_once};
+use crate::adi::LocalCost;
 use crate::error::{Error, ErrorClass, Result};
 
 /// A small generator (splitmix64): the seed of a failing run is in its panic message.
@@ -146,6 +147,20 @@ impl Net {
         Pending::new(request as u64)
     }
 
+    /// Takes a message that has arrived, unless a receive that was posted before comes first.
+    fn try_recv(&mut self, rank: usize, from: usize, tag: i32, into: Mem) -> Result<Option<usize>> {
+        let meets = |m: &Message| m.from == from && m.tag == tag;
+        let first = |p: &Posted| p.from == from && p.tag == tag;
+        if self.posted[rank].iter().any(first) || !self.arrived[rank].iter().any(meets) {
+            return Ok(None);
+        }
+        self.start(rank)?;
+        let pending = self.recv(rank, from, tag, into).raw() as usize;
+        self.free.push(pending);
+        let done = self.requests[pending].take().expect("just made");
+        done.expect("the message is there").map(Some)
+    }
+
     fn complete(&mut self, posted: &Posted, message: Message) {
         let len = match message.body {
             Body::Copied(mut data) => {
@@ -202,6 +217,7 @@ pub(super) struct Endpoint {
     rank: usize,
     polls: Rc<Cell<u64>>,
     hosts: Rc<Hosts>,
+    scratch: Rc<Scratch>,
 }
 
 impl P2p for Endpoint {
@@ -217,6 +233,10 @@ impl P2p for Endpoint {
         Some(&self.hosts)
     }
 
+    fn scratch(&self) -> &Scratch {
+        &self.scratch
+    }
+
     unsafe fn isend(&self, to: usize, tag: i32, buf: *const u8, len: usize) -> Result<Pending> {
         let mut net = self.net.borrow_mut();
         net.start(self.rank)?;
@@ -226,6 +246,26 @@ impl P2p for Endpoint {
         // SAFETY: the caller keeps the buffer until the request is done.
         let data = unsafe { Mem::new(buf.cast_mut(), len) };
         Ok(net.send(self.rank, to, tag, data))
+    }
+
+    fn max_short(&self) -> usize {
+        1 << 10
+    }
+
+    unsafe fn try_recv(
+        &self,
+        from: usize,
+        tag: i32,
+        buf: *mut u8,
+        len: usize,
+    ) -> Result<Option<usize>> {
+        let mut net = self.net.borrow_mut();
+        if net.rng.below(2) == 0 {
+            return Ok(None);
+        }
+        // SAFETY: the caller's promise.
+        let into = unsafe { Mem::new(buf, len) };
+        net.try_recv(self.rank, from, tag, into)
     }
 
     unsafe fn irecv(&self, from: usize, tag: i32, buf: *mut u8, len: usize) -> Result<Pending> {
@@ -273,7 +313,7 @@ pub(super) enum Layout {
 }
 
 impl Layout {
-    fn hosts(self, size: usize) -> Hosts {
+    fn hosts(self, size: usize, cost: LocalCost) -> Hosts {
         let mut rng = Rng(match self {
             Layout::Mixed(seed, _) => seed,
             _ => 0,
@@ -287,7 +327,7 @@ impl Layout {
                 Layout::Mixed(_, n) => rng.below(n),
             })
             .collect();
-        Hosts::new(size, |a, b| names[a] == names[b])
+        Hosts::new(size, cost, |a, b| names[a] == names[b])
     }
 }
 
@@ -298,6 +338,8 @@ pub(super) struct Run {
     pub(super) seed: u64,
     pub(super) choice: Choice,
     pub(super) layout: Layout,
+    /// What messages within a host cost.
+    pub(super) cost: LocalCost,
     /// Number of operations after which rank 0's fail.
     pub(super) fuse: Option<usize>,
 }
@@ -309,6 +351,7 @@ impl Run {
             seed,
             choice: Choice::default(),
             layout: Layout::Apart,
+            cost: LocalCost::Copy,
             fuse: None,
         }
     }
@@ -323,15 +366,16 @@ impl Run {
         net.borrow_mut().fuse = self.fuse;
         let polls = Rc::new(Cell::new(0));
         let scratch = Rc::new(Scratch::new());
-        let hosts = Rc::new(self.layout.hosts(self.size));
+        let hosts = Rc::new(self.layout.hosts(self.size, self.cost));
         let ctx = |rank: usize, tag: i32| {
             let endpoint = Endpoint {
                 net: net.clone(),
                 rank,
                 polls: polls.clone(),
                 hosts: hosts.clone(),
+                scratch: scratch.clone(),
             };
-            Ctx::new(endpoint, tag, scratch.clone()).with_choice(self.choice)
+            Ctx::new(endpoint, tag).with_choice(self.choice)
         };
         let contexts: Vec<Vec<_>> = (0..self.size)
             .map(|rank| (0..calls).map(|tag| ctx(rank, tag as i32)).collect())

@@ -26,25 +26,20 @@ impl Mpi {
     }
 
     /// Messages among all members of `comm` beside those of its collectives.
-    pub(crate) fn creation(&self, comm: &Rc<Communicator>, tag: i32) -> Ctx<Channel> {
-        Ctx::new(Channel::new(self, comm), tag, self.scratch.clone())
+    pub(crate) fn creation<'a>(&'a self, comm: &'a Communicator, tag: i32) -> Ctx<Channel<'a>> {
+        Ctx::new(Channel::new(self, comm), tag)
     }
 
     /// The ids of all members of `comm` for a new communicator.
-    fn contexts_of_all(&self, comm: &Rc<Communicator>) -> Result<Contexts> {
+    fn contexts_of_all(&self, comm: &Communicator) -> Result<Contexts> {
         let ctx = self.creation(comm, CREATION_TAG);
         ctx.run(ctx.exchange_contexts())
     }
 
     /// The ids of the members of `group`, some of `comm`, who alone take part.
-    fn contexts_of_some(
-        &self,
-        comm: &Rc<Communicator>,
-        group: &Rc<Group>,
-        tag: i32,
-    ) -> Result<Contexts> {
+    fn contexts_of_some(&self, comm: &Communicator, group: &Group, tag: i32) -> Result<Contexts> {
         let channel = Channel::part(self, comm, group)?;
-        let ctx = Ctx::new(channel, tag, self.scratch.clone());
+        let ctx = Ctx::new(channel, tag);
         ctx.run(ctx.exchange_contexts())
     }
 
@@ -70,10 +65,11 @@ impl Mpi {
         let copies = Attributes::default();
         comm.attributes.copy_to(comm.handle.get(), &copies)?;
         let number = comm.next_collective(false) as i32 & 0xFFFF;
-        let ctx = self.creation(comm, CREATION_TAG - 1 - number);
+        let tag = CREATION_TAG - 1 - number;
         let (mpi, comm) = (self.rc(), comm.clone());
         let topology = comm.topology.borrow().clone();
         Ok(async move {
+            let ctx = mpi.creation(&comm, tag);
             let contexts = ctx.exchange_contexts().await;
             let contexts = contexts.map_err(|e| ctx.given_up(e))?;
             let new = mpi.build(contexts, comm.group().clone());

@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorClass, Result};
 /// Stands for the id of a member that has no free one.
 const NONE: u32 = u32::MAX;
 
-impl Ctx<Channel> {
+impl Ctx<Channel<'_>> {
     /// Takes an id for a new communicator, and learns the ids of all members.
     ///
     /// # Errors

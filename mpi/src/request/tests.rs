@@ -201,10 +201,11 @@ fn tasks_move_whoever_waits() {
         let [a, b] = &mut cells;
         let me = m.rank().0 as i32;
         let comm = m.world().clone();
-        let ctx = m.creation(&comm, 77);
+        let (mpi, on) = (m.rc(), comm.clone());
         let task = m.start_task(
             Some(&comm),
             Box::pin(async move {
+                let ctx = mpi.creation(&on, 77);
                 let all = ctx.tell_all(&[me as u8 + 1]).await.unwrap();
                 Completed::ok(Status {
                     count: u64::from(all[0] + all[1]),

@@ -4,6 +4,7 @@ use super::super::select::{ALLTOALL_LEADERS, ALLTOALL_LEADERS_ROOM, Choice};
 use super::super::testnet::crossed;
 use super::super::{Blocks, Hosts, alltoall};
 use super::*;
+use crate::adi::LocalCost;
 
 fn on(layout: Layout, size: usize, seed: u64) -> Run {
     Run {
@@ -84,7 +85,7 @@ fn a_pair_of_hosts_is_crossed_once_each_way() {
 #[test]
 fn what_a_leader_takes_has_a_limit() {
     let choice = Choice::default();
-    let hosts = |ranks: usize| Hosts::new(ranks, |a, b| a / 16 == b / 16);
+    let hosts = |ranks: usize| Hosts::new(ranks, LocalCost::Copy, |a, b| a / 16 == b / 16);
     let longest = |ranks: usize| {
         let hosts = hosts(ranks);
         let fits = |&block: &usize| choice.by_leaders(&hosts, block);

@@ -4,6 +4,7 @@ use super::super::select::{Allreduce, Choice, Near, Reduce};
 use super::super::testnet::crossed;
 use super::super::{Blocks, allgather, allreduce, barrier, bcast, reduce};
 use super::*;
+use crate::adi::LocalCost;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -244,10 +245,16 @@ fn exact_operations_go_host_by_host_and_others_do_when_asked() {
         ] {
             let choice = Choice {
                 by_hosts: true,
-                by_sockets: size % 2 == 0,
                 ..Choice::default()
             };
-            let conditions = conditions(size, choice, (None, layout));
+            let cost = match size % 2 {
+                0 => LocalCost::SystemCall,
+                _ => LocalCost::Copy,
+            };
+            let conditions = Run {
+                cost,
+                ..conditions(size, choice, (None, layout))
+            };
             let values = op.operands(size, count, 4);
             let all = run(
                 conditions,

@@ -8,6 +8,7 @@ use super::super::{
     scatter,
 };
 use super::*;
+use crate::adi::LocalCost;
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -42,9 +43,8 @@ fn choices() -> impl Strategy<Value = Choice> {
         select(vec![Scan::Doubling, Scan::Chain]),
     );
     let near = prop::option::of(select(vec![Near::Steps, Near::Flat, Near::Direct]));
-    (near, any::<bool>(), moves, reductions).prop_map(|(near, by_sockets, m, r)| Choice {
+    (near, moves, reductions).prop_map(|(near, m, r)| Choice {
         near,
-        by_sockets,
         by_hosts: false,
         barrier: None,
         bcast: Some(m.0),
@@ -75,12 +75,14 @@ fn conditions() -> impl Strategy<Value = Run> {
         any::<u64>(),
         prop::option::of(choices()),
         layouts(),
+        select(vec![LocalCost::Copy, LocalCost::SystemCall]),
     )
-        .prop_map(|(size, seed, choice, layout)| Run {
+        .prop_map(|(size, seed, choice, layout, cost)| Run {
             size,
             seed,
             choice: choice.unwrap_or_default(),
             layout,
+            cost,
             fuse: None,
         })
 }

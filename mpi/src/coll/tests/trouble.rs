@@ -3,10 +3,10 @@
 use super::super::select::{Allreduce, Bcast, Choice};
 use super::super::{Boxed, Scratch, allreduce, barrier, bcast, block_on, poll_once};
 use super::*;
+use crate::adi::LocalCost;
 use crate::error::ErrorClass;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::rc::Rc;
 use std::task::Poll;
 
 /// Polls all of them until all are done, as a progress engine does with nonblocking collectives.
@@ -107,6 +107,7 @@ fn a_failed_message_is_reported_wherever_it_happens() {
                 ..Choice::default()
             },
             layout: Layout::Apart,
+            cost: LocalCost::Copy,
             fuse: Some(fuse),
         };
         let mut values = TestOp::Sum.operands(5, 50_000, 1);
@@ -154,7 +155,8 @@ fn an_operation_that_fails_ends_the_call() {
 }
 
 /// A communicator of one rank: no messages at all.
-struct Alone;
+#[derive(Default)]
+struct Alone(Scratch);
 
 impl super::super::P2p for Alone {
     fn rank(&self) -> usize {
@@ -162,6 +164,9 @@ impl super::super::P2p for Alone {
     }
     fn size(&self) -> usize {
         1
+    }
+    fn scratch(&self) -> &Scratch {
+        &self.0
     }
     unsafe fn isend(
         &self,
@@ -188,11 +193,10 @@ impl super::super::P2p for Alone {
 
 #[test]
 fn futures_run_on_the_stack_and_in_a_box() {
-    let scratch = Rc::new(Scratch::new());
-    let ctx = Ctx::new(Alone, 0, scratch.clone());
+    let ctx = Ctx::new(Alone::default(), 0);
     block_on(barrier(&ctx), || panic!("nothing to wait for")).unwrap();
     let mut boxed: Boxed = Box::pin(async move {
-        let ctx = Ctx::new(Alone, 1, scratch);
+        let ctx = Ctx::new(Alone::default(), 1);
         barrier(&ctx).await
     });
     assert!(poll_once(boxed.as_mut()).is_ready());
