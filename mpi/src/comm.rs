@@ -12,7 +12,7 @@ pub use split::SplitType;
 
 use crate::adi::{Envelope, Pattern};
 use crate::attr::Attributes;
-use crate::coll::Hosts;
+use crate::coll::Locality;
 use crate::error::{Error, ErrorClass, Result};
 use crate::group::{Comparison, Group};
 use crate::info::Info;
@@ -46,7 +46,7 @@ pub struct Communicator {
     /// Buffer of `MPI_Comm_attach_buffer`.
     pub(crate) buffer: RefCell<Option<Rc<BsendBuffer>>>,
     /// Which of the group share a host, once it was asked.
-    hosts: OnceCell<Rc<Hosts>>,
+    hosts: OnceCell<Rc<Locality>>,
     /// Numbers of blocking and of other collectives.
     sequence: [Cell<u32>; 2],
     /// What the C layer keeps with the object.
@@ -101,13 +101,13 @@ impl Communicator {
 
     /// Which of the group share a host; `find` looks for it the first time.
     #[inline]
-    pub(crate) fn hosts(&self, find: impl FnOnce() -> Hosts) -> &Rc<Hosts> {
+    pub(crate) fn hosts(&self, find: impl FnOnce() -> Locality) -> &Rc<Locality> {
         self.hosts.get_or_init(|| Rc::new(find()))
     }
 
     /// Which of the group share a host, once it was asked.
     #[inline]
-    pub(crate) fn known_hosts(&self) -> Option<&Hosts> {
+    pub(crate) fn known_hosts(&self) -> Option<&Locality> {
         self.hosts.get().map(|hosts| &**hosts)
     }
 

@@ -5,7 +5,7 @@
 
 use crate::adi::{Dev, Names, ReqId};
 use crate::attr::Keyvals;
-use crate::coll::{Choice, Scratch};
+use crate::coll::{Scratch, Tuning};
 use crate::comm::{Communicator, ContextIds, Contexts};
 use crate::decide::Decider;
 use crate::error::{Error, ErrorClass, Result};
@@ -49,7 +49,7 @@ pub struct Mpi {
     /// Temporary memory of collectives.
     pub(crate) scratch: Scratch,
     /// What the user wants of collectives, the same on all ranks.
-    pub(crate) choice: Choice,
+    pub(crate) tuning: Tuning,
 }
 
 /// `MPI_INFO_ENV` (MPI-5.0 §11.2.1). A key stands for what was asked for before the program started, so
@@ -72,10 +72,10 @@ fn env_info(dev: &Dev) -> Info {
 impl Mpi {
     /// The state over a device that is ready.
     pub fn new(dev: Dev) -> Rc<Self> {
-        Self::with_choice(dev, Choice::default())
+        Self::with_tuning(dev, Tuning::default())
     }
 
-    fn with_choice(dev: Dev, choice: Choice) -> Rc<Self> {
+    fn with_tuning(dev: Dev, tuning: Tuning) -> Rc<Self> {
         let (rank, size) = (dev.rank(), dev.size());
         let ids = Rc::new(ContextIds::default());
         let world = Rc::new(Group::world(size, rank));
@@ -108,18 +108,18 @@ impl Mpi {
             blame: RefCell::new(None),
             env_info,
             scratch: Scratch::new(),
-            choice,
+            tuning,
         })
     }
 
     /// Connects to the job, or starts a job of one.
     pub fn init() -> Result<Rc<Self>> {
         let device = Dev::init()?;
-        let choice = Choice {
+        let tuning = Tuning {
             by_hosts: device.reduces_by_hosts(),
-            ..Choice::default()
+            ..Tuning::default()
         };
-        Ok(Self::with_choice(device, choice))
+        Ok(Self::with_tuning(device, tuning))
     }
 
     /// A counted reference to `self`.

@@ -2,32 +2,32 @@
 //! leader to each other. Two more copies and two messages within the host save the starts of all others.
 
 use super::ctx::{Ctx, Sends};
-use super::hosts::Hosts;
-use super::levels::Levels;
+use super::locality::Locality;
 use super::mem::{Blocks, Mem};
 use super::p2p::P2p;
-use super::select::Alltoall;
-use super::{alltoall, flat};
+use super::tuning::AlltoallAlgorithm;
+use super::two_level::TwoLevel;
+use super::{alltoall, linear};
 use crate::error::Result;
 
 /// Block j of `send` on rank i, of `each` bytes, goes to block i of `recv` on rank j. `None`: what is in `recv` is
 /// sent and replaced.
 pub(super) async fn by_leaders<P: P2p>(
     ctx: &Ctx<P>,
-    hosts: &Hosts,
+    hosts: &Locality,
     send: Option<Mem>,
     (recv, each): (Mem, usize),
 ) -> Result<()> {
-    let levels = Levels::new(ctx, hosts, None);
-    let (near, leader) = (&levels.near, levels.leader);
-    let Some(far) = levels.leaders() else {
+    let levels = TwoLevel::new(ctx, hosts, None);
+    let (intra, leader) = (&levels.intra, levels.leader);
+    let Some(inter) = levels.leaders() else {
         if let Some(send) = send {
-            return near.exchange(leader, send, leader, recv).await;
+            return intra.exchange(leader, send, leader, recv).await;
         }
-        near.send(leader, recv).await?;
-        return near.recv(leader, recv).await;
+        intra.send(leader, recv).await?;
+        return intra.recv(leader, recv).await;
     };
-    let temp = ctx.temp((near.size() - 1) * recv.len())?;
+    let temp = ctx.temp((intra.size() - 1) * recv.len())?;
     let rows = Rows {
         hosts,
         here: hosts.of(ctx.rank()),
@@ -38,20 +38,20 @@ pub(super) async fn by_leaders<P: P2p>(
     if let Some(send) = send {
         recv.copy_from(send);
     }
-    flat::collect(near, leader, Mem::EMPTY, |member| rows.row(member)).await?;
+    linear::gather_at(intra, leader, Mem::EMPTY, |member| rows.row(member)).await?;
     rows.swap_within();
-    rows.swap_between(&far).await?;
+    rows.swap_between(&inter).await?;
     let mut sends = Sends::new();
-    for member in 1..near.size() {
-        let pending = near.isend(member, rows.row(member))?;
-        sends.push_or_wait(near, pending).await?;
+    for member in 1..intra.size() {
+        let pending = intra.isend(member, rows.row(member))?;
+        sends.push_or_wait(intra, pending).await?;
     }
-    sends.finish(near).await
+    sends.finish(intra).await
 }
 
 /// The buffers of all ranks of a host, at its leader: what each sends becomes what it gets, in its place.
 struct Rows<'a> {
-    hosts: &'a Hosts,
+    hosts: &'a Locality,
     here: usize,
     /// The leader's, which is the first.
     own: Mem,
@@ -87,23 +87,23 @@ impl Rows<'_> {
     }
 
     /// What goes to other hosts, for what comes from them.
-    async fn swap_between<P: P2p>(&self, far: &Ctx<P>) -> Result<()> {
+    async fn swap_between<P: P2p>(&self, inter: &Ctx<P>) -> Result<()> {
         let (size, count) = (self.hosts.all().len(), self.hosts.count());
         let widest = self.hosts.most() * self.hosts.most() * self.each;
         // Short messages of many hosts go in fewer steps, and are equal for that.
-        let bruck = far.choice.alltoall(count, widest, true) == Alltoall::Bruck;
+        let bruck = inter.tuning.alltoall(count, widest, true) == AlltoallAlgorithm::Bruck;
         let here = self.ranks().len();
         let half = match bruck {
             true => count * widest,
             false => here * (size - here) * self.each,
         };
-        let temp = far.temp(2 * half)?;
+        let temp = inter.temp(2 * half)?;
         let (out, into) = (temp.mem().head(half), temp.mem().range(half, 2 * half));
         if bruck {
             out.clear();
             let uniform = |all| Blocks::Uniform { all, each: widest };
             self.pack(uniform(out));
-            alltoall::bruck(far, out, into, widest).await?;
+            alltoall::bruck(inter, out, into, widest).await?;
             self.unpack(uniform(into));
             return Ok(());
         }
@@ -116,10 +116,10 @@ impl Rows<'_> {
                 false => all.part(start, here * ranks * self.each),
             }
         };
-        let out = far.table(count, |host| part(out, host))?;
-        let into = far.table(count, |host| part(into, host))?;
+        let out = inter.table(count, |host| part(out, host))?;
+        let into = inter.table(count, |host| part(into, host))?;
         self.pack(out.blocks());
-        alltoall::windowed(far, out.blocks(), into.blocks()).await?;
+        alltoall::windowed(inter, out.blocks(), into.blocks()).await?;
         self.unpack(into.blocks());
         Ok(())
     }

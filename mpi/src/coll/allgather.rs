@@ -1,37 +1,10 @@
 //! `MPI_Allgather` and `MPI_Allgatherv` (MPI-5.0 §6.7).
 
 use super::ctx::{Ctx, Receives, Sends};
-use super::flat;
-use super::levels;
 use super::mem::{Blocks, Mem};
 use super::p2p::P2p;
-use super::select::{ALLGATHER_LOGARITHMIC, Allgather};
+use super::tuning::AllgatherAlgorithm;
 use crate::error::Result;
-
-/// `send` of rank i goes to block i of `recv` on all ranks. `None`: it is there already (`MPI_IN_PLACE`).
-///
-/// # Errors
-/// When a message fails or the blocks' lengths differ among ranks.
-pub async fn allgather<P: P2p>(ctx: &Ctx<P>, send: Option<Mem>, recv: Blocks<'_>) -> Result<()> {
-    let (rank, size) = (ctx.rank(), ctx.size());
-    let own = recv.get(rank);
-    let mine = send.unwrap_or(own);
-    super::check_equal(mine.len(), own.len())?;
-    if ctx.choice.flat(ctx.alone()) {
-        let some = |data: Mem| (!data.is_empty()).then_some(data);
-        flat::swap_all(ctx, |_| some(mine), |from| some(recv.get(from))).await?;
-        own.copy_from(mine);
-        return Ok(());
-    }
-    let total = recv.total(0, size, size);
-    if let Some(hosts) = ctx.hosts()
-        && (1..=ALLGATHER_LOGARITHMIC).contains(&total)
-    {
-        return Box::pin(levels::allgather(ctx, hosts, mine, recv)).await;
-    }
-    own.copy_from(mine);
-    among(ctx, recv).await
-}
 
 /// Each rank's own block is in its place.
 pub(super) async fn among<P: P2p>(ctx: &Ctx<P>, recv: Blocks<'_>) -> Result<()> {
@@ -41,9 +14,11 @@ pub(super) async fn among<P: P2p>(ctx: &Ctx<P>, recv: Blocks<'_>) -> Result<()> 
         return Ok(());
     }
     let equal = matches!(recv, Blocks::Uniform { .. });
-    match (ctx.choice.allgather(size, total, equal), recv) {
-        (Allgather::Ring, _) => ring(ctx, recv, rank).await,
-        (Allgather::Doubling, Blocks::Uniform { all, each }) => doubling(ctx, all, each).await,
+    match (ctx.tuning.allgather(size, total, equal), recv) {
+        (AllgatherAlgorithm::Ring, _) => ring(ctx, recv, rank).await,
+        (AllgatherAlgorithm::Doubling, Blocks::Uniform { all, each }) => {
+            doubling(ctx, all, each).await
+        }
         _ => bruck(ctx, recv).await,
     }
 }

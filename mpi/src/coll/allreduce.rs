@@ -1,40 +1,15 @@
 //! `MPI_Allreduce` (MPI-5.0 §6.9.6).
 
 use super::ctx::{Ctx, Sends};
-use super::direct::{Combiners, Linear};
-use super::halving::{Halves, Part, Survivors};
-use super::levels;
+use super::halving::{ActiveSet, Halves, Membership};
+use super::linear_reduction::{Combiners, Linear};
 use super::mem::{Mem, Split};
 use super::order::Order;
 use super::p2p::P2p;
 use super::reducer::{Pair, Reducer, combine_into, send_value};
-use super::select::{Allreduce, Near};
+use super::tuning::{AllreduceAlgorithm, Exchange};
 use super::{allgather, reduce::stride};
 use crate::error::Result;
-
-/// Combines `send` of all ranks into `recv` on all ranks, the same bits everywhere. `None`: the value is in `recv`
-/// (`MPI_IN_PLACE`).
-///
-/// # Errors
-/// When a message fails, the lengths differ among ranks, or the operation fails.
-pub async fn allreduce<P: P2p>(
-    ctx: &Ctx<P>,
-    op: &dyn Reducer,
-    send: Option<Mem>,
-    recv: Mem,
-) -> Result<()> {
-    let mine = send.unwrap_or(recv);
-    super::check_equal(mine.len(), recv.len())?;
-    if recv.is_empty() {
-        return Ok(());
-    }
-    match ctx.hosts() {
-        Some(hosts) if ctx.choice.host_by_host(op) => {
-            Box::pin(levels::allreduce(ctx, hosts, op, (mine, recv))).await
-        }
-        _ => among(ctx, op, mine, recv).await,
-    }
-}
 
 pub(super) async fn among<P: P2p>(
     ctx: &Ctx<P>,
@@ -47,17 +22,20 @@ pub(super) async fn among<P: P2p>(
         return Ok(());
     }
     let (size, len, commutative) = (ctx.size(), recv.len(), op.commutative());
-    let algorithm = ctx.choice.allreduce(size, len, commutative);
+    let algorithm = ctx.tuning.allreduce(size, len, commutative);
     let order = match algorithm {
-        Allreduce::Doubling => Order::Doubling,
-        Allreduce::Rabenseifner => Order::Halving,
-        Allreduce::Ring => Order::Ring(0),
+        AllreduceAlgorithm::Doubling => Order::Doubling,
+        AllreduceAlgorithm::Rabenseifner => Order::Halving,
+        AllreduceAlgorithm::Ring => Order::Ring(0),
     };
-    let combiners = match ctx.choice.operands(ctx.alone(), size, len, op.symmetric()) {
-        Near::Flat if !matches!(order, Order::Ring(_)) => Some(Combiners::Everyone),
-        Near::Direct if size == 2 => Some(Combiners::Everyone),
-        Near::Direct => Some(Combiners::Blocks),
-        Near::Steps | Near::Flat => None,
+    let combiners = match ctx
+        .tuning
+        .operands(ctx.on_one_host(), size, len, op.symmetric())
+    {
+        Exchange::Linear if !matches!(order, Order::Ring(_)) => Some(Combiners::Everyone),
+        Exchange::LinearBlocks if size == 2 => Some(Combiners::Everyone),
+        Exchange::LinearBlocks => Some(Combiners::Blocks),
+        Exchange::Stepwise | Exchange::Linear => None,
     };
     if let Some(combiners) = combiners {
         let linear = Linear {
@@ -71,22 +49,22 @@ pub(super) async fn among<P: P2p>(
         return linear.to_all(mine, recv).await;
     }
     match algorithm {
-        Allreduce::Doubling => doubling(ctx, op, mine, recv).await,
-        Allreduce::Rabenseifner => rabenseifner(ctx, op, mine, recv).await,
-        Allreduce::Ring => ring(ctx, op, mine, recv).await,
+        AllreduceAlgorithm::Doubling => doubling(ctx, op, mine, recv).await,
+        AllreduceAlgorithm::Rabenseifner => rabenseifner(ctx, op, mine, recv).await,
+        AllreduceAlgorithm::Ring => ring(ctx, op, mine, recv).await,
     }
 }
 
 /// In each step both partners combine the lower group's value with the upper's, in this order.
 async fn doubling<P: P2p>(ctx: &Ctx<P>, op: &dyn Reducer, mine: Mem, recv: Mem) -> Result<()> {
     let rank = ctx.rank();
-    let survivors = Survivors::new(ctx.size(), false);
-    let (number, neighbour) = match survivors.part(rank) {
-        Part::Leaves(to) => {
+    let active = ActiveSet::new(ctx.size(), false);
+    let (number, neighbour) = match active.part(rank) {
+        Membership::Excluded(to) => {
             send_value(ctx, op, to, mine).await?;
             return ctx.recv(to, recv).await;
         }
-        Part::Stays(number, neighbour) => (number, neighbour),
+        Membership::Active(number, neighbour) => (number, neighbour),
     };
     let temp = ctx.temp(stride(recv.len()))?;
     recv.copy_from(mine);
@@ -98,11 +76,10 @@ async fn doubling<P: P2p>(ctx: &Ctx<P>, op: &dyn Reducer, mine: Mem, recv: Mem) 
         pair.receive(ctx, op, neighbour, true).await?;
     }
     let mut mask = 1;
-    while mask < survivors.count {
+    while mask < active.count {
         let partner = number ^ mask;
         let lower = partner < number;
-        pair.exchange(ctx, op, survivors.place(partner), lower)
-            .await?;
+        pair.exchange(ctx, op, active.place(partner), lower).await?;
         mask *= 2;
     }
     recv.copy_from(pair.acc);
@@ -113,13 +90,13 @@ async fn doubling<P: P2p>(ctx: &Ctx<P>, op: &dyn Reducer, mine: Mem, recv: Mem) 
 }
 
 async fn rabenseifner<P: P2p>(ctx: &Ctx<P>, op: &dyn Reducer, mine: Mem, recv: Mem) -> Result<()> {
-    let survivors = Survivors::new(ctx.size(), false);
-    let (number, neighbour) = match survivors.part(ctx.rank()) {
-        Part::Leaves(to) => {
+    let active = ActiveSet::new(ctx.size(), false);
+    let (number, neighbour) = match active.part(ctx.rank()) {
+        Membership::Excluded(to) => {
             send_value(ctx, op, to, mine).await?;
             return ctx.recv(to, recv).await;
         }
-        Part::Stays(number, neighbour) => (number, neighbour),
+        Membership::Active(number, neighbour) => (number, neighbour),
     };
     let mut current = mine;
     if let Some(from) = neighbour {
@@ -129,11 +106,11 @@ async fn rabenseifner<P: P2p>(ctx: &Ctx<P>, op: &dyn Reducer, mine: Mem, recv: M
     }
     let split = Split::Even {
         elements: recv.len() / op.element(),
-        parts: survivors.count,
+        parts: active.count,
     };
     let halves = Halves {
         ctx,
-        survivors,
+        active,
         number,
         start: |i| split.start(i) * op.element(),
         rank: |place| place,

@@ -1,52 +1,22 @@
 //! `MPI_Alltoall`, `MPI_Alltoallv` and `MPI_Alltoallw` (MPI-5.0 §6.8).
 
-use super::aggregate;
 use super::ctx::{Ctx, Receives, Sends, WINDOW};
-use super::flat;
 use super::mem::{Blocks, Mem};
 use super::p2p::P2p;
-use super::select::Alltoall;
+use super::tuning::AlltoallAlgorithm;
 use crate::error::Result;
 
-/// Block j of `send` on rank i goes to block i of `recv` on rank j. `None`: what is in `recv` is sent and replaced
-/// (`MPI_IN_PLACE`).
-///
-/// # Errors
-/// When a message fails or the blocks' lengths differ among ranks.
-pub async fn alltoall<P: P2p>(
+/// The exchange in the steps of one algorithm, whatever the hosts.
+pub(super) async fn among<P: P2p>(
     ctx: &Ctx<P>,
     send: Option<Blocks<'_>>,
     recv: Blocks<'_>,
 ) -> Result<()> {
-    let (rank, size) = (ctx.rank(), ctx.size());
     let equal = matches!(recv, Blocks::Uniform { .. });
-    // Only equal blocks have the same choice everywhere when it depends on their length.
+    // Only equal blocks have the same tuning everywhere when it depends on their length.
     let block = if equal { recv.get(0).len() } else { 0 };
-    if equal && block == 0 {
-        return Ok(());
-    }
-    if let Some(send) = send {
-        super::check_equal(send.get(rank).len(), recv.get(rank).len())?;
-    }
-    if let Some(send) = send
-        && ctx.choice.flat(ctx.alone())
-    {
-        let some = |data: Mem| (!data.is_empty()).then_some(data);
-        flat::swap_all(ctx, |to| some(send.get(to)), |from| some(recv.get(from))).await?;
-        recv.get(rank).copy_from(send.get(rank));
-        return Ok(());
-    }
-    if let (Some(hosts), Blocks::Uniform { all, each }) = (ctx.hosts(), recv)
-        && ctx.choice.by_leaders(hosts, each)
-    {
-        let from = match send {
-            Some(Blocks::Uniform { all, .. }) => Some(all),
-            _ => None,
-        };
-        return Box::pin(aggregate::by_leaders(ctx, hosts, from, (all, each))).await;
-    }
-    match (ctx.choice.alltoall(size, block, equal), send, recv) {
-        (Alltoall::Bruck, _, Blocks::Uniform { all, each }) => {
+    match (ctx.tuning.alltoall(ctx.size(), block, equal), send, recv) {
+        (AlltoallAlgorithm::Bruck, _, Blocks::Uniform { all, each }) => {
             let from = match send {
                 Some(Blocks::Uniform { all, .. }) => all,
                 _ => all,
@@ -54,7 +24,7 @@ pub async fn alltoall<P: P2p>(
             bruck(ctx, from, all, each).await
         }
         (_, None, _) => in_place(ctx, recv).await,
-        (Alltoall::Pairwise, Some(send), _) => pairwise(ctx, send, recv).await,
+        (AlltoallAlgorithm::Pairwise, Some(send), _) => pairwise(ctx, send, recv).await,
         (_, Some(send), _) => windowed(ctx, send, recv).await,
     }
 }

@@ -1,31 +1,19 @@
 //! `MPI_Barrier` (MPI-5.0 §6.3).
 
 use super::ctx::Ctx;
-use super::flat;
-use super::levels;
+use super::linear;
 use super::mem::Mem;
 use super::p2p::P2p;
-use super::select::Barrier;
+use super::tuning::BarrierAlgorithm;
 use crate::error::Result;
 
-/// Returns on no rank before it was called on all.
-///
-/// # Errors
-/// When a message fails.
-pub async fn barrier<P: P2p>(ctx: &Ctx<P>) -> Result<()> {
-    match ctx.hosts() {
-        Some(hosts) => Box::pin(levels::barrier(ctx, hosts)).await,
-        None => among(ctx).await,
-    }
-}
-
 pub(super) async fn among<P: P2p>(ctx: &Ctx<P>) -> Result<()> {
-    if ctx.choice.flat(ctx.alone()) {
-        return flat::swap_all(ctx, |_| Some(Mem::EMPTY), |_| Some(Mem::EMPTY)).await;
+    if ctx.tuning.flat(ctx.on_one_host()) {
+        return linear::exchange_all(ctx, |_| Some(Mem::EMPTY), |_| Some(Mem::EMPTY)).await;
     }
-    match ctx.choice.barrier() {
-        Barrier::Dissemination => dissemination(ctx).await,
-        Barrier::Tree => tree(ctx).await,
+    match ctx.tuning.barrier() {
+        BarrierAlgorithm::Dissemination => dissemination(ctx).await,
+        BarrierAlgorithm::Tree => tree(ctx).await,
     }
 }
 

@@ -2,36 +2,21 @@
 
 use super::allgather;
 use super::ctx::{Ctx, Receives, Sends};
-use super::flat;
-use super::levels;
+use super::linear;
 use super::mem::Mem;
 use super::p2p::P2p;
-use super::select::{Bcast, SEGMENT};
+use super::tuning::{BcastAlgorithm, SEGMENT};
 use crate::error::Result;
 
-/// `data` on `root` goes to `data` on all ranks; the length is the same everywhere.
-///
-/// # Errors
-/// When a message fails or the lengths differ.
-pub async fn bcast<P: P2p>(ctx: &Ctx<P>, data: Mem, root: usize) -> Result<()> {
-    if ctx.size() == 1 || data.is_empty() {
-        return Ok(());
-    }
-    match ctx.hosts() {
-        Some(hosts) => Box::pin(levels::bcast(ctx, hosts, data, root)).await,
-        None => among(ctx, data, root).await,
-    }
-}
-
 pub(super) async fn among<P: P2p>(ctx: &Ctx<P>, data: Mem, root: usize) -> Result<()> {
-    if ctx.choice.flat(ctx.alone()) {
+    if ctx.tuning.flat(ctx.on_one_host()) {
         return from_root(ctx, data, root).await;
     }
-    match ctx.choice.bcast(ctx.size(), data.len()) {
-        Bcast::Binomial => binomial(ctx, data, root).await,
-        Bcast::Chain => chain(ctx, data, root).await,
-        Bcast::ScatterDoubling => scatter_allgather(ctx, data, root, true).await,
-        Bcast::ScatterRing => scatter_allgather(ctx, data, root, false).await,
+    match ctx.tuning.bcast(ctx.size(), data.len()) {
+        BcastAlgorithm::Binomial => binomial(ctx, data, root).await,
+        BcastAlgorithm::Chain => chain(ctx, data, root).await,
+        BcastAlgorithm::ScatterDoubling => scatter_allgather(ctx, data, root, true).await,
+        BcastAlgorithm::ScatterRing => scatter_allgather(ctx, data, root, false).await,
     }
 }
 
@@ -40,7 +25,7 @@ async fn from_root<P: P2p>(ctx: &Ctx<P>, data: Mem, root: usize) -> Result<()> {
         return ctx.recv(root, data).await;
     }
     let mut sends = Sends::new();
-    flat::tell_all(ctx, data, &mut sends).await?;
+    linear::send_to_all(ctx, data, &mut sends).await?;
     sends.finish(ctx).await
 }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::channel::Channel;
 use super::ctx::Ctx;
 use super::typed::{self, Shares, Typed};
-use super::{Choice, barrier, quick};
+use super::{Tuning, barrier, quick};
 use crate::comm::Communicator;
 use crate::error::{Error, ErrorClass, Result};
 use crate::op::Op;
@@ -196,7 +196,7 @@ fn intra(comm: &Communicator) -> Result<()> {
 
 #[inline]
 fn context<'a>(mpi: &'a Mpi, comm: &'a Communicator, tag: i32) -> Ctx<Channel<'a>> {
-    Ctx::new(Channel::new(mpi, comm), tag).with_choice(mpi.choice)
+    Ctx::new(Channel::new(mpi, comm), tag).with_tuning(mpi.tuning)
 }
 
 fn task(mpi: Rc<Mpi>, comm: Rc<Communicator>, tag: i32, call: Rc<Call>) -> Task {
@@ -216,10 +216,10 @@ impl Mpi {
     /// # Errors
     /// Those of the collective; `UnsupportedOperation` on an inter-communicator.
     pub fn collective(&self, comm: &Rc<Communicator>, call: &Call) -> Result<()> {
-        self.collective_with(comm, call, self.choice)
+        self.collective_with(comm, call, self.tuning)
     }
 
-    /// [`Mpi::collective`] with algorithms of the caller's choice (tests and benches).
+    /// [`Mpi::collective`] with algorithms of the caller's tuning (tests and benches).
     ///
     /// # Errors
     /// As [`Mpi::collective`].
@@ -227,14 +227,14 @@ impl Mpi {
         &self,
         comm: &Rc<Communicator>,
         call: &Call,
-        choice: Choice,
+        tuning: Tuning,
     ) -> Result<()> {
         intra(comm)?;
         let tag = next_tag(comm, Kind::Blocking);
-        if let Some(result) = quick::run(self, comm, tag, call, &choice) {
+        if let Some(result) = quick::run(self, comm, tag, call, &tuning) {
             return result;
         }
-        let ctx = context(self, comm, tag).with_choice(choice);
+        let ctx = context(self, comm, tag).with_tuning(tuning);
         with_future!(&ctx, call, future => ctx.run(future))
     }
 

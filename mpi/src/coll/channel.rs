@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::task::Poll;
 
 use super::ctx::Ctx;
-use super::hosts::Hosts;
+use super::locality::Locality;
 use super::p2p::{P2p, Pending};
 use super::run::block_on;
 use super::scratch::Scratch;
@@ -26,7 +26,7 @@ pub struct Channel<'a> {
     me: usize,
     traffic: Traffic,
     /// Which of all members share a host.
-    hosts: Option<&'a Hosts>,
+    hosts: Option<&'a Locality>,
     /// Longest message that is worth a try to receive it at once.
     max_short: usize,
     /// A message did not take the device's fast path: the device may have other things to look after.
@@ -35,10 +35,10 @@ pub struct Channel<'a> {
 }
 
 /// Which ranks of `comm` share a host, as the job's table says: it says the same to all of them.
-pub(super) fn hosts(mpi: &Mpi, comm: &Communicator) -> Hosts {
+pub(super) fn hosts(mpi: &Mpi, comm: &Communicator) -> Locality {
     let (dev, group) = (mpi.dev.borrow(), comm.group());
     let same = |a, b| dev.same_host(group.world_rank(a), group.world_rank(b));
-    Hosts::new(comm.size(), dev.local_cost(), same)
+    Locality::new(comm.size(), dev.local_cost(), same)
 }
 
 impl<'a> Channel<'a> {
@@ -136,7 +136,7 @@ impl P2p for Channel<'_> {
     }
 
     #[inline]
-    fn hosts(&self) -> Option<&Hosts> {
+    fn hosts(&self) -> Option<&Locality> {
         self.hosts
     }
 

@@ -1,14 +1,14 @@
-//! One call of a collective: its messages, its temporary memory and its choice of algorithms.
+//! One call of a collective: its messages, its temporary memory and its tuning of algorithms.
 
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::task::Poll;
 
-use super::hosts::Hosts;
+use super::locality::Locality;
 use super::mem::{Blocks, Mem};
 use super::p2p::{P2p, Pending};
 use super::scratch::{Loan, Scratch};
-use super::select::{Choice, FLAT_RANKS};
+use super::tuning::{FLAT_RANKS, Tuning};
 use crate::error::{Error, ErrorClass, Result};
 
 /// What one call of a collective works with. A nonblocking collective's future owns it.
@@ -17,32 +17,32 @@ pub struct Ctx<P> {
     p2p: P,
     tag: i32,
     live: Cell<usize>,
-    spread: Spread,
-    /// Algorithms that the caller demands instead of the usual choice.
-    pub choice: Choice,
+    span: Span,
+    /// Algorithms that the caller demands instead of the usual tuning.
+    pub tuning: Tuning,
 }
 
 /// Where the ranks of a call are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Spread {
+pub(super) enum Span {
     /// It is not known, or nothing follows from it.
-    Apart,
+    Unknown,
     /// All on one host, few, and messages within it cost little.
-    Alone,
+    OneHost,
     /// On several hosts, with more than one on some.
     Hosts,
 }
 
-impl Spread {
+impl Span {
     #[inline]
-    fn of(size: usize, hosts: Option<&Hosts>) -> Self {
+    fn of(size: usize, hosts: Option<&Locality>) -> Self {
         let Some(hosts) = hosts else {
-            return Self::Apart;
+            return Self::Unknown;
         };
         match hosts.count() {
-            1 if size <= FLAT_RANKS && hosts.is_cheap_within() => Self::Alone,
+            1 if size <= FLAT_RANKS && hosts.is_cheap_within() => Self::OneHost,
             count if 1 < count && count < size => Self::Hosts,
-            _ => Self::Apart,
+            _ => Self::Unknown,
         }
     }
 }
@@ -52,18 +52,18 @@ impl<P: P2p> Ctx<P> {
     #[inline]
     pub fn new(p2p: P, tag: i32) -> Self {
         Self {
-            spread: Spread::of(p2p.size(), p2p.hosts()),
+            span: Span::of(p2p.size(), p2p.hosts()),
             p2p,
             tag,
             live: Cell::new(0),
-            choice: Choice::default(),
+            tuning: Tuning::default(),
         }
     }
 
     /// The same with some algorithms chosen by the caller (tests and benches).
     #[inline]
-    pub fn with_choice(mut self, choice: Choice) -> Self {
-        self.choice = choice;
+    pub fn with_tuning(mut self, tuning: Tuning) -> Self {
+        self.tuning = tuning;
         self
     }
 
@@ -103,14 +103,14 @@ impl<P: P2p> Ctx<P> {
 
     /// Whether all ranks are few and share a host within which messages cost little.
     #[inline]
-    pub(crate) fn alone(&self) -> bool {
-        self.spread == Spread::Alone
+    pub(crate) fn on_one_host(&self) -> bool {
+        self.span == Span::OneHost
     }
 
     /// Those of whom some share a host and some do not, unless the caller has demanded how data travels.
     #[inline]
-    pub(crate) fn hosts(&self) -> Option<&Hosts> {
-        if self.spread != Spread::Hosts || self.choice.near.is_some() {
+    pub(crate) fn hosts(&self) -> Option<&Locality> {
+        if self.span != Span::Hosts || self.tuning.exchange.is_some() {
             return None;
         }
         self.p2p.hosts()
@@ -118,12 +118,12 @@ impl<P: P2p> Ctx<P> {
 
     /// Says that the ranks of this call share a host.
     pub(super) fn share_a_host(&mut self) {
-        self.spread = Spread::Alone;
+        self.span = Span::OneHost;
     }
 
     /// A call among some of the ranks, as a part of this one.
     pub(super) fn part<Q: P2p>(&self, p2p: Q) -> Ctx<Q> {
-        Ctx::new(p2p, self.tag).with_choice(self.choice)
+        Ctx::new(p2p, self.tag).with_tuning(self.tuning)
     }
 
     /// Temporary memory of `len` bytes, back in the pool at the end of the scope.
@@ -265,7 +265,7 @@ impl<P: P2p> Ctx<P> {
     /// Sends and receives at the same time.
     #[inline]
     pub(crate) async fn exchange(&self, to: usize, out: Mem, from: usize, into: Mem) -> Result<()> {
-        // A short receive is met by a message that is there; a long one is posted ahead of its message.
+        // A short message may be there already; the receive of a long one is posted ahead of it.
         let (send, receive) = if into.len() <= self.p2p.max_short() {
             let send = self.isend(to, out)?;
             let came = self.try_recv(from, into)?;

@@ -1,9 +1,9 @@
 //! `MPI_Gather` and `MPI_Gatherv` (MPI-5.0 §6.5).
 
 use super::ctx::{Ctx, Receives};
-use super::mem::{Blocks, Mem};
+use super::mem::{Blocks, Mem, check_equal};
 use super::p2p::P2p;
-use super::select::Gather;
+use super::tuning::GatherAlgorithm;
 use crate::error::Result;
 
 /// `send` of rank i goes to the i-th of the equal blocks of `recv` on `root`; `recv` means nothing elsewhere.
@@ -19,14 +19,14 @@ pub async fn gather<P: P2p>(ctx: &Ctx<P>, send: Option<Mem>, recv: Mem, root: us
         send.map_or(0, Mem::len)
     };
     let blocks = Blocks::Uniform { all: recv, each };
-    match ctx.choice.gather(ctx.alone(), each) {
-        Gather::Linear => gatherv(ctx, send, blocks, root).await,
-        Gather::Binomial if each == 0 => Ok(()),
-        Gather::Binomial if rank == root => {
+    match ctx.tuning.gather(ctx.on_one_host(), each) {
+        GatherAlgorithm::Linear => gatherv(ctx, send, blocks, root).await,
+        GatherAlgorithm::Binomial if each == 0 => Ok(()),
+        GatherAlgorithm::Binomial if rank == root => {
             own_block(send, blocks, root)?;
             binomial_root(ctx, recv, each).await
         }
-        Gather::Binomial => binomial(ctx, send.unwrap_or(Mem::EMPTY), root).await,
+        GatherAlgorithm::Binomial => binomial(ctx, send.unwrap_or(Mem::EMPTY), root).await,
     }
 }
 
@@ -59,7 +59,7 @@ pub async fn gatherv<P: P2p>(
 
 fn own_block(send: Option<Mem>, recv: Blocks<'_>, root: usize) -> Result<()> {
     if let Some(send) = send {
-        super::check_equal(send.len(), recv.get(root).len())?;
+        check_equal(send.len(), recv.get(root).len())?;
         recv.get(root).copy_from(send);
     }
     Ok(())

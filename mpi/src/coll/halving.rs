@@ -9,7 +9,7 @@ use crate::error::Result;
 /// Which ranks stay when their number is brought down to a power of two: of the first `2 * extra` places, one
 /// of each pair of neighbours leaves after handing its value to the other.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Survivors {
+pub(super) struct ActiveSet {
     /// Number that stay, a power of two.
     pub(super) count: usize,
     /// Number that leave.
@@ -20,14 +20,14 @@ pub(super) struct Survivors {
 
 /// A place's part while the number is brought down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum Membership {
     /// Hands its value to this place and waits for the result.
-    Leaves(usize),
+    Excluded(usize),
     /// Stays under a new number; takes the value of that place first, if any.
-    Stays(usize, Option<usize>),
+    Active(usize, Option<usize>),
 }
 
-impl Survivors {
+impl ActiveSet {
     pub(super) fn new(size: usize, even: bool) -> Self {
         let count = if size.is_power_of_two() {
             size
@@ -41,19 +41,19 @@ impl Survivors {
         }
     }
 
-    pub(super) fn part(&self, place: usize) -> Part {
+    pub(super) fn part(&self, place: usize) -> Membership {
         if place >= 2 * self.extra {
-            return Part::Stays(place - self.extra, None);
+            return Membership::Active(place - self.extra, None);
         }
         let neighbour = place ^ 1;
         if place.is_multiple_of(2) == self.even {
-            Part::Stays(place / 2, Some(neighbour))
+            Membership::Active(place / 2, Some(neighbour))
         } else {
-            Part::Leaves(neighbour)
+            Membership::Excluded(neighbour)
         }
     }
 
-    /// The place of survivor `number`.
+    /// The place of active rank `number`.
     pub(super) fn place(&self, number: usize) -> usize {
         if number < self.extra {
             2 * number + usize::from(!self.even)
@@ -62,7 +62,7 @@ impl Survivors {
         }
     }
 
-    /// The first place that survivor `number` stands for: itself and the neighbour that left.
+    /// The first place that active rank `number` stands for: itself and the neighbour that left.
     pub(super) fn first(&self, number: usize) -> usize {
         if number < self.extra {
             2 * number
@@ -72,11 +72,11 @@ impl Survivors {
     }
 }
 
-/// A vector cut into one block for each survivor, on one of them.
+/// A vector cut into one block for each active rank, on one of them.
 pub(super) struct Halves<'a, P, S, R> {
     pub(super) ctx: &'a Ctx<P>,
-    pub(super) survivors: Survivors,
-    /// This process's number among the survivors.
+    pub(super) active: ActiveSet,
+    /// This process's number among the active.
     pub(super) number: usize,
     /// Where block i starts, in bytes.
     pub(super) start: S,
@@ -90,10 +90,10 @@ impl<P: P2p, S: Fn(usize) -> usize, R: Fn(usize) -> usize> Halves<'_, P, S, R> {
     }
 
     fn peer(&self, number: usize) -> usize {
-        (self.rank)(self.survivors.place(number))
+        (self.rank)(self.active.place(number))
     }
 
-    /// Leaves the fully reduced block of this survivor in its place in `work`. `mine` is the vector to be
+    /// Leaves the fully reduced block of this active rank in its place in `work`. `mine` is the vector to be
     /// reduced, `work` itself or another one that stays as it is.
     pub(super) async fn reduce_scatter(
         &self,
@@ -102,8 +102,8 @@ impl<P: P2p, S: Fn(usize) -> usize, R: Fn(usize) -> usize> Halves<'_, P, S, R> {
         work: Mem,
     ) -> Result<()> {
         let mut current = mine;
-        let (mut low, mut high) = (0, self.survivors.count);
-        let mut mask = self.survivors.count / 2;
+        let (mut low, mut high) = (0, self.active.count);
+        let mut mask = self.active.count / 2;
         let mut sends = Sends::new();
         while mask > 0 {
             let middle = low + mask;
@@ -124,10 +124,10 @@ impl<P: P2p, S: Fn(usize) -> usize, R: Fn(usize) -> usize> Halves<'_, P, S, R> {
         sends.finish(self.ctx).await
     }
 
-    /// The way back: every survivor gets all blocks of `work`.
+    /// The way back: every active rank gets all blocks of `work`.
     pub(super) async fn allgather(&self, work: Mem) -> Result<()> {
         let mut mask = 1;
-        while mask < self.survivors.count {
+        while mask < self.active.count {
             let partner = self.number ^ mask;
             let group = |n: usize| {
                 let first = n & !(mask - 1);
@@ -145,7 +145,7 @@ impl<P: P2p, S: Fn(usize) -> usize, R: Fn(usize) -> usize> Halves<'_, P, S, R> {
     /// Survivor 0 gets all blocks of `work`, along a binomial tree.
     pub(super) async fn gather(&self, work: Mem) -> Result<()> {
         let mut mask = 1;
-        while mask < self.survivors.count {
+        while mask < self.active.count {
             let first = self.number & !(mask - 1);
             if self.number & mask != 0 {
                 let mine = self.blocks(work, first, first + mask);

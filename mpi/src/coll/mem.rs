@@ -1,5 +1,7 @@
 //! Byte regions of user or scratch memory, as the algorithms pass them around.
 
+use crate::error::{Error, ErrorClass, Result};
+
 /// A region of memory: an address and a length in bytes. `Copy`, without a lifetime, because the futures
 /// of nonblocking collectives outlive the call that made them (MPI-5.0 §6.12: the user's buffers stay
 /// valid until the request completes).
@@ -227,4 +229,17 @@ impl Split<'_> {
     pub fn longest(&self, parts: usize) -> usize {
         (0..parts).map(|i| self.count(i)).max().unwrap_or(0)
     }
+}
+
+/// Both sides of a block that stays on its rank must have the same length.
+pub(super) fn check_equal(a: usize, b: usize) -> Result<()> {
+    if a == b {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorClass::Truncate,
+        format!(
+            "collective: {a} bytes are given where {b} are expected; the counts or datatypes differ"
+        ),
+    ))
 }

@@ -2,7 +2,7 @@
 //!
 //! Each operation is an `async fn` over [`P2p`], on blocks of bytes ([`Mem`], [`Blocks`]) and, for
 //! reductions, a [`Reducer`]. There is no runtime: [`block_on`] runs one for a blocking call, and the same future,
-//! boxed, is a nonblocking collective. [`Ctx`] is one call: its tag, its temporary memory, its [`Choice`].
+//! boxed, is a nonblocking collective. [`Ctx`] is one call: its tag, its temporary memory, its [`Tuning`].
 //!
 //! All ranks of a communicator call collectives in the same order, each call with a tag of its own, the same on all
 //! ranks. The order in which a reduction combines operands is a function of the number of ranks, the count,
@@ -17,12 +17,12 @@ mod bcast;
 mod call;
 mod channel;
 mod ctx;
-mod direct;
-mod flat;
+mod entry;
 mod gather;
 mod halving;
-mod hosts;
-mod levels;
+mod linear;
+mod linear_reduction;
+mod locality;
 mod mem;
 mod order;
 mod p2p;
@@ -34,7 +34,8 @@ mod run;
 mod scan;
 mod scatter;
 mod scratch;
-pub mod select;
+pub mod tuning;
+mod two_level;
 pub mod typed;
 
 #[cfg(test)]
@@ -42,38 +43,18 @@ mod testnet;
 #[cfg(test)]
 mod tests;
 
-pub use allgather::allgather;
-pub use allreduce::allreduce;
-pub use alltoall::alltoall;
-pub use barrier::barrier;
-pub use bcast::bcast;
 pub use call::Call;
 pub use channel::Channel;
 pub use ctx::Ctx;
+pub use entry::{allgather, allreduce, alltoall, barrier, bcast, reduce};
 pub use gather::{gather, gatherv};
-pub use hosts::Hosts;
+pub use locality::Locality;
 pub use mem::{Blocks, Mem, Split};
 pub use p2p::{P2p, Pending};
-pub use reduce::reduce;
 pub use reduce_scatter::reduce_scatter;
 pub use reducer::Reducer;
 pub use run::{Boxed, block_on, poll_once};
 pub use scan::scan;
 pub use scatter::{scatter, scatterv};
 pub use scratch::Scratch;
-pub use select::Choice;
-
-use crate::error::{Error, ErrorClass, Result};
-
-/// Both sides of a block that stays on its rank must have the same length.
-fn check_equal(a: usize, b: usize) -> Result<()> {
-    if a == b {
-        return Ok(());
-    }
-    Err(Error::new(
-        ErrorClass::Truncate,
-        format!(
-            "collective: {a} bytes are given where {b} are expected; the counts or datatypes differ"
-        ),
-    ))
-}
+pub use tuning::Tuning;

@@ -3,7 +3,7 @@
 //! Each plan does what the algorithm of the same name does over messages, in the same order to the bit: so a
 //! reduction may move its operands as suits the hosts and still gives the results that it gives anywhere else.
 
-use super::halving::Survivors;
+use super::halving::ActiveSet;
 use super::mem::Mem;
 use super::reducer::{Reducer, fold};
 use crate::error::Result;
@@ -46,12 +46,12 @@ impl Order {
                 Ok(first)
             }
             Order::Doubling | Order::Halving => {
-                let survivors = Survivors::new(size, true);
-                for number in 0..survivors.extra {
+                let active = ActiveSet::new(size, true);
+                for number in 0..active.extra {
                     join(2 * number, 2 * number + 1)?;
                 }
-                let mut meet = |a, b| join(survivors.place(a), survivors.place(b));
-                let count = survivors.count;
+                let mut meet = |a, b| join(active.place(a), active.place(b));
+                let count = active.count;
                 if self == Order::Doubling {
                     let masks = (0..).map(|i| 1 << i).take_while(|&mask| mask < count);
                     for mask in masks {

@@ -2,7 +2,7 @@
 
 use std::task::Poll;
 
-use super::hosts::Hosts;
+use super::locality::Locality;
 use super::scratch::Scratch;
 use crate::error::Result;
 
@@ -37,7 +37,7 @@ pub trait P2p {
     fn size(&self) -> usize;
 
     /// Which of the ranks share a host, if that is known: to all of them or to none.
-    fn hosts(&self) -> Option<&Hosts> {
+    fn hosts(&self) -> Option<&Locality> {
         None
     }
 

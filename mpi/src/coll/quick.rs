@@ -9,11 +9,11 @@ use std::rc::Rc;
 
 use super::call::{Call, Kind, next_tag};
 use super::channel;
-use super::hosts::Hosts;
+use super::locality::Locality;
 use super::mem::Mem;
 use super::order::Order;
 use super::reducer::Reducer;
-use super::select::{Allreduce, Choice, Near};
+use super::tuning::{AllreduceAlgorithm, Exchange, Tuning};
 use super::typed::{Operator, Typed};
 use crate::adi::{Completion, Envelope, Pattern, ReqId};
 use crate::comm::{Communicator, Traffic};
@@ -57,9 +57,9 @@ pub(super) fn run(
     comm: &Rc<Communicator>,
     tag: i32,
     call: &Call,
-    choice: &Choice,
+    tuning: &Tuning,
 ) -> Option<Result<()>> {
-    let usual = choice.near.is_none() && choice.flat(true);
+    let usual = tuning.exchange.is_none() && tuning.flat(true);
     if !usual || !(2..=RANKS).contains(&comm.size()) {
         return None;
     }
@@ -68,7 +68,7 @@ pub(super) fn run(
         return None;
     }
     let short = Short::new(mpi, comm, tag);
-    let result = attempt(&short, call, choice)?;
+    let result = attempt(&short, call, tuning)?;
     Some(short.end(result))
 }
 
@@ -147,9 +147,9 @@ impl Mpi {
     /// Whether these are few ranks, known to be of one host, that exchange without steps.
     #[inline(always)]
     fn are_near(&self, comm: &Communicator) -> bool {
-        let usual = self.choice.near.is_none() && self.choice.flat(true);
+        let usual = self.tuning.exchange.is_none() && self.tuning.flat(true);
         let few = (2..=RANKS).contains(&comm.size()) && !comm.is_inter();
-        let near = |hosts: &Hosts| hosts.count() == 1 && hosts.is_cheap_within();
+        let near = |hosts: &Locality| hosts.count() == 1 && hosts.is_cheap_within();
         usual && few && comm.known_hosts().is_some_and(near)
     }
 }
@@ -171,7 +171,7 @@ fn blocks(data: &Data<'_>, count: usize) -> Option<Mem> {
         .then(|| unsafe { Mem::new(addr, len) })
 }
 
-fn attempt(ctx: &Short<'_>, call: &Call, choice: &Choice) -> Option<Result<()>> {
+fn attempt(ctx: &Short<'_>, call: &Call, tuning: &Tuning) -> Option<Result<()>> {
     match call {
         Call::Barrier => Some(exchange(ctx, |_| Mem::EMPTY, |_| Mem::EMPTY)),
         Call::Bcast { data, root } => Some(bcast(ctx, short(data)?, *root)),
@@ -199,8 +199,8 @@ fn attempt(ctx: &Short<'_>, call: &Call, choice: &Choice) -> Option<Result<()>> 
             };
             let operator = Operator::new(op, recv.datatype(), &ctx.mpi.scratch);
             let (size, len, commutative) = (ctx.size(), into.len(), operator.commutative());
-            let flat = choice.operands(true, size, len, operator.symmetric()) == Near::Flat
-                && choice.allreduce(size, len, commutative) == Allreduce::Doubling;
+            let flat = tuning.operands(true, size, len, operator.symmetric()) == Exchange::Linear
+                && tuning.allreduce(size, len, commutative) == AllreduceAlgorithm::Doubling;
             let same = mine.len() == len && len > 0;
             (flat && same).then(|| allreduce(ctx, &operator, mine, into))
         }

@@ -1,43 +1,14 @@
 //! `MPI_Reduce` (MPI-5.0 §6.9.1).
 
 use super::ctx::{Ctx, Sends};
-use super::direct::{Combiners, Linear};
-use super::halving::{Halves, Part, Survivors};
-use super::levels;
+use super::halving::{ActiveSet, Halves, Membership};
+use super::linear_reduction::{Combiners, Linear};
 use super::mem::{Mem, Split};
 use super::order::Order;
 use super::p2p::P2p;
 use super::reducer::{Reducer, combine_into, exchange_fold, send_value};
-use super::select::{Near, Reduce};
+use super::tuning::{Exchange, ReduceAlgorithm};
 use crate::error::Result;
-
-/// Combines `send` of all ranks into `recv` on `root`; `recv` means nothing elsewhere. `None` on the root: its
-/// value is in `recv` (`MPI_IN_PLACE`). The order of a commutative operation's operands depends on the number of
-/// ranks, the count, the operation and the root.
-///
-/// # Errors
-/// When a message fails, the lengths differ among ranks, or the operation fails.
-pub async fn reduce<P: P2p>(
-    ctx: &Ctx<P>,
-    op: &dyn Reducer,
-    send: Option<Mem>,
-    recv: Mem,
-    root: usize,
-) -> Result<()> {
-    let mine = send.unwrap_or(recv);
-    if ctx.rank() == root {
-        super::check_equal(mine.len(), recv.len())?;
-    }
-    if mine.is_empty() {
-        return Ok(());
-    }
-    match ctx.hosts() {
-        Some(hosts) if ctx.choice.host_by_host(op) => {
-            Box::pin(levels::reduce(ctx, hosts, op, (mine, recv), root)).await
-        }
-        _ => among(ctx, op, mine, recv, root).await,
-    }
-}
 
 pub(super) async fn among<P: P2p>(
     ctx: &Ctx<P>,
@@ -52,17 +23,20 @@ pub(super) async fn among<P: P2p>(
         return Ok(());
     }
     let (len, commutative) = (mine.len(), op.commutative());
-    let algorithm = ctx.choice.reduce(size, len, commutative);
+    let algorithm = ctx.tuning.reduce(size, len, commutative);
     let order = match algorithm {
-        Reduce::Binomial => Order::Binomial,
-        Reduce::Rabenseifner => Order::Halving,
+        ReduceAlgorithm::Binomial => Order::Binomial,
+        ReduceAlgorithm::Rabenseifner => Order::Halving,
     };
     // In the order of ranks the tree's root is rank 0, for the others it is the root.
     let first = if commutative { root } else { 0 };
-    let combiners = match ctx.choice.operands(ctx.alone(), size, len, op.symmetric()) {
-        Near::Steps => None,
-        Near::Flat => Some(Combiners::Only(root)),
-        Near::Direct => Some(Combiners::Blocks),
+    let combiners = match ctx
+        .tuning
+        .operands(ctx.on_one_host(), size, len, op.symmetric())
+    {
+        Exchange::Stepwise => None,
+        Exchange::Linear => Some(Combiners::Only(root)),
+        Exchange::LinearBlocks => Some(Combiners::Blocks),
     };
     if let Some(combiners) = combiners {
         let linear = Linear {
@@ -76,9 +50,9 @@ pub(super) async fn among<P: P2p>(
         return linear.to_root(mine, recv, root).await;
     }
     match algorithm {
-        Reduce::Rabenseifner => rabenseifner(ctx, op, mine, recv, root).await,
-        Reduce::Binomial if op.commutative() => binomial(ctx, op, mine, recv, root).await,
-        Reduce::Binomial => ordered(ctx, op, mine, recv, root).await,
+        ReduceAlgorithm::Rabenseifner => rabenseifner(ctx, op, mine, recv, root).await,
+        ReduceAlgorithm::Binomial if op.commutative() => binomial(ctx, op, mine, recv, root).await,
+        ReduceAlgorithm::Binomial => ordered(ctx, op, mine, recv, root).await,
     }
 }
 
@@ -171,10 +145,10 @@ async fn rabenseifner<P: P2p>(
     let size = ctx.size();
     let place = (ctx.rank() + size - root) % size;
     let rank = |p: usize| (p + root) % size;
-    let survivors = Survivors::new(size, true);
-    let (number, neighbour) = match survivors.part(place) {
-        Part::Leaves(to) => return send_value(ctx, op, rank(to), mine).await,
-        Part::Stays(number, neighbour) => (number, neighbour),
+    let active = ActiveSet::new(size, true);
+    let (number, neighbour) = match active.part(place) {
+        Membership::Excluded(to) => return send_value(ctx, op, rank(to), mine).await,
+        Membership::Active(number, neighbour) => (number, neighbour),
     };
     let temp = if place == 0 {
         None
@@ -191,11 +165,11 @@ async fn rabenseifner<P: P2p>(
     }
     let split = Split::Even {
         elements: mine.len() / op.element(),
-        parts: survivors.count,
+        parts: active.count,
     };
     let halves = Halves {
         ctx,
-        survivors,
+        active,
         number,
         start: |i| split.start(i) * op.element(),
         rank,

@@ -1,12 +1,12 @@
 //! `MPI_Reduce_scatter_block` and `MPI_Reduce_scatter` (MPI-5.0 §6.10).
 
 use super::ctx::{Ctx, Receives, Sends};
-use super::halving::{Halves, Part, Survivors};
-use super::mem::{Mem, Split};
+use super::halving::{ActiveSet, Halves, Membership};
+use super::mem::{Mem, Split, check_equal};
 use super::p2p::P2p;
 use super::reduce::stride;
 use super::reducer::{Reducer, combine_into, fold, send_value};
-use super::select::ReduceScatter;
+use super::tuning::ReduceScatterAlgorithm;
 use crate::error::Result;
 
 /// Combines `send` of all ranks, whose parts `split` says, and leaves part i in `recv` on rank i. `None`: the
@@ -26,9 +26,9 @@ pub async fn reduce_scatter<P: P2p>(
     let vector = send.unwrap_or(recv);
     let total = split.start(size) * element;
     let own = split.count(rank) * element;
-    super::check_equal(vector.len(), total)?;
+    check_equal(vector.len(), total)?;
     if send.is_some() {
-        super::check_equal(recv.len(), own)?;
+        check_equal(recv.len(), own)?;
     }
     if total == 0 {
         return Ok(());
@@ -38,10 +38,10 @@ pub async fn reduce_scatter<P: P2p>(
         result.copy_from(vector);
         return Ok(());
     }
-    match ctx.choice.reduce_scatter(total, op.commutative()) {
-        ReduceScatter::Halving => halving(ctx, op, vector, result, split).await,
-        ReduceScatter::Pairwise => pairwise(ctx, op, vector, result, split).await,
-        ReduceScatter::Ordered => ordered(ctx, op, vector, result, split).await,
+    match ctx.tuning.reduce_scatter(total, op.commutative()) {
+        ReduceScatterAlgorithm::Halving => halving(ctx, op, vector, result, split).await,
+        ReduceScatterAlgorithm::Pairwise => pairwise(ctx, op, vector, result, split).await,
+        ReduceScatterAlgorithm::Ordered => ordered(ctx, op, vector, result, split).await,
     }
 }
 
@@ -53,9 +53,9 @@ async fn halving<P: P2p>(
     split: Split<'_>,
 ) -> Result<()> {
     let (rank, element) = (ctx.rank(), op.element());
-    let survivors = Survivors::new(ctx.size(), false);
-    let (number, neighbour) = match survivors.part(rank) {
-        Part::Leaves(to) => {
+    let active = ActiveSet::new(ctx.size(), false);
+    let (number, neighbour) = match active.part(rank) {
+        Membership::Excluded(to) => {
             send_value(ctx, op, to, vector).await?;
             return if result.is_empty() {
                 Ok(())
@@ -63,7 +63,7 @@ async fn halving<P: P2p>(
                 ctx.recv(to, result).await
             };
         }
-        Part::Stays(number, neighbour) => (number, neighbour),
+        Membership::Active(number, neighbour) => (number, neighbour),
     };
     let temp = ctx.temp(vector.len())?;
     let work = temp.mem();
@@ -75,13 +75,13 @@ async fn halving<P: P2p>(
     }
     let halves = Halves {
         ctx,
-        survivors,
+        active,
         number,
         start: |i| {
-            let place = if i == survivors.count {
+            let place = if i == active.count {
                 ctx.size()
             } else {
-                survivors.first(i)
+                active.first(i)
             };
             split.start(place) * element
         },

@@ -3,7 +3,7 @@
 use super::ctx::{Ctx, Receives, Sends, WINDOW};
 use super::mem::Mem;
 use super::p2p::{P2p, Pending};
-use super::select;
+use super::tuning;
 use crate::error::Result;
 
 /// A reduction operation together with a datatype (MPI-5.0 §6.9), on packed elements.
@@ -117,10 +117,10 @@ const PIECES: usize = WINDOW;
 
 /// Bytes of each piece of a message of `len` bytes: a function of the length alone, so that both sides agree.
 fn piece(len: usize, element: usize) -> usize {
-    if len < 2 * select::PIECE {
+    if len < 2 * tuning::PIECE {
         return len;
     }
-    let bytes = select::PIECE.max(len.div_ceil(PIECES));
+    let bytes = tuning::PIECE.max(len.div_ceil(PIECES));
     bytes.div_ceil(element.max(1)) * element.max(1)
 }
 

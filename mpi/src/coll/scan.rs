@@ -1,11 +1,11 @@
 //! `MPI_Scan` and `MPI_Exscan` (MPI-5.0 §6.11).
 
 use super::ctx::{Ctx, Receives, Sends};
-use super::mem::Mem;
+use super::mem::{Mem, check_equal};
 use super::p2p::P2p;
 use super::reduce::stride;
 use super::reducer::{Pair, Reducer, fold};
-use super::select::{SEGMENT, Scan};
+use super::tuning::{SEGMENT, ScanAlgorithm};
 use crate::error::Result;
 
 /// Combines the values of ranks 0 to i (without i for `exclusive`, where `recv` of rank 0 stays untouched) into `recv`
@@ -21,7 +21,7 @@ pub async fn scan<P: P2p>(
     exclusive: bool,
 ) -> Result<()> {
     let mine = send.unwrap_or(recv);
-    super::check_equal(mine.len(), recv.len())?;
+    check_equal(mine.len(), recv.len())?;
     if recv.is_empty() {
         return Ok(());
     }
@@ -31,9 +31,9 @@ pub async fn scan<P: P2p>(
         }
         return Ok(());
     }
-    match ctx.choice.scan(recv.len()) {
-        Scan::Doubling => doubling(ctx, op, mine, recv, exclusive).await,
-        Scan::Chain => chain(ctx, op, mine, recv, exclusive).await,
+    match ctx.tuning.scan(recv.len()) {
+        ScanAlgorithm::Doubling => doubling(ctx, op, mine, recv, exclusive).await,
+        ScanAlgorithm::Chain => chain(ctx, op, mine, recv, exclusive).await,
     }
 }
 

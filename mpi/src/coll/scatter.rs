@@ -1,9 +1,9 @@
 //! `MPI_Scatter` and `MPI_Scatterv` (MPI-5.0 §6.6).
 
 use super::ctx::{Ctx, Sends};
-use super::mem::{Blocks, Mem};
+use super::mem::{Blocks, Mem, check_equal};
 use super::p2p::P2p;
-use super::select::Gather;
+use super::tuning::GatherAlgorithm;
 use crate::error::Result;
 
 /// The i-th of the equal blocks of `send` on `root` goes to `recv` of rank i; `send` means nothing elsewhere.
@@ -24,14 +24,14 @@ pub async fn scatter<P: P2p>(
         recv.map_or(0, Mem::len)
     };
     let blocks = Blocks::Uniform { all: send, each };
-    match ctx.choice.scatter(ctx.alone(), each) {
-        Gather::Linear => scatterv(ctx, blocks, recv, root).await,
-        Gather::Binomial if each == 0 => Ok(()),
-        Gather::Binomial if rank == root => {
+    match ctx.tuning.scatter(ctx.on_one_host(), each) {
+        GatherAlgorithm::Linear => scatterv(ctx, blocks, recv, root).await,
+        GatherAlgorithm::Binomial if each == 0 => Ok(()),
+        GatherAlgorithm::Binomial if rank == root => {
             own_block(blocks, recv, root)?;
             binomial_root(ctx, send, each).await
         }
-        Gather::Binomial => binomial(ctx, recv.unwrap_or(Mem::EMPTY), root).await,
+        GatherAlgorithm::Binomial => binomial(ctx, recv.unwrap_or(Mem::EMPTY), root).await,
     }
 }
 
@@ -65,7 +65,7 @@ pub async fn scatterv<P: P2p>(
 
 fn own_block(send: Blocks<'_>, recv: Option<Mem>, root: usize) -> Result<()> {
     if let Some(recv) = recv {
-        super::check_equal(send.get(root).len(), recv.len())?;
+        check_equal(send.get(root).len(), recv.len())?;
         recv.copy_from(send.get(root));
     }
     Ok(())

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use super::p2p::{P2p, Pending};
-use super::{Choice, Ctx, Hosts, Mem, Scratch, poll_once};
+use super::{Ctx, Locality, Mem, Scratch, Tuning, poll_once};
 use crate::adi::LocalCost;
 use crate::error::{Error, ErrorClass, Result};
 
@@ -216,7 +216,7 @@ pub(super) struct Endpoint {
     net: Rc<RefCell<Net>>,
     rank: usize,
     polls: Rc<Cell<u64>>,
-    hosts: Rc<Hosts>,
+    hosts: Rc<Locality>,
     scratch: Rc<Scratch>,
 }
 
@@ -229,7 +229,7 @@ impl P2p for Endpoint {
         self.net.borrow().size
     }
 
-    fn hosts(&self) -> Option<&Hosts> {
+    fn hosts(&self) -> Option<&Locality> {
         Some(&self.hosts)
     }
 
@@ -313,7 +313,7 @@ pub(super) enum Layout {
 }
 
 impl Layout {
-    fn hosts(self, size: usize, cost: LocalCost) -> Hosts {
+    fn hosts(self, size: usize, cost: LocalCost) -> Locality {
         let mut rng = Rng(match self {
             Layout::Mixed(seed, _) => seed,
             _ => 0,
@@ -327,7 +327,7 @@ impl Layout {
                 Layout::Mixed(_, n) => rng.below(n),
             })
             .collect();
-        Hosts::new(size, cost, |a, b| names[a] == names[b])
+        Locality::new(size, cost, |a, b| names[a] == names[b])
     }
 }
 
@@ -336,7 +336,7 @@ impl Layout {
 pub(super) struct Run {
     pub(super) size: usize,
     pub(super) seed: u64,
-    pub(super) choice: Choice,
+    pub(super) tuning: Tuning,
     pub(super) layout: Layout,
     /// What messages within a host cost.
     pub(super) cost: LocalCost,
@@ -349,7 +349,7 @@ impl Run {
         Self {
             size,
             seed,
-            choice: Choice::default(),
+            tuning: Tuning::default(),
             layout: Layout::Apart,
             cost: LocalCost::Copy,
             fuse: None,
@@ -375,7 +375,7 @@ impl Run {
                 hosts: hosts.clone(),
                 scratch: scratch.clone(),
             };
-            Ctx::new(endpoint, tag).with_choice(self.choice)
+            Ctx::new(endpoint, tag).with_tuning(self.tuning)
         };
         let contexts: Vec<Vec<_>> = (0..self.size)
             .map(|rank| (0..calls).map(|tag| ctx(rank, tag as i32)).collect())

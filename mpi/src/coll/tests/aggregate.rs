@@ -1,8 +1,8 @@
 //! An all-to-all over hosts, carried by their leaders: what arrives, how often hosts are crossed, what goes wrong.
 
-use super::super::select::{ALLTOALL_LEADERS, ALLTOALL_LEADERS_ROOM, Choice};
 use super::super::testnet::crossed;
-use super::super::{Blocks, Hosts, alltoall};
+use super::super::tuning::{ALLTOALL_LEADERS, ALLTOALL_LEADERS_ROOM, Tuning};
+use super::super::{Blocks, Locality, alltoall};
 use super::*;
 use crate::adi::LocalCost;
 
@@ -84,17 +84,17 @@ fn a_pair_of_hosts_is_crossed_once_each_way() {
 
 #[test]
 fn what_a_leader_takes_has_a_limit() {
-    let choice = Choice::default();
-    let hosts = |ranks: usize| Hosts::new(ranks, LocalCost::Copy, |a, b| a / 16 == b / 16);
+    let tuning = Tuning::default();
+    let hosts = |ranks: usize| Locality::new(ranks, LocalCost::Copy, |a, b| a / 16 == b / 16);
     let longest = |ranks: usize| {
         let hosts = hosts(ranks);
-        let fits = |&block: &usize| choice.by_leaders(&hosts, block);
+        let fits = |&block: &usize| tuning.by_leaders(&hosts, block);
         (1..=ALLTOALL_LEADERS).take_while(fits).last().unwrap_or(0)
     };
     assert_eq!(longest(32), ALLTOALL_LEADERS / 16);
     assert_eq!(longest(1024), ALLTOALL_LEADERS_ROOM / 16 / 1024);
     assert_eq!(longest(1 << 17), 0);
-    assert!(!choice.by_leaders(&hosts(32), usize::MAX));
+    assert!(!tuning.by_leaders(&hosts(32), usize::MAX));
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn an_error_on_the_way_to_a_leader_names_the_callers_ranks() {
 
 #[test]
 fn a_message_that_fails_anywhere_is_reported() {
-    // What rank 0, a leader, does: two receives and a send near, one of each far, and two sends near.
+    // What rank 0, a leader, does: two receives and a send within its host, one of each to the other, and two sends within.
     for (fuse, in_place) in (0..7).flat_map(|f| [(f, false), (f, true)]) {
         let conditions = Run {
             fuse: Some(fuse),

@@ -2,7 +2,7 @@
 
 mod aggregate;
 mod at_once;
-mod layouts;
+mod localities;
 mod moves;
 mod random;
 mod reductions;

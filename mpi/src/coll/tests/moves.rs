@@ -1,6 +1,9 @@
 //! Operations that move data.
 
-use super::super::select::{Allgather, Alltoall, Barrier, Bcast, Choice, Gather};
+use super::super::tuning::{
+    AllgatherAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, GatherAlgorithm,
+    Tuning,
+};
 use super::super::{
     Blocks, allgather, alltoall, barrier, bcast, gather, gatherv, scatter, scatterv,
 };
@@ -15,9 +18,9 @@ fn lengths(size: usize) -> impl Iterator<Item = usize> {
     LENGTHS.into_iter().filter(move |&l| l * size < 1_100_000)
 }
 
-fn with(size: usize, seed: u64, choice: Choice) -> Run {
+fn with(size: usize, seed: u64, tuning: Tuning) -> Run {
     Run {
-        choice,
+        tuning,
         ..Run::new(size, seed)
     }
 }
@@ -25,13 +28,13 @@ fn with(size: usize, seed: u64, choice: Choice) -> Run {
 #[test]
 fn barrier_lets_nobody_pass_early() {
     for size in SIZES {
-        for algorithm in [Barrier::Dissemination, Barrier::Tree] {
-            let choice = Choice {
+        for algorithm in [BarrierAlgorithm::Dissemination, BarrierAlgorithm::Tree] {
+            let tuning = Tuning {
                 barrier: Some(algorithm),
-                ..Choice::default()
+                ..Tuning::default()
             };
             let entered = Rc::new(Cell::new(0));
-            let results = with(size, size as u64, choice).go(1, |ctx| {
+            let results = with(size, size as u64, tuning).go(1, |ctx| {
                 let entered = entered.clone();
                 Box::pin(async move {
                     entered.set(entered.get() + 1);
@@ -48,23 +51,23 @@ fn barrier_lets_nobody_pass_early() {
 #[test]
 fn bcast_reaches_all() {
     let algorithms = [
-        Bcast::Binomial,
-        Bcast::ScatterDoubling,
-        Bcast::ScatterRing,
-        Bcast::Chain,
+        BcastAlgorithm::Binomial,
+        BcastAlgorithm::ScatterDoubling,
+        BcastAlgorithm::ScatterRing,
+        BcastAlgorithm::Chain,
     ];
     for size in SIZES {
         for len in lengths(size) {
             for algorithm in algorithms {
                 let root = (len + 3) % size;
-                let choice = Choice {
+                let tuning = Tuning {
                     bcast: Some(algorithm),
-                    ..Choice::default()
+                    ..Tuning::default()
                 };
                 let mut data = random(size, len, 1);
                 let expected = data[root].clone();
                 data = run(
-                    with(size, len as u64, choice),
+                    with(size, len as u64, tuning),
                     &blank(size, 0),
                     &data,
                     |ctx, _, data| Box::pin(bcast(ctx, data, root)),
@@ -83,18 +86,18 @@ fn gather_and_scatter() {
     for size in SIZES {
         for len in lengths(size) {
             for (algorithm, in_place) in [
-                (Gather::Binomial, false),
-                (Gather::Binomial, true),
-                (Gather::Linear, false),
-                (Gather::Linear, true),
+                (GatherAlgorithm::Binomial, false),
+                (GatherAlgorithm::Binomial, true),
+                (GatherAlgorithm::Linear, false),
+                (GatherAlgorithm::Linear, true),
             ] {
                 let root = (len + 5) % size;
-                let choice = Choice {
+                let tuning = Tuning {
                     gather: Some(algorithm),
                     scatter: Some(algorithm),
-                    ..Choice::default()
+                    ..Tuning::default()
                 };
-                let conditions = with(size, len as u64 + 7, choice);
+                let conditions = with(size, len as u64 + 7, tuning);
                 let blocks = random(size, len, 2);
                 let whole = concat(&blocks);
                 let mut roots = blank(size, 0);
@@ -175,7 +178,11 @@ fn v_forms_of_gather_and_scatter() {
     }
 }
 
-const ALLGATHERS: [Allgather; 3] = [Allgather::Doubling, Allgather::Bruck, Allgather::Ring];
+const ALLGATHERS: [AllgatherAlgorithm; 3] = [
+    AllgatherAlgorithm::Doubling,
+    AllgatherAlgorithm::Bruck,
+    AllgatherAlgorithm::Ring,
+];
 
 #[test]
 fn allgather_equal_blocks() {
@@ -183,16 +190,16 @@ fn allgather_equal_blocks() {
         for len in lengths(size * 4) {
             for algorithm in ALLGATHERS {
                 for in_place in [false, true] {
-                    let choice = Choice {
+                    let tuning = Tuning {
                         allgather: Some(algorithm),
-                        ..Choice::default()
+                        ..Tuning::default()
                     };
                     let blocks = random(size, len, 2);
                     let mut recvs = blank(size, size * len);
                     for (rank, recv) in recvs.iter_mut().enumerate() {
                         recv[rank * len..][..len].copy_from_slice(&blocks[rank]);
                     }
-                    let conditions = with(size, len as u64, choice);
+                    let conditions = with(size, len as u64, tuning);
                     let got = run(conditions, &blocks, &recvs, |ctx, send, recv| {
                         let recv = Blocks::Uniform {
                             all: recv,
@@ -215,9 +222,9 @@ fn allgather_equal_blocks() {
 fn allgather_uneven_blocks() {
     for size in SIZES {
         for algorithm in ALLGATHERS {
-            let choice = Choice {
+            let tuning = Tuning {
                 allgather: Some(algorithm),
-                ..Choice::default()
+                ..Tuning::default()
             };
             let (lengths, at, end) = uneven(size);
             let blocks: Buffers = (0..size)
@@ -228,7 +235,7 @@ fn allgather_uneven_blocks() {
                 whole[at[i]..at[i] + lengths[i]].copy_from_slice(&blocks[i]);
             }
             let got = run(
-                with(size, 9, choice),
+                with(size, 9, tuning),
                 &blocks,
                 &blank(size, end),
                 |ctx, send, recv| {
@@ -245,11 +252,15 @@ fn allgather_uneven_blocks() {
 fn alltoall_equal_blocks() {
     for size in SIZES {
         for len in [0, 1, 9, 3000] {
-            for algorithm in [Alltoall::Bruck, Alltoall::Pairwise, Alltoall::Windowed] {
+            for algorithm in [
+                AlltoallAlgorithm::Bruck,
+                AlltoallAlgorithm::Pairwise,
+                AlltoallAlgorithm::Windowed,
+            ] {
                 for in_place in [false, true] {
-                    let choice = Choice {
+                    let tuning = Tuning {
                         alltoall: Some(algorithm),
-                        ..Choice::default()
+                        ..Tuning::default()
                     };
                     let sends = random(size, size * len, 5);
                     let recvs = if in_place {
@@ -257,7 +268,7 @@ fn alltoall_equal_blocks() {
                     } else {
                         blank(size, size * len)
                     };
-                    let got = run(with(size, 1, choice), &sends, &recvs, |ctx, send, recv| {
+                    let got = run(with(size, 1, tuning), &sends, &recvs, |ctx, send, recv| {
                         let blocks = |all| Blocks::Uniform { all, each: len };
                         let send = (!in_place).then(|| blocks(send));
                         Box::pin(alltoall(ctx, send, blocks(recv)))
@@ -280,13 +291,13 @@ fn alltoall_uneven_blocks() {
     // From i to j go (3 i + 5 j) % 4 * 10 bytes; in place the amounts must be symmetric.
     for size in SIZES {
         for (algorithm, in_place) in [
-            (Alltoall::Pairwise, false),
-            (Alltoall::Windowed, false),
-            (Alltoall::Windowed, true),
+            (AlltoallAlgorithm::Pairwise, false),
+            (AlltoallAlgorithm::Windowed, false),
+            (AlltoallAlgorithm::Windowed, true),
         ] {
-            let choice = Choice {
+            let tuning = Tuning {
                 alltoall: Some(algorithm),
-                ..Choice::default()
+                ..Tuning::default()
             };
             let amount = |i: usize, j: usize| match in_place {
                 true => (i + j) % 4 * 10,
@@ -312,7 +323,7 @@ fn alltoall_uneven_blocks() {
                     .map(|j| vec![0xEE; into(j).iter().sum()])
                     .collect(),
             };
-            let got = run(with(size, 2, choice), &sends, &recvs, |ctx, send, recv| {
+            let got = run(with(size, 2, tuning), &sends, &recvs, |ctx, send, recv| {
                 let send = cut(send, out(ctx.rank()));
                 let recv = cut(recv, into(ctx.rank()));
                 Box::pin(async move {

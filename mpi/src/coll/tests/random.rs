@@ -1,7 +1,8 @@
 //! Random numbers of ranks, counts, roots and algorithms.
 
-use super::super::select::{
-    Allgather, Allreduce, Alltoall, Bcast, Choice, Gather, Near, Reduce, ReduceScatter, Scan,
+use super::super::tuning::{
+    AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BcastAlgorithm, Exchange,
+    GatherAlgorithm, ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm, Tuning,
 };
 use super::super::{
     Blocks, Split, allgather, allreduce, alltoall, bcast, gather, reduce, reduce_scatter, scan,
@@ -12,39 +13,50 @@ use crate::adi::LocalCost;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-fn choices() -> impl Strategy<Value = Choice> {
+fn choices() -> impl Strategy<Value = Tuning> {
     let moves = (
         select(vec![
-            Bcast::Binomial,
-            Bcast::ScatterDoubling,
-            Bcast::ScatterRing,
-            Bcast::Chain,
+            BcastAlgorithm::Binomial,
+            BcastAlgorithm::ScatterDoubling,
+            BcastAlgorithm::ScatterRing,
+            BcastAlgorithm::Chain,
         ]),
-        select(vec![Gather::Binomial, Gather::Linear]),
-        select(vec![Allgather::Doubling, Allgather::Bruck, Allgather::Ring]),
+        select(vec![GatherAlgorithm::Binomial, GatherAlgorithm::Linear]),
         select(vec![
-            Alltoall::Bruck,
-            Alltoall::Pairwise,
-            Alltoall::Windowed,
+            AllgatherAlgorithm::Doubling,
+            AllgatherAlgorithm::Bruck,
+            AllgatherAlgorithm::Ring,
+        ]),
+        select(vec![
+            AlltoallAlgorithm::Bruck,
+            AlltoallAlgorithm::Pairwise,
+            AlltoallAlgorithm::Windowed,
         ]),
     );
     let reductions = (
-        select(vec![Reduce::Binomial, Reduce::Rabenseifner]),
         select(vec![
-            Allreduce::Doubling,
-            Allreduce::Rabenseifner,
-            Allreduce::Ring,
+            ReduceAlgorithm::Binomial,
+            ReduceAlgorithm::Rabenseifner,
         ]),
         select(vec![
-            ReduceScatter::Halving,
-            ReduceScatter::Pairwise,
-            ReduceScatter::Ordered,
+            AllreduceAlgorithm::Doubling,
+            AllreduceAlgorithm::Rabenseifner,
+            AllreduceAlgorithm::Ring,
         ]),
-        select(vec![Scan::Doubling, Scan::Chain]),
+        select(vec![
+            ReduceScatterAlgorithm::Halving,
+            ReduceScatterAlgorithm::Pairwise,
+            ReduceScatterAlgorithm::Ordered,
+        ]),
+        select(vec![ScanAlgorithm::Doubling, ScanAlgorithm::Chain]),
     );
-    let near = prop::option::of(select(vec![Near::Steps, Near::Flat, Near::Direct]));
-    (near, moves, reductions).prop_map(|(near, m, r)| Choice {
-        near,
+    let exchange = prop::option::of(select(vec![
+        Exchange::Stepwise,
+        Exchange::Linear,
+        Exchange::LinearBlocks,
+    ]));
+    (exchange, moves, reductions).prop_map(|(exchange, m, r)| Tuning {
+        exchange,
         by_hosts: false,
         barrier: None,
         bcast: Some(m.0),
@@ -77,10 +89,10 @@ fn conditions() -> impl Strategy<Value = Run> {
         layouts(),
         select(vec![LocalCost::Copy, LocalCost::SystemCall]),
     )
-        .prop_map(|(size, seed, choice, layout, cost)| Run {
+        .prop_map(|(size, seed, tuning, layout, cost)| Run {
             size,
             seed,
-            choice: choice.unwrap_or_default(),
+            tuning: tuning.unwrap_or_default(),
             layout,
             cost,
             fuse: None,

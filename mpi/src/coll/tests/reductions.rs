@@ -1,6 +1,8 @@
 //! Operations that reduce.
 
-use super::super::select::{Allreduce, Choice, Reduce, ReduceScatter, Scan};
+use super::super::tuning::{
+    AllreduceAlgorithm, ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm, Tuning,
+};
 use super::super::{Split, allreduce, reduce, reduce_scatter, scan};
 use super::*;
 
@@ -14,9 +16,9 @@ fn counts(size: usize) -> impl Iterator<Item = usize> {
         .filter(move |&c| c < 300 || (size < 9 && c < 1000) || [2, 3, 5].contains(&size))
 }
 
-fn with(size: usize, seed: u64, choice: Choice) -> Run {
+fn with(size: usize, seed: u64, tuning: Tuning) -> Run {
     Run {
-        choice,
+        tuning,
         ..Run::new(size, seed)
     }
 }
@@ -25,14 +27,14 @@ fn with(size: usize, seed: u64, choice: Choice) -> Run {
 fn reduce_to_any_root() {
     for size in SIZES {
         for count in counts(size) {
-            for (algorithm, op) in [Reduce::Binomial, Reduce::Rabenseifner]
+            for (algorithm, op) in [ReduceAlgorithm::Binomial, ReduceAlgorithm::Rabenseifner]
                 .into_iter()
                 .flat_map(|a| OPS.map(|op| (a, op)))
             {
                 let root = (count + 2) % size;
-                let choice = Choice {
+                let tuning = Tuning {
                     reduce: Some(algorithm),
-                    ..Choice::default()
+                    ..Tuning::default()
                 };
                 let values = op.operands(size, count, 1);
                 let expected = op.all(&values);
@@ -42,7 +44,7 @@ fn reduce_to_any_root() {
                         true => values[root].clone(),
                         false => vec![0xEE; expected.len()],
                     };
-                    let conditions = with(size, count as u64, choice);
+                    let conditions = with(size, count as u64, tuning);
                     let got = run(conditions, &values, &recvs, |ctx, send, recv| {
                         let send = (!(in_place && ctx.rank() == root)).then_some(send);
                         Box::pin(async move { reduce(ctx, &op, send, recv, root).await })
@@ -54,10 +56,10 @@ fn reduce_to_any_root() {
     }
 }
 
-const ALLREDUCES: [Allreduce; 3] = [
-    Allreduce::Doubling,
-    Allreduce::Rabenseifner,
-    Allreduce::Ring,
+const ALLREDUCES: [AllreduceAlgorithm; 3] = [
+    AllreduceAlgorithm::Doubling,
+    AllreduceAlgorithm::Rabenseifner,
+    AllreduceAlgorithm::Ring,
 ];
 
 fn run_allreduce(conditions: Run, op: TestOp, values: &Buffers, in_place: bool) -> Buffers {
@@ -77,14 +79,14 @@ fn allreduce_everywhere() {
         for count in counts(size) {
             for algorithm in ALLREDUCES {
                 for op in OPS {
-                    let choice = Choice {
+                    let tuning = Tuning {
                         allreduce: Some(algorithm),
-                        ..Choice::default()
+                        ..Tuning::default()
                     };
                     let values = op.operands(size, count, 3);
                     let expected = op.all(&values);
                     for in_place in [false, true] {
-                        let got = run_allreduce(with(size, 4, choice), op, &values, in_place);
+                        let got = run_allreduce(with(size, 4, tuning), op, &values, in_place);
                         assert!(
                             got.iter().all(|g| *g == expected),
                             "{algorithm:?} {op:?} n={size} {count}"
@@ -101,17 +103,17 @@ fn floats_have_the_same_bits_on_all_ranks_and_in_all_runs() {
     for size in SIZES {
         for count in [1, 100, 5000] {
             for algorithm in ALLREDUCES {
-                let choice = Choice {
+                let tuning = Tuning {
                     allreduce: Some(algorithm),
-                    ..Choice::default()
+                    ..Tuning::default()
                 };
                 let values = TestOp::Float.operands(size, count, 8);
-                let first = run_allreduce(with(size, 1, choice), TestOp::Float, &values, false);
+                let first = run_allreduce(with(size, 1, tuning), TestOp::Float, &values, false);
                 assert!(
                     first.iter().all(|f| *f == first[0]),
                     "ranks differ: {algorithm:?} n={size} {count}"
                 );
-                let again = run_allreduce(with(size, 77, choice), TestOp::Float, &values, false);
+                let again = run_allreduce(with(size, 77, tuning), TestOp::Float, &values, false);
                 assert_eq!(first, again, "timing shows: {algorithm:?} n={size} {count}");
             }
         }
@@ -123,9 +125,9 @@ fn reduce_scatter_block_and_v() {
     for size in SIZES {
         for count in [0, 1, 40].into_iter().chain((size < 8).then_some(3000)) {
             for (algorithm, op) in [
-                ReduceScatter::Halving,
-                ReduceScatter::Pairwise,
-                ReduceScatter::Ordered,
+                ReduceScatterAlgorithm::Halving,
+                ReduceScatterAlgorithm::Pairwise,
+                ReduceScatterAlgorithm::Ordered,
             ]
             .into_iter()
             .flat_map(|a| OPS.map(|op| (a, op)))
@@ -142,7 +144,7 @@ fn reduce_scatter_block_and_v() {
 }
 
 fn check_reduce_scatter(
-    algorithm: ReduceScatter,
+    algorithm: ReduceScatterAlgorithm,
     op: TestOp,
     counts: &[usize],
     uniform: bool,
@@ -153,9 +155,9 @@ fn check_reduce_scatter(
     if total * op.element() > 300_000 {
         return;
     }
-    let choice = Choice {
+    let tuning = Tuning {
         reduce_scatter: Some(algorithm),
-        ..Choice::default()
+        ..Tuning::default()
     };
     let mut offsets = vec![0];
     for count in counts {
@@ -171,7 +173,7 @@ fn check_reduce_scatter(
             .collect(),
     };
     let each = counts[0];
-    let got = run(with(size, 6, choice), &values, &recvs, |ctx, send, recv| {
+    let got = run(with(size, 6, tuning), &values, &recvs, |ctx, send, recv| {
         let offsets = offsets.clone();
         let send = (!in_place).then_some(send);
         Box::pin(async move {
@@ -196,13 +198,13 @@ fn check_reduce_scatter(
 fn scan_and_exscan() {
     for size in SIZES {
         for count in counts(size) {
-            for (algorithm, op) in [Scan::Doubling, Scan::Chain]
+            for (algorithm, op) in [ScanAlgorithm::Doubling, ScanAlgorithm::Chain]
                 .into_iter()
                 .flat_map(|a| OPS.map(|op| (a, op)))
             {
-                let choice = Choice {
+                let tuning = Tuning {
                     scan: Some(algorithm),
-                    ..Choice::default()
+                    ..Tuning::default()
                 };
                 let values = op.operands(size, count, 1);
                 for (exclusive, in_place) in
@@ -212,7 +214,7 @@ fn scan_and_exscan() {
                         true => values.clone(),
                         false => blank(size, count * op.element()),
                     };
-                    let got = run(with(size, 5, choice), &values, &recvs, |ctx, send, recv| {
+                    let got = run(with(size, 5, tuning), &values, &recvs, |ctx, send, recv| {
                         let send = (!in_place).then_some(send);
                         Box::pin(async move { scan(ctx, &op, send, recv, exclusive).await })
                     });

@@ -1,6 +1,6 @@
 //! Calls in flight together, and calls that fail.
 
-use super::super::select::{Allreduce, Bcast, Choice};
+use super::super::tuning::{AllreduceAlgorithm, BcastAlgorithm, Tuning};
 use super::super::{Boxed, Scratch, allreduce, barrier, bcast, block_on, poll_once};
 use super::*;
 use crate::adi::LocalCost;
@@ -93,18 +93,18 @@ fn an_error_within_a_host_names_the_callers_ranks() {
 #[test]
 fn a_failed_message_is_reported_wherever_it_happens() {
     let algorithms = [
-        Allreduce::Doubling,
-        Allreduce::Rabenseifner,
-        Allreduce::Ring,
+        AllreduceAlgorithm::Doubling,
+        AllreduceAlgorithm::Rabenseifner,
+        AllreduceAlgorithm::Ring,
     ];
     for (fuse, algorithm) in (0..12).flat_map(|f| algorithms.map(|a| (f, a))) {
         let conditions = Run {
             size: 5,
             seed: fuse as u64,
-            choice: Choice {
+            tuning: Tuning {
                 allreduce: Some(algorithm),
-                bcast: Some(Bcast::Chain),
-                ..Choice::default()
+                bcast: Some(BcastAlgorithm::Chain),
+                ..Tuning::default()
             },
             layout: Layout::Apart,
             cost: LocalCost::Copy,

@@ -1,7 +1,7 @@
 //! Typed data over the whole layer: communicators, requests, datatypes with gaps, users' operations.
 
 use super::super::typed::{Shares, Typed};
-use super::super::{Call, select};
+use super::super::{Call, tuning};
 use super::Rng;
 use crate::adi::testnet;
 use crate::datatype::{Datatype, Form, Named};
@@ -504,7 +504,7 @@ fn bad_arguments_are_errors() {
         };
         // Alone, nothing is combined; the C layer checks the type of the operation.
         assert_eq!(m.collective(m.world(), &call), Ok(()));
-        let choice = select::Choice::default();
-        assert_eq!(m.collective_with(m.world(), &Call::Barrier, choice), Ok(()));
+        let tuning = tuning::Tuning::default();
+        assert_eq!(m.collective_with(m.world(), &Call::Barrier, tuning), Ok(()));
     });
 }

@@ -2,7 +2,7 @@
 //! where the standard has it, and "not significant here" on ranks that are not the root.
 
 use super::super::ctx::Ctx;
-use super::super::mem::{Blocks, Mem};
+use super::super::mem::{Blocks, Mem, check_equal};
 use super::super::p2p::P2p;
 use super::staging::{Access, Staged, StagedParts, Typed};
 use crate::coll as bytes;
@@ -177,7 +177,7 @@ pub async fn alltoall<P: P2p>(ctx: &Ctx<P>, send: &Option<Typed>, recv: &Typed) 
     let each = recv.bytes()?;
     let uniform = |all| Blocks::Uniform { all, each };
     if let Some(send) = send {
-        bytes::check_equal(send.bytes()?, each)?;
+        check_equal(send.bytes()?, each)?;
     }
     bytes::alltoall(ctx, mem(&out).map(uniform), uniform(into.mem())).await?;
     into.finish();

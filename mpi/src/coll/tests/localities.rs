@@ -1,17 +1,17 @@
 //! Ranks that share hosts, in all orders: what arrives, and the bits of reductions, which hosts may not change.
 
-use super::super::select::{Allreduce, Choice, Near, Reduce};
 use super::super::testnet::crossed;
+use super::super::tuning::{AllreduceAlgorithm, Exchange, ReduceAlgorithm, Tuning};
 use super::super::{Blocks, allgather, allreduce, barrier, bcast, reduce};
 use super::*;
 use crate::adi::LocalCost;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// The ways that operands may travel, and the hosts that make the usual choice.
-const WAYS: [(Option<Near>, Layout); 8] = [
-    (Some(Near::Flat), Layout::Apart),
-    (Some(Near::Direct), Layout::Apart),
+/// The ways that operands may travel, and the hosts that make the usual tuning.
+const WAYS: [(Option<Exchange>, Layout); 8] = [
+    (Some(Exchange::Linear), Layout::Apart),
+    (Some(Exchange::LinearBlocks), Layout::Apart),
     (None, Layout::One),
     (None, Layout::Rows(1)),
     (None, Layout::Rows(3)),
@@ -27,15 +27,15 @@ fn counts(size: usize) -> impl Iterator<Item = usize> {
         .filter(move |&c| c < 100 || (c < 10_000 && size < 10) || [2, 4, 7].contains(&size))
 }
 
-fn conditions(size: usize, choice: Choice, (near, layout): (Option<Near>, Layout)) -> Run {
+fn conditions(size: usize, tuning: Tuning, (exchange, layout): (Option<Exchange>, Layout)) -> Run {
     Run {
-        choice: Choice { near, ..choice },
+        tuning: Tuning { exchange, ..tuning },
         layout,
         ..Run::new(size, 9)
     }
 }
 
-const STEPS: (Option<Near>, Layout) = (Some(Near::Steps), Layout::Apart);
+const STEPS: (Option<Exchange>, Layout) = (Some(Exchange::Stepwise), Layout::Apart);
 
 #[test]
 fn an_allreduce_has_the_same_bits_whatever_the_hosts() {
@@ -44,13 +44,13 @@ fn an_allreduce_has_the_same_bits_whatever_the_hosts() {
             let values = op.operands(size, count, 11);
             for algorithm in [
                 None,
-                Some(Allreduce::Doubling),
-                Some(Allreduce::Rabenseifner),
-                Some(Allreduce::Ring),
+                Some(AllreduceAlgorithm::Doubling),
+                Some(AllreduceAlgorithm::Rabenseifner),
+                Some(AllreduceAlgorithm::Ring),
             ] {
-                let choice = Choice {
+                let tuning = Tuning {
                     allreduce: algorithm,
-                    ..Choice::default()
+                    ..Tuning::default()
                 };
                 let all = |way, in_place: bool| {
                     let recvs = match in_place {
@@ -58,7 +58,7 @@ fn an_allreduce_has_the_same_bits_whatever_the_hosts() {
                         false => blank(size, values[0].len()),
                     };
                     run(
-                        conditions(size, choice, way),
+                        conditions(size, tuning, way),
                         &values,
                         &recvs,
                         |ctx, send, recv| {
@@ -94,7 +94,7 @@ fn all_ranks_have_the_same_of_an_operation_that_prefers_an_operand() {
                         false => blank(size, values[0].len()),
                     };
                     let all = run(
-                        conditions(size, Choice::default(), way),
+                        conditions(size, Tuning::default(), way),
                         &values,
                         &recvs,
                         |ctx, send, recv| {
@@ -119,10 +119,14 @@ fn a_reduce_has_the_same_bits_whatever_the_hosts() {
         for (count, op) in counts(size).flat_map(|c| [(c, TestOp::Float), (c, TestOp::Affine)]) {
             let values = op.operands(size, count, 12);
             let root = (count + 1) % size;
-            for algorithm in [None, Some(Reduce::Binomial), Some(Reduce::Rabenseifner)] {
-                let choice = Choice {
+            for algorithm in [
+                None,
+                Some(ReduceAlgorithm::Binomial),
+                Some(ReduceAlgorithm::Rabenseifner),
+            ] {
+                let tuning = Tuning {
                     reduce: algorithm,
-                    ..Choice::default()
+                    ..Tuning::default()
                 };
                 let all = |way, in_place: bool| {
                     let mut recvs = blank(size, 0);
@@ -130,7 +134,7 @@ fn a_reduce_has_the_same_bits_whatever_the_hosts() {
                         true => values[root].clone(),
                         false => vec![0xEE; values[0].len()],
                     };
-                    let conditions = conditions(size, choice, way);
+                    let conditions = conditions(size, tuning, way);
                     let got = run(conditions, &values, &recvs, |ctx, send, recv| {
                         let send = (!(in_place && ctx.rank() == root)).then_some(send);
                         Box::pin(async move { reduce(ctx, &op, send, recv, root).await })
@@ -162,7 +166,7 @@ const LAYOUTS: [Layout; 7] = [
 ];
 
 fn on(layout: Layout, size: usize) -> Run {
-    conditions(size, Choice::default(), (None, layout))
+    conditions(size, Tuning::default(), (None, layout))
 }
 
 #[test]
@@ -243,9 +247,9 @@ fn exact_operations_go_host_by_host_and_others_do_when_asked() {
             (300, TestOp::Float),
             (40, TestOp::Affine),
         ] {
-            let choice = Choice {
+            let tuning = Tuning {
                 by_hosts: true,
-                ..Choice::default()
+                ..Tuning::default()
             };
             let cost = match size % 2 {
                 0 => LocalCost::SystemCall,
@@ -253,7 +257,7 @@ fn exact_operations_go_host_by_host_and_others_do_when_asked() {
             };
             let conditions = Run {
                 cost,
-                ..conditions(size, choice, (None, layout))
+                ..conditions(size, tuning, (None, layout))
             };
             let values = op.operands(size, count, 4);
             let all = run(

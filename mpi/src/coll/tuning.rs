@@ -1,12 +1,10 @@
 //! Which algorithm a collective uses: decided here alone, from the number of ranks, the bytes, the
 //! operation and the hosts, which all ranks know alike; never from timing. The order in which a reduction
-//! combines does not depend on the hosts either: [`Near`] says how operands travel, not what is done to them.
+//! combines does not depend on the hosts either: [`Exchange`] says how operands travel, not what is done to them.
 //!
 //! Limits are in bytes. They were set for TCP: below them a message costs its start, above them its bytes.
 
-use super::direct;
-use super::hosts::Hosts;
-use super::reducer::Reducer;
+use super::locality::Locality;
 
 /// From twice this on a message that is reduced on arrival is cut into pieces.
 pub(super) const PIECE: usize = 64 << 10;
@@ -42,6 +40,8 @@ pub const ALLTOALL_LEADERS: usize = 4 << 10;
 pub const ALLTOALL_LEADERS_ROOM: usize = 1 << 20;
 /// Longest vector (all blocks) of a reduce-scatter by recursive halving.
 pub const REDUCE_SCATTER_HALVING: usize = 256 << 10;
+/// Most ranks in a linear reduction.
+pub(super) const LINEAR_REDUCTION_RANKS: usize = 16;
 /// Most ranks of one host that exchange without steps.
 pub const FLAT_RANKS: usize = 16;
 /// Most bytes of operands that one rank of several takes to combine all of them itself.
@@ -55,18 +55,18 @@ pub const SCAN_DOUBLING: usize = 256 << 10;
 
 /// How data travels between ranks that all share a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Near {
+pub enum Exchange {
     /// In the steps of the algorithm, as between hosts.
-    Steps,
+    Stepwise,
     /// From every rank that has something straight to every rank that needs it, and there it is combined.
-    Flat,
+    Linear,
     /// The same for blocks of a reduction; the results then go to who needs them. Commutative only.
-    Direct,
+    LinearBlocks,
 }
 
 /// Barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Barrier {
+pub enum BarrierAlgorithm {
     /// Dissemination (Hensgen, Finkel, Manber 1988): log2 n rounds.
     Dissemination,
     /// Up and down a binomial tree: 2 (n - 1) messages in all, for ranks that share cores.
@@ -75,7 +75,7 @@ pub enum Barrier {
 
 /// Broadcast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bcast {
+pub enum BcastAlgorithm {
     /// Binomial tree.
     Binomial,
     /// Scatter along a binomial tree, then allgather by recursive doubling (a ring unless n is a power of two).
@@ -88,7 +88,7 @@ pub enum Bcast {
 
 /// Reduction to one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reduce {
+pub enum ReduceAlgorithm {
     /// Binomial tree; in the order of ranks when the operation demands it.
     Binomial,
     /// Reduce-scatter by recursive halving, then gather (Rabenseifner 2004). Commutative only.
@@ -97,7 +97,7 @@ pub enum Reduce {
 
 /// Reduction to all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Allreduce {
+pub enum AllreduceAlgorithm {
     /// Recursive doubling; keeps the order of ranks.
     Doubling,
     /// Reduce-scatter by recursive halving, then allgather by recursive doubling. Commutative only.
@@ -108,7 +108,7 @@ pub enum Allreduce {
 
 /// Gather and scatter of equal blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gather {
+pub enum GatherAlgorithm {
     /// Binomial tree.
     Binomial,
     /// Between the root and each rank.
@@ -117,7 +117,7 @@ pub enum Gather {
 
 /// Allgather.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Allgather {
+pub enum AllgatherAlgorithm {
     /// Recursive doubling (powers of two and equal blocks; else Bruck).
     Doubling,
     /// Bruck and others 1997: ceil(log2 n) steps for any n.
@@ -128,7 +128,7 @@ pub enum Allgather {
 
 /// All-to-all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Alltoall {
+pub enum AlltoallAlgorithm {
     /// Bruck and others 1997 (equal blocks; else windowed).
     Bruck,
     /// One partner after the other.
@@ -139,7 +139,7 @@ pub enum Alltoall {
 
 /// Reduce-scatter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReduceScatter {
+pub enum ReduceScatterAlgorithm {
     /// Recursive halving. Commutative only.
     Halving,
     /// One partner after the other. Commutative only.
@@ -150,56 +150,56 @@ pub enum ReduceScatter {
 
 /// Scan and exscan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scan {
+pub enum ScanAlgorithm {
     /// Recursive doubling.
     Doubling,
     /// Pipelined along the ranks.
     Chain,
 }
 
-/// Algorithms demanded instead of the usual choice; what an algorithm cannot do (a non-commutative
+/// Algorithms demanded instead of the usual tuning; what an algorithm cannot do (a non-commutative
 /// operation, blocks of different lengths) still falls back to one that can.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Choice {
+pub struct Tuning {
     /// How data travels, whatever the hosts.
-    pub near: Option<Near>,
+    pub exchange: Option<Exchange>,
     /// Whether the order in which a commutative operation combines may follow the hosts.
     pub by_hosts: bool,
     /// Barrier.
-    pub barrier: Option<Barrier>,
+    pub barrier: Option<BarrierAlgorithm>,
     /// Broadcast.
-    pub bcast: Option<Bcast>,
+    pub bcast: Option<BcastAlgorithm>,
     /// Reduction to one rank.
-    pub reduce: Option<Reduce>,
+    pub reduce: Option<ReduceAlgorithm>,
     /// Reduction to all ranks.
-    pub allreduce: Option<Allreduce>,
+    pub allreduce: Option<AllreduceAlgorithm>,
     /// Gather.
-    pub gather: Option<Gather>,
+    pub gather: Option<GatherAlgorithm>,
     /// Scatter.
-    pub scatter: Option<Gather>,
+    pub scatter: Option<GatherAlgorithm>,
     /// Allgather.
-    pub allgather: Option<Allgather>,
+    pub allgather: Option<AllgatherAlgorithm>,
     /// All-to-all.
-    pub alltoall: Option<Alltoall>,
+    pub alltoall: Option<AlltoallAlgorithm>,
     /// Reduce-scatter.
-    pub reduce_scatter: Option<ReduceScatter>,
+    pub reduce_scatter: Option<ReduceScatterAlgorithm>,
     /// Scan and exscan.
-    pub scan: Option<Scan>,
+    pub scan: Option<ScanAlgorithm>,
 }
 
-impl Choice {
+impl Tuning {
     /// Whether all ranks exchange without steps; `alone` says that there are only these on one host.
     #[inline]
     pub(super) fn flat(&self, alone: bool) -> bool {
-        match self.near {
+        match self.exchange {
             None => alone,
-            Some(near) => near != Near::Steps,
+            Some(exchange) => exchange != Exchange::Stepwise,
         }
     }
 
     /// Whether a reduction is done on each host first.
-    pub(super) fn host_by_host(&self, op: &dyn Reducer) -> bool {
-        op.commutative() && (op.exact() || self.by_hosts)
+    pub(super) fn host_by_host(&self, commutative: bool, exact: bool) -> bool {
+        commutative && (exact || self.by_hosts)
     }
 
     /// How the operands of a reduction travel.
@@ -209,140 +209,149 @@ impl Choice {
         ranks: usize,
         bytes: usize,
         symmetric: bool,
-    ) -> Near {
+    ) -> Exchange {
         let usual = if !alone {
-            Near::Steps
+            Exchange::Stepwise
         } else if bytes.saturating_mul(ranks - 1) <= FLAT_BYTES {
-            Near::Flat
+            Exchange::Linear
         } else {
-            Near::Direct
+            Exchange::LinearBlocks
         };
-        match self.near.unwrap_or(usual) {
-            Near::Direct if !symmetric => Near::Steps,
-            _ if ranks > direct::RANKS => Near::Steps,
-            near => near,
+        match self.exchange.unwrap_or(usual) {
+            Exchange::LinearBlocks if !symmetric => Exchange::Stepwise,
+            _ if ranks > LINEAR_REDUCTION_RANKS => Exchange::Stepwise,
+            exchange => exchange,
         }
     }
 
-    pub(super) fn barrier(&self) -> Barrier {
-        self.barrier.unwrap_or(Barrier::Dissemination)
+    pub(super) fn barrier(&self) -> BarrierAlgorithm {
+        self.barrier.unwrap_or(BarrierAlgorithm::Dissemination)
     }
 
-    pub(super) fn bcast(&self, ranks: usize, bytes: usize) -> Bcast {
+    pub(super) fn bcast(&self, ranks: usize, bytes: usize) -> BcastAlgorithm {
         let usual = if bytes <= BCAST_BINOMIAL || ranks <= 2 {
-            Bcast::Binomial
+            BcastAlgorithm::Binomial
         } else if bytes >= BCAST_CHAIN && ranks <= BCAST_CHAIN_RANKS {
-            Bcast::Chain
+            BcastAlgorithm::Chain
         } else if ranks.is_power_of_two() && bytes < BCAST_CHAIN {
-            Bcast::ScatterDoubling
+            BcastAlgorithm::ScatterDoubling
         } else {
-            Bcast::ScatterRing
+            BcastAlgorithm::ScatterRing
         };
         match self.bcast.unwrap_or(usual) {
-            Bcast::ScatterDoubling if !ranks.is_power_of_two() => Bcast::ScatterRing,
-            choice => choice,
+            BcastAlgorithm::ScatterDoubling if !ranks.is_power_of_two() => {
+                BcastAlgorithm::ScatterRing
+            }
+            tuning => tuning,
         }
     }
 
-    pub(super) fn reduce(&self, ranks: usize, bytes: usize, commutative: bool) -> Reduce {
+    pub(super) fn reduce(&self, ranks: usize, bytes: usize, commutative: bool) -> ReduceAlgorithm {
         let usual = if bytes <= REDUCE_BINOMIAL || ranks <= 2 {
-            Reduce::Binomial
+            ReduceAlgorithm::Binomial
         } else {
-            Reduce::Rabenseifner
+            ReduceAlgorithm::Rabenseifner
         };
         if commutative {
             self.reduce.unwrap_or(usual)
         } else {
-            Reduce::Binomial
+            ReduceAlgorithm::Binomial
         }
     }
 
-    pub(super) fn allreduce(&self, ranks: usize, bytes: usize, commutative: bool) -> Allreduce {
+    pub(super) fn allreduce(
+        &self,
+        ranks: usize,
+        bytes: usize,
+        commutative: bool,
+    ) -> AllreduceAlgorithm {
         let usual = if bytes <= ALLREDUCE_DOUBLING {
-            Allreduce::Doubling
+            AllreduceAlgorithm::Doubling
         } else if ranks > 2 && bytes / ranks >= ALLREDUCE_RING_SHARE {
-            Allreduce::Ring
+            AllreduceAlgorithm::Ring
         } else {
-            Allreduce::Rabenseifner
+            AllreduceAlgorithm::Rabenseifner
         };
         if commutative {
             self.allreduce.unwrap_or(usual)
         } else {
-            Allreduce::Doubling
+            AllreduceAlgorithm::Doubling
         }
     }
 
-    pub(super) fn gather(&self, alone: bool, block: usize) -> Gather {
+    pub(super) fn gather(&self, alone: bool, block: usize) -> GatherAlgorithm {
         self.gather.unwrap_or(self.tree_or_linear(alone, block))
     }
 
-    pub(super) fn scatter(&self, alone: bool, block: usize) -> Gather {
+    pub(super) fn scatter(&self, alone: bool, block: usize) -> GatherAlgorithm {
         self.scatter.unwrap_or(self.tree_or_linear(alone, block))
     }
 
     /// In a tree each rank between waits for its turn on a core before it passes blocks on.
-    fn tree_or_linear(&self, alone: bool, block: usize) -> Gather {
+    fn tree_or_linear(&self, alone: bool, block: usize) -> GatherAlgorithm {
         if self.flat(alone) || block > GATHER_BINOMIAL {
-            Gather::Linear
+            GatherAlgorithm::Linear
         } else {
-            Gather::Binomial
+            GatherAlgorithm::Binomial
         }
     }
 
-    pub(super) fn allgather(&self, ranks: usize, total: usize, equal: bool) -> Allgather {
+    pub(super) fn allgather(&self, ranks: usize, total: usize, equal: bool) -> AllgatherAlgorithm {
         let usual = if total > ALLGATHER_LOGARITHMIC {
-            Allgather::Ring
+            AllgatherAlgorithm::Ring
         } else {
-            Allgather::Doubling
+            AllgatherAlgorithm::Doubling
         };
         match self.allgather.unwrap_or(usual) {
-            Allgather::Doubling if !equal || !ranks.is_power_of_two() => Allgather::Bruck,
-            choice => choice,
+            AllgatherAlgorithm::Doubling if !equal || !ranks.is_power_of_two() => {
+                AllgatherAlgorithm::Bruck
+            }
+            tuning => tuning,
         }
     }
 
-    pub(super) fn alltoall(&self, ranks: usize, block: usize, equal: bool) -> Alltoall {
+    pub(super) fn alltoall(&self, ranks: usize, block: usize, equal: bool) -> AlltoallAlgorithm {
         let usual = if !equal {
-            Alltoall::Windowed
+            AlltoallAlgorithm::Windowed
         } else if block <= ALLTOALL_BRUCK && ranks >= ALLTOALL_BRUCK_RANKS {
-            Alltoall::Bruck
+            AlltoallAlgorithm::Bruck
         } else if block <= ALLTOALL_WINDOWED {
-            Alltoall::Windowed
+            AlltoallAlgorithm::Windowed
         } else {
-            Alltoall::Pairwise
+            AlltoallAlgorithm::Pairwise
         };
         match self.alltoall.unwrap_or(usual) {
-            Alltoall::Bruck if !equal => Alltoall::Windowed,
-            choice => choice,
+            AlltoallAlgorithm::Bruck if !equal => AlltoallAlgorithm::Windowed,
+            tuning => tuning,
         }
     }
 
     /// Whether the leaders of hosts carry an all-to-all of equal blocks. What a leader does for a rank elsewhere, it
     /// does in the time in which each rank of its host would begin a message there.
-    pub(super) fn by_leaders(&self, hosts: &Hosts, block: usize) -> bool {
+    pub(super) fn by_leaders(&self, hosts: &Locality, block: usize) -> bool {
         let together = hosts.most().saturating_mul(block);
         together <= ALLTOALL_LEADERS
             && together.saturating_mul(hosts.all().len()) <= ALLTOALL_LEADERS_ROOM
     }
 
-    pub(super) fn reduce_scatter(&self, total: usize, commutative: bool) -> ReduceScatter {
+    pub(super) fn reduce_scatter(&self, total: usize, commutative: bool) -> ReduceScatterAlgorithm {
         let usual = if total <= REDUCE_SCATTER_HALVING {
-            ReduceScatter::Halving
+            ReduceScatterAlgorithm::Halving
         } else {
-            ReduceScatter::Pairwise
+            ReduceScatterAlgorithm::Pairwise
         };
         if commutative {
             self.reduce_scatter.unwrap_or(usual)
         } else {
-            ReduceScatter::Ordered
+            ReduceScatterAlgorithm::Ordered
         }
     }
 
-    pub(super) fn scan(&self, bytes: usize) -> Scan {
+    pub(super) fn scan(&self, bytes: usize) -> ScanAlgorithm {
         let usual = if bytes <= SCAN_DOUBLING {
-            Scan::Doubling
+            ScanAlgorithm::Doubling
         } else {
-            Scan::Chain
+            ScanAlgorithm::Chain
         };
         self.scan.unwrap_or(usual)
     }

@@ -4,7 +4,7 @@ use crate::adi::LocalCost;
 
 /// The hosts of a communicator's ranks: the same on all of them, and for as long as the communicator lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hosts {
+pub struct Locality {
     /// The number of each rank's host, in the order of their first ranks.
     host: Vec<u32>,
     /// All ranks, host by host, each host's in their order.
@@ -17,7 +17,7 @@ pub struct Hosts {
     cost: LocalCost,
 }
 
-impl Hosts {
+impl Locality {
     /// The hosts of `size` ranks, of which `same` says whether two share one, and what messages within one cost.
     #[must_use]
     pub fn new(size: usize, cost: LocalCost, same: impl Fn(usize, usize) -> bool) -> Self {
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn ranks_are_found_by_host_whatever_their_order() {
         let names = ["b", "a", "b", "c", "a", "a"];
-        let hosts = Hosts::new(names.len(), LocalCost::Copy, |a, b| names[a] == names[b]);
+        let hosts = Locality::new(names.len(), LocalCost::Copy, |a, b| names[a] == names[b]);
         assert_eq!(hosts.count(), 3);
         assert_eq!(
             (0..6).map(|r| hosts.of(r)).collect::<Vec<_>>(),
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn one_host_and_no_rank() {
-        assert_eq!(Hosts::new(4, LocalCost::Copy, |_, _| true).count(), 1);
-        assert_eq!(Hosts::new(0, LocalCost::Copy, |_, _| true).count(), 0);
+        assert_eq!(Locality::new(4, LocalCost::Copy, |_, _| true).count(), 1);
+        assert_eq!(Locality::new(0, LocalCost::Copy, |_, _| true).count(), 0);
     }
 }

@@ -7,13 +7,13 @@ use std::cell::Cell;
 use std::task::Poll;
 
 use super::ctx::{Ctx, Sends};
-use super::flat::{collect, tell_all};
-use super::hosts::Hosts;
+use super::linear::{gather_at, send_to_all};
+use super::locality::Locality;
 use super::mem::{Blocks, Mem};
 use super::p2p::{P2p, Pending};
 use super::reducer::Reducer;
 use super::scratch::Scratch;
-use super::select::{FLAT_RANKS, Near};
+use super::tuning::{Exchange, FLAT_RANKS};
 use crate::error::Result;
 
 /// Some of the ranks of a call.
@@ -21,7 +21,7 @@ enum Members<'a> {
     /// Those of one host.
     Host(&'a [u32]),
     /// The leader of each host: its first rank, or this one.
-    Leaders(&'a Hosts, Option<usize>),
+    Leaders(&'a Locality, Option<usize>),
 }
 
 impl Members<'_> {
@@ -102,17 +102,17 @@ impl<P: P2p> P2p for Part<'_, P> {
 }
 
 /// This rank's host, as a part of a call; `chosen` leads its host.
-pub(super) struct Levels<'a, P> {
+pub(super) struct TwoLevel<'a, P> {
     whole: &'a Ctx<P>,
-    hosts: &'a Hosts,
+    hosts: &'a Locality,
     chosen: Option<usize>,
-    pub(super) near: Ctx<Part<'a, P>>,
+    pub(super) intra: Ctx<Part<'a, P>>,
     /// The leader's number among the ranks of this host.
     pub(super) leader: usize,
 }
 
-impl<'a, P: P2p> Levels<'a, P> {
-    pub(super) fn new(whole: &'a Ctx<P>, hosts: &'a Hosts, chosen: Option<usize>) -> Self {
+impl<'a, P: P2p> TwoLevel<'a, P> {
+    pub(super) fn new(whole: &'a Ctx<P>, hosts: &'a Locality, chosen: Option<usize>) -> Self {
         let host = hosts.of(whole.rank());
         let ranks = hosts.ranks(host);
         let place = |rank: usize| ranks.partition_point(|&r| (r as usize) < rank);
@@ -120,73 +120,73 @@ impl<'a, P: P2p> Levels<'a, P> {
             Some(rank) if hosts.of(rank) == host => place(rank),
             _ => 0,
         };
-        let mut near = whole.part(Part {
+        let mut intra = whole.part(Part {
             whole,
             members: Members::Host(ranks),
             me: place(whole.rank()),
         });
         if ranks.len() <= FLAT_RANKS && hosts.is_cheap_within() {
-            near.share_a_host();
+            intra.share_a_host();
         }
         Self {
             whole,
             hosts,
             chosen,
-            near,
+            intra,
             leader,
         }
     }
 
     /// The leaders, if this rank is one.
     pub(super) fn leaders(&self) -> Option<Ctx<Part<'a, P>>> {
-        if self.near.rank() != self.leader {
+        if self.intra.rank() != self.leader {
             return None;
         }
-        let mut far = self.whole.part(Part {
+        let mut inter = self.whole.part(Part {
             whole: self.whole,
             members: Members::Leaders(self.hosts, self.chosen),
             me: self.hosts.of(self.whole.rank()),
         });
-        far.choice.near = Some(Near::Steps);
-        Some(far)
+        inter.tuning.exchange = Some(Exchange::Stepwise);
+        Some(inter)
     }
 }
 
-pub(super) async fn barrier<P: P2p>(ctx: &Ctx<P>, hosts: &Hosts) -> Result<()> {
-    let levels = Levels::new(ctx, hosts, None);
-    let near = &levels.near;
-    collect(near, levels.leader, Mem::EMPTY, |_| Mem::EMPTY).await?;
-    let Some(far) = levels.leaders() else {
-        return near.recv(levels.leader, Mem::EMPTY).await;
+pub(super) async fn barrier<P: P2p>(ctx: &Ctx<P>, hosts: &Locality) -> Result<()> {
+    let levels = TwoLevel::new(ctx, hosts, None);
+    let intra = &levels.intra;
+    gather_at(intra, levels.leader, Mem::EMPTY, |_| Mem::EMPTY).await?;
+    let Some(inter) = levels.leaders() else {
+        return intra.recv(levels.leader, Mem::EMPTY).await;
     };
-    super::barrier::among(&far).await?;
+    super::barrier::among(&inter).await?;
     let mut sends = Sends::new();
-    tell_all(near, Mem::EMPTY, &mut sends).await?;
-    sends.finish(near).await
+    send_to_all(intra, Mem::EMPTY, &mut sends).await?;
+    sends.finish(intra).await
 }
 
 pub(super) async fn bcast<P: P2p>(
     ctx: &Ctx<P>,
-    hosts: &Hosts,
+    hosts: &Locality,
     data: Mem,
     root: usize,
 ) -> Result<()> {
-    let levels = Levels::new(ctx, hosts, Some(root));
-    if let Some(far) = levels.leaders() {
-        super::bcast::among(&far, data, hosts.of(root)).await?;
+    let levels = TwoLevel::new(ctx, hosts, Some(root));
+    if let Some(inter) = levels.leaders() {
+        super::bcast::among(&inter, data, hosts.of(root)).await?;
     }
-    super::bcast::among(&levels.near, data, levels.leader).await
+    super::bcast::among(&levels.intra, data, levels.leader).await
 }
 
 /// Blocks of all ranks, host by host, in temporary memory: one message takes those of a host.
 pub(super) async fn allgather<P: P2p>(
     ctx: &Ctx<P>,
-    hosts: &Hosts,
+    hosts: &Locality,
     mine: Mem,
     recv: Blocks<'_>,
 ) -> Result<()> {
     let size = ctx.size();
-    let levels = Levels::new(ctx, hosts, None);
+    let levels = TwoLevel::new(ctx, hosts, None);
     let temp = ctx.temp(recv.total(0, size, size))?;
     let end = Cell::new(0);
     let next = |len: usize| {
@@ -202,14 +202,14 @@ pub(super) async fn allgather<P: P2p>(
         next(hosts.ranks(host).iter().map(length).sum())
     })?;
     let first = hosts.start(hosts.of(ctx.rank()));
-    let near = &levels.near;
+    let intra = &levels.intra;
     let place = |member: usize| ranks.blocks().get(first + member);
-    place(near.rank()).copy_from(mine);
-    collect(near, levels.leader, mine, place).await?;
-    if let Some(far) = levels.leaders() {
-        super::allgather::among(&far, whole.blocks()).await?;
+    place(intra.rank()).copy_from(mine);
+    gather_at(intra, levels.leader, mine, place).await?;
+    if let Some(inter) = levels.leaders() {
+        super::allgather::among(&inter, whole.blocks()).await?;
     }
-    super::bcast::among(near, temp.mem(), levels.leader).await?;
+    super::bcast::among(intra, temp.mem(), levels.leader).await?;
     for (at, &rank) in order.iter().enumerate() {
         recv.get(rank as usize).copy_from(ranks.blocks().get(at));
     }
@@ -218,31 +218,31 @@ pub(super) async fn allgather<P: P2p>(
 
 pub(super) async fn reduce<P: P2p>(
     ctx: &Ctx<P>,
-    hosts: &Hosts,
+    hosts: &Locality,
     op: &dyn Reducer,
     (mine, recv): (Mem, Mem),
     root: usize,
 ) -> Result<()> {
-    let levels = Levels::new(ctx, hosts, Some(root));
-    let Some(far) = levels.leaders() else {
-        return super::reduce::among(&levels.near, op, mine, Mem::EMPTY, levels.leader).await;
+    let levels = TwoLevel::new(ctx, hosts, Some(root));
+    let Some(inter) = levels.leaders() else {
+        return super::reduce::among(&levels.intra, op, mine, Mem::EMPTY, levels.leader).await;
     };
     let temp = ctx.temp(if ctx.rank() == root { 0 } else { mine.len() })?;
     let value = if ctx.rank() == root { recv } else { temp.mem() };
-    super::reduce::among(&levels.near, op, mine, value, levels.leader).await?;
-    super::reduce::among(&far, op, value, value, hosts.of(root)).await
+    super::reduce::among(&levels.intra, op, mine, value, levels.leader).await?;
+    super::reduce::among(&inter, op, value, value, hosts.of(root)).await
 }
 
 pub(super) async fn allreduce<P: P2p>(
     ctx: &Ctx<P>,
-    hosts: &Hosts,
+    hosts: &Locality,
     op: &dyn Reducer,
     (mine, recv): (Mem, Mem),
 ) -> Result<()> {
-    let levels = Levels::new(ctx, hosts, None);
-    super::reduce::among(&levels.near, op, mine, recv, levels.leader).await?;
-    if let Some(far) = levels.leaders() {
-        super::allreduce::among(&far, op, recv, recv).await?;
+    let levels = TwoLevel::new(ctx, hosts, None);
+    super::reduce::among(&levels.intra, op, mine, recv, levels.leader).await?;
+    if let Some(inter) = levels.leaders() {
+        super::allreduce::among(&inter, op, recv, recv).await?;
     }
-    super::bcast::among(&levels.near, recv, levels.leader).await
+    super::bcast::among(&levels.intra, recv, levels.leader).await
 }

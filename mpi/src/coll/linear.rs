@@ -8,7 +8,7 @@ use super::p2p::P2p;
 use crate::error::Result;
 
 /// Sends `out(i)` to each other rank i and receives `into(i)` from it; `None` on both sides is no message.
-pub(super) async fn swap_all<P: P2p>(
+pub(super) async fn exchange_all<P: P2p>(
     ctx: &Ctx<P>,
     out: impl Fn(usize) -> Option<Mem>,
     into: impl Fn(usize) -> Option<Mem>,
@@ -41,7 +41,7 @@ pub(super) async fn swap_all<P: P2p>(
 }
 
 /// Sends `data` to all other ranks.
-pub(super) async fn tell_all<P: P2p>(ctx: &Ctx<P>, data: Mem, sends: &mut Sends) -> Result<()> {
+pub(super) async fn send_to_all<P: P2p>(ctx: &Ctx<P>, data: Mem, sends: &mut Sends) -> Result<()> {
     let (rank, size) = (ctx.rank(), ctx.size());
     for to in (rank + 1..size).chain(0..rank) {
         let pending = ctx.isend(to, data)?;
@@ -51,7 +51,7 @@ pub(super) async fn tell_all<P: P2p>(ctx: &Ctx<P>, data: Mem, sends: &mut Sends)
 }
 
 /// `root` gets each other rank's `mine` in `into(i)`; the others are done when their data is read.
-pub(super) async fn collect<P: P2p>(
+pub(super) async fn gather_at<P: P2p>(
     ctx: &Ctx<P>,
     root: usize,
     mine: Mem,

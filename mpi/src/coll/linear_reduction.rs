@@ -1,19 +1,19 @@
 //! Linear reductions: every rank sends its operands straight to the ranks that combine them.
 //!
-//! Who combines what is a choice ([`Combiners`]); the order is that of the algorithm in steps ([`Order`]), so the
+//! Who combines what is a tuning ([`Combiners`]); the order is that of the algorithm in steps ([`Order`]), so the
 //! results have the same bits. Operands travel piece by piece: a piece stays in its core's cache until it is combined.
 
 use super::ctx::{Ctx, Receives, Sends, WINDOW};
-use super::flat::tell_all;
+use super::linear::send_to_all;
 use super::mem::{Mem, Split};
 use super::order::{MOST, Order};
 use super::p2p::P2p;
 use super::reducer::Reducer;
-use super::select::{DIRECT_CACHE, DIRECT_PIECE};
+use super::tuning::{DIRECT_CACHE, DIRECT_PIECE, LINEAR_REDUCTION_RANKS};
 use crate::error::Result;
 
-/// Most ranks that reduce so: the sends of one piece fit in a window.
-pub(super) const RANKS: usize = if WINDOW < MOST { WINDOW } else { MOST };
+// The sends of one piece fit in a window, and the operands in a plan.
+const _: () = assert!(LINEAR_REDUCTION_RANKS <= WINDOW && LINEAR_REDUCTION_RANKS <= MOST);
 
 /// Which ranks combine operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl<P: P2p> Linear<'_, P> {
         }
         let mut results = Sends::new();
         if !block.is_empty() {
-            tell_all(ctx, block, &mut results).await?;
+            send_to_all(ctx, block, &mut results).await?;
         }
         self.take_blocks(mine, recv, &mut operands).await?;
         operands.finish(ctx).await?;
@@ -250,7 +250,7 @@ struct Values {
     result: Mem,
     /// This rank's operand.
     own: Mem,
-    /// Its place.
+    /// The place of this rank.
     me: usize,
     /// Whether operands may not change places.
     ordered: bool,
