@@ -194,7 +194,7 @@ pub struct Report {
     /// Its ranks, in their order.
     pub ranks: Vec<RankReport>,
     /// Ends that were not all to be expected, and of which central may not have heard.
-    pub ends: Vec<UnacknowledgedExit>,
+    pub exits: Vec<ProcessExit>,
 }
 
 /// How a rank is.
@@ -222,17 +222,92 @@ pub struct RankReport {
     pub images: Vec<Epoch>,
 }
 
-/// The end of a process of which central may not have heard.
+/// The exit of a process instance, from its detection until central has acknowledged it.
+///
+/// A running instance has none. Its exit is either detected first, and its status follows, or both
+/// are known at once. What central has acknowledged is dropped.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct UnacknowledgedExit {
-    /// Which process.
-    pub instance: ProcessInstance,
-    /// Its process id, 0 when it never had one.
-    pub pid: u32,
-    /// How it ended; `None`: it has begun to.
-    pub cause: Option<Cause>,
-    /// It was noticed before it was known how.
-    pub early: bool,
+pub struct ProcessExit {
+    instance: ProcessInstance,
+    /// The process id, 0 when there never was one.
+    pid: u32,
+    state: ExitState,
+}
+
+/// How much is known of an exit.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+enum ExitState {
+    /// The process does nothing more; it had come so far.
+    Detected(Stage),
+    /// The status of an exit that was detected first.
+    StatusKnown(Cause),
+    /// Everything at once.
+    Failed(Cause),
+}
+
+impl ProcessExit {
+    /// An exit that is detected before its status is known.
+    #[must_use]
+    pub fn detected(instance: ProcessInstance, pid: u32, stage: Stage) -> ProcessExit {
+        let state = ExitState::Detected(stage);
+        ProcessExit {
+            instance,
+            pid,
+            state,
+        }
+    }
+
+    /// A failure of which everything is known at once.
+    #[must_use]
+    pub fn failed(instance: ProcessInstance, pid: u32, cause: Cause) -> ProcessExit {
+        let state = ExitState::Failed(cause);
+        ProcessExit {
+            instance,
+            pid,
+            state,
+        }
+    }
+
+    /// The process instance that exits.
+    #[must_use]
+    pub fn instance(&self) -> ProcessInstance {
+        self.instance
+    }
+
+    /// The exit status has come; whether this exit waited for it.
+    pub fn status_known(&mut self, end: End) -> bool {
+        let ExitState::Detected(stage) = self.state else {
+            return false;
+        };
+        self.state = ExitState::StatusKnown(Cause::Ended { end, stage });
+        true
+    }
+
+    /// Central acknowledges such an exit by itself; a failure that was known at once is acknowledged
+    /// by what central orders because of it.
+    #[must_use]
+    pub fn was_detected(&self) -> bool {
+        !matches!(self.state, ExitState::Failed(_))
+    }
+
+    /// The message that reports it to central.
+    #[must_use]
+    pub fn news(&self) -> ToCentral {
+        let (instance, pid) = (self.instance, self.pid);
+        match self.state.clone() {
+            ExitState::Detected(_) => ToCentral::ExitDetected { instance, pid },
+            ExitState::StatusKnown(cause) => ToCentral::ExitStatus {
+                instance,
+                pid,
+                cause,
+            },
+            ExitState::Failed(cause) => ToCentral::Failed {
+                instance,
+                pid,
+                cause,
+            },
+        }
+    }
 }
 
 /// From a local manager to central.

@@ -2,11 +2,11 @@
 
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
-    Central, END_BOUND, Effect, Event, Input, Job, Leases, Recovery,
+    Central, END_BOUND, Effect, Event, Input, Job, Leases, Record, Recovery,
 };
 use rejoin_managers_protocol::checkpoint::Interval;
 use rejoin_managers_protocol::control::{
-    Cause, End, ProcessInstance, Stage, Time, ToCentral, ToLocal,
+    Cause, End, ProcessInstance, RankReport, Report, Stage, Time, ToCentral, ToLocal,
 };
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::policy::{Limit, Refusal};
@@ -332,5 +332,129 @@ fn who_stood_still_counts_no_silence() {
         assert_eq!(silent(&effects), !slept);
         step(&mut central, at(50_000), Input::Tick);
         assert_eq!(central.verdict().is_some(), !slept);
+    }
+}
+
+/// News of a generation or an incarnation that is no more, each alone: nothing else refuses them.
+#[test]
+fn news_of_another_generation_or_incarnation_changes_nothing() {
+    let mut central = running();
+    step(
+        &mut central,
+        at(1),
+        killed(instance(0, 0), 9, Stage::Registered),
+    );
+    let stale = |generation, incarnation| ProcessInstance {
+        generation: Generation(generation),
+        rank: Rank(0),
+        incarnation: Incarnation(incarnation),
+    };
+    for process in [stale(0, 1), stale(1, 0), stale(2, 1), stale(1, 2)] {
+        register(&mut central, process);
+        let first = central.ranks().next().expect("a rank");
+        assert_eq!(first.stage, Stage::Spawned, "{process:?}");
+    }
+    for rank in 0..RANKS {
+        register(&mut central, instance(rank, 1));
+    }
+    step(&mut central, at(1), Input::Checkpoint);
+    let epoch = central.view().ordered.expect("an order");
+    let imaged = |central: &mut Central, process| {
+        let imaged = ToCentral::Imaged {
+            instance: process,
+            epoch,
+            cost: ImageCost::default(),
+        };
+        step(central, at(1), said(imaged));
+        central
+            .view()
+            .committed
+            .is_some_and(|(last, _)| last == epoch)
+    };
+    assert!(!imaged(&mut central, instance(1, 1)));
+    for process in [stale(0, 1), stale(1, 0), stale(2, 1), stale(1, 2)] {
+        assert!(!imaged(&mut central, process), "{process:?}");
+    }
+    assert!(imaged(&mut central, instance(0, 1)));
+}
+
+#[test]
+fn a_central_manager_that_is_started_again_counts_the_leases_from_its_start() {
+    let terms = Terms::new(1000, 3000);
+    let leases = Some(Leases {
+        terms,
+        hosts: vec![0],
+    });
+    let began = Record::Began {
+        generation: Generation(0),
+        incarnations: vec![Incarnation(0); RANKS as usize],
+        at: at(0),
+    };
+    let mut central = Central::resume(Job { leases, ..job() }, vec![began]);
+    step(&mut central, at(100_000), Input::Begin);
+    // The host never calls again.
+    let mut now = at(100_000);
+    while central.verdict().is_none() {
+        now = central
+            .deadline()
+            .expect("the host is not waited for for ever");
+        assert!(now <= at(103_000), "{now:?}");
+        step(&mut central, now, Input::Tick);
+    }
+    assert_eq!(now, at(103_000));
+    let lost = matches!(central.verdict(), Some(Verdict::HostLost { .. }));
+    assert!(lost, "{:?}", central.verdict());
+}
+
+#[test]
+fn a_central_manager_that_is_started_again_in_the_middle_of_a_checkpoint_orders_the_next() {
+    let (generation, none) = (Generation(0), Incarnation(0));
+    let card = BusinessCard::default();
+    let records = vec![
+        Record::Began {
+            generation,
+            incarnations: vec![none; RANKS as usize],
+            at: at(0),
+        },
+        Record::Ordered { epoch: Epoch(1) },
+        Record::Started {
+            generation,
+            table: vec![(none, card.clone()); RANKS as usize],
+        },
+    ];
+    // Each rank has taken its image, some have, or none has.
+    for taken in 0..=RANKS {
+        let mut central = Central::resume(job(), records.clone());
+        step(&mut central, at(1), Input::Begin);
+        let rank = |rank: u32| RankReport {
+            rank: Rank(rank),
+            incarnation: none,
+            stage: Stage::Registered,
+            pid: 10 + rank,
+            card: Some(card.clone()),
+            limits: Some(Limits::default()),
+            waits: false,
+            ended: false,
+            asked: None,
+            images: if rank < taken {
+                vec![Epoch(1)]
+            } else {
+                Vec::new()
+            },
+        };
+        let report = Report {
+            generation: Some(generation),
+            signalled: None,
+            ranks: (0..RANKS).map(rank).collect(),
+            exits: Vec::new(),
+        };
+        let effects = step(
+            &mut central,
+            at(2),
+            said(ToCentral::Report(Box::new(report))),
+        );
+        let ordered = Effect::Persist(Record::Ordered { epoch: Epoch(2) });
+        assert!(effects.contains(&ordered), "{taken}: {effects:?}");
+        assert_eq!(central.verdict(), None, "{taken}");
     }
 }

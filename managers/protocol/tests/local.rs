@@ -8,8 +8,12 @@ use rejoin_managers_protocol::control::{
     Cause, End, ProcessInstance, Stage, Time, ToCentral, ToLocal,
 };
 use rejoin_managers_protocol::lease::Terms;
-use rejoin_managers_protocol::local::{CLOSED_GRACE, Effect, GRACE, Input, Local, WRAPPER_GRACE};
-use rejoin_wire::{FromManager, Limits, MOST_COUNTERS, ToManager, VERSION};
+use rejoin_managers_protocol::local::{
+    CLOSED_GRACE, Effect, FORK_GRACE, GRACE, Input, Local, WRAPPER_GRACE,
+};
+use rejoin_wire::{
+    FromManager, Holds, ImageCost, Limits, MOST_COUNTERS, ProcessMap, ToManager, VERSION,
+};
 
 const R: Rank = Rank(4);
 const I: Incarnation = Incarnation(0);
@@ -103,7 +107,7 @@ fn ended(stage: Stage) -> Effect {
 fn a_plain_program_ends_as_it_ends() {
     let effects = steps(
         &mut spawned(),
-        vec![Input::ChildEnded(R, I, End::Exited(0))],
+        vec![Input::Closed(R, I), Input::ChildEnded(R, I, End::Exited(0))],
     );
     assert_eq!(effects, [ended(Stage::Spawned), Effect::Sweep]);
     let effects = steps(
@@ -459,4 +463,151 @@ fn a_job_that_begins_anew_before_its_host_has_a_lease_starts_the_newer_processes
         incarnation: I.next(),
     };
     assert_eq!(effects.last(), Some(&Effect::Spawn(newer)));
+}
+
+/// As `setsid` does where it leads its process group: its parent ends at once.
+#[test]
+fn a_process_that_was_left_behind_may_still_register() {
+    let mut core = spawned();
+    let ended_well = Input::ChildEnded(R, I, End::Exited(0));
+    assert_eq!(steps(&mut core, vec![ended_well.clone()]), []);
+    assert_eq!(core.deadline(), Some(Time(0).plus_millis(FORK_GRACE)));
+    let effects = steps(&mut core, vec![said(CALLER, register())]);
+    assert_eq!(effects[0], Effect::Watch(R, I, CALLER));
+    assert_eq!(core.deadline(), None);
+    // A signal reaches it, although the process group of the rank is gone.
+    let signal = Input::Central(ToLocal::Signal { signal: 15 });
+    let effects = steps(&mut core, vec![signal]);
+    let expected = [Effect::SignalCaller(R, 15), Effect::SignalCaller(R, 18)];
+    assert_eq!(effects, expected);
+    let effects = steps(&mut core, vec![Input::CallerEnded(R, I, End::Exited(3))]);
+    assert_eq!(
+        effects[0],
+        failed(CALLER, End::Exited(3), Stage::Registered)
+    );
+
+    // Nothing is left behind, at once or later.
+    let closed = Input::Closed(R, I);
+    for inputs in [
+        vec![closed.clone(), ended_well.clone()],
+        vec![ended_well.clone(), closed],
+    ] {
+        let effects = steps(&mut spawned(), inputs);
+        assert_eq!(effects, [ended(Stage::Spawned), Effect::Sweep]);
+    }
+}
+
+#[test]
+fn what_is_left_behind_and_never_registers_is_waited_for_no_longer_than_a_grace() {
+    let mut core = spawned();
+    steps(&mut core, vec![Input::ChildEnded(R, I, End::Exited(0))]);
+    let now = Time(0).plus_millis(FORK_GRACE);
+    let effects = at(&mut core, now, vec![Input::Tick]);
+    let told = matches!(&effects[0], Effect::Note(R, true, text) if text.contains("left behind"));
+    assert!(told, "{effects:?}");
+    assert_eq!(effects[1..], [ended(Stage::Spawned), Effect::Sweep]);
+}
+
+#[test]
+fn an_image_of_an_abandoned_epoch_that_comes_late_is_dropped() {
+    let mut core = registered(CHILD);
+    let keep = ToLocal::Keep {
+        generation: Generation(0),
+        epoch: Some(Epoch(4)),
+        burnt: Epoch(5),
+    };
+    let imaged = |epoch| {
+        let message = ToManager::Imaged {
+            generation: Generation(0),
+            epoch: Epoch(epoch),
+            pid: 100,
+            cost: ImageCost::default(),
+            streams: [false; 2],
+            caveats: Vec::new(),
+            holds: Holds::default(),
+        };
+        said(CHILD, message)
+    };
+    let effects = steps(&mut core, vec![Input::Central(keep), imaged(5)]);
+    assert_eq!(effects, [Effect::DropImage(R, Epoch(5))]);
+    let effects = steps(&mut core, vec![imaged(6)]);
+    let told = matches!(effects[..], [Effect::Central(ToCentral::Imaged { .. })]);
+    assert!(told, "{effects:?}");
+}
+
+#[test]
+fn no_rank_starts_before_its_host_has_a_lease() {
+    let mut core = Local::new();
+    core.go_by_leases(Terms::new(1000, 3000), Time(0));
+    let spawn = ToLocal::Spawn {
+        generation: Generation(0),
+        ranks: vec![(R, I)],
+        hold: true,
+    };
+    let effects = steps(&mut core, vec![Input::Central(spawn)]);
+    assert_eq!(effects, [Effect::Central(ToCentral::Renew { number: 0 })]);
+    let granted = Input::Central(ToLocal::Granted { number: 0 });
+    let effects = steps(&mut core, vec![granted]);
+    assert_eq!(effects, [Effect::ContinueAll, Effect::Spawn(instance())]);
+}
+
+/// Each order of an earlier generation alone: nothing else refuses it.
+#[test]
+fn orders_of_an_earlier_generation_change_nothing() {
+    let mut core = registered(CHILD);
+    let next = I.next();
+    let anew = ToLocal::Restore {
+        generation: Generation(1),
+        epoch: None,
+        ranks: vec![(R, next)],
+    };
+    let message = ToManager::Register {
+        rank: R,
+        incarnation: next,
+        pid: 1,
+        card: BusinessCard::default(),
+        version: VERSION,
+        limits: Limits::default(),
+    };
+    let inputs = vec![
+        Input::Central(anew),
+        Input::Retired(R, I),
+        Input::Spawned(R, next, CALLER),
+        Input::Said(R, next, CALLER, message),
+    ];
+    steps(&mut core, inputs);
+    let generation = Generation(0);
+    let table = vec![(next, BusinessCard::default()); 5];
+    let process_map = ProcessMap::of(&table, |_| 0);
+    let (epoch, image) = (Epoch(1), None);
+    let earlier = [
+        ToLocal::Start {
+            generation,
+            table,
+            image,
+        },
+        ToLocal::Begin {
+            generation,
+            process_map,
+            image,
+        },
+        ToLocal::Checkpoint { generation, epoch },
+        ToLocal::Keep {
+            generation,
+            epoch: Some(epoch),
+            burnt: epoch,
+        },
+        ToLocal::Restore {
+            generation,
+            epoch: None,
+            ranks: vec![(R, next.next())],
+        },
+        ToLocal::AllFinalized { generation },
+    ];
+    for order in earlier {
+        let mut after = core.clone();
+        let effects = steps(&mut after, vec![Input::Central(order.clone())]);
+        assert_eq!(effects, [], "{order:?}");
+        assert!(after == core, "{order:?}");
+    }
 }

@@ -236,8 +236,13 @@ impl System {
     }
 
     fn ended(&mut self, rank: usize, end: End) {
-        self.ranks[rank].step = Step::Dead;
+        let before = std::mem::replace(&mut self.ranks[rank].step, Step::Dead);
         self.ranks[rank].well = end == End::Exited(0);
+        if before == Step::BeforeInit {
+            // It leaves nobody behind who holds its socket.
+            let closed = local::Input::Closed(Rank(rank as u32), Incarnation(0));
+            self.local(self.host_of(rank), Time(0), closed);
+        }
         let input = local::Input::ChildEnded(Rank(rank as u32), Incarnation(0), end);
         self.local(self.host_of(rank), Time(0), input);
     }

@@ -339,6 +339,14 @@ impl LocalManager {
     /// What concerns images, recoveries, and where ranks are.
     fn perform_on_images(&mut self, effect: Effect) -> Result<()> {
         match effect {
+            Effect::SignalCaller(rank, signal) => {
+                let caller = self
+                    .slot(rank)
+                    .and_then(|slot| self.ranks[slot].caller.as_ref());
+                if let Some((pid, _)) = caller {
+                    descendants::send(*pid, signal);
+                }
+            }
             Effect::Retire(rank, incarnation) => self.retire(rank, incarnation),
             Effect::Look(to, message) => self.look(to, message)?,
             Effect::Wake(life, epoch) => self.wake(life, epoch)?,

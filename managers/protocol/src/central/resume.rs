@@ -7,9 +7,7 @@
 //! host or without effect there.
 
 use super::{Central, Effect, HostIndex, Input, Job, Memory, Phase, Record};
-use crate::control::{
-    ProcessInstance, RankReport, Report, Stage, Time, ToCentral, ToLocal, UnacknowledgedExit,
-};
+use crate::control::{ProcessInstance, RankReport, Report, Stage, Time, ToCentral, ToLocal};
 use crate::verdict::Verdict;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_wire::ImageCost;
@@ -508,27 +506,8 @@ impl Central {
                 );
             }
         }
-        for end in report.ends {
-            let UnacknowledgedExit {
-                instance,
-                pid,
-                cause,
-                ..
-            } = end;
-            let news = match (cause, end.early) {
-                (None, _) => ToCentral::ExitDetected { instance, pid },
-                (Some(cause), true) => ToCentral::ExitStatus {
-                    instance,
-                    pid,
-                    cause,
-                },
-                (Some(cause), false) => ToCentral::Failed {
-                    instance,
-                    pid,
-                    cause,
-                },
-            };
-            self.heard(now, host, news, effects);
+        for exit in report.exits {
+            self.heard(now, host, exit.news(), effects);
         }
     }
 }

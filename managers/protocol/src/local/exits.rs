@@ -1,87 +1,97 @@
-//! Ends that are noticed early: a process has begun to end, and only its end's end tells how.
+//! Exits of processes, from their detection until central has acknowledged them.
 //!
-//! Taking down a large process lasts tens of milliseconds. What has to be done in every case, whether
-//! the job goes back or ends, is begun meanwhile.
+//! Taking down a large process lasts tens of milliseconds, and only then is its status known. What
+//! has to be done in every case, whether the job goes back or ends, is begun meanwhile.
 
 use super::{Effect, Local};
-use crate::control::{Cause, End, ProcessInstance, Stage, ToCentral, UnacknowledgedExit};
+use crate::control::{Cause, End, ProcessExit, ProcessInstance, Stage};
 use rejoin_channel_table::{Incarnation, Rank};
 
-/// A process whose end is not known.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct ExitDetected {
-    pub instance: ProcessInstance,
-    pub pid: u32,
-    stage: Stage,
-}
-
 impl Local {
-    /// A process of an MPI rank begins to end where none should.
-    pub(super) fn dying(
+    /// The exit of a process of an MPI rank is detected where none should be.
+    pub(super) fn exit_detected(
         &mut self,
         rank: Rank,
         incarnation: Incarnation,
         effects: &mut Vec<Effect>,
     ) {
-        let mut instance = self.instance(rank, incarnation);
         let hold = self.hold;
         let Some(process) = self.find(rank, incarnation) else {
             return;
         };
-        let early =
-            hold && process.caller.is_none() && process.is_unfinished() && !process.reported;
+        let early = hold && process.may_be_detected();
         let Some(pid) = process.child.filter(|_| early) else {
             return;
         };
-        process.reported = true;
-        process.failed = true;
         process.suspect = None;
+        process.lose();
         let stage = process.stage.max(Stage::Registered);
-        instance.generation = process.of.unwrap_or(instance.generation);
-        self.dying.push(ExitDetected {
-            instance,
-            pid,
-            stage,
-        });
-        self.tell(ToCentral::ExitDetected { instance, pid }, effects);
+        let exit = ProcessExit::detected(process.instance, pid, stage);
+        self.tell(exit.news(), effects);
+        self.exits.push(exit);
     }
 
-    /// The end of a process that was said to be dying; `false` for others.
-    pub(super) fn bury(
+    /// The status of an exit that was detected; `false` for others.
+    pub(super) fn exit_status(
         &mut self,
         rank: Rank,
         incarnation: Incarnation,
         end: End,
         effects: &mut Vec<Effect>,
     ) -> bool {
-        let same =
-            |d: &ExitDetected| d.instance.rank == rank && d.instance.incarnation == incarnation;
-        let Some(at) = self.dying.iter().position(same) else {
+        let waits = |exit: &mut ProcessExit| {
+            let instance = exit.instance();
+            let same = instance.rank == rank && instance.incarnation == incarnation;
+            same && exit.status_known(end)
+        };
+        let Some(news) = self
+            .exits
+            .iter_mut()
+            .find_map(|exit| waits(exit).then(|| exit.news()))
+        else {
             return false;
         };
-        let ExitDetected {
-            instance,
-            pid,
-            stage,
-        } = self.dying.remove(at);
+        self.tell(news, effects);
         if let Some(process) = self.find(rank, incarnation) {
             process.child_end = Some(end);
         }
-        let cause = Cause::Ended { end, stage };
-        self.ends.push(UnacknowledgedExit {
-            instance,
-            pid,
-            cause: Some(cause.clone()),
-            early: true,
-        });
-        self.tell(
-            ToCentral::ExitStatus {
-                instance,
-                pid,
-                cause,
-            },
-            effects,
-        );
         true
+    }
+
+    /// A rank failed, and everything is known of it.
+    pub(super) fn fail(
+        &mut self,
+        rank: Rank,
+        incarnation: Incarnation,
+        cause: Cause,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(process) = self.find(rank, incarnation) else {
+            return;
+        };
+        process.suspect = None;
+        if process.is_reported() || process.is_retiring() {
+            return;
+        }
+        process.lose();
+        let exit = ProcessExit::failed(process.instance, process.pid(), cause);
+        self.tell(exit.news(), effects);
+        if self.hold {
+            self.exits.push(exit);
+        }
+    }
+
+    /// Central has stored how this process exited.
+    pub(super) fn acknowledged(&mut self, instance: ProcessInstance) {
+        self.exits
+            .retain(|exit| !(exit.was_detected() && exit.instance() == instance));
+    }
+
+    /// A rank that failed does not come back.
+    pub(super) fn release(&mut self, instance: ProcessInstance) {
+        self.exits.retain(|exit| exit.instance() != instance);
+        if let Some(process) = self.find(instance.rank, instance.incarnation) {
+            process.release();
+        }
     }
 }

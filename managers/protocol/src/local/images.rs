@@ -76,19 +76,19 @@ impl Local {
         );
     }
 
-    /// Only the images of this epoch count, and those of later ones than `burnt`.
+    /// Only the images of this epoch count, and those of epochs that are not abandoned.
     pub(super) fn keep(&mut self, kept: Option<Epoch>, burnt: Epoch, effects: &mut Vec<Effect>) {
         self.kept = kept;
         self.burnt = self.burnt.max(burnt);
         if !std::mem::take(&mut self.resumed) {
             self.refused = self.refused.max(burnt);
         }
-        let burnt = self.burnt;
+        let abandoned = self.burnt;
         for process in &mut self.ranks {
             process.images.retain(|epoch, _| {
-                let counts = Some(*epoch) == kept || *epoch > burnt;
+                let counts = Some(*epoch) == kept || *epoch > abandoned;
                 if !counts {
-                    effects.push(Effect::DropImage(process.rank, *epoch));
+                    effects.push(Effect::DropImage(process.instance.rank, *epoch));
                 }
                 counts
             });
@@ -124,7 +124,7 @@ impl Local {
         let mut to = Vec::new();
         for process in &mut self.ranks {
             if process.asked.take_if(|after| *after < latest).is_some() {
-                to.push(process.rank);
+                to.push(process.instance.rank);
             }
         }
         if !to.is_empty() {
@@ -139,13 +139,13 @@ impl Local {
 
     /// The process of an image ended.
     pub(super) fn image_ended(&mut self, rank: Rank, epoch: Epoch, effects: &mut Vec<Effect>) {
-        let Some(process) = self.ranks.iter_mut().find(|r| r.rank == rank) else {
+        let Some(process) = self.ranks.iter_mut().find(|r| r.instance.rank == rank) else {
             return;
         };
         // One of which nothing was said yet would be waited for.
         let counts = epoch > self.burnt || Some(epoch) == self.kept;
         if process.images.remove(&epoch).is_some() || counts {
-            let incarnation = process.incarnation;
+            let incarnation = process.instance.incarnation;
             let instance = self.instance(rank, incarnation);
             self.tell(ToCentral::ImageLost { instance, epoch }, effects);
             effects.push(Effect::DropImage(rank, epoch));

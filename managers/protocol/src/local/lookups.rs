@@ -45,7 +45,7 @@ impl Local {
     ) {
         if self.opens_directory(generation, &process_map, effects) {
             let cards = self.ranks.iter();
-            let cards = cards.filter_map(|p| Some((p.rank, p.card.clone()?)));
+            let cards = cards.filter_map(|p| Some((p.instance.rank, p.card.clone()?)));
             let begin = FromManager::Begin {
                 generation,
                 process_map,
@@ -107,7 +107,7 @@ impl Local {
         let mut wanted = Vec::new();
         for process in &self.ranks {
             if let Some(card) = process.card.clone() {
-                let (rank, incarnation) = (process.rank, process.incarnation);
+                let (rank, incarnation) = (process.instance.rank, process.instance.incarnation);
                 directory.learn(generation, rank, incarnation, card, &mut wanted);
             }
         }
@@ -204,10 +204,14 @@ impl Local {
         else {
             return None;
         };
-        let known = self.ranks.iter().find(|process| process.rank == rank);
-        let known = known.filter(|p| generation == self.generation && p.incarnation >= least);
+        let known = self
+            .ranks
+            .iter()
+            .find(|process| process.instance.rank == rank);
+        let known =
+            known.filter(|p| generation == self.generation && p.instance.incarnation >= least);
         Some(
-            match known.and_then(|p| p.card.clone().zip(Some(p.incarnation))) {
+            match known.and_then(|p| p.card.clone().zip(Some(p.instance.incarnation))) {
                 Some((card, incarnation)) => Message::Here {
                     generation,
                     rank,
@@ -255,7 +259,7 @@ impl Local {
 
     fn has_begun(&self, rank: Rank) -> bool {
         let mut all = self.ranks.iter();
-        let process = all.find(|process| process.rank == rank);
+        let process = all.find(|process| process.instance.rank == rank);
         process.is_some_and(|process| {
             let inside = (Stage::Registered..=Stage::Finalized).contains(&process.stage);
             inside && !process.waits && !process.closed && process.retire == Retire::No

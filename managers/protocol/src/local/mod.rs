@@ -14,13 +14,10 @@ mod restore;
 mod process;
 
 use crate::broadcast::Peer;
-use crate::control::{
-    Cause, End, ProcessInstance, Stage, Time, ToCentral, ToLocal, UnacknowledgedExit,
-};
+use crate::control::{Cause, End, ProcessExit, ProcessInstance, Stage, Time, ToCentral, ToLocal};
 use crate::lease::Holder;
 use crate::lookup;
 use crate::signals::{self, CONT, KILL, TERM};
-use exits::ExitDetected;
 use lookups::Lookups;
 use process::{Process, one_line, presentable, unfit};
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
@@ -32,6 +29,10 @@ pub const GRACE: u64 = 200;
 
 /// Milliseconds that a wrapper has to pass on how its rank ended.
 pub const WRAPPER_GRACE: u64 = 100;
+
+/// Milliseconds that a process has to call `MPI_Init` after the one that was started has left it
+/// behind and ended well, as `setsid` does.
+pub const FORK_GRACE: u64 = 5000;
 
 /// Milliseconds that a rank has to end after it closed its socket.
 pub const CLOSED_GRACE: u64 = 1000;
@@ -104,6 +105,9 @@ pub enum Effect {
     ContinueAll,
     /// Send this signal to the process group of this rank.
     SignalGroup(Rank, i32),
+    /// Send this signal to the process of this rank that registered and is not the one that was
+    /// started.
+    SignalCaller(Rank, i32),
     /// Send this signal to every process below this one.
     SignalAll(i32),
     /// End what is left below this process, answer with `Swept`.
@@ -135,14 +139,12 @@ pub struct Local {
     restoring: Option<Restoring>,
     /// The last signal of those that ask programs to end that was passed on.
     signalled: Option<i32>,
-    /// Ends that were not all to be expected, until central has stored them.
-    ends: Vec<UnacknowledgedExit>,
+    /// Exits that were not all to be expected, until central has acknowledged them.
+    exits: Vec<ProcessExit>,
     /// Central was started again: what it lets go of next was not given up for a reason.
     resumed: bool,
     /// The highest number that was given up for a reason.
     refused: Epoch,
-    /// Processes that were said to be dying and whose end is not known.
-    dying: Vec<ExitDetected>,
     /// Processes that have retired and are still there.
     retired: Vec<(Rank, Incarnation)>,
     /// The checkpoint that counts.
@@ -175,10 +177,9 @@ impl Local {
             hold: false,
             restoring: None,
             signalled: None,
-            ends: Vec::new(),
+            exits: Vec::new(),
             resumed: false,
             refused: Epoch(0),
-            dying: Vec::new(),
             retired: Vec::new(),
             kept: None,
             burnt: Epoch(0),
@@ -243,15 +244,17 @@ impl Local {
                     let waits = matches!(process.stage, Stage::Registered | Stage::Finalizing);
                     if waits && process.suspect.is_none() {
                         process.suspect = Some(now.plus_millis(CLOSED_GRACE));
+                    } else if process.stage == Stage::Spawned && process.child_end.is_some() {
+                        self.judge(rank, incarnation, effects);
                     }
                 }
             }
-            Input::ExitDetected(rank, incarnation) => self.dying(rank, incarnation, effects),
+            Input::ExitDetected(rank, incarnation) => {
+                self.exit_detected(rank, incarnation, effects)
+            }
             Input::ChildEnded(rank, incarnation, end) => {
-                if self.bury(rank, incarnation, end, effects) {
-                } else if let Some(process) = self.find(rank, incarnation) {
-                    process.child_end = Some(end);
-                    self.judge(rank, incarnation, effects);
+                if !self.exit_status(rank, incarnation, end, effects) {
+                    self.child_ended(now, rank, incarnation, end, effects);
                 }
             }
             Input::CallerEnded(rank, incarnation, end) => {
@@ -320,10 +323,11 @@ impl Local {
         self.hold = hold;
         self.generation = generation;
         for (rank, incarnation) in ranks {
-            self.ranks.push(Process::new(rank, incarnation));
+            self.ranks
+                .push(Process::new(self.instance(rank, incarnation)));
             effects.push(Effect::Spawn(self.instance(rank, incarnation)));
         }
-        self.ranks.sort_by_key(|r| r.rank);
+        self.ranks.sort_by_key(|r| r.instance.rank);
     }
 
     /// The job starts anew before any rank has been started here.
@@ -385,9 +389,7 @@ impl Local {
             }
             ToLocal::Kill => self.kill(effects),
             ToLocal::Report => self.report(effects),
-            ToLocal::Acknowledged { instance } => self
-                .ends
-                .retain(|end| !(end.early && end.instance == instance)),
+            ToLocal::Acknowledged { instance } => self.acknowledged(instance),
             // Stale news of an older generation, or an order that came twice.
             ToLocal::Spawn { .. }
             | ToLocal::Start { .. }
@@ -397,14 +399,6 @@ impl Local {
             | ToLocal::Restore { .. }
             | ToLocal::AllFinalized { .. }
             | ToLocal::End { .. } => {}
-        }
-    }
-
-    /// A rank that failed does not come back.
-    fn release(&mut self, instance: ProcessInstance) {
-        self.ends.retain(|end| end.instance != instance);
-        if let Some(process) = self.find(instance.rank, instance.incarnation) {
-            process.failed = false;
         }
     }
 
@@ -433,11 +427,16 @@ impl Local {
         if signals::ends(signal) {
             self.signalled = Some(signal);
         }
-        for process in self.ranks.iter().filter(|r| r.child_end.is_none()) {
-            effects.push(Effect::SignalGroup(process.rank, signal));
+        for process in self.ranks.iter().filter(|r| !r.ended()) {
+            // What has left the process group of the process that was started gets it by itself.
+            let to = match process.child_end {
+                None => Effect::SignalGroup,
+                Some(_) => Effect::SignalCaller,
+            };
+            effects.push(to(process.instance.rank, signal));
             if signals::ends(signal) {
                 // A stopped process would keep it pending.
-                effects.push(Effect::SignalGroup(process.rank, CONT));
+                effects.push(to(process.instance.rank, CONT));
             }
         }
     }
@@ -446,7 +445,7 @@ impl Local {
     fn start(&mut self, start: FromManager, effects: &mut Vec<Effect>) {
         let mut to = self.listening(&[Stage::Registered, Stage::Finalizing]);
         to.retain(|rank| {
-            let process = self.ranks.iter_mut().find(|r| r.rank == *rank);
+            let process = self.ranks.iter_mut().find(|r| r.instance.rank == *rank);
             process.is_some_and(|process| std::mem::take(&mut process.waits))
         });
         effects.push(Effect::Ranks(to, start));
@@ -476,7 +475,7 @@ impl Local {
         let instance = self.instance(rank, incarnation);
         let Some(process) = self
             .find(rank, incarnation)
-            .filter(|process| process.retire == Retire::No)
+            .filter(|process| !process.is_retiring())
         else {
             if let ToManager::Imaged { epoch, .. } = message {
                 effects.push(Effect::DropImage(rank, epoch));
@@ -567,6 +566,7 @@ impl Local {
             return;
         };
         process.stage = Stage::Registered;
+        process.suspect = None;
         process.waits = true;
         process.card = Some(card.clone());
         process.limits = Some(limits);
@@ -584,6 +584,26 @@ impl Local {
         self.tell(news, effects);
     }
 
+    /// The process that was started ended, and its exit was not detected before.
+    fn child_ended(
+        &mut self,
+        now: Time,
+        rank: Rank,
+        incarnation: Incarnation,
+        end: End,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(process) = self.find(rank, incarnation) else {
+            return;
+        };
+        process.child_end = Some(end);
+        if process.may_have_forked() {
+            process.suspect = Some(now.plus_millis(FORK_GRACE));
+        } else {
+            self.judge(rank, incarnation, effects);
+        }
+    }
+
     /// Decides about a rank of which a process ended.
     fn judge(&mut self, rank: Rank, incarnation: Incarnation, effects: &mut Vec<Effect>) {
         let instance = self.instance(rank, incarnation);
@@ -598,47 +618,11 @@ impl Local {
         if let Some(end) = process.failure() {
             return self.fail(rank, incarnation, Cause::Ended { end, stage }, effects);
         }
-        if process.ended() && !process.reported && process.retire == Retire::No {
-            process.reported = true;
+        if process.ended() && !process.is_reported() && !process.is_retiring() {
+            process.end_well();
             process.suspect = None;
             self.tell(ToCentral::Ended { instance, stage }, effects);
         }
-    }
-
-    fn fail(
-        &mut self,
-        rank: Rank,
-        incarnation: Incarnation,
-        cause: Cause,
-        effects: &mut Vec<Effect>,
-    ) {
-        let instance = self.instance(rank, incarnation);
-        let Some(process) = self.find(rank, incarnation) else {
-            return;
-        };
-        process.suspect = None;
-        if process.reported || process.retire != Retire::No {
-            return;
-        }
-        process.reported = true;
-        process.failed = true;
-        let pid = process.pid();
-        if self.hold {
-            self.ends.push(UnacknowledgedExit {
-                instance,
-                pid,
-                cause: Some(cause.clone()),
-                early: false,
-            });
-        }
-        self.tell(
-            ToCentral::Failed {
-                instance,
-                pid,
-                cause,
-            },
-            effects,
-        );
     }
 
     fn tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
@@ -652,13 +636,25 @@ impl Local {
             .ranks
             .iter()
             .filter(|r| r.suspect.is_some_and(|at| at <= now))
-            .map(|r| (r.rank, r.incarnation, r.caller_end, r.stage))
+            .map(|r| {
+                (
+                    r.instance.rank,
+                    r.instance.incarnation,
+                    r.caller_end,
+                    r.stage,
+                )
+            })
             .collect();
         for (rank, incarnation, caller_end, stage) in due {
             if let Some(process) = self.find(rank, incarnation) {
                 process.suspect = None;
             }
-            if caller_end.is_some() {
+            if stage == Stage::Spawned {
+                let text = "the process that mpirun started has ended, and what it left behind has \
+                            not called MPI_Init: that is ended with the job";
+                Self::note(rank, true, text, effects);
+            }
+            if caller_end.is_some() || stage == Stage::Spawned {
                 self.judge(rank, incarnation, effects);
             } else if stage < Stage::Finalized {
                 let why = "it closed its socket to the manager before MPI_Finalize".to_string();
@@ -678,10 +674,10 @@ impl Local {
     fn sweep_when_empty(&mut self, effects: &mut Vec<Effect>) {
         let ending = matches!(self.phase, Phase::Ending(_));
         // What failed holds the host until central has said how to go on.
-        let held = |r: &Process| self.hold && (r.failed || r.retire != Retire::No);
-        let settled = |r: &Process| r.ended() && (ending || (r.reported && !held(r)));
+        let held = |r: &Process| self.hold && (r.is_lost() || r.is_retiring());
+        let settled = |r: &Process| r.ended() && (ending || (r.is_reported() && !held(r)));
         // Nor may it be gone before central has stored how its ranks ended.
-        let told = !self.hold || (self.ends.is_empty() && self.dying.is_empty());
+        let told = !self.hold || self.exits.is_empty();
         let busy = ending || (self.phase == Phase::Running && !self.ranks.is_empty() && told);
         if busy && self.ranks.iter().all(settled) {
             for process in &mut self.ranks {
@@ -694,7 +690,11 @@ impl Local {
 
     fn listening(&self, stages: &[Stage]) -> Vec<Rank> {
         let open = |r: &&Process| !r.closed && stages.contains(&r.stage);
-        self.ranks.iter().filter(open).map(|r| r.rank).collect()
+        self.ranks
+            .iter()
+            .filter(open)
+            .map(|r| r.instance.rank)
+            .collect()
     }
 
     fn tell(&self, message: ToCentral, effects: &mut Vec<Effect>) {
@@ -712,9 +712,12 @@ impl Local {
     }
 
     fn find(&mut self, rank: Rank, incarnation: Incarnation) -> Option<&mut Process> {
-        let index = self.ranks.binary_search_by_key(&rank, |r| r.rank).ok()?;
+        let index = self
+            .ranks
+            .binary_search_by_key(&rank, |r| r.instance.rank)
+            .ok()?;
         self.ranks
             .get_mut(index)
-            .filter(|r| r.incarnation == incarnation)
+            .filter(|r| r.instance.incarnation == incarnation)
     }
 }

@@ -2,14 +2,24 @@
 
 use super::restore::Retire;
 use crate::control::{End, ProcessInstance, Stage, Time};
-use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_channel_table::{BusinessCard, Epoch, Incarnation, Rank};
 use rejoin_wire::{Limits, MOST_COUNTERS, VERSION};
 use std::collections::BTreeMap;
 
+/// What was reported to central of the end of a rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum ReportedEnd {
+    Nothing,
+    /// It ended as it should, or does not come back.
+    Ended,
+    /// It failed, and central has not said how to go on.
+    Lost,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Process {
-    pub rank: Rank,
-    pub incarnation: Incarnation,
+    /// In the generation in which it began.
+    pub instance: ProcessInstance,
     pub stage: Stage,
     /// The process that was started.
     pub child: Option<u32>,
@@ -19,12 +29,10 @@ pub(super) struct Process {
     pub caller_end: Option<End>,
     /// The socket is closed.
     pub closed: bool,
-    /// Central knows how this rank ended.
-    pub reported: bool,
+    /// What central knows of this rank's end.
+    reported: ReportedEnd,
     /// When to report a caller's end or a closed socket without waiting further.
     pub suspect: Option<Time>,
-    /// It failed, and central has not said how to go on.
-    pub failed: bool,
     /// It comes from an image: it uses MPI, whether or not it has registered again.
     pub from_image: bool,
     /// It has registered and waits for the others.
@@ -37,35 +45,85 @@ pub(super) struct Process {
     pub limits: Option<Limits>,
     /// It is to make room for its successor.
     pub retire: Retire,
-    /// The generation that it is of, when the job has gone on to another without it.
-    pub of: Option<Generation>,
     /// What it can come back from: the images' process ids.
     pub images: BTreeMap<Epoch, u32>,
 }
 
 impl Process {
-    pub fn new(rank: Rank, incarnation: Incarnation) -> Self {
+    pub fn new(instance: ProcessInstance) -> Self {
         Process {
-            rank,
-            incarnation,
+            instance,
             stage: Stage::Spawned,
             child: None,
             child_end: None,
             caller: None,
             caller_end: None,
             closed: false,
-            reported: false,
+            reported: ReportedEnd::Nothing,
             suspect: None,
-            failed: false,
             from_image: false,
             waits: false,
             asked: None,
             card: None,
             limits: None,
             retire: Retire::No,
-            of: None,
             images: BTreeMap::new(),
         }
+    }
+
+    /// The successor takes this place; the images stay.
+    pub fn renew(&mut self, instance: ProcessInstance, from_image: bool) {
+        let images = std::mem::take(&mut self.images);
+        *self = Process {
+            images,
+            from_image,
+            ..Process::new(instance)
+        };
+    }
+
+    /// Central knows how this rank ended.
+    pub fn is_reported(&self) -> bool {
+        self.reported != ReportedEnd::Nothing
+    }
+
+    /// It failed, and central has not said how to go on.
+    pub fn is_lost(&self) -> bool {
+        self.reported == ReportedEnd::Lost
+    }
+
+    /// It is to make room for its successor, or has done so.
+    pub fn is_retiring(&self) -> bool {
+        self.retire != Retire::No
+    }
+
+    /// It is reported to central that it ended as it should.
+    pub fn end_well(&mut self) {
+        self.reported = ReportedEnd::Ended;
+    }
+
+    /// Its failure is reported to central, which says how to go on.
+    pub fn lose(&mut self) {
+        self.reported = ReportedEnd::Lost;
+    }
+
+    /// It failed and does not come back.
+    pub fn release(&mut self) {
+        if self.reported == ReportedEnd::Lost {
+            self.reported = ReportedEnd::Ended;
+        }
+    }
+
+    /// Its exit is worth telling before its status is known: it uses MPI and has not finished.
+    pub fn may_be_detected(&self) -> bool {
+        self.caller.is_none() && self.is_unfinished() && !self.is_reported()
+    }
+
+    /// The process that was started ended well, but another one still holds the rank's socket and
+    /// may call `MPI_Init`.
+    pub fn may_have_forked(&self) -> bool {
+        let plain = self.stage == Stage::Spawned && !self.from_image && !self.closed;
+        let present = !self.is_retiring() && !self.is_reported();
+        plain && present && self.child_end == Some(End::Exited(0))
     }
 
     /// The end that makes this rank a failed one, if there is such.

@@ -1,7 +1,7 @@
 //! What a central manager that was started again is told: how everything is here.
 
 use super::{Effect, Local, Phase, Process};
-use crate::control::{RankReport, Report, Stage, ToCentral, UnacknowledgedExit};
+use crate::control::{RankReport, Report, Stage, ToCentral};
 
 impl Local {
     /// Says how everything is. Whatever was said before is part of it.
@@ -10,25 +10,19 @@ impl Local {
             return;
         }
         self.resumed = true;
-        let dying = self.dying.iter().map(|dying| UnacknowledgedExit {
-            instance: dying.instance,
-            pid: dying.pid,
-            cause: None,
-            early: true,
-        });
         let report = Report {
             generation: (!self.ranks.is_empty()).then_some(self.generation),
             signalled: self.signalled,
             ranks: self.ranks.iter().map(|p| self.report_of(p)).collect(),
-            ends: self.ends.iter().cloned().chain(dying).collect(),
+            exits: self.exits.clone(),
         };
         self.tell(ToCentral::Report(Box::new(report)), effects);
     }
 
     fn report_of(&self, process: &Process) -> RankReport {
-        let ordered = self.ordered(process.rank).unwrap_or_default();
+        let ordered = self.ordered(process.instance.rank).unwrap_or_default();
         let mut said = RankReport {
-            rank: process.rank,
+            rank: process.instance.rank,
             incarnation: ordered,
             stage: Stage::Spawned,
             pid: 0,
@@ -40,11 +34,11 @@ impl Local {
             images: process.images.keys().copied().collect(),
         };
         // Of one that is to begin, nothing else can be said.
-        if ordered == process.incarnation {
+        if ordered == process.instance.incarnation {
             said.stage = process.stage;
             said.pid = process.pid();
             said.waits = process.waits;
-            said.ended = process.reported && !process.failed;
+            said.ended = process.is_reported() && !process.is_lost();
             said.asked = process.asked;
         }
         said

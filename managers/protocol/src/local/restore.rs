@@ -3,7 +3,7 @@
 //! Nothing new speaks before everything old is silent: a process that was stopped in the middle of a
 //! write must not end that write beside its successor.
 
-use super::{Effect, Local, Process};
+use super::{Effect, Local};
 use crate::control::{Cause, ProcessInstance};
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 
@@ -45,23 +45,26 @@ impl Local {
             };
             ranks.iter().any(same)
         };
-        self.ends.retain(|end| end.early || !renewed(end.instance));
+        self.exits
+            .retain(|exit| exit.was_detected() || !renewed(exit.instance()));
         // Others that come back alone, too, do so still.
         if let Some(before) = self.restoring.take_if(|_| generation == self.generation) {
             let anew: Vec<Rank> = ranks.iter().map(|(rank, _)| *rank).collect();
             let rest = before.ranks.into_iter();
             ranks.extend(rest.filter(|(rank, _)| !anew.contains(rank)));
         }
-        let before = std::mem::replace(&mut self.generation, generation);
+        self.generation = generation;
         for (rank, _) in &ranks {
-            let Some(process) = self.ranks.iter_mut().find(|r| r.rank == *rank) else {
+            let Some(process) = self.ranks.iter_mut().find(|r| r.instance.rank == *rank) else {
                 continue;
             };
             process.suspect = None;
-            process.of.get_or_insert(before);
             if process.retire == Retire::No {
                 process.retire = Retire::Asked;
-                effects.push(Effect::Retire(process.rank, process.incarnation));
+                let ProcessInstance {
+                    rank, incarnation, ..
+                } = process.instance;
+                effects.push(Effect::Retire(rank, incarnation));
             }
         }
         self.restoring = Some(Restoring { epoch, ranks });
@@ -71,11 +74,11 @@ impl Local {
     /// The incarnation of a rank that was last ordered.
     pub(super) fn ordered(&self, rank: Rank) -> Option<Incarnation> {
         let pending = self.restoring.iter().flat_map(|r| &r.ranks);
-        let process = self.ranks.iter().find(|r| r.rank == rank)?;
+        let process = self.ranks.iter().find(|r| r.instance.rank == rank)?;
         pending
             .filter(|(other, _)| *other == rank)
             .map(|(_, incarnation)| *incarnation)
-            .chain([process.incarnation])
+            .chain([process.instance.incarnation])
             .max()
     }
 
@@ -103,14 +106,14 @@ impl Local {
             return;
         };
         for (rank, incarnation) in restoring.ranks {
-            let Some(process) = self.ranks.iter_mut().find(|r| r.rank == rank) else {
+            let instance = self.instance(rank, incarnation);
+            let Some(process) = self.ranks.iter_mut().find(|r| r.instance.rank == rank) else {
                 continue;
             };
-            self.retired.push((rank, process.incarnation));
-            process.renew(incarnation, restoring.epoch.is_some());
+            self.retired.push((rank, process.instance.incarnation));
+            process.renew(instance, restoring.epoch.is_some());
             let there = |epoch: &Epoch| process.images.contains_key(epoch);
             let (image, lost) = (restoring.epoch.filter(there), restoring.epoch);
-            let instance = self.instance(rank, incarnation);
             match (image, lost) {
                 (Some(epoch), _) => effects.push(Effect::Wake(instance, epoch)),
                 (None, None) => effects.push(Effect::Spawn(instance)),
@@ -131,17 +134,5 @@ impl Local {
         for (rank, incarnation) in self.retired.drain(..) {
             effects.push(Effect::Discard(rank, incarnation));
         }
-    }
-}
-
-impl Process {
-    /// The successor takes this place; the images stay.
-    fn renew(&mut self, incarnation: Incarnation, from_image: bool) {
-        let images = std::mem::take(&mut self.images);
-        *self = Process {
-            images,
-            from_image,
-            ..Process::new(self.rank, incarnation)
-        };
     }
 }
