@@ -19,10 +19,10 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::fruitless::Row;
 use crate::io;
-use crate::pending::{Failing, Pending};
+use crate::pending::Pending;
 use crate::poller::Token;
 use crate::slots::Slot;
-use crate::transport::{shm, tcp};
+use crate::transport::{self, Endpoint, Failing};
 
 /// First pause between attempts.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
@@ -240,12 +240,8 @@ impl Device {
             let Some(address) = self.dial_state(rank).pick() else {
                 break;
             };
-            let socket = match address {
-                Address::Tcp(at) => tcp::connect(at),
-                Address::Local(name) => shm::connect(name),
-            };
             self.meter.stats.dials += 1;
-            let error = match socket {
+            let error = match transport::connect(&address) {
                 Ok(socket) => return self.begin(rank, socket, address),
                 Err(error) => error,
             };
@@ -481,7 +477,7 @@ impl Device {
     /// Closes a link that another has taken the place of.
     pub(crate) fn forget(&mut self, token: Token) {
         if let Slot::Live(live) = self.io.slots.take(token) {
-            self.meter.stats.wakes += live.stream.shared().1;
+            self.meter.stats.wakes += live.endpoint.doorbells_rung();
         }
         self.unlist(token);
     }

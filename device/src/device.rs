@@ -14,6 +14,7 @@ use rejoin_wire::{RankOptions, Transport};
 
 use crate::await_links::AwaitedLinks;
 use crate::error::{Error, Result};
+use crate::fast_path::Caller;
 use crate::io::Io;
 use crate::live::Meter;
 use crate::memory;
@@ -21,6 +22,7 @@ use crate::options::Options;
 use crate::poller::Token;
 use crate::stall::Names;
 use crate::stats::Stats;
+use crate::transport::Attempt;
 use crate::waker::Waker;
 
 /// Passes with a hinted link between two looks at epoll.
@@ -204,9 +206,9 @@ impl Device {
         len: usize,
         mode: Mode,
     ) -> Result<ReqId> {
+        let nonblocking = Caller::Nonblocking;
         // SAFETY: the caller's promise.
-        if mode == Mode::Standard && unsafe { self.send_alone(to, &env, buf, len, true)? } {
-            self.attend()?;
+        if mode == Mode::Standard && unsafe { self.send_eager(to, &env, buf, len, nonblocking)? } {
             return Ok(ReqId::DONE);
         }
         let mode = match mode {
@@ -252,12 +254,7 @@ impl Device {
             rejoin_engine::Mode::Standard
         };
         // SAFETY: the caller's promise.
-        if copied && unsafe { self.send_alone(to, &env, buf, len, false)? } {
-            // What nonblocking sends have put off: the direct calls that follow make no pass.
-            if self.engine.any_ready() {
-                self.flush_ready()?;
-            }
-            self.attend()?;
+        if unsafe { self.send_eager(to, &env, buf, len, Caller::Blocking)? } {
             return Ok(None);
         }
         // SAFETY: the caller's promise.
@@ -283,14 +280,42 @@ impl Device {
         Ok(Some(request))
     }
 
+    /// A small message on a link that has nothing else to write. False: nothing was done, and the engine is to plan it.
+    ///
+    /// # Safety
+    /// As for [`Device::isend`].
+    #[inline]
+    unsafe fn send_eager(
+        &mut self,
+        to: Rank,
+        env: &Envelope,
+        buf: *const u8,
+        len: usize,
+        caller: Caller,
+    ) -> Result<bool> {
+        // SAFETY: the caller's promise.
+        match unsafe { self.try_eager(to, env, buf, len, caller) } {
+            Attempt::WouldBlock => return Ok(false),
+            Attempt::LinkLost(fault) => self.link_lost(to, *fault)?,
+            Attempt::Sent => self.inject_cut_of(to)?,
+        }
+        // What nonblocking sends have put off: fast calls that follow make no pass.
+        if caller == Caller::Blocking && self.engine.any_ready() {
+            self.flush_ready()?;
+        }
+        self.attend()?;
+        Ok(true)
+    }
+
     /// A program whose calls need no pass of progress, or that only sends, accepts and reads here now and then.
     ///
     /// # Errors
     /// As [`Device::progress`].
     #[inline]
     pub fn attend(&mut self) -> Result<()> {
+        let must_look = self.must_look(LOOK_EVERY);
         self.passes = self.passes.wrapping_add(1);
-        if self.must_look(LOOK_EVERY) {
+        if must_look {
             self.look(Some(Duration::ZERO))?;
         }
         Ok(())
@@ -313,7 +338,7 @@ impl Device {
         let segment = memory::segment(buf, len);
         let small = self.engine.copies(len);
         if len >= PULL_MIN {
-            self.learn_reach(to);
+            self.learn_access(to);
         }
         // SAFETY: the caller's promise.
         let bytes = small.then(|| unsafe { memory::bytes(segment) });

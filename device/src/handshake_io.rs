@@ -12,12 +12,12 @@ use crate::agent;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::live::Live;
-use crate::pending::{Failing, Pending, Side};
+use crate::pending::{Pending, Side};
 use crate::poller::Token;
 use crate::receive::{Broken, Intake, note_due};
 use crate::slots::Slot;
-use crate::transport::Stream;
-use crate::transport::shm::{self, Door};
+use crate::transport::shm::Door;
+use crate::transport::{Copies, Endpoint, Failing};
 
 /// How long an incoming connection may take for its handshake.
 const ACCEPT_PATIENCE: Duration = Duration::from_secs(10);
@@ -225,8 +225,7 @@ impl Device {
             Err(error) => return Step::Fail(error.to_string()),
         };
         let resume = self.engine.resume(rank);
-        let capacity = shm::capacity(self.settings.local_size);
-        if let Err(error) = pending.offer_memory(capacity) {
+        if let Err(error) = pending.wireup.offer(self.settings.local_size) {
             // There may be some when no signal comes in between.
             let passes = error.kind() == io::ErrorKind::Interrupted;
             pending.failing = Some(if passes {
@@ -247,7 +246,7 @@ impl Device {
 
     fn established(&mut self, token: Token, pending: &mut Pending, opened: &Established) -> Step {
         let rank = opened.peer.rank;
-        if let Err(error) = pending.same_layout(true) {
+        if let Err(error) = pending.wireup.agreed(true) {
             pending.failing = Some(Failing::Memory);
             return Step::Fail(error.to_string());
         }
@@ -266,7 +265,7 @@ impl Device {
         if let Some(later) = self.later(&proved.resume) {
             return later;
         }
-        if let Err(error) = pending.take_memory() {
+        if let Err(error) = pending.wireup.take() {
             tracing::warn!("rank {}: link to {rank}: {error}", self.identity.rank);
             return Step::Fail(error.to_string());
         }
@@ -283,7 +282,7 @@ impl Device {
         if let Some(old) = admission.closes {
             let live = self.io.slots.live(old);
             let heard = live.as_ref().is_some_and(|live| live.heard);
-            let path = live.map(|live| live.stream.path());
+            let path = live.map(|live| live.endpoint.path());
             let moved = path.and_then(io::Result::ok).map_or(0, |path| path.moved);
             self.forget(old);
             self.engine.link_down(rank);
@@ -353,20 +352,21 @@ impl Device {
         from: usize,
         until: usize,
     ) -> Result<()> {
-        let copies = shm::Copies {
+        let copies = Copies {
             single: self.options.single_copy,
             shared_cores: self.spin.is_zero(),
         };
-        let (mut stream, ahead) = pending.into_link(copies);
-        let polled = stream.is_polled();
+        let (mut endpoint, ahead) = pending.into_endpoint(copies);
+        let polled = endpoint.capabilities().doorbell;
         // Its end may have come with the last bytes of the handshake, and is not announced again.
-        stream.heard();
-        self.io
-            .slots
-            .put(token, Slot::Live(Box::new(Live::new(stream, rank, ahead))));
+        endpoint.note_event();
+        self.io.slots.put(
+            token,
+            Slot::Live(Box::new(Live::new(endpoint, rank, ahead))),
+        );
         if polled {
             self.list_polled(token);
-            self.learn_reach(rank);
+            self.learn_access(rank);
         }
         self.meter.stats.links_made += 1;
         self.dial_succeeded(rank, polled)?;
@@ -436,7 +436,9 @@ impl Device {
 
 /// The connection fails the handshake.
 fn broke(mut pending: Box<Pending>, error: &io::Error) -> Next {
-    if let Err(other) = pending.same_layout(false) {
+    if pending.dials().is_some()
+        && let Err(other) = pending.wireup.agreed(false)
+    {
         pending.failing = Some(Failing::Memory);
         return Next::Fail(pending, other.to_string());
     }

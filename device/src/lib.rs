@@ -18,11 +18,12 @@ mod connect;
 mod cut;
 pub mod descriptors;
 mod device;
-mod direct;
 pub mod epoch;
 mod error;
+mod fast_path;
 mod finalize;
 mod fruitless;
+mod get;
 mod handshake_io;
 pub mod image;
 mod io;
@@ -38,7 +39,6 @@ mod pending;
 mod polled;
 pub mod poller;
 mod progress;
-mod pull;
 mod receive;
 mod rejoin;
 mod slots;
@@ -52,6 +52,7 @@ mod waker;
 
 pub use device::{Device, LocalCost, Mode};
 pub use error::{Error, Result};
+pub use fast_path::Caller;
 pub use options::Options;
 pub use rejoin::Old;
 pub use rejoin_channel_table::ids::Rank;
@@ -60,6 +61,7 @@ pub use rejoin_ckpt::regions;
 pub use rejoin_engine::{Completion, Config, Envelope, MsgId, Pattern, Probe, ReqId};
 pub use stall::Names;
 pub use stats::Stats;
+pub use transport::{Attempt, Fault};
 pub use waker::Waker;
 
 /// Context id of a communicator.

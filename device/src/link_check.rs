@@ -15,7 +15,7 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::poller::Token;
 use crate::receive::Broken;
-use crate::transport::{Lost, Stream};
+use crate::transport::{Endpoint, Lost};
 
 /// Time between two checks while the rank is busy.
 const EVERY: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ impl Device {
         let limit = self.options.link_timeout;
         let (mut dead, mut good) = (Vec::new(), Vec::new());
         for (token, live) in self.io.slots.links() {
-            let Ok(path) = live.stream.path() else {
+            let Ok(path) = live.endpoint.path() else {
                 continue;
             };
             if path.waits {

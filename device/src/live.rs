@@ -7,7 +7,7 @@ use rejoin_engine::HEADER_LEN;
 
 use crate::cut::Cutter;
 use crate::stats::Stats;
-use crate::transport::{Fault, Link, Lost, Piece, Stream};
+use crate::transport::{AnyEndpoint, Endpoint, Fault, Lost, Piece};
 
 /// Why a link of a test is gone.
 const CUT: &str = "cut by REJOIN_TEST_CUT";
@@ -41,7 +41,7 @@ pub(crate) enum Body {
 
 /// An established link to one rank.
 pub(crate) struct Live {
-    pub(crate) stream: Link,
+    pub(crate) endpoint: AnyEndpoint,
     pub(crate) rank: Rank,
     /// The last write was short: nothing more fits before an event says so.
     pub(crate) write_blocked: bool,
@@ -58,7 +58,7 @@ pub(crate) struct Live {
     /// The link raises no event until it is armed.
     pub(crate) polled: bool,
     /// It is known whether the peer can read this rank's memory.
-    pub(crate) reach_known: bool,
+    pub(crate) access_known: bool,
     /// The last body was long: read little into the staging buffer, the rest in place.
     pub(crate) large: bool,
     /// The last read brought messages that nobody had asked for: the sender is ahead.
@@ -86,13 +86,13 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    pub(crate) fn new(stream: Link, rank: Rank, ahead: Vec<u8>) -> Self {
-        let polled = stream.is_polled();
+    pub(crate) fn new(endpoint: AnyEndpoint, rank: Rank, ahead: Vec<u8>) -> Self {
+        let polled = endpoint.capabilities().doorbell;
         Self {
-            stream,
+            endpoint,
             rank,
             polled,
-            reach_known: !polled,
+            access_known: false,
             write_blocked: false,
             heard: false,
             // Frames may have come right behind the handshake.
@@ -116,27 +116,23 @@ impl Live {
         }
     }
 
-    /// Whether a brief message may be taken at once: no part of a frame has come, and none is held.
+    /// Whether a short message may be taken at once: no part of a frame has come, and none is held.
     #[inline(always)]
     pub(crate) fn is_between_frames(&self) -> bool {
         self.have == 0 && self.body == Body::None && self.held.is_empty()
     }
 
-    /// Carries a part of a body that the peer waits for; true if there was one.
+    /// Copies a part of a body that the peer waits for; true if there was one.
     #[inline]
-    pub(crate) fn help(&mut self, meter: &mut Meter) -> bool {
-        let Some(link) = self.stream.brief() else {
-            return false;
-        };
-        let bytes = link.help();
+    pub(crate) fn serve_get(&mut self, meter: &mut Meter) -> bool {
+        let bytes = self.endpoint.serve_get();
         meter.stats.bytes_pushed += bytes as u64;
         bytes > 0
     }
 
-    /// Whether a brief message comes next.
-    pub(crate) fn has_brief(&mut self) -> bool {
-        let link = self.stream.brief();
-        link.is_some_and(|link| link.next_brief().is_some())
+    /// Whether a short message comes next.
+    pub(crate) fn has_short(&self) -> bool {
+        self.endpoint.try_recv().is_some()
     }
 
     /// One write; short or empty when there is no room.
@@ -157,7 +153,7 @@ impl Live {
             unsafe { self.struck(meter, pieces)? };
         }
         // SAFETY: the caller's promise.
-        let count = unsafe { self.stream.write(pieces)? };
+        let count = unsafe { self.endpoint.try_write(pieces)? };
         if self.polled && count > 0 {
             self.struck_after(meter)?;
         }
@@ -179,7 +175,7 @@ impl Live {
         meter.stats.reads += 1;
         meter.stats.ring_calls += u64::from(self.polled);
         // SAFETY: the caller's promise.
-        let count = unsafe { self.stream.read(pieces)? };
+        let count = unsafe { self.endpoint.try_read(pieces)? };
         meter.stats.bytes_in += count as u64;
         meter.stats.reads_empty += u64::from(count == 0);
         if count > 0 {
@@ -198,7 +194,7 @@ impl Live {
         if cutter.strike(0).is_none() {
             return Ok(());
         }
-        self.stream.cut();
+        self.endpoint.cut();
         Err(Box::new(Fault::Link(Lost(CUT.to_owned()))))
     }
 
@@ -224,9 +220,9 @@ impl Live {
                 iov_len: len,
             }];
             // SAFETY: a part of the first piece, for which the caller has promised.
-            unsafe { self.stream.write(&part)? };
+            unsafe { self.endpoint.try_write(&part)? };
         }
-        self.stream.cut();
+        self.endpoint.cut();
         Err(Box::new(Fault::Link(Lost(CUT.to_owned()))))
     }
 }

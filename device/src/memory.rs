@@ -54,6 +54,12 @@ pub(crate) fn incoming(at: *mut u8, len: usize) -> transport::Piece {
     }
 }
 
+/// A segment to read into.
+#[inline]
+pub(crate) fn place(segment: Segment) -> transport::Piece {
+    incoming(start(segment), segment.len)
+}
+
 /// Copies bytes to the front of a segment, which is at least as long.
 ///
 /// # Safety
@@ -65,36 +71,6 @@ pub(crate) unsafe fn fill(segment: Segment, from: &[u8]) {
     // SAFETY: the caller's promise; received bytes lie in the library's memory, never in the
     // program's.
     unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), start(segment), len) };
-}
-
-/// Copies the first bytes of these words, in little endian order, to fill a segment of at most as many.
-///
-/// # Safety
-/// As for [`fill`].
-#[inline(always)]
-pub(crate) unsafe fn fill_words<const N: usize>(segment: Segment, from: [u64; N]) {
-    let at = start(segment);
-    match (segment.len, from.first()) {
-        // SAFETY: the caller's promise.
-        (8, Some(word)) => unsafe { at.cast::<u64>().write_unaligned(word.to_le()) },
-        // SAFETY: as above.
-        _ => unsafe { fill_some_words(segment, &from) },
-    }
-}
-
-/// The same for any length.
-///
-/// # Safety
-/// As for [`fill`].
-#[inline(never)]
-unsafe fn fill_some_words(segment: Segment, from: &[u64]) {
-    let at = start(segment);
-    for (n, word) in from.iter().enumerate().take(segment.len.div_ceil(8)) {
-        let bytes = word.to_le_bytes();
-        let len = (segment.len - 8 * n).min(8);
-        // SAFETY: the caller's promise: so many bytes of the segment are left there.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.add(8 * n), len) };
-    }
 }
 
 /// Makes a copy that the engine asked for.

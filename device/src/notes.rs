@@ -7,7 +7,8 @@ use rejoin_wire::ToManager;
 use crate::agent::Agent;
 use crate::device::Device;
 use crate::error::Result;
-use crate::transport::Link;
+use crate::live::Live;
+use crate::transport::Endpoint;
 
 /// What there is to tell since the descriptors were made.
 #[derive(Debug, Default)]
@@ -35,36 +36,68 @@ impl Notes {
     }
 }
 
+/// The links of one transport.
+struct Carrier {
+    name: &'static str,
+    ranks: Vec<Rank>,
+    shared_bytes: usize,
+    /// All of these ranks' memory can be read.
+    single_copy: bool,
+    /// Why it cannot.
+    obstacle: Option<String>,
+}
+
+impl Carrier {
+    fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            ranks: Vec::new(),
+            shared_bytes: 0,
+            single_copy: true,
+            obstacle: None,
+        }
+    }
+
+    fn add(&mut self, live: &Live) {
+        self.ranks.push(live.rank);
+        self.shared_bytes += live.endpoint.shared_bytes();
+        self.single_copy &= live.endpoint.remote_access().0;
+        self.obstacle = self.obstacle.take().or(live.endpoint.obstacle());
+    }
+
+    fn text(self) -> Option<String> {
+        let over = format!("over {} with {}", self.name, ranks(self.ranks)?);
+        if self.shared_bytes == 0 {
+            return Some(over);
+        }
+        let copy = match self.obstacle {
+            _ if self.single_copy => "long messages in one copy".to_owned(),
+            Some(why) => format!("no single copy: {why}"),
+            None => "no single copy".to_owned(),
+        };
+        let kib = self.shared_bytes >> 10;
+        Some(format!("{over} ({kib} KiB of rings, {copy})"))
+    }
+}
+
 impl Device {
     /// Says, to who wants to know how things go, which links carried what this rank sent and received last.
     pub(crate) fn tell_links(&mut self) -> Result<()> {
         if !self.settings.verbose {
             return Ok(());
         }
-        let (mut shared, mut tcp) = (Vec::new(), Vec::new());
-        let (mut bytes, mut single, mut barred) = (0, true, None);
+        let mut carriers: Vec<Carrier> = Vec::new();
         for (_, live) in self.io.slots.links() {
-            match &live.stream {
-                Link::Tcp(_) => tcp.push(live.rank),
-                Link::Shm(link) => {
-                    shared.push(live.rank);
-                    bytes += link.memory();
-                    single &= link.reach().0;
-                    barred = barred.or(link.barred().map(ToString::to_string));
-                }
-            }
+            let name = live.endpoint.transport();
+            let known = carriers.iter().position(|carrier| carrier.name == name);
+            let at = known.unwrap_or_else(|| {
+                carriers.push(Carrier::new(name));
+                carriers.len() - 1
+            });
+            carriers[at].add(live);
         }
-        let copy = match barred {
-            _ if single => "long messages in one copy".to_owned(),
-            Some(why) => format!("no single copy: process_vm_readv: {why}"),
-            None => "no single copy".to_owned(),
-        };
-        let shared = ranks(shared).map(|ranks| {
-            let kib = bytes >> 10;
-            format!("over shared memory with {ranks} ({kib} KiB of rings, {copy})")
-        });
-        let tcp = ranks(tcp).map(|ranks| format!("over TCP with {ranks}"));
-        let text: Vec<_> = shared.into_iter().chain(tcp).collect();
+        carriers.sort_by_key(|carrier| std::cmp::Reverse(carrier.shared_bytes));
+        let text: Vec<_> = carriers.into_iter().filter_map(Carrier::text).collect();
         match &mut self.io.agent {
             Some(agent) if !text.is_empty() => agent.tell(&ToManager::Note {
                 important: false,

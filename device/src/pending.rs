@@ -1,15 +1,14 @@
 //! A connection in its handshake.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::time::Instant;
 
 use rejoin_channel_table::ids::{Attempt, Rank};
 use rejoin_channel_table::{Acceptor, Address, Dialer};
 use socket2::Socket;
 
-use crate::transport::shm::{self, Memory, ShmLink, Shown};
-use crate::transport::{Link, tcp};
+use crate::transport::{AnyEndpoint, Copies, Failing, Wireup};
 
 /// Which side of the handshake this is.
 pub(crate) enum Side {
@@ -19,34 +18,10 @@ pub(crate) enum Side {
     Accept(Acceptor),
 }
 
-/// What the link will be.
-enum Carrier {
-    /// The socket.
-    Tcp,
-    /// Memory that goes along with the dialer's proof.
-    Shm {
-        /// The rings: made by the dialer, taken over by the acceptor.
-        memory: Option<(Memory, Shown)>,
-        /// Their descriptor, still to be sent.
-        offer: Option<OwnedFd>,
-        /// Their descriptor, as it came.
-        came: Option<OwnedFd>,
-    },
-}
-
-/// What has gone wrong that may go wrong again with the same kind of connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failing {
-    /// The connection broke, or was closed without a word.
-    Connection,
-    /// No memory can be shared.
-    Memory,
-}
-
 /// A connection that is no link yet.
 pub(crate) struct Pending {
     socket: Socket,
-    carrier: Carrier,
+    pub(crate) wireup: Wireup,
     pub(crate) side: Side,
     /// The other end of an attempt of this rank's.
     pub(crate) address: Option<Address>,
@@ -78,7 +53,7 @@ impl Pending {
     ) -> Self {
         Self {
             socket,
-            carrier: Carrier::of(matches!(address, Address::Local(_))),
+            wireup: Wireup::new(matches!(address, Address::Local(_))),
             side: Side::Dial(dialer),
             address: Some(address),
             out,
@@ -101,7 +76,7 @@ impl Pending {
     ) -> Self {
         Self {
             socket: Socket::from(socket),
-            carrier: Carrier::of(local),
+            wireup: Wireup::new(local),
             side: Side::Accept(acceptor),
             address: None,
             out: Vec::new(),
@@ -117,13 +92,7 @@ impl Pending {
 
     /// Has the other side read nothing in this process, though it may hold the connection for a link already.
     pub(crate) fn withdraw(&self) {
-        if let Carrier::Shm {
-            memory: Some((_, shown)),
-            ..
-        } = &self.carrier
-        {
-            shown.withdraw();
-        }
+        self.wireup.withdraw();
     }
 
     /// Whether this rank was dialed.
@@ -185,19 +154,8 @@ impl Pending {
     pub(crate) fn flush(&mut self) -> io::Result<bool> {
         while self.sent < self.out.len() {
             let rest = &self.out[self.sent..];
-            let sent = match &self.carrier {
-                Carrier::Shm {
-                    offer: Some(offer), ..
-                } => shm::send_with(&self.socket, rest, offer.as_fd()),
-                _ => self.socket.send_with_flags(rest, libc::MSG_NOSIGNAL),
-            };
-            match sent {
-                Ok(count) => {
-                    self.sent += count;
-                    if let Carrier::Shm { offer, .. } = &mut self.carrier {
-                        *offer = None;
-                    }
-                }
+            match self.wireup.send(&self.socket, rest) {
+                Ok(count) => self.sent += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
@@ -214,7 +172,7 @@ impl Pending {
     /// The connection broke, or the other side closed it.
     pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
-            match self.receive(into) {
+            match self.wireup.receive(&self.socket, into) {
                 Ok(0) => return Err(io::Error::other("the other side closed the connection")),
                 Ok(count) => return Ok(Some(count)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -224,82 +182,10 @@ impl Pending {
         }
     }
 
-    fn receive(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if let Carrier::Shm { came, .. } = &mut self.carrier {
-            let (count, descriptor) = shm::receive(self.socket.as_fd(), into)?;
-            if descriptor.is_some() {
-                *came = descriptor;
-            }
-            return Ok(count);
-        }
-        let (at, len) = (into.as_mut_ptr().cast(), into.len());
-        let socket = self.socket.as_raw_fd();
-        // SAFETY: the pointer and length describe `into`.
-        let count = unsafe { libc::recv(socket, at, len, libc::MSG_DONTWAIT) };
-        usize::try_from(count).map_err(|_| io::Error::last_os_error())
-    }
-
-    /// Makes the memory of a link that needs some, of `capacity` bytes in each direction, and sends it
-    /// with what is said next. The dialer's part.
-    ///
-    /// # Errors
-    /// Why the system refuses.
-    pub(crate) fn offer_memory(&mut self, capacity: usize) -> io::Result<()> {
-        if let Carrier::Shm { memory, offer, .. } = &mut self.carrier {
-            let (made, descriptor) = Memory::make(capacity)?;
-            let shown = shm::Side::Dialer.show(&made);
-            *memory = Some((made, shown));
-            *offer = Some(descriptor);
-        }
-        Ok(())
-    }
-
-    /// Maps the memory that the dialer has sent, if the link needs some. The acceptor's part.
-    ///
-    /// # Errors
-    /// None came, or it cannot be used.
-    pub(crate) fn take_memory(&mut self) -> io::Result<()> {
-        if let Carrier::Shm { memory, came, .. } = &mut self.carrier {
-            let none = || io::Error::other("no shared memory came with the handshake");
-            let opened = Memory::open(came.take().ok_or_else(none)?)?;
-            let shown = shm::Side::Acceptor.show(&opened);
-            *memory = Some((opened, shown));
-        }
-        Ok(())
-    }
-
-    /// Whether the acceptor, which has `opened` the shared memory or closed the connection, knows the same layout of
-    /// it. The dialer's part.
-    ///
-    /// # Errors
-    /// The two versions.
-    pub(crate) fn same_layout(&self, opened: bool) -> io::Result<()> {
-        match (&self.side, &self.carrier) {
-            (
-                Side::Dial(_),
-                Carrier::Shm {
-                    memory: Some((memory, _)),
-                    ..
-                },
-            ) => memory.agreed(opened),
-            _ => Ok(()),
-        }
-    }
-
     /// Lets go of a number that is no longer this library's, without a system call.
     pub(crate) fn forget(self) {
         let _ = self.socket.into_raw_fd();
-        if let Carrier::Shm {
-            memory,
-            offer,
-            came,
-        } = self.carrier
-        {
-            if let Some((memory, _)) = memory {
-                memory.forget();
-            }
-            let _ = [offer, came].map(|fd| fd.map(IntoRawFd::into_raw_fd));
-        }
+        self.wireup.forget();
     }
 
     /// The descriptor to watch.
@@ -316,34 +202,13 @@ impl Pending {
         }
     }
 
-    /// The link, the handshake being over, and what is still to be sent ahead of frames.
-    pub(crate) fn into_link(mut self, copies: shm::Copies) -> (Link, Vec<u8>) {
+    /// This rank's end of the link, the handshake being over, and what is still to be sent ahead of frames.
+    pub(crate) fn into_endpoint(mut self, copies: Copies) -> (AnyEndpoint, Vec<u8>) {
         let rest = self.out.split_off(self.sent);
-        let side = match self.side {
-            Side::Dial(_) => shm::Side::Dialer,
-            Side::Accept(_) => shm::Side::Acceptor,
-        };
-        let socket = self.socket.into();
-        let link = match self.carrier {
-            Carrier::Shm {
-                memory: Some(memory),
-                ..
-            } => Link::Shm(ShmLink::new(socket, memory, side, copies)),
-            _ => Link::Tcp(tcp::TcpLink::new(socket)),
-        };
-        (link, rest)
-    }
-}
-
-impl Carrier {
-    fn of(local: bool) -> Self {
-        if !local {
-            return Self::Tcp;
-        }
-        Self::Shm {
-            memory: None,
-            offer: None,
-            came: None,
-        }
+        let dialed = matches!(self.side, Side::Dial(_));
+        let endpoint = self
+            .wireup
+            .into_endpoint(self.socket.into(), dialed, copies);
+        (endpoint, rest)
     }
 }

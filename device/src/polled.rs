@@ -5,7 +5,7 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::poller::Token;
 use crate::receive::Broken;
-use crate::transport::{Fault, Lost, Stream};
+use crate::transport::{Endpoint, Fault, Lost};
 
 /// Time between two looks at epoll at most, while the program polls.
 const LOOK_AFTER: u64 = 50 * clock::MICROSECOND;
@@ -57,7 +57,7 @@ impl Device {
                 continue;
             };
             let for_room = live.write_blocked && self.engine.tx_pending(live.rank);
-            match live.stream.arm(for_room) {
+            match live.endpoint.arm_doorbell(for_room) {
                 Ok(ready) => any |= ready,
                 Err(fault) => {
                     any = true;
@@ -77,7 +77,7 @@ impl Device {
         self.io.armed = false;
         for token in &self.io.polled {
             if let Some(live) = self.io.slots.live(*token) {
-                let unheard = live.stream.disarm();
+                let unheard = live.endpoint.disarm_doorbell();
                 self.meter.stats.late += u64::from(unheard && slept);
             }
         }
@@ -87,7 +87,7 @@ impl Device {
     pub(crate) fn list_polled(&mut self, token: Token) {
         self.io.polled.push(token);
         let links = self.io.slots.links();
-        let bytes: usize = links.map(|(_, live)| live.stream.shared().0).sum();
+        let bytes: usize = links.map(|(_, live)| live.endpoint.shared_bytes()).sum();
         let stats = &mut self.meter.stats;
         stats.rings_made += 1;
         stats.ring_bytes = stats.ring_bytes.max(bytes as u64);

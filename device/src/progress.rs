@@ -16,7 +16,7 @@ use crate::poller::{Event, Token};
 use crate::receive::{Broken, Intake, copy_out};
 use crate::slots::Slot;
 use crate::transmit;
-use crate::transport::{Fault, Stream};
+use crate::transport::{Endpoint, Fault};
 
 /// Passes between two looks at epoll where nothing is hinted at and some links need it.
 const LOOK_OFTEN: u32 = 4;
@@ -200,7 +200,7 @@ impl Device {
         self.look_at(limit, true)
     }
 
-    /// The same; unless `all` is wanted, brief messages that meet no receive are left in their links: to keep them
+    /// The same; unless `all` is wanted, short messages that meet no receive are left in their links: to keep them
     /// and to find them again costs more than to receive them there.
     fn look_at(&mut self, limit: Option<Duration>, all: bool) -> Result<bool> {
         if limit == Some(Duration::ZERO) {
@@ -270,7 +270,7 @@ impl Device {
             Some(Slot::Pending(_)) => return self.handshake_event(token),
             Some(Slot::Live(live)) => {
                 if live.polled {
-                    live.stream.heard();
+                    live.endpoint.note_event();
                 }
                 if event.writable {
                     live.write_blocked = false;
@@ -297,7 +297,7 @@ impl Device {
     }
 
     /// Reads a link that is waited for, and retries what did not fit: its turn in a spin. Unless `all` is wanted,
-    /// brief messages that meet no receive stay where they are.
+    /// short messages that meet no receive stay where they are.
     #[inline]
     pub(crate) fn poll_link(&mut self, rank: Rank, token: Token, all: bool) -> Result<bool> {
         let Some(live) = self.io.slots.live(token) else {
@@ -312,14 +312,14 @@ impl Device {
                     meter: &mut self.meter,
                     image_due: &mut self.image_due,
                 };
-                match intake.meet_briefs(live) {
+                match intake.take_matched(live) {
                     Ok(count) => moved = count > 0,
                     Err(broken) => return self.drop_link(token, broken).map(|()| true),
                 }
             }
             // What meets no receive yet is left where it is for a pass in which nothing does.
-            if moved || live.stream.is_idle() || (!all && live.has_brief()) {
-                return Ok(moved || live.help(&mut self.meter));
+            if moved || live.endpoint.is_idle() || (!all && live.has_short()) {
+                return Ok(moved || live.serve_get(&mut self.meter));
             }
         }
         moved |= self.take_in(token, None)?;
@@ -434,9 +434,9 @@ impl Device {
             return Ok(());
         };
         let rank = live.rank;
-        let moved = live.stream.path().map_or(0, |path| path.moved);
+        let moved = live.endpoint.path().map_or(0, |path| path.moved);
         let heard = live.heard;
-        self.meter.stats.wakes += live.stream.shared().1;
+        self.meter.stats.wakes += live.endpoint.doorbells_rung();
         self.unlist(token);
         drop(live);
         self.meter.stats.links_lost += 1;

@@ -5,7 +5,7 @@
 //! with the staging buffer behind it for the headers that come along. After a long body the first
 //! read is short, so that little of the next long one is copied.
 //!
-//! Brief messages come one by one, each whole, in one order with the bytes.
+//! Short messages come one by one, each whole, in one order with the bytes.
 //!
 //! A frame of a later epoch waits in its link, with what was read behind it, until this rank has
 //! passed its safe point; the link is not read meanwhile.
@@ -13,27 +13,27 @@
 use std::io;
 
 use rejoin_channel_table::Epoch;
-use rejoin_engine::{Brief, Engine, HEADER_LEN, Header, Met, ProtocolError, RxBody, Segment};
+use rejoin_engine::{Engine, HEADER_LEN, Header, Matched, ProtocolError, RxBody, Segment};
 
 use crate::live::{Body, Live, Meter};
 use crate::memory;
-use crate::transport::{Fault, Lost, Piece, shm};
+use crate::transport::{Endpoint, Fault, Lost, Piece};
 
 /// Length of the staging buffer, which all links share: between reads a link keeps no more than a
 /// part of a header.
 pub(crate) const STAGING: usize = 32 << 10;
 /// What is read of it where a long body is likely to follow.
 const STAGING_LARGE: usize = 4 << 10;
-/// What is read of a polled link whose sender is ahead, and brief messages that are kept of it: what is left there is
+/// What is read of a polled link whose sender is ahead, and short messages that are kept of it: what is left there is
 /// received in place, and its sender sees how far this rank is.
 const STAGING_EARLY: usize = 1 << 10;
-const EARLY_BRIEFS: usize = 16;
+const EARLY_SHORT: usize = 16;
 /// Bodies from this length on make the next one likely to be long.
 const LARGE: usize = 24 << 10;
 /// Bytes after which another link gets its turn.
 const TURN: usize = 4 << 20;
-/// Brief messages after which it does.
-const MOST_BRIEFS: usize = 256;
+/// Short messages after which it does.
+const MOST_SHORT: usize = 256;
 
 /// Why a link cannot be read on.
 #[derive(Debug)]
@@ -66,23 +66,6 @@ impl From<ProtocolError> for Broken {
     }
 }
 
-/// Copies the body of a brief message to where it goes, and gives its place back.
-///
-/// # Safety
-/// The segment is writable, and nothing else uses it.
-#[inline(always)]
-pub(crate) unsafe fn take_out(link: &mut shm::ShmLink, brief: &Brief, met: &Met) {
-    if brief.is_apart() {
-        let into = memory::incoming(memory::start(met.into), met.into.len);
-        // SAFETY: the caller's promise.
-        unsafe { link.release_apart(brief, into) };
-    } else {
-        // SAFETY: as above.
-        unsafe { memory::fill_words(met.into, brief.body()) };
-        link.release_brief();
-    }
-}
-
 /// What receiving needs beside the link.
 pub(crate) struct Intake<'a> {
     pub(crate) engine: &'a mut Engine,
@@ -105,9 +88,9 @@ impl Intake<'_> {
         }
         loop {
             if live.polled {
-                let (count, kept) = self.briefs(live)?;
+                let (count, kept) = self.take_short_messages(live)?;
                 total += count * HEADER_LEN;
-                if !live.held.is_empty() || count >= MOST_BRIEFS || kept >= EARLY_BRIEFS {
+                if !live.held.is_empty() || count >= MOST_SHORT || kept >= EARLY_SHORT {
                     live.readable = true;
                     return Ok(true);
                 }
@@ -149,45 +132,42 @@ impl Intake<'_> {
         }
     }
 
-    /// Takes in the brief messages that come next and meet their receives; returns their number. One that
+    /// Takes in the short messages that come next and meet their receives; returns their number. One that
     /// does not is left.
     ///
     /// # Errors
     /// The link must be dropped.
     #[inline]
-    pub(crate) fn meet_briefs(&mut self, live: &mut Live) -> Result<usize, Broken> {
+    pub(crate) fn take_matched(&mut self, live: &mut Live) -> Result<usize, Broken> {
         if !live.is_between_frames() {
             return Ok(0);
         }
-        let Some(link) = live.stream.brief() else {
-            return Ok(0);
-        };
         let mut count = 0;
-        while count < MOST_BRIEFS
-            && let Some(brief) = link.next_brief()
-            && let Some(met) = self.engine.rx_brief(live.rank, &brief)
+        while count < MOST_SHORT
+            && let Some(header) = live.endpoint.try_recv()
+            && let Some(matched) = self.engine.rx_short(live.rank, &header)
         {
             // SAFETY: the segment is a posted receive's, which is complete with this copy.
-            unsafe { take_out(link, &brief, &met) };
+            unsafe { live.endpoint.take(&header, memory::place(matched.into)) };
             count += 1;
         }
         if count > 0 {
             live.large = false;
             self.meter.stats.frames_in += count as u64;
-            self.meter.stats.briefs_in += count as u64;
+            self.meter.stats.short_in += count as u64;
         }
         Ok(count)
     }
 
-    /// Takes in the brief messages that come next; returns their number, and how many met no receive.
+    /// Takes in the short messages that come next; returns their number, and how many met no receive.
     ///
     /// # Errors
     /// The link must be dropped.
-    fn briefs(&mut self, live: &mut Live) -> Result<(usize, usize), Broken> {
+    fn take_short_messages(&mut self, live: &mut Live) -> Result<(usize, usize), Broken> {
         let (mut count, mut kept) = (0, 0);
-        while count < MOST_BRIEFS && kept < EARLY_BRIEFS && live.held.is_empty() {
-            count += self.meet_briefs(live)?;
-            if !self.unpack(live)? {
+        while count < MOST_SHORT && kept < EARLY_SHORT && live.held.is_empty() {
+            count += self.take_matched(live)?;
+            if !self.take_as_frame(live)? {
                 break;
             }
             count += 1;
@@ -199,36 +179,28 @@ impl Intake<'_> {
         Ok((count, kept))
     }
 
-    /// Takes a brief message that meets no receive, or is none that the engine takes at once, as a frame;
+    /// Takes a short message that meets no receive, or is none that the engine takes at once, as a frame;
     /// false when there is none.
     #[cold]
-    fn unpack(&mut self, live: &mut Live) -> Result<bool, Broken> {
+    fn take_as_frame(&mut self, live: &mut Live) -> Result<bool, Broken> {
         let within = !live.is_between_frames();
-        let Some(link) = live.stream.brief() else {
+        let Some(short) = live.endpoint.try_recv() else {
             return Ok(false);
         };
-        let Some(brief) = link.next_brief() else {
-            return Ok(false);
-        };
-        let header = self.engine.unpack(live.rank, &brief);
-        let len = brief.claimed();
+        let header = self.engine.widen(live.rank, &short);
+        let len = short.len.into();
         let Some(header) = header.filter(|_| !within) else {
-            let why = "a brief message within another, or one that is too long".to_owned();
+            let why = "a short message within another, or one that is too long".to_owned();
             return Err(Broken::Breach(why));
         };
         let (head, rest) = self.staging.split_at_mut(HEADER_LEN);
         head.copy_from_slice(&header.encode());
-        if brief.is_apart() {
-            let into = memory::incoming(rest.as_mut_ptr(), len);
-            // SAFETY: so many bytes of the staging buffer are behind the header.
-            unsafe { link.release_apart(&brief, into) };
-        } else {
-            for (to, word) in rest.as_chunks_mut::<8>().0.iter_mut().zip(brief.body()) {
-                *to = word.to_le_bytes();
-            }
-            link.release_brief();
+        // SAFETY: so many bytes of the staging buffer are behind the header.
+        unsafe {
+            live.endpoint
+                .take(&short, memory::incoming(rest.as_mut_ptr(), len));
         }
-        self.meter.stats.briefs_in += 1;
+        self.meter.stats.short_in += 1;
         self.parse(live, HEADER_LEN + len)?;
         Ok(true)
     }
@@ -285,7 +257,7 @@ impl Intake<'_> {
                 at += self.stow(live, at, end)?;
                 continue;
             }
-            if let Some(met) = self.engine.rx_met(live.rank, &self.staging[at..end]) {
+            if let Some(met) = self.engine.rx_eager(live.rank, &self.staging[at..end]) {
                 at += self.met(live, met, at + HEADER_LEN);
                 continue;
             }
@@ -305,7 +277,7 @@ impl Intake<'_> {
 
     /// Copies the body of a message that met its receive; returns the length of its frame.
     #[inline]
-    fn met(&mut self, live: &mut Live, met: Met, at: usize) -> usize {
+    fn met(&mut self, live: &mut Live, met: Matched, at: usize) -> usize {
         // SAFETY: the segment is a posted receive's, which is complete with this copy.
         unsafe { memory::fill(met.into, &self.staging[at..at + met.into.len]) };
         live.large = met.len >= LARGE;

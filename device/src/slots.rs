@@ -6,7 +6,7 @@ use rejoin_channel_table::ids::Rank;
 use crate::live::Live;
 use crate::pending::Pending;
 use crate::poller::Token;
-use crate::transport::Stream;
+use crate::transport::Endpoint;
 
 /// What a slot holds.
 pub(crate) enum Slot {
@@ -105,7 +105,7 @@ impl Slots {
             match slot {
                 Slot::Free => {}
                 Slot::Pending(pending) => pending.forget(),
-                Slot::Live(live) => live.stream.forget(),
+                Slot::Live(live) => live.endpoint.forget(),
             }
         }
     }
@@ -116,7 +116,7 @@ impl Slots {
             match slot {
                 Slot::Free => {}
                 Slot::Pending(pending) => pending.withdraw(),
-                Slot::Live(live) => live.stream.withdraw(),
+                Slot::Live(live) => live.endpoint.withdraw(),
             }
         }
     }
@@ -191,7 +191,7 @@ impl Slots {
     /// Peers that were woken over the links that there are.
     pub(crate) fn wakes(&self) -> u64 {
         let wakes = self.entries.iter().map(|(_, slot)| match slot {
-            Slot::Live(live) => live.stream.shared().1,
+            Slot::Live(live) => live.endpoint.doorbells_rung(),
             _ => 0,
         });
         wakes.sum()

@@ -7,7 +7,7 @@
 use crate::device::Device;
 use crate::error::Result;
 use crate::poller::Token;
-use crate::transport::Stream;
+use crate::transport::Endpoint;
 
 /// Links without epoll at most: each is read at every look.
 pub(crate) const MOST_UNWATCHED: usize = 2;
@@ -32,7 +32,7 @@ impl Device {
         if self.spin.is_zero() || self.io.unwatched.len() == MOST_UNWATCHED {
             return Ok(());
         }
-        self.io.poller.remove(live.stream.descriptor())?;
+        self.io.poller.remove(live.endpoint.descriptor())?;
         live.watched = false;
         self.io.unwatched.push(token);
         Ok(())
@@ -56,7 +56,9 @@ impl Device {
     pub(crate) fn watch_all(&mut self) -> Result<()> {
         while let Some(token) = self.io.unwatched.pop() {
             if let Some(live) = self.io.slots.live(token) {
-                self.io.poller.add(live.stream.descriptor(), token, true)?;
+                self.io
+                    .poller
+                    .add(live.endpoint.descriptor(), token, true)?;
                 live.watched = true;
                 live.hits = 0;
             }

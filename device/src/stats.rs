@@ -14,9 +14,9 @@ pub struct Stats {
     /// Reads and writes of shared memory among these: they make no system call.
     pub ring_calls: u64,
     /// Messages of one cache line written over shared memory: no writes, and not among their bytes.
-    pub briefs_out: u64,
+    pub short_out: u64,
     /// Such messages read.
-    pub briefs_in: u64,
+    pub short_in: u64,
     /// Links over shared memory that were made.
     pub rings_made: u64,
     /// Most bytes of shared memory that were mapped for links at any time.
@@ -78,8 +78,8 @@ impl Stats {
             ("reads", self.reads),
             ("reads_empty", self.reads_empty),
             ("ring_calls", self.ring_calls),
-            ("briefs_out", self.briefs_out),
-            ("briefs_in", self.briefs_in),
+            ("short_out", self.short_out),
+            ("short_in", self.short_in),
             ("rings_made", self.rings_made),
             ("ring_bytes", self.ring_bytes),
             ("wakes", self.wakes),

@@ -1,15 +1,11 @@
 //! Writing what the engine has for a link, in as few system calls as there can be.
 
 use rejoin_channel_table::ids::Rank;
-use rejoin_engine::{BRIEF_BODY, Engine, Envelope, GATHER_PIECES};
+use rejoin_engine::{Engine, Envelope, GATHER_PIECES};
 
-use crate::device::Device;
-use crate::error::Result;
 use crate::live::{Live, Meter};
 use crate::memory;
-use crate::stats::Stats;
-use crate::transport::shm::ShmLink;
-use crate::transport::{Fault, Piece, Stream};
+use crate::transport::{Attempt, Endpoint, Fault, Piece};
 
 /// Writes until nothing is left or nothing more fits; true if any byte went.
 ///
@@ -64,121 +60,38 @@ pub(crate) fn flush(
     Ok(moved)
 }
 
-/// Puts a message into a link that has nothing else to write, as a brief one. False: nothing was done, there is
-/// no room or the engine does not send it alone.
-#[inline(always)]
-pub(crate) fn put_in(
-    engine: &mut Engine,
-    link: &mut ShmLink,
-    stats: &mut Stats,
-    (to, env): (Rank, &Envelope),
-    bytes: &[u8],
-) -> bool {
-    if bytes.len() > BRIEF_BODY {
-        return put_apart(engine, link, stats, (to, env), bytes);
-    }
-    let Some(rest) = link.free_brief() else {
-        return false;
-    };
-    let Some(first) = engine.send_brief(to, env, bytes, rest) else {
-        return false;
-    };
-    link.publish_brief(first);
-    stats.briefs_out += 1;
-    true
-}
-
-/// The same, the body apart from its message.
+/// Sends a small message as a frame on a link that has nothing else to write: kept and written in one go.
 #[inline(never)]
-fn put_apart(
+pub(crate) fn send_frame(
     engine: &mut Engine,
-    link: &mut ShmLink,
-    stats: &mut Stats,
+    live: &mut Live,
+    meter: &mut Meter,
     (to, env): (Rank, &Envelope),
     bytes: &[u8],
-) -> bool {
-    let Some(room) = link.room(bytes.len()) else {
-        return false;
+) -> Attempt {
+    let Some(frame) = engine.send_eager(to, env, bytes) else {
+        return Attempt::WouldBlock;
     };
-    let Some(rest) = link.free_brief() else {
-        return false;
-    };
-    let Some(first) = engine.send_brief(to, env, bytes, rest) else {
-        return false;
-    };
-    link.publish_apart(first, bytes, room);
-    stats.briefs_out += 1;
-    true
-}
-
-impl Device {
-    /// A small send on a link that has nothing else to write: kept and written in one go. False: nothing was done,
-    /// and it goes the long way. `polled`: only where a write makes no system call, which others could share.
-    ///
-    /// # Safety
-    /// `buf` is readable for `len` bytes.
-    ///
-    /// # Errors
-    /// A peer that cannot be reached.
-    #[inline]
-    pub(crate) unsafe fn send_alone(
-        &mut self,
-        to: Rank,
-        env: &Envelope,
-        buf: *const u8,
-        len: usize,
-        polled: bool,
-    ) -> Result<bool> {
-        let Some((_, token)) = self.table.live(to) else {
-            return Ok(false);
-        };
-        let Some(live) = self.io.slots.live(token) else {
-            return Ok(false);
-        };
-        let may = live.polled || !polled;
-        if !may || live.write_blocked || !live.ahead.is_empty() || !self.engine.copies(len) {
-            return Ok(false);
+    let count = 1 + usize::from(!frame.pieces[1].is_empty());
+    let pieces = frame
+        .pieces
+        .map(|part| memory::incoming(part.as_ptr().cast_mut(), part.len()));
+    live.burst = 0;
+    live.put_off = 0;
+    // SAFETY: the engine's bytes stay until it is called again.
+    let written = unsafe { live.write(meter, &pieces[..count]) };
+    let place = frame.place;
+    match written {
+        Ok(taken) if taken as u64 == place.end - place.start => Attempt::Sent,
+        Ok(taken) => {
+            live.write_blocked = true;
+            engine.send_rest(to, &place, taken);
+            Attempt::Sent
         }
-        // SAFETY: the caller's promise.
-        let bytes = unsafe { memory::bytes(memory::segment(buf, len)) };
-        if let Some(link) = live.stream.brief()
-            && put_in(
-                &mut self.engine,
-                link,
-                &mut self.meter.stats,
-                (to, env),
-                bytes,
-            )
-        {
-            if let Err(fault) = live.struck_after(&mut self.meter) {
-                self.write_failed(to, token, *fault)?;
-            }
-            return Ok(true);
+        Err(fault) => {
+            engine.send_rest(to, &place, 0);
+            Attempt::LinkLost(fault)
         }
-        let Some(alone) = self.engine.send_alone(to, env, bytes) else {
-            return Ok(false);
-        };
-        let count = 1 + usize::from(!alone.pieces[1].is_empty());
-        let pieces = alone
-            .pieces
-            .map(|part| memory::incoming(part.as_ptr().cast_mut(), part.len()));
-        live.burst = 0;
-        live.put_off = 0;
-        // SAFETY: the engine's bytes stay until it is called again.
-        let written = unsafe { live.write(&mut self.meter, &pieces[..count]) };
-        let place = alone.place;
-        match written {
-            Ok(taken) if taken as u64 == place.end - place.start => {}
-            Ok(taken) => {
-                live.write_blocked = true;
-                self.engine.send_rest(to, &place, taken);
-            }
-            Err(fault) => {
-                self.engine.send_rest(to, &place, 0);
-                self.write_failed(to, token, *fault)?;
-            }
-        }
-        Ok(true)
     }
 }
 
@@ -188,7 +101,7 @@ fn flush_ahead(live: &mut Live, meter: &mut Meter) -> std::result::Result<bool, 
     let rest = &live.ahead[live.ahead_sent..];
     let asked = rest.len();
     let taken = if live.polled {
-        live.stream.write_ahead(rest)?
+        live.endpoint.write_handshake(rest)?
     } else {
         let pieces = [memory::incoming(rest.as_ptr().cast_mut(), asked)];
         // SAFETY: the bytes are the link's own and stay during the call.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::{Job, finish, from, irecv, isend, lead_astray, pattern, ping_pong, recv, send};
 use rejoin_channel_table::Rank;
 use rejoin_channel_table::card::DoorName;
-use rejoin_device::{Envelope, Mode, Options, Stats};
+use rejoin_device::{Attempt, Caller, Envelope, Mode, Options, Stats};
 use rejoin_wire::Transport;
 
 /// The system calls that moved bytes, of each rank.
@@ -42,11 +42,8 @@ fn messages_need_no_system_call_while_both_sides_are_awake() {
         assert_eq!((before.rings_made, after.rings_made), (1, 1));
         assert!(after.ring_bytes > 0);
         assert!(after.ring_calls - before.ring_calls >= 4000, "{after:?}");
-        let (out, come) = (before.briefs_out, before.briefs_in);
-        assert_eq!(
-            (after.briefs_out - out, after.briefs_in - come),
-            (4000, 4000)
-        );
+        let (out, come) = (before.short_out, before.short_in);
+        assert_eq!((after.short_out - out, after.short_in - come), (4000, 4000));
         // Now and then the core is somebody else's, and a wait gives up spinning.
         let more = calls(&after) - calls(&before);
         assert!(more < 6000, "{more} calls: {after:?}");
@@ -76,7 +73,7 @@ fn what_nobody_asks_for_stays_with_its_link() {
     job.transport = Some(Transport::Shm);
     let sent = Arc::new(Barrier::new(2));
     job.run(move |device| {
-        // Some are brief, the others go as bytes, once there is no cell.
+        // Some are short, the others go as bytes, once there is no cell.
         let bodies: Vec<_> = (0..COUNT).map(u32::to_le_bytes).collect();
         if device.rank().0 == 0 {
             ping_pong(device, 1, 8);
@@ -274,8 +271,10 @@ fn direct_messages_keep_their_order_among_others() {
                     tag: 1,
                 };
                 let to = Rank(1 - me);
+                let caller = Caller::Blocking;
                 // SAFETY: the body stays during the call.
-                if unsafe { device.send_now(to, &env, body.as_ptr(), len) } {
+                let tried = unsafe { device.try_send(to, &env, body.as_ptr(), len, caller) };
+                if matches!(tried, Attempt::Sent) {
                     direct += 1;
                 } else {
                     send(device, 1 - me, 1, &body);
@@ -283,7 +282,7 @@ fn direct_messages_keep_their_order_among_others() {
             } else {
                 let mut room = vec![0xa5; len];
                 // SAFETY: the room is this call's alone.
-                let now = unsafe { device.recv_now(&to_me, room.as_mut_ptr(), len) };
+                let now = unsafe { device.try_recv(&to_me, room.as_mut_ptr(), len) };
                 match now {
                     Some(done) => {
                         assert_eq!((done.len, done.truncated), (len as u64, None));

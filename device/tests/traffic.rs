@@ -166,7 +166,7 @@ fn one_write_per_small_send_and_shared_writes_in_a_burst() {
             recv(device, from(1 - me, 0), &mut byte);
             let mut writes = Vec::new();
             for len in [0, 8, 1000, 8 << 10] {
-                let sent = |stats: Stats| stats.writes + stats.briefs_out;
+                let sent = |stats: Stats| stats.writes + stats.short_out;
                 let before = sent(device.stats());
                 ping_pong(device, 100, len);
                 writes.push(sent(device.stats()) - before);
@@ -192,8 +192,8 @@ fn one_write_per_small_send_and_shared_writes_in_a_burst() {
                 }
             }
             let after = device.stats();
-            let briefs = after.briefs_out - before.briefs_out;
-            (writes, after.writes - before.writes, briefs)
+            let short_counts = after.short_out - before.short_out;
+            (writes, after.writes - before.writes, short_counts)
         });
         for (writes, ..) in &counts {
             for count in writes {
@@ -203,14 +203,18 @@ fn one_write_per_small_send_and_shared_writes_in_a_burst() {
                 );
             }
         }
-        let (_, writes, briefs) = counts[0];
+        let (_, writes, short_counts) = counts[0];
         // Over shared memory a write is no system call that others could share, and a short message none.
-        let most = [160, 640_u64.saturating_sub(briefs)][usize::from(transport == Transport::Shm)];
+        let most =
+            [160, 640_u64.saturating_sub(short_counts)][usize::from(transport == Transport::Shm)];
         assert!(
             writes <= most,
-            "{writes} writes and {briefs} brief messages for 640 sends in bursts of 64"
+            "{writes} writes and {short_counts} short messages for 640 sends in bursts of 64"
         );
-        assert!(transport != Transport::Shm || briefs > 320, "{briefs}");
+        assert!(
+            transport != Transport::Shm || short_counts > 320,
+            "{short_counts}"
+        );
     }
 }
 

@@ -10,12 +10,13 @@
 use crate::error::{Error, ErrorClass, Result};
 use rejoin_channel_table::{Epoch, Identity};
 use rejoin_device::image::{Hook, Inside};
+use rejoin_device::{Attempt, Fault};
 use std::path::PathBuf;
 use std::time::Duration;
 
 pub use rejoin_channel_table::Rank;
 pub use rejoin_device::{
-    Completion, Envelope, LocalCost, Mode, MsgId, Names, Pattern, Probe, ReqId,
+    Caller, Completion, Envelope, LocalCost, Mode, MsgId, Names, Pattern, Probe, ReqId,
 };
 
 #[cfg(test)]
@@ -258,31 +259,52 @@ impl Dev {
         self.keep(started)
     }
 
-    /// Sends a message of few bytes at once; false: nothing was done, [`Dev::send`] is to.
+    /// Sends a message of few bytes on the fast path; false: nothing was done, [`Dev::send`] or [`Dev::isend`] is to.
     ///
     /// # Safety
     /// `buf` is valid for `len` bytes.
     #[inline(always)]
-    pub unsafe fn send_now(
+    pub unsafe fn try_send(
         &mut self,
         to: Rank,
         env: &Envelope,
         buf: *const u8,
         len: usize,
+        caller: Caller,
     ) -> bool {
         if self.failed.is_some() {
             return false;
         }
         // SAFETY: the caller's promise.
-        on!(self, d => unsafe { d.send_now(to, env, buf, len) }, _t => false)
+        let tried = on!(self, d => unsafe { d.try_send(to, env, buf, len, caller) },
+            _t => Attempt::WouldBlock);
+        match tried {
+            Attempt::Sent => true,
+            Attempt::WouldBlock => false,
+            Attempt::LinkLost(fault) => {
+                self.link_lost(to, *fault);
+                true
+            }
+        }
     }
 
-    /// Receives a message of few bytes at once; `None`: nothing was done, [`Dev::irecv`] is to.
+    /// A message was sent, and its link was lost. What goes wrong then is no error of that send, but of the next call.
+    #[cold]
+    #[inline(never)]
+    fn link_lost(&mut self, to: Rank, fault: Fault) {
+        let dropped = on!(self, d => d.link_lost(to, fault).map_err(as_error),
+            _t => { let _ = (to, fault); Ok(()) });
+        if self.keep(dropped).is_ok() {
+            let _ = self.await_links();
+        }
+    }
+
+    /// Receives a message of few bytes on the fast path; `None`: nothing was done, [`Dev::irecv`] is to.
     ///
     /// # Safety
     /// `buf` is valid for writes of `len` bytes and nothing else uses it.
     #[inline(always)]
-    pub unsafe fn recv_now(
+    pub unsafe fn try_recv(
         &mut self,
         pat: &Pattern,
         buf: *mut u8,
@@ -292,7 +314,7 @@ impl Dev {
             return None;
         }
         // SAFETY: the caller's promise.
-        let done = on!(self, d => unsafe { d.recv_now(pat, buf, len) }, _t => None);
+        let done = on!(self, d => unsafe { d.try_recv(pat, buf, len) }, _t => None);
         if done.is_some() && on!(self, d => d.owes_answer(), _t => false) {
             self.answer();
         }
@@ -307,7 +329,7 @@ impl Dev {
         let _ = self.keep(answered);
     }
 
-    /// Looks after what else there is to do, now and then: for calls that do all by [`Dev::send_now`] and its kin.
+    /// Looks after what else there is to do, now and then: for calls that do all by [`Dev::try_send`] and its kin.
     #[inline]
     pub fn attend(&mut self) -> Result<()> {
         self.alive()?;

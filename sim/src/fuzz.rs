@@ -7,8 +7,8 @@ use rejoin_channel_table::{
     Identity, Incarnation, JobId, Rank, Resume,
 };
 use rejoin_engine::{
-    BRIEF_REST, Brief, Config, Engine, Envelope, FRAME_MAGIC, HEADER_LEN, Header, Mode, Pattern,
-    ReqId, RxBody, Segment, Sent, Sought,
+    Config, Engine, Envelope, FRAME_MAGIC, HEADER_LEN, Header, Mode, Pattern, ReqId, RxBody,
+    Segment, Sent, ShortHeader, Sought,
 };
 use rejoin_managers_protocol::control::{ToCentral, ToLocal};
 use rejoin_wire::codec::{FrameReader, MANAGER_LIMIT, RANK_LIMIT, encode};
@@ -130,16 +130,22 @@ impl Input<'_> {
         Some(bytes)
     }
 
-    fn brief(&mut self) -> Option<Brief> {
-        let mut words = [0; 1 + BRIEF_REST];
+    fn short(&mut self) -> Option<ShortHeader> {
         // Length, then mostly this epoch.
-        words[0] = self.number()? << 2 | u64::from(self.byte()? & 1) << 16;
-        for word in &mut words[1..4] {
-            let (low, high) = (self.number()?, self.number()?);
-            *word = low & u64::from(u32::MAX) | high << 32;
-        }
-        let [first, rest @ ..] = words;
-        Some(Brief { first, rest })
+        let (len, epoch) = (self.number()? as u16, self.byte()? & 1);
+        let mut word = || self.number().map(|number| number as u32);
+        Some(ShortHeader {
+            envelope: Envelope {
+                context: word()?,
+                source: word()?.cast_signed(),
+                tag: word()?.cast_signed(),
+            },
+            len,
+            epoch: epoch.into(),
+            ssn: word()?,
+            ack: word()?,
+            credit: word()?,
+        })
     }
 
     fn resume(&mut self) -> Option<Resume> {
@@ -188,8 +194,8 @@ pub fn engine(data: &[u8]) {
     }
 }
 
-/// The same, and what it writes into shared memory are brief messages.
-pub fn briefs(data: &[u8]) {
+/// The same, and what it writes into shared memory are short messages.
+pub fn short_messages(data: &[u8]) {
     let config = Config {
         eager_copy: 8,
         eager_max: 40,
@@ -209,8 +215,8 @@ pub fn briefs(data: &[u8]) {
         }
         match op % 8 {
             0..=3 => {
-                if let Some(brief) = input.brief()
-                    && !receive_brief(&mut engine, &brief, op & 1 != 0)
+                if let Some(short) = input.short()
+                    && !receive_short(&mut engine, &short, op & 1 != 0)
                 {
                     engine.link_down(PEER);
                 }
@@ -233,7 +239,7 @@ pub fn briefs(data: &[u8]) {
 }
 
 /// In one of the ways that the device has; false if it was refused.
-fn receive_brief(engine: &mut Engine, brief: &Brief, directly: bool) -> bool {
+fn receive_short(engine: &mut Engine, short: &ShortHeader, unposted: bool) -> bool {
     const ROOM: usize = 16;
     let pattern = Pattern {
         context: 0,
@@ -242,25 +248,25 @@ fn receive_brief(engine: &mut Engine, brief: &Brief, directly: bool) -> bool {
         from: Some(PEER),
     };
     let place = Segment { addr: 0, len: ROOM };
-    let met = if directly && engine.is_alone(&pattern) {
+    let met = if unposted && engine.is_next_match(&pattern) {
         engine
-            .rx_direct(PEER, brief, &pattern, place)
+            .rx_short_into(PEER, short, &pattern, place)
             .map(|(done, met)| {
                 assert_eq!(done.len as usize, met.len);
                 met
             })
     } else {
-        engine.rx_brief(PEER, brief)
+        engine.rx_short(PEER, short)
     };
     if let Some(met) = met {
-        assert_eq!(met.len, brief.claimed());
+        assert_eq!(met.len, usize::from(short.len));
         assert!(met.into.len <= met.len.min(ROOM));
         return true;
     }
-    let Some(header) = engine.unpack(PEER, brief) else {
+    let Some(header) = engine.widen(PEER, short) else {
         return false;
     };
-    assert_eq!(header.body_len() as usize, brief.claimed());
+    assert_eq!(header.body_len() as usize, usize::from(short.len));
     match Header::decode(&header.encode()) {
         Ok(again) => {
             assert_eq!(again, header);

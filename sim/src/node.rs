@@ -1,11 +1,10 @@
 //! One rank: the engine, the table and the handshakes, glued together as a device does it, over
 //! connections that are only numbers. Nothing of the code under test is replaced.
 
-pub mod briefs;
+pub mod short_messages;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use briefs::{Briefs, Load};
 use rejoin_channel_table::table::TableError;
 use rejoin_channel_table::{
     Acceptor, AcceptorStep, AddressBook, Admission, Attempt, Dialer, DialerStep, Epoch, Identity,
@@ -15,6 +14,7 @@ use rejoin_engine::{
     Config, Detach, Engine, Envelope, HEADER_LEN, Header, Kind, Mode, MsgId, Pattern, Piece, ReqId,
     RxBody, Segment, Sent, Source,
 };
+use short_messages::{Load, ShortCounts};
 
 /// Number of a connection, the same at both ends.
 pub type ConnectionId = u32;
@@ -66,8 +66,8 @@ pub struct Node {
     ends: BTreeMap<ConnectionId, End>,
     /// What has arrived and is not looked at.
     unread: BTreeMap<ConnectionId, VecDeque<Load>>,
-    /// What became of brief messages.
-    pub briefs: Briefs,
+    /// What became of short messages.
+    pub short_counts: ShortCounts,
     output: Vec<Output>,
     /// Headers read since they were last taken, for checkers.
     pub headers: Vec<(Rank, Header)>,
@@ -110,7 +110,7 @@ impl Node {
             memory: Vec::new(),
             ends: BTreeMap::new(),
             unread: BTreeMap::new(),
-            briefs: Briefs::default(),
+            short_counts: ShortCounts::default(),
             output: Vec::new(),
             headers: Vec::new(),
             images: BTreeMap::new(),

@@ -12,7 +12,7 @@ use rejoin_channel_table::{
 use rejoin_engine::{ReqId, Segment, Sought};
 
 use crate::check::{Bound, Outcome};
-use crate::node::briefs::{Briefs, Load};
+use crate::node::short_messages::{Load, ShortCounts};
 use crate::node::{ConnectionId, Node, Violation};
 use crate::plan::Plan;
 use crate::rng::Rng;
@@ -117,7 +117,7 @@ pub struct World {
     dialing: BTreeSet<(u32, u32)>,
     failures: BTreeMap<(u32, u32), u32>,
     bounds: BTreeMap<(u32, u32), Bound>,
-    /// Which ranks are near each other: their connections carry brief messages.
+    /// Which ranks are near each other: their connections carry short messages.
     near: u64,
     trace: VecDeque<String>,
     /// Connections cut so far.
@@ -200,10 +200,10 @@ impl World {
         Err(self.stuck())
     }
 
-    /// What became of brief messages, on all ranks.
-    pub fn briefs(&self) -> Briefs {
-        let mut all = Briefs::default();
-        self.nodes.iter().for_each(|node| all += node.briefs);
+    /// What became of short messages, on all ranks.
+    pub fn short_counts(&self) -> ShortCounts {
+        let mut all = ShortCounts::default();
+        self.nodes.iter().for_each(|node| all += node.short_counts);
         all
     }
 

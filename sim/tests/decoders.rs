@@ -58,7 +58,7 @@ proptest! {
     }
 
     #[test]
-    fn brief_messages(bytes in vec(any::<u8>(), 0..600)) {
-        fuzz::briefs(&bytes);
+    fn short_messages(bytes in vec(any::<u8>(), 0..600)) {
+        fuzz::short_messages(&bytes);
     }
 }

@@ -8,7 +8,7 @@ use rejoin_sim::job::engines::Engines;
 use rejoin_sim::job::ring::Ring;
 use rejoin_sim::job::{Fate, MILLI, Shape, Tally, World};
 use rejoin_sim::node::Blind;
-use rejoin_sim::node::briefs::Briefs;
+use rejoin_sim::node::short_messages::ShortCounts;
 use rejoin_sim::rng::Rng;
 
 /// Seeds that every test run takes.
@@ -116,7 +116,7 @@ fn jobs_of_many_ranks_end_well_whatever_dies() {
 }
 
 /// A few ranks with engines: what they receive is checked message by message.
-fn exchange(seed: u64, blind: Blind) -> Result<(Tally, u64, Briefs), String> {
+fn exchange(seed: u64, blind: Blind) -> Result<(Tally, u64, ShortCounts), String> {
     let mut rng = Rng::new(seed ^ 0x5eed);
     let shape = Shape {
         hosts: rng.between(1, 4) as usize,
@@ -139,21 +139,21 @@ fn exchange(seed: u64, blind: Blind) -> Result<(Tally, u64, Briefs), String> {
     engines.blind = blind;
     let mut world = World::new(rng, shape, engines, &fate);
     let tally = world.run()?;
-    Ok((tally, world.work().broken, world.work().briefs()))
+    Ok((tally, world.work().broken, world.work().short_counts()))
 }
 
 #[test]
 fn no_answer_is_changed_by_what_comes_back() {
     let (mut recoveries, mut commits, mut broken) = (0, 0, 0);
-    let mut briefs = Briefs::default();
+    let mut short_counts = ShortCounts::default();
     for seed in seeds(EXCHANGES) {
         match exchange(seed, Blind::default()) {
-            Ok((tally, cuts, brief)) => {
+            Ok((tally, cuts, short)) => {
                 assert_eq!(tally.verdict, Some(Verdict::Success), "seed {seed}");
                 recoveries += tally.recoveries;
                 commits += tally.commits;
                 broken += cuts;
-                briefs += brief;
+                short_counts += short;
             }
             Err(wrong) => panic!(
                 "seed {seed}: {wrong}\nrepeat it with REJOIN_JOB_SEEDS={seed}..{}",
@@ -161,10 +161,12 @@ fn no_answer_is_changed_by_what_comes_back() {
             ),
         }
     }
-    println!("{recoveries} recoveries, {commits} checkpoints, {broken} links cut, {briefs:?}");
+    println!(
+        "{recoveries} recoveries, {commits} checkpoints, {broken} links cut, {short_counts:?}"
+    );
     if std::env::var("REJOIN_JOB_SEEDS").is_err() {
         assert!(recoveries > 100 && commits > 300 && broken > 100);
-        assert!(briefs.met > 500 && briefs.direct > 100 && briefs.unpacked > 500);
+        assert!(short_counts.met > 500 && short_counts.direct > 100 && short_counts.unpacked > 500);
     }
 }
 

@@ -1,7 +1,7 @@
 //! A fixed set of seeds. `REJOIN_SIM_SEEDS=1000..5000` runs others, and `REJOIN_SIM_SEEDS=17..18`
 //! one that failed.
 
-use rejoin_sim::node::briefs::Briefs;
+use rejoin_sim::node::short_messages::ShortCounts;
 use rejoin_sim::plan::Plan;
 use rejoin_sim::rng::Rng;
 use rejoin_sim::world::{Faults, World};
@@ -18,7 +18,7 @@ fn seeds() -> std::ops::Range<u64> {
     range.unwrap_or_else(|| panic!("REJOIN_SIM_SEEDS is {text:?}, not from..to"))
 }
 
-fn run(seed: u64) -> (usize, u32, Briefs, Result<(), String>) {
+fn run(seed: u64) -> (usize, u32, ShortCounts, Result<(), String>) {
     let mut rng = Rng::new(seed);
     let ranks = match seed % 16 {
         15 => rng.between(17, 64) as u32,
@@ -37,15 +37,15 @@ fn run(seed: u64) -> (usize, u32, Briefs, Result<(), String>) {
     let messages = plan.messages.len();
     let mut world = World::new(rng, plan, faults);
     let result = world.run();
-    (messages, world.cuts, world.briefs(), result)
+    (messages, world.cuts, world.short_counts(), result)
 }
 
 #[test]
 fn every_message_arrives_once_in_order_and_unchanged() {
     let (mut messages, mut cuts, mut count) = (0, 0, 0);
-    let mut briefs = Briefs::default();
+    let mut short_counts = ShortCounts::default();
     for seed in seeds() {
-        let (sent, cut, brief, result) = run(seed);
+        let (sent, cut, short, result) = run(seed);
         if let Err(violation) = result {
             panic!(
                 "seed {seed}: {violation}\nrepeat it with REJOIN_SIM_SEEDS={seed}..{}",
@@ -54,11 +54,11 @@ fn every_message_arrives_once_in_order_and_unchanged() {
         }
         messages += sent;
         cuts += cut;
-        briefs += brief;
+        short_counts += short;
         count += 1;
     }
-    println!("{count} seeds, {messages} messages, {cuts} connections cut, {briefs:?}");
-    let little = [briefs.met, briefs.direct, briefs.unpacked]
+    println!("{count} seeds, {messages} messages, {cuts} connections cut, {short_counts:?}");
+    let little = [short_counts.met, short_counts.direct, short_counts.unpacked]
         .into_iter()
         .min()
         < Some(500);

@@ -81,10 +81,10 @@
 #![forbid(unsafe_code)]
 
 mod bins;
-mod brief;
 mod cancel;
 mod channel;
 mod control;
+mod eager;
 mod engine;
 mod error;
 mod flow;
@@ -94,20 +94,20 @@ mod local;
 mod matching;
 mod pool;
 mod pull;
-mod quick;
 mod requests;
 mod rx;
+mod short_header;
 mod tx;
 mod types;
 mod waiting;
 
-pub use brief::{BRIEF_BODY, BRIEF_MOST, BRIEF_REST, Brief};
+pub use eager::{EagerFrame, Matched};
 pub use engine::Engine;
 pub use error::{Error, ProtocolError};
 pub use flow::Sought;
 pub use frame::{FRAME_MAGIC, Flags, HEADER_LEN, Header, HeaderError, Kind};
 pub use pull::PULL_MIN;
-pub use quick::{Alone, Met};
+pub use short_header::ShortHeader;
 pub use types::{
     Completion, Config, Copy, Detach, Envelope, GATHER_PIECES, Gather, Mode, MsgId, Pattern, Piece,
     Probe, Pull, ReqId, RxBody, Segment, Sent, Source,

@@ -1,17 +1,26 @@
-//! Transports: what carries a channel's bytes between two ranks.
+//! Transports: what carries a channel's messages between two ranks.
 //!
-//! A transport makes links; a link is a stream of bytes in both directions that keeps order and may
-//! break at any moment. [`Stream`] is all that the device needs of it for messages, so a transport can be added
-//! that does no more. A link over shared memory does: it has a short way for brief messages
-//! ([`Link::brief`]), and bodies may be read out of the sender's memory past it. Dispatch is by the enum
-//! [`Link`], so the small calls on the fast path are inlined.
+//! An *endpoint* is this rank's end of an established link to one peer. [`Endpoint`] is all that the rest of the
+//! device knows of it: capabilities, and calls that never block. Every endpoint carries a stream of bytes in both
+//! directions that keeps order and may break at any moment. Some also carry short messages beside it, with less
+//! work ([`Capabilities::max_short`], [`Capabilities::max_bcopy`]), or let the receiver read a body out of the sender's
+//! memory ([`Endpoint::get`]). Dispatch is by the enum [`AnyEndpoint`], so the calls of the fast path are inlined.
+//!
+//! A transport is a folder here: its endpoint, its part in [`Wireup`], and its listener.
 
+mod any;
 pub mod shm;
 pub mod tcp;
+mod wireup;
+
+pub use any::AnyEndpoint;
+pub(crate) use wireup::{Failing, Wireup, connect};
 
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
+
+use rejoin_engine::ShortHeader;
 
 /// A piece of memory to write from or to read into.
 pub type Piece = libc::iovec;
@@ -36,6 +45,18 @@ pub enum Fault {
     Memory(io::Error),
 }
 
+/// What became of a message on the fast path.
+#[derive(Debug)]
+pub enum Attempt {
+    /// It is on its way, and complete for its sender.
+    Sent,
+    /// Nothing was done: the slow path is to send it.
+    WouldBlock,
+    /// It is kept, and sent again over the next link: the device is to drop this one
+    /// ([`Device::link_lost`](crate::Device::link_lost)).
+    LinkLost(Box<Fault>),
+}
+
 /// What the system knows of the way to the other end.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
@@ -48,16 +69,117 @@ pub struct Path {
     pub moved: u64,
 }
 
-/// The contract of a link.
+/// What an endpoint offers beside its stream of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Longest body in bytes that goes with its header ([`Endpoint::try_short`]), if any does.
+    pub max_short: Option<usize>,
+    /// Longest body in bytes that is copied into a buffer of the link ([`Endpoint::try_bcopy`]), if any is.
+    pub max_bcopy: Option<usize>,
+    /// Shortest body in bytes that is better read out of the sender's memory than sent ([`Endpoint::get`]), where
+    /// [`Endpoint::remote_access`] says that it can be.
+    pub min_get: Option<usize>,
+    /// The endpoint raises no event until its doorbell is armed, and must be polled.
+    pub doorbell: bool,
+}
+
+impl Capabilities {
+    /// Those of a mere stream of bytes, which raises events by itself.
+    pub const STREAM: Self = Self {
+        max_short: None,
+        max_bcopy: None,
+        min_get: None,
+        doorbell: false,
+    };
+}
+
+/// How the sides of a link copy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Copies {
+    /// Long bodies go from memory to memory, where the system lets them.
+    pub(crate) single: bool,
+    /// Ranks share cores.
+    pub(crate) shared_cores: bool,
+}
+
+/// Most parts of one [`Endpoint::get`].
+pub const MAX_GET_PARTS: usize = rejoin_ring::desk::MOST;
+
+/// A part of a body: where it is in the peer's memory, and where it goes in this process's.
+#[derive(Clone, Copy, Debug)]
+pub struct GetPart {
+    /// Address in the peer's memory.
+    pub from: u64,
+    /// Where it goes.
+    pub to: *mut u8,
+    /// Bytes.
+    pub len: usize,
+}
+
+impl GetPart {
+    /// None at all.
+    pub const EMPTY: Self = Self {
+        from: 0,
+        to: std::ptr::null_mut(),
+        len: 0,
+    };
+}
+
+/// The contract of an endpoint.
 ///
 /// - No call blocks. A count of 0 means that nothing can be moved now; the transport then makes its
-///   descriptor ready (edge-triggered) as soon as something can. One that is polled
-///   ([`Stream::is_polled`]) does so only while it is armed.
+///   descriptor ready (edge-triggered) as soon as something can. One with a doorbell
+///   ([`Capabilities::doorbell`]) does so only while it is armed.
 /// - Fewer bytes than asked for means the same as 0 about the rest, so a caller need not try again
 ///   before the next event.
-/// - Bytes that were taken by `write` may be lost with the link. Whoever needs them keeps them.
-/// - After [`Fault::Link`] the link is only good for dropping.
-pub trait Stream {
+/// - Bytes that were taken by `try_write` may be lost with the link. Whoever needs them keeps them.
+/// - Short messages, buffered copies and bytes keep one order.
+/// - After [`Fault::Link`] the endpoint is only good for dropping.
+pub trait Endpoint {
+    /// What users call the transport.
+    fn transport(&self) -> &'static str;
+
+    /// What it offers beside the stream.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Sends a message with its header, if there is room: `pack` makes the header then, and may still refuse. False:
+    /// nothing was done, and the message goes as a frame.
+    #[inline(always)]
+    fn try_short(&mut self, _body: &[u8], _pack: impl FnOnce() -> Option<ShortHeader>) -> bool {
+        false
+    }
+
+    /// The same with a body that is copied into a buffer of the link.
+    #[inline(always)]
+    fn try_bcopy(&mut self, _body: &[u8], _pack: impl FnOnce() -> Option<ShortHeader>) -> bool {
+        false
+    }
+
+    /// Waits for room for a short message while the peer goes on to take some, for microseconds. False: there is none.
+    #[inline(always)]
+    fn await_room(&mut self) -> bool {
+        true
+    }
+
+    /// Waits until the peer takes something, for microseconds; false when it does not.
+    fn peer_goes_on(&mut self) -> bool {
+        false
+    }
+
+    /// The header of the short message or buffered copy that comes next, if one does: a copy that the peer
+    /// cannot change.
+    #[inline(always)]
+    fn try_recv(&self) -> Option<ShortHeader> {
+        None
+    }
+
+    /// Takes the message whose header [`Endpoint::try_recv`] gave: copies the first bytes of its body to where they go.
+    ///
+    /// # Safety
+    /// `into` is writable memory of at most as many bytes as the body has, that nothing else uses.
+    #[inline(always)]
+    unsafe fn take(&mut self, _header: &ShortHeader, _into: Piece) {}
+
     /// Writes the pieces in order, as far as there is room, and returns the number of bytes taken.
     ///
     /// # Safety
@@ -65,7 +187,7 @@ pub trait Stream {
     ///
     /// # Errors
     /// The link is broken, or a piece is no readable memory.
-    unsafe fn write(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>>;
+    unsafe fn try_write(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>>;
 
     /// Reads into the pieces in order, as far as there is data, and returns the number of bytes.
     ///
@@ -74,19 +196,53 @@ pub trait Stream {
     ///
     /// # Errors
     /// The link is broken, the peer has closed it, or a piece is no writable memory.
-    unsafe fn read(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>>;
+    unsafe fn try_read(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>>;
 
     /// Writes the end of the handshake, which goes ahead of everything, where the peer expects it.
     ///
     /// # Errors
     /// The link is broken.
-    fn write_ahead(&mut self, bytes: &[u8]) -> Result<usize, Box<Fault>>;
+    fn write_handshake(&mut self, bytes: &[u8]) -> Result<usize, Box<Fault>>;
+
+    /// Whether this side can read the peer's memory, and the peer this side's, if that is known yet.
+    fn remote_access(&self) -> (bool, Option<bool>) {
+        (false, Some(false))
+    }
+
+    /// What stands in the way of reading the peer's memory, where that was tried.
+    fn obstacle(&self) -> Option<String> {
+        None
+    }
+
+    /// Has parts of bodies copied out of the peer's memory, at most [`MAX_GET_PARTS`]; bits of those that could not be.
+    /// `cooperative`: the peer may copy some of them where it waits for this side; while it takes long, `waits` is told.
+    ///
+    /// # Safety
+    /// Each part's place is writable, and nothing else uses it during the call.
+    unsafe fn get(
+        &mut self,
+        _parts: &[GetPart],
+        _cooperative: bool,
+        _waits: &mut dyn FnMut(),
+    ) -> u64 {
+        u64::MAX
+    }
+
+    /// Copies parts of a body into the peer's memory, if it asks for that; returns their bytes.
+    #[inline]
+    fn serve_get(&mut self) -> usize {
+        0
+    }
+
+    /// Has the peer read nothing in this process any more.
+    fn withdraw(&self) {}
 
     /// An event has come for the descriptor. What it brought shows at the next read.
-    fn heard(&mut self) {}
+    fn note_event(&mut self) {}
 
-    /// Whether the link must be looked at without an event: it raises none until it is armed.
-    fn is_polled(&self) -> bool {
+    /// Whether there is neither anything to read nor an end to be noticed; false where only a read tells.
+    #[inline]
+    fn is_idle(&self) -> bool {
         false
     }
 
@@ -95,13 +251,23 @@ pub trait Stream {
     ///
     /// # Errors
     /// The link is broken.
-    fn arm(&mut self, _for_room: bool) -> Result<bool, Box<Fault>> {
+    fn arm_doorbell(&mut self, _for_room: bool) -> Result<bool, Box<Fault>> {
         Ok(false)
     }
 
     /// No event is needed any more. True when there is something to read.
-    fn disarm(&mut self) -> bool {
+    fn disarm_doorbell(&mut self) -> bool {
         false
+    }
+
+    /// Doorbells that this side has rung so far, each of which takes a system call.
+    fn doorbells_rung(&self) -> u64 {
+        0
+    }
+
+    /// Bytes of memory that both ends share for the link.
+    fn shared_bytes(&self) -> usize {
+        0
     }
 
     /// Breaks the link at once, so that both sides notice (tests only).
@@ -118,116 +284,6 @@ pub trait Stream {
 
     /// Lets go of descriptors that are no longer this process's, without a system call.
     fn forget(self);
-}
-
-/// A live link of some transport.
-#[allow(
-    clippy::large_enum_variant,
-    reason = "it lies in a box of its own, and the fast path follows no second one"
-)]
-pub enum Link {
-    /// Over TCP.
-    Tcp(tcp::TcpLink),
-    /// Over shared memory.
-    Shm(shm::ShmLink),
-}
-
-/// The same call on whichever link it is.
-macro_rules! each {
-    ($link:expr, $name:ident => $call:expr) => {
-        match $link {
-            Link::Tcp($name) => $call,
-            Link::Shm($name) => $call,
-        }
-    };
-}
-
-impl Link {
-    /// Whether a polled link has nothing to read and no end to be noticed.
-    #[inline]
-    pub(crate) fn is_idle(&self) -> bool {
-        match self {
-            Self::Tcp(_) => false,
-            Self::Shm(link) => link.is_idle(),
-        }
-    }
-
-    /// The link as one that carries brief messages.
-    #[inline]
-    pub(crate) fn brief(&mut self) -> Option<&mut shm::ShmLink> {
-        match self {
-            Self::Tcp(_) => None,
-            Self::Shm(link) => Some(link),
-        }
-    }
-
-    /// Has the peer read nothing in this process any more.
-    pub(crate) fn withdraw(&self) {
-        match self {
-            Self::Tcp(_) => {}
-            Self::Shm(link) => link.withdraw(),
-        }
-    }
-
-    /// Bytes of shared memory that the link takes, and system calls that it has made to wake its peer.
-    pub(crate) fn shared(&self) -> (usize, u64) {
-        match self {
-            Self::Tcp(_) => (0, 0),
-            Self::Shm(link) => (link.memory(), link.wakes()),
-        }
-    }
-}
-
-impl Stream for Link {
-    #[inline]
-    unsafe fn write(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>> {
-        // SAFETY: the caller keeps the same promise.
-        each!(self, link => unsafe { link.write(pieces) })
-    }
-
-    #[inline]
-    unsafe fn read(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>> {
-        // SAFETY: the caller keeps the same promise.
-        each!(self, link => unsafe { link.read(pieces) })
-    }
-
-    fn write_ahead(&mut self, bytes: &[u8]) -> Result<usize, Box<Fault>> {
-        each!(self, link => link.write_ahead(bytes))
-    }
-
-    #[inline]
-    fn heard(&mut self) {
-        each!(self, link => link.heard());
-    }
-
-    #[inline]
-    fn is_polled(&self) -> bool {
-        each!(self, link => link.is_polled())
-    }
-
-    fn arm(&mut self, for_room: bool) -> Result<bool, Box<Fault>> {
-        each!(self, link => link.arm(for_room))
-    }
-
-    fn disarm(&mut self) -> bool {
-        each!(self, link => link.disarm())
-    }
-
-    fn cut(&mut self) {
-        each!(self, link => link.cut());
-    }
-
-    fn descriptor(&self) -> BorrowedFd<'_> {
-        each!(self, link => link.descriptor())
-    }
-
-    fn path(&self) -> io::Result<Path> {
-        each!(self, link => link.path())
-    }
-
-    fn forget(self) {
-        each!(self, link => link.forget());
-    }
 }
 
 /// What a system call that moves bytes said.

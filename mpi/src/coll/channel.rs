@@ -8,7 +8,7 @@ use super::locality::Locality;
 use super::p2p::{P2p, Pending};
 use super::run::block_on;
 use super::scratch::Scratch;
-use crate::adi::{Completion, Envelope, Mode, Pattern, Rank, ReqId};
+use crate::adi::{Caller, Completion, Envelope, Mode, Pattern, Rank, ReqId};
 use crate::comm::{Communicator, Traffic};
 use crate::error::{Error, ErrorClass, Result};
 use crate::group::Group;
@@ -160,7 +160,7 @@ impl P2p for Channel<'_> {
         };
         let mut dev = self.mpi.dev.borrow_mut();
         // SAFETY: the caller's promise.
-        if len <= AT_ONCE && unsafe { dev.send_now(world, &env, buf, len) } {
+        if len <= AT_ONCE && unsafe { dev.try_send(world, &env, buf, len, Caller::Blocking) } {
             return Ok(Pending::DONE);
         }
         self.slow.set(true);
@@ -185,7 +185,7 @@ impl P2p for Channel<'_> {
     ) -> Result<Option<usize>> {
         let pattern = self.pattern(from, tag);
         // SAFETY: the caller's promise.
-        let done = unsafe { self.mpi.dev.borrow_mut().recv_now(&pattern, buf, len) };
+        let done = unsafe { self.mpi.dev.borrow_mut().try_recv(&pattern, buf, len) };
         done.map(|done| self.whole(&done)).transpose()
     }
 

@@ -15,7 +15,7 @@ use super::order::Order;
 use super::reducer::Reducer;
 use super::tuning::{AllreduceAlgorithm, Exchange, Tuning};
 use super::typed::{Operator, Typed};
-use crate::adi::{Completion, Envelope, Pattern, ReqId};
+use crate::adi::{Caller, Completion, Envelope, Pattern, ReqId};
 use crate::comm::{Communicator, Traffic};
 use crate::error::{Error, ErrorClass, Result};
 use crate::p2p::Data;
@@ -278,7 +278,7 @@ impl<'a> Short<'a> {
         // SAFETY: the region is valid until the collective ends (`Mem::new`), which waits for the message, and
         // nobody changes it before.
         unsafe {
-            if dev.send_now(world, &env, data.ptr(), data.len()) {
+            if dev.try_send(world, &env, data.ptr(), data.len(), Caller::Blocking) {
                 return Ok(None);
             }
             self.long.set(true);
@@ -302,7 +302,7 @@ impl<'a> Short<'a> {
         // With several threads the long way tells the others what it does.
         if !self.mpi.has_lock() {
             // SAFETY: as in `send`; nobody touches the region before the message is there.
-            let done = unsafe { dev.recv_now(&pattern, room.ptr(), len) };
+            let done = unsafe { dev.try_recv(&pattern, room.ptr(), len) };
             if let Some(done) = done {
                 return self.whole(from, len, &done).map(|()| None);
             }

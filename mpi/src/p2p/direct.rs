@@ -1,8 +1,8 @@
-//! The shortest way of a short message between ranks of one host, for calls whose arguments are all plainly
-//! right. Whatever is not is refused before anything is done, and the long way says what is wrong.
+//! The fast path of a short message, for calls whose arguments are all plainly right. Whatever is not is
+//! refused before anything is done, and the slow path says what is wrong.
 
 use super::Data;
-use crate::adi::Pattern;
+use crate::adi::{Caller, Pattern};
 use crate::comm::Communicator;
 use crate::request::RequestId;
 use crate::runtime::Mpi;
@@ -37,12 +37,13 @@ impl Mpi {
     /// # Safety
     /// The elements are readable.
     #[inline(always)]
-    pub unsafe fn send_now(
+    pub unsafe fn try_send(
         &self,
         data: &Data<'_>,
         dest: i32,
         tag: i32,
         comm: &Communicator,
+        caller: Caller,
     ) -> bool {
         let peers = comm.peers();
         let Some((addr, len)) = data.plain() else {
@@ -57,7 +58,7 @@ impl Mpi {
             return false;
         };
         // SAFETY: the bytes are the elements.
-        unsafe { dev.send_now(to, &env, addr, len) }
+        unsafe { dev.try_send(to, &env, addr, len, caller) }
     }
 
     /// A receive without wildcards, if its message is there or comes at once; `None`: nothing was done.
@@ -65,7 +66,7 @@ impl Mpi {
     /// # Safety
     /// The elements are writable.
     #[inline(always)]
-    pub unsafe fn recv_now(
+    pub unsafe fn try_recv(
         &self,
         data: &Data<'_>,
         source: i32,
@@ -75,7 +76,7 @@ impl Mpi {
         let (pattern, addr, len) = self.named(data, source, tag, comm)?;
         let mut dev = self.dev.try_borrow_mut().ok()?;
         // SAFETY: the bytes are the elements.
-        let done = unsafe { dev.recv_now(&pattern, addr, len) }?;
+        let done = unsafe { dev.try_recv(&pattern, addr, len) }?;
         Some(Status::of(done.source, done.tag, done.len))
     }
 
@@ -84,7 +85,7 @@ impl Mpi {
     /// # Safety
     /// The elements are writable and unaccessed until the request completes.
     #[inline(always)]
-    pub unsafe fn irecv_now(
+    pub unsafe fn try_irecv(
         &self,
         data: &Data<'_>,
         source: i32,

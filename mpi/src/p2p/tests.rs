@@ -282,9 +282,9 @@ fn cancelled_receives_and_sends() {
 }
 
 /// A receive by the shortest way, which keeps least of it.
-fn irecv_now(m: &Mpi, room: &mut [u8], source: i32, tag: i32) -> RequestId {
+fn try_irecv(m: &Mpi, room: &mut [u8], source: i32, tag: i32) -> RequestId {
     // SAFETY: the tests keep the rooms until the requests are complete.
-    let posted = unsafe { m.irecv_now(&data(room, &byte()), source, tag, m.world()) };
+    let posted = unsafe { m.try_irecv(&data(room, &byte()), source, tag, m.world()) };
     posted.expect("nothing stands in the way")
 }
 
@@ -301,10 +301,10 @@ fn a_plain_receive_answers_as_any_other() {
         }
         let mut rooms = [[0u8; 8]; 6];
         let [a, b, c, d, e, f] = &mut rooms;
-        let whole = irecv_now(&m, a, 0, 0);
-        let short = irecv_now(&m, &mut b[..5], 0, 1);
-        let (tested, freed) = (irecv_now(&m, c, 0, 2), irecv_now(&m, d, 0, 3));
-        let (never, same) = (irecv_now(&m, e, 0, 77), irecv_now(&m, f, 0, 77));
+        let whole = try_irecv(&m, a, 0, 0);
+        let short = try_irecv(&m, &mut b[..5], 0, 1);
+        let (tested, freed) = (try_irecv(&m, c, 0, 2), try_irecv(&m, d, 0, 3));
+        let (never, same) = (try_irecv(&m, e, 0, 77), try_irecv(&m, f, 0, 77));
         assert!(
             [whole, short, tested, freed, never]
                 .iter()

@@ -4,7 +4,7 @@
 use super::MILLI;
 use super::work::{Wish, Work};
 use crate::check::{self, Outcome};
-use crate::node::briefs::{Briefs, Load};
+use crate::node::short_messages::{Load, ShortCounts};
 use crate::node::{Blind, ConnectionId, Node, Output};
 use crate::plan::{Plan, Step, TALK_CONTEXT, content};
 use crate::rng::Rng;
@@ -70,10 +70,10 @@ pub struct Engines {
     next: ConnectionId,
     /// Percent of a rank's looks at its links in which one of them breaks.
     cuts: u64,
-    /// Which ranks are near each other: their links carry brief messages.
+    /// Which ranks are near each other: their links carry short messages.
     near: u64,
     /// What became of those, of processes that are gone.
-    briefs: Briefs,
+    short_counts: ShortCounts,
     /// Links that broke.
     pub broken: u64,
     /// Half of the rule of epochs switched off.
@@ -123,18 +123,18 @@ impl Engines {
             next: 0,
             cuts,
             near: rng.bits() | rng.bits(),
-            briefs: Briefs::default(),
+            short_counts: ShortCounts::default(),
             broken: 0,
             blind: Blind::default(),
         }
     }
 
-    /// What became of brief messages, on all ranks and in all of their processes.
+    /// What became of short messages, on all ranks and in all of their processes.
     #[must_use]
-    pub fn briefs(&self) -> Briefs {
+    pub fn short_counts(&self) -> ShortCounts {
         let nodes = self.members.iter().filter_map(|m| m.node.as_ref());
-        let mut all = self.briefs;
-        nodes.for_each(|node| all += node.briefs);
+        let mut all = self.short_counts;
+        nodes.for_each(|node| all += node.short_counts);
         all
     }
 
@@ -204,7 +204,7 @@ impl Engines {
         let Some(node) = self.node(instance) else {
             return Ok(());
         };
-        let at_once = node.receive_brief(&receive.pattern, receive.len);
+        let at_once = node.receive_short(&receive.pattern, receive.len);
         let (done, pending) = if let Some((completion, segment)) = at_once {
             let bytes = node.bytes(segment).to_vec();
             node.spoil(segment);
@@ -255,7 +255,7 @@ impl Engines {
         };
         if near
             && mode == Mode::Standard
-            && let Some((id, load)) = node.send_brief(Rank(message.to), envelope, &bytes)
+            && let Some((id, load)) = node.send_short(Rank(message.to), envelope, &bytes)
         {
             self.travel(instance, id, Some(load), rng, wishes);
             return;
@@ -532,7 +532,7 @@ impl Work for Engines {
         };
         member.started = true;
         if let Some(old) = std::mem::replace(&mut member.node, node) {
-            self.briefs += old.briefs;
+            self.short_counts += old.short_counts;
         }
         if let Some(node) = &mut member.node {
             node.blind = self.blind;

@@ -4,7 +4,7 @@ use rejoin_channel_table::Rank;
 use rejoin_engine::{Envelope, HEADER_LEN};
 
 use super::{Connection, Event, HANDSHAKE_LIMIT, IN_FLIGHT, Time, World};
-use crate::node::briefs::Load;
+use crate::node::short_messages::Load;
 use crate::node::{ConnectionId, Output, Violation};
 
 impl World {
@@ -179,8 +179,8 @@ impl World {
         }
     }
 
-    /// Sends a message at once, as a brief one, where the way to its receiver carries such.
-    pub(super) fn send_brief(&mut self, rank: u32, to: u32, env: Envelope, bytes: &[u8]) -> bool {
+    /// Sends a message at once, as a short one, where the way to its receiver carries such.
+    pub(super) fn send_short(&mut self, rank: u32, to: u32, env: Envelope, bytes: &[u8]) -> bool {
         let live = self.nodes[rank as usize].table().live(Rank(to));
         let Some((_, id)) = live.filter(|_| self.near >> ((rank ^ to) % 64) & 1 == 1) else {
             return false;
@@ -190,7 +190,7 @@ impl World {
         if connection.in_flight[side] + HEADER_LEN + bytes.len() > IN_FLIGHT {
             return false;
         }
-        let sent = self.nodes[rank as usize].send_brief(Rank(to), env, bytes);
+        let sent = self.nodes[rank as usize].send_short(Rank(to), env, bytes);
         let Some((id, load)) = sent else {
             return false;
         };

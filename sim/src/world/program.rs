@@ -99,7 +99,7 @@ impl World {
         };
         let bytes = content(number, message.len);
         let plain = matches!(message.mode, Mode::Standard | Mode::Blocking);
-        if plain && self.send_brief(rank, message.to, envelope, &bytes) {
+        if plain && self.send_short(rank, message.to, envelope, &bytes) {
             self.not_cancelled(number);
             return;
         }
@@ -150,7 +150,7 @@ impl World {
         let receive = self.plan.receives[number];
         let node = &mut self.nodes[rank as usize];
         if !receive.probed
-            && let Some((completion, segment)) = node.receive_brief(&receive.pattern, receive.len)
+            && let Some((completion, segment)) = node.receive_short(&receive.pattern, receive.len)
         {
             let outcome = Outcome {
                 receive: number,

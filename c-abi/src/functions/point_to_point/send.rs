@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::rc::Rc;
 
 use rejoin_mpi::Result;
+use rejoin_mpi::adi::Caller;
 use rejoin_mpi::comm::Communicator;
 use rejoin_mpi::p2p::{Data, SendMode};
 use rejoin_mpi::request::RequestId;
@@ -33,8 +34,9 @@ macro_rules! sends {
         ) -> Result<()> {
             let mode = SendMode::$mode;
             // Where no lock is needed it was tried before.
+            let how = (mode, Caller::Blocking);
             // SAFETY: the caller's.
-            let sent = || unsafe { sent_now(mpi, mode, buf, count, datatype, dest, tag, comm) };
+            let sent = || unsafe { sent_now(mpi, how, buf, count, datatype, dest, tag, comm) };
             if crate::library_state::is_locked() && sent() {
                 return Ok(());
             }
@@ -62,8 +64,9 @@ macro_rules! sends {
             request: *mut MPI_Request,
         ) -> Result<()> {
             request::check_out(request)?;
+            let how = (SendMode::$mode, Caller::Nonblocking);
             // SAFETY: the caller's.
-            if unsafe { sent_now(mpi, SendMode::$mode, buf, count, datatype, dest, tag, comm) } {
+            if unsafe { sent_now(mpi, how, buf, count, datatype, dest, tag, comm) } {
                 // SAFETY: checked above.
                 return unsafe { give(request, RequestId::SENT) };
             }
@@ -146,10 +149,10 @@ pub unsafe fn send_at_once(
     tag: c_int,
     comm: MPI_Comm,
 ) -> Option<c_int> {
-    let mode = SendMode::Standard;
+    let how = (SendMode::Standard, Caller::Blocking);
     // SAFETY: the caller's.
     at_once(call, Owner::of(comm), |mpi| unsafe {
-        sent_now(mpi, mode, buf, count, datatype, dest, tag, comm).then_some(Ok(()))
+        sent_now(mpi, how, buf, count, datatype, dest, tag, comm).then_some(Ok(()))
     })
 }
 
@@ -173,7 +176,7 @@ pub unsafe fn recv_at_once(
         // SAFETY: no function of the program runs meanwhile.
         let (core, data, comm) = unsafe { plain(mpi, buf, count, datatype, comm) }?;
         // SAFETY: the caller's.
-        let received = unsafe { core.recv_now(&data, source, tag, comm) }?;
+        let received = unsafe { core.try_recv(&data, source, tag, comm) }?;
         // SAFETY: the caller's.
         unsafe { request::put(status, &received) };
         Some(Ok(()))
@@ -188,7 +191,7 @@ pub unsafe fn recv_at_once(
 #[allow(clippy::too_many_arguments, reason = "the standard's")]
 unsafe fn sent_now(
     mpi: &Mpi,
-    mode: SendMode,
+    (mode, caller): (SendMode, Caller),
     buf: *const c_void,
     count: MPI_Count,
     datatype: MPI_Datatype,
@@ -205,7 +208,7 @@ unsafe fn sent_now(
         return false;
     };
     // SAFETY: the caller's.
-    unsafe { core.send_now(&data, dest, tag, comm) }
+    unsafe { core.try_send(&data, dest, tag, comm, caller) }
 }
 
 /// `MPI_Recv`.
@@ -258,7 +261,7 @@ pub unsafe fn irecv(
     let args = unsafe { plain(mpi, buf, count, datatype, comm) };
     // SAFETY: the caller's.
     let posted =
-        args.and_then(|(core, data, comm)| unsafe { core.irecv_now(&data, source, tag, comm) });
+        args.and_then(|(core, data, comm)| unsafe { core.try_irecv(&data, source, tag, comm) });
     if let Some(id) = posted {
         // SAFETY: checked above.
         return unsafe { give(request, id) };

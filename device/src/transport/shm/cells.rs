@@ -1,4 +1,4 @@
-//! The cells of a link: messages of one cache line, in one order with the bytes.
+//! The cells of a link: short messages of one cache line each, in one order with the bytes.
 //!
 //! A body that is somewhat too long for the line goes on behind it: neighbours come from one core to the other
 //! together, where a place elsewhere would be fetched only when the line is there.
@@ -6,10 +6,11 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rejoin_engine::{BRIEF_BODY, BRIEF_REST, Brief};
+use rejoin_engine::ShortHeader;
 use rejoin_ring::{OutOfBounds, cells};
 
 use super::half::Half;
+use super::line;
 use super::memory::{CELL_WORDS, CELLS, Direction, Memory};
 use crate::transport::Piece;
 
@@ -30,24 +31,10 @@ pub(super) struct Cells {
     come: Half<AtomicU64>,
 }
 
-/// Bits of a brief message's first word that are not the transport's.
-const CARRIED: u64 = 0xffff_fffc;
-/// The word of a cell where its body begins.
-const BODY: usize = 1 + BRIEF_REST - BRIEF_BODY / 8;
 /// Longest body that has room in and behind a cell, in bytes.
-pub(super) const LONGEST: usize = 8 * (CELL_WORDS - BODY);
-
-/// Whether so long a body lies in a cell and behind it.
-#[inline(always)]
-pub(super) fn holds(len: usize) -> bool {
-    len <= LONGEST
-}
-
-/// Whether a body that does not is in the short ring.
-#[inline(always)]
-pub(super) fn is_short(brief: &Brief) -> bool {
-    brief.rest[BODY - 1] != 0
-}
+pub(super) const MAX_SHORT: usize = 8 * (CELL_WORDS - line::BODY);
+/// Bytes of a body that lie in the line of its header.
+const IN_LINE: usize = 8 * (cells::WORDS - line::BODY);
 
 impl Cells {
     /// Of the side that writes this direction.
@@ -60,19 +47,18 @@ impl Cells {
         }
     }
 
-    /// The words behind the first of a cell to be filled, unless all are in use. Nothing is written until
-    /// [`Cells::publish`].
+    /// Whether there is a cell to be filled. Nothing is shown until [`Cells::publish`].
+    ///
+    /// # Errors
+    /// The peer's word cannot be.
     ///
     /// # Safety
-    /// The memory is mapped for as long as the words are used.
+    /// The memory is mapped.
     #[inline(always)]
-    pub(super) unsafe fn free(&mut self) -> Result<Option<&mut [u64; BRIEF_REST]>, OutOfBounds> {
+    pub(super) unsafe fn has_room(&mut self) -> Result<bool, OutOfBounds> {
         // SAFETY: the caller's promise.
-        let Some(index) = self.writer.free(unsafe { self.out.head.as_ref() })? else {
-            return Ok(None);
-        };
-        // SAFETY: these words of a free cell are this side's until it is published; they are plain numbers.
-        Ok(Some(unsafe { self.out.cell(index).add(1).cast().as_mut() }))
+        let free = self.writer.free(unsafe { self.out.head.as_ref() })?;
+        Ok(free.is_some())
     }
 
     /// The reader's word: how many it has given back.
@@ -88,18 +74,22 @@ impl Cells {
         self.writer.looks_full()
     }
 
-    /// Fills the body of a free cell, which has room for it.
+    /// Fills the body of a free cell, with at most [`MAX_SHORT`] bytes.
     ///
     /// # Safety
-    /// The memory is mapped, and [`Cells::free`] has given the cell.
+    /// The memory is mapped, and [`Cells::has_room`] was true.
     #[inline(always)]
     pub(super) unsafe fn fill(&mut self, body: &[u8]) {
         let cell = self.out.cell(self.writer.index());
-        let len = body.len().min(LONGEST);
         // SAFETY: these words, and the line behind them, are this side's until the cell is published.
         unsafe {
-            let to = cell.add(BODY).as_ptr().cast();
-            std::ptr::copy_nonoverlapping(body.as_ptr(), to, len);
+            let to = cell.add(line::BODY).as_ptr();
+            if let Ok(word) = body.try_into() {
+                to.cast::<u64>().write(u64::from_le_bytes(word).to_le());
+            } else {
+                let len = body.len().min(MAX_SHORT);
+                std::ptr::copy_nonoverlapping(body.as_ptr(), to.cast(), len);
+            }
         }
     }
 
@@ -108,34 +98,26 @@ impl Cells {
     /// # Safety
     /// As [`Cells::fill`].
     #[inline(always)]
-    pub(super) unsafe fn note(&mut self, short: bool) {
+    pub(super) unsafe fn note_ring(&mut self, small: bool) {
         let cell = self.out.cell(self.writer.index());
         // SAFETY: as there.
-        unsafe { cell.add(BODY).cast::<u64>().write(short.into()) };
+        unsafe { cell.add(line::BODY).cast::<u64>().write(small.into()) };
     }
 
-    /// Copies the first bytes of the body of the cell that was read, as many as it has room for.
+    /// Shows the cell whose body is there, with its header, behind so many bytes.
     ///
     /// # Safety
-    /// The memory is mapped; `into` is writable memory that nothing else uses.
+    /// As [`Cells::fill`].
     #[inline(always)]
-    pub(super) unsafe fn take(&self, into: Piece) {
-        let cell = self.come.cell(self.reader.index());
-        let (to, len) = (into.iov_base.cast(), into.iov_len.min(LONGEST));
-        // SAFETY: the lines are not written before the cell is released; the caller promises the rest.
-        unsafe { std::ptr::copy_nonoverlapping(cell.add(BODY).as_ptr().cast::<u8>(), to, len) };
-    }
-
-    /// Shows the cell that was filled, with its first word, behind so many bytes.
-    ///
-    /// # Safety
-    /// The memory is mapped, and [`Cells::free`] has given the cell.
-    #[inline(always)]
-    pub(super) unsafe fn publish(&mut self, first: u64, after: u32) {
+    pub(super) unsafe fn publish(&mut self, header: &ShortHeader, after: u32) {
         let cell = self.out.cell(self.writer.index());
-        let word = first & CARRIED | u64::from(after) << 32;
-        // SAFETY: the caller's promise.
-        self.writer.publish(unsafe { cell.as_ref() }, word);
+        let (first, rest) = line::pack(header);
+        // SAFETY: the caller's promise: these words are this side's until the first one is published.
+        unsafe {
+            cell.add(1).cast::<[u64; line::HEADER_REST]>().write(rest);
+            self.writer
+                .publish(cell.as_ref(), line::behind(first, after));
+        }
     }
 
     /// After how many bytes the next cell comes, if there is one.
@@ -147,28 +129,76 @@ impl Cells {
         let cell = self.come.cell(self.reader.index());
         // SAFETY: the caller's promise.
         let word = self.reader.look(unsafe { cell.as_ref() })?;
-        Some((word >> 32) as u32)
+        Some(line::position(word))
     }
 
-    /// The next cell, if it is there and comes after so many bytes.
+    /// The header of the next cell, if it is there and comes after so many bytes: a copy, which the peer can't
+    /// change any more.
     ///
     /// # Safety
     /// The memory is mapped.
     #[inline(always)]
-    pub(super) unsafe fn read(&self, after: u32) -> Option<Brief> {
+    pub(super) unsafe fn read(&self, after: u32) -> Option<ShortHeader> {
         let cell = self.come.cell(self.reader.index());
         // SAFETY: the caller's promise.
         let first = self.reader.look(unsafe { cell.as_ref() })?;
-        if (first >> 32) as u32 != after {
+        if line::position(first) != after {
             return None;
         }
-        // A copy: whatever the peer does to the cell, what is looked at stays what it is.
-        let mut rest = [0; BRIEF_REST];
-        for (at, word) in rest.iter_mut().enumerate() {
-            // SAFETY: a word of the cell.
-            *word = unsafe { cell.add(1 + at).as_ref() }.load(Ordering::Relaxed);
+        let rest = std::array::from_fn(|at| self.word(1 + at));
+        Some(line::unpack(first, rest))
+    }
+
+    /// Copies the first bytes of the body of the cell that was read, as many as `into` has room for.
+    ///
+    /// # Safety
+    /// The memory is mapped; `into` is writable memory that nothing else uses.
+    #[inline(always)]
+    pub(super) unsafe fn take(&self, into: Piece) {
+        let to = into.iov_base.cast::<u8>();
+        // SAFETY: the lines are not written before the cell is released; the caller promises the rest.
+        unsafe {
+            match into.iov_len {
+                8 => to
+                    .cast::<u64>()
+                    .write_unaligned(self.word(line::BODY).to_le()),
+                len if len <= IN_LINE => self.take_words(to, len),
+                len => {
+                    let cell = self.come.cell(self.reader.index());
+                    let from = cell.add(line::BODY).as_ptr().cast::<u8>();
+                    std::ptr::copy_nonoverlapping(from, to, len.min(MAX_SHORT));
+                }
+            }
         }
-        Some(Brief { first, rest })
+    }
+
+    /// The same of a body that lies in the line.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(never)]
+    unsafe fn take_words(&self, to: *mut u8, len: usize) {
+        for (number, at) in (0..len).step_by(8).enumerate() {
+            let bytes = self.word(line::BODY + number).to_le_bytes();
+            // SAFETY: the caller's promise.
+            unsafe {
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.add(at), (len - at).min(8));
+            }
+        }
+    }
+
+    /// Whether the body of the cell that was read is in the small ring.
+    #[inline]
+    pub(super) fn is_in_small_ring(&self) -> bool {
+        self.word(line::BODY) != 0
+    }
+
+    /// A word of the cell that comes next.
+    #[inline(always)]
+    fn word(&self, at: usize) -> u64 {
+        let cell = self.come.cell(self.reader.index());
+        // SAFETY: a word of the cell, which is mapped for as long as the link is there.
+        unsafe { cell.add(at).as_ref() }.load(Ordering::Relaxed)
     }
 
     /// Gives back the cell that was read.

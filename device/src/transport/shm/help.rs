@@ -13,6 +13,7 @@ use rejoin_ring::desk::{Helped, Helper, MOST, Owner};
 
 use super::memory::{Direction, Memory, Place};
 use super::peer::Peer;
+use crate::transport::GetPart;
 
 /// Looks at the helper's word before others get this core.
 const LOOKS: u64 = 20_000;
@@ -20,26 +21,6 @@ const LOOKS: u64 = 20_000;
 const GIVE_WAY: u64 = 1_000;
 /// A helper that takes so long has been stopped, or its host is crowded: this core is of more use to others.
 const NAP: Duration = Duration::from_micros(200);
-
-/// A part of a body: where it is in the peer's memory, and where it goes in this process's.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
-    /// Address in the peer's memory.
-    pub(crate) from: u64,
-    /// Where it goes.
-    pub(crate) to: *mut u8,
-    /// Bytes.
-    pub(crate) len: usize,
-}
-
-impl Part {
-    /// None at all.
-    pub(crate) const EMPTY: Self = Self {
-        from: 0,
-        to: std::ptr::null_mut(),
-        len: 0,
-    };
-}
 
 /// The shared words of the side that owns a desk.
 struct Half {
@@ -94,7 +75,7 @@ impl Desks {
     }
 
     /// Lays out the parts, at most [`MOST`].
-    pub(super) fn lay_out(&mut self, parts: &[Part]) {
+    pub(super) fn lay_out(&mut self, parts: &[GetPart]) {
         for (index, part) in parts.iter().enumerate() {
             let to = part.to.expose_provenance() as u64;
             let values = [part.from, to, part.len as u64];
@@ -113,7 +94,7 @@ impl Desks {
     pub(super) unsafe fn finish(
         &mut self,
         peer: Peer,
-        parts: &[Part],
+        parts: &[GetPart],
         waits: &mut dyn FnMut(),
     ) -> u64 {
         let mut failed = 0;
@@ -189,7 +170,7 @@ impl Desks {
 ///
 /// # Safety
 /// Its place is writable, and nothing else uses it.
-pub(super) unsafe fn read(peer: Peer, parts: &[Part], index: usize) -> bool {
+pub(super) unsafe fn read(peer: Peer, parts: &[GetPart], index: usize) -> bool {
     let Some(part) = parts.get(index) else {
         return false;
     };

@@ -10,9 +10,10 @@ mod cells;
 mod door;
 mod half;
 mod help;
+mod line;
 mod memory;
 mod peer;
-mod short_way;
+mod short;
 mod shorts;
 mod store;
 #[cfg(any(test, fuzzing))]
@@ -20,10 +21,8 @@ pub mod wild;
 
 pub use door::{Door, connect};
 pub(crate) use door::{receive, send_with};
-pub(crate) use help::Part;
 pub(crate) use memory::Memory;
 pub(crate) use peer::Shown;
-pub(crate) use short_way::MOVES;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
@@ -32,15 +31,17 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use nix::sys::socket::{getsockopt, sockopt};
+use rejoin_engine::{PULL_MIN, ShortHeader};
 use rejoin_ring::{OutOfBounds, Reader, Writer, bell};
 
-use super::{Fault, Lost, Path, Piece, Stream, closed, moved};
-use cells::Cells;
+use super::{Capabilities, Copies, Endpoint, Fault, GetPart, Lost, Path, Piece, closed, moved};
+use cells::{Cells, MAX_SHORT};
 use half::Half;
 use help::Desks;
+use line::MAX_BODY;
 use memory::{Direction, Place};
 use peer::Peer;
-use short_way::Pace;
+use short::Pace;
 use shorts::Shorts;
 use store::Store;
 
@@ -49,6 +50,9 @@ const USUAL: usize = 256 << 10;
 /// What the rings that a rank writes may take together, as long as that leaves each of them the least that a ring
 /// can have: with more than 128 ranks on the host they take that, and more together.
 const BUDGET: usize = 8 << 20;
+/// Shortest body that is read out of the sender's memory where each rank has a core of its own: through the ring
+/// two cores carry it at once, and need not wait for each other.
+const MIN_GET_APART: usize = 128 << 10;
 /// What is copied before it is shown to the other side, which copies it on meanwhile.
 const STEP: usize = 16 << 10;
 
@@ -91,7 +95,7 @@ pub enum Side {
 }
 
 /// A link: two rings and a socket, non-blocking, in the library's block of descriptors.
-pub struct ShmLink {
+pub struct ShmEndpoint {
     writer: Writer,
     out: Half<u8>,
     /// The position of what this side writes, and of what the other does.
@@ -102,6 +106,8 @@ pub struct ShmLink {
     cells: Cells,
     shorts: Shorts,
     store: Store,
+    /// Shortest body that the peer does better to read itself.
+    min_get: usize,
     desks: Desks,
     /// Bytes of bodies released since the peer was last told of room.
     released: usize,
@@ -151,16 +157,7 @@ impl Side {
     }
 }
 
-/// How the sides of a link copy.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Copies {
-    /// Long bodies go from memory to memory, where the system lets them.
-    pub(crate) single: bool,
-    /// Ranks share cores.
-    pub(crate) shared_cores: bool,
-}
-
-impl ShmLink {
+impl ShmEndpoint {
     /// Takes over the socket of a handshake that is over, and the memory that was handed over in it.
     /// `shown` is what this side has shown.
     pub(crate) fn new(
@@ -189,6 +186,11 @@ impl ShmLink {
             cells: Cells::new(&memory, out),
             shorts: Shorts::new(&memory, out),
             store: Store::new(copies.shared_cores),
+            min_get: if copies.shared_cores {
+                PULL_MIN
+            } else {
+                MIN_GET_APART
+            },
             desks: Desks::new(&memory, out),
             own_bell: memory.word(Place::Bell(out)),
             peers_bell: memory.word(Place::Bell(come)),
@@ -200,25 +202,6 @@ impl ShmLink {
             socket,
             memory,
         }
-    }
-
-    /// Bytes of memory that the link takes.
-    #[must_use]
-    pub fn memory(&self) -> usize {
-        self.memory.length()
-    }
-
-    /// Wake-ups sent so far.
-    #[must_use]
-    pub fn wakes(&self) -> u64 {
-        self.wakes
-    }
-
-    /// Whether there is neither anything to read nor an end to be noticed.
-    #[inline]
-    #[must_use]
-    pub fn is_idle(&self) -> bool {
-        !self.ended && self.next_cell().is_none() && self.reader.is_empty(word!(self.peers_tail))
     }
 
     /// After how many bytes the next cell comes, if there is one.
@@ -244,58 +227,6 @@ impl ShmLink {
         if self.released >= self.memory.capacity() / 4 {
             self.released = 0;
             self.ring(bell::ROOM);
-        }
-    }
-
-    /// Whether this side can read the peer's memory, and the peer this side's, if it has said so yet.
-    #[must_use]
-    pub fn reach(&self) -> (bool, Option<bool>) {
-        (self.peer.is_some(), peer::reach_of(&self.memory, self.own))
-    }
-
-    /// Has the peer read nothing in this process any more.
-    pub(crate) fn withdraw(&self) {
-        self.shown.withdraw();
-    }
-
-    /// Has parts of bodies carried out of the peer's memory, at most as many as a desk holds; bits of those
-    /// that could not be. `together`: the peer may help where it waits for this side; while it takes long, `waits` is told.
-    ///
-    /// # Safety
-    /// Each part's place is writable, and nothing else uses it during the call.
-    pub(crate) unsafe fn pull(
-        &mut self,
-        parts: &[Part],
-        together: bool,
-        waits: &mut dyn FnMut(),
-    ) -> u64 {
-        let Some(peer) = self.peer else {
-            return u64::MAX;
-        };
-        let mut failed = 0;
-        if together && parts.len() > 1 {
-            self.desks.lay_out(parts);
-            // SAFETY: the caller's promise.
-            failed = unsafe { self.desks.finish(peer, parts, waits) };
-        } else {
-            for index in 0..parts.len() {
-                // SAFETY: the caller's promise.
-                let whole = unsafe { help::read(peer, parts, index) };
-                failed |= u64::from(!whole) << index;
-            }
-        }
-        if failed != 0 {
-            self.peer = None;
-        }
-        failed
-    }
-
-    /// Carries parts of bodies into the peer's memory, if it asks for that; returns their bytes.
-    #[inline]
-    pub(crate) fn help(&mut self) -> usize {
-        match self.peer {
-            Some(peer) if self.desks.is_asked() => self.desks.help(peer),
-            _ => 0,
         }
     }
 
@@ -352,9 +283,109 @@ fn breach(error: OutOfBounds) -> Box<Fault> {
     Box::new(Fault::Link(Lost(error.to_string())))
 }
 
-impl Stream for ShmLink {
+impl Endpoint for ShmEndpoint {
+    fn transport(&self) -> &'static str {
+        "shared memory"
+    }
+
+    #[inline(always)]
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            max_short: Some(MAX_SHORT),
+            max_bcopy: Some(MAX_BODY),
+            min_get: Some(self.min_get),
+            doorbell: true,
+        }
+    }
+
+    #[inline(always)]
+    fn try_short(&mut self, body: &[u8], pack: impl FnOnce() -> Option<ShortHeader>) -> bool {
+        self.send_in_cell(body, pack)
+    }
+
+    #[inline(always)]
+    fn try_bcopy(&mut self, body: &[u8], pack: impl FnOnce() -> Option<ShortHeader>) -> bool {
+        self.send_buffered(body, pack)
+    }
+
+    #[inline(always)]
+    fn await_room(&mut self) -> bool {
+        self.await_cell()
+    }
+
+    fn peer_goes_on(&mut self) -> bool {
+        self.reader_goes_on()
+    }
+
+    #[inline(always)]
+    fn try_recv(&self) -> Option<ShortHeader> {
+        self.next_header()
+    }
+
+    #[inline(always)]
+    unsafe fn take(&mut self, header: &ShortHeader, into: Piece) {
+        // SAFETY: the caller keeps the same promise.
+        unsafe { self.take_next(header, into) };
+    }
+
+    fn remote_access(&self) -> (bool, Option<bool>) {
+        (self.peer.is_some(), peer::reach_of(&self.memory, self.own))
+    }
+
+    fn obstacle(&self) -> Option<String> {
+        let error = self.barred.as_ref()?;
+        Some(format!("process_vm_readv: {error}"))
+    }
+
+    unsafe fn get(&mut self, parts: &[GetPart], cooperative: bool, waits: &mut dyn FnMut()) -> u64 {
+        let Some(peer) = self.peer else {
+            return u64::MAX;
+        };
+        let mut failed = 0;
+        if cooperative && parts.len() > 1 {
+            self.desks.lay_out(parts);
+            // SAFETY: the caller's promise.
+            failed = unsafe { self.desks.finish(peer, parts, waits) };
+        } else {
+            for index in 0..parts.len() {
+                // SAFETY: the caller's promise.
+                let whole = unsafe { help::read(peer, parts, index) };
+                failed |= u64::from(!whole) << index;
+            }
+        }
+        if failed != 0 {
+            self.peer = None;
+        }
+        failed
+    }
+
     #[inline]
-    unsafe fn write(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>> {
+    fn serve_get(&mut self) -> usize {
+        match self.peer {
+            Some(peer) if self.desks.is_asked() => self.desks.help(peer),
+            _ => 0,
+        }
+    }
+
+    fn withdraw(&self) {
+        self.shown.withdraw();
+    }
+
+    #[inline]
+    fn is_idle(&self) -> bool {
+        !self.ended && self.next_cell().is_none() && self.reader.is_empty(word!(self.peers_tail))
+    }
+
+    fn doorbells_rung(&self) -> u64 {
+        self.wakes
+    }
+
+    fn shared_bytes(&self) -> usize {
+        self.memory.length()
+    }
+
+    #[inline]
+    unsafe fn try_write(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>> {
         if self.ended {
             // What the other side has said before its end is read first.
             return if self.next_cell().is_none() && self.reader.is_empty(word!(self.peers_tail)) {
@@ -397,7 +428,7 @@ impl Stream for ShmLink {
     }
 
     #[inline]
-    unsafe fn read(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>> {
+    unsafe fn try_read(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>> {
         let asked = total(pieces);
         let mut left = asked;
         let mut to = Cursor { pieces, done: 0 };
@@ -459,7 +490,7 @@ impl Stream for ShmLink {
         Ok(asked - left)
     }
 
-    fn write_ahead(&mut self, bytes: &[u8]) -> Result<usize, Box<Fault>> {
+    fn write_handshake(&mut self, bytes: &[u8]) -> Result<usize, Box<Fault>> {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let socket = self.socket.as_raw_fd();
         // SAFETY: pointer and length describe the bytes.
@@ -467,7 +498,7 @@ impl Stream for ShmLink {
         moved(count)
     }
 
-    fn heard(&mut self) {
+    fn note_event(&mut self) {
         let mut bytes = [0u8; 256];
         while !self.ended {
             let (at, len) = (bytes.as_mut_ptr().cast(), bytes.len());
@@ -486,7 +517,7 @@ impl Stream for ShmLink {
         }
     }
 
-    fn arm(&mut self, for_room: bool) -> Result<bool, Box<Fault>> {
+    fn arm_doorbell(&mut self, for_room: bool) -> Result<bool, Box<Fault>> {
         let wishes = if for_room {
             bell::DATA | bell::ROOM
         } else {
@@ -499,14 +530,9 @@ impl Stream for ShmLink {
         Ok(room || !self.is_idle())
     }
 
-    fn disarm(&mut self) -> bool {
+    fn disarm_doorbell(&mut self) -> bool {
         bell::disarm(word!(self.own_bell));
         !self.ended && !self.is_idle()
-    }
-
-    #[inline]
-    fn is_polled(&self) -> bool {
-        true
     }
 
     fn cut(&mut self) {

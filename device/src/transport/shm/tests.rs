@@ -1,6 +1,8 @@
 use std::sync::atomic::Ordering;
 
-use super::short_way::{Pace, Room};
+use rejoin_engine::Envelope;
+
+use super::short::Pace;
 use super::wild::pair;
 use super::*;
 
@@ -11,13 +13,13 @@ fn piece(bytes: &[u8]) -> Piece {
     }
 }
 
-fn write(link: &mut ShmLink, parts: &[&[u8]]) -> Result<usize, Box<Fault>> {
+fn write(link: &mut ShmEndpoint, parts: &[&[u8]]) -> Result<usize, Box<Fault>> {
     let pieces: Vec<Piece> = parts.iter().map(|part| piece(part)).collect();
     // SAFETY: the parts are readable.
-    unsafe { link.write(&pieces) }
+    unsafe { link.try_write(&pieces) }
 }
 
-fn read(link: &mut ShmLink, lengths: &[usize]) -> Result<Vec<u8>, Box<Fault>> {
+fn read(link: &mut ShmEndpoint, lengths: &[usize]) -> Result<Vec<u8>, Box<Fault>> {
     let mut parts: Vec<Vec<u8>> = lengths.iter().map(|len| vec![0; *len]).collect();
     let pieces: Vec<Piece> = parts
         .iter_mut()
@@ -27,7 +29,7 @@ fn read(link: &mut ShmLink, lengths: &[usize]) -> Result<Vec<u8>, Box<Fault>> {
         })
         .collect();
     // SAFETY: the parts are writable, and nothing else uses them.
-    let count = unsafe { link.read(&pieces) }?;
+    let count = unsafe { link.try_read(&pieces) }?;
     let mut all = parts.concat();
     all.truncate(count);
     Ok(all)
@@ -82,7 +84,7 @@ fn all_that_was_published_is_read_before_the_end() {
     let mut a = a;
     write(&mut a, &[b"last words"]).expect("taken");
     drop(a);
-    b.heard();
+    b.note_event();
     assert!(!b.is_idle());
     // A write that fails would have the link dropped with what is still to be read.
     assert_eq!(write(&mut b, &[b"x"]).ok(), Some(0));
@@ -102,7 +104,7 @@ fn a_cut_ends_both_sides() {
     let (mut a, mut b) = pair();
     a.cut();
     for link in [&mut a, &mut b] {
-        link.heard();
+        link.note_event();
         assert!(read(link, &[1]).is_err());
     }
 }
@@ -110,20 +112,20 @@ fn a_cut_ends_both_sides() {
 #[test]
 fn a_side_that_sleeps_is_woken_once() {
     let (mut a, mut b) = pair();
-    assert!(!b.arm(false).expect("good"));
+    assert!(!b.arm_doorbell(false).expect("good"));
     write(&mut a, &[b"one"]).expect("taken");
     write(&mut a, &[b"two"]).expect("taken");
-    assert_eq!(a.wakes(), 1);
+    assert_eq!(a.doorbells_rung(), 1);
     let mut byte = [0u8; 8];
     let socket = b.socket.as_raw_fd();
     // SAFETY: pointer and length describe the bytes.
     let count = unsafe { libc::recv(socket, byte.as_mut_ptr().cast(), 8, libc::MSG_DONTWAIT) };
     assert_eq!(count, 1);
     // What is there already keeps it awake.
-    assert!(b.arm(false).expect("good"));
-    b.disarm();
+    assert!(b.arm_doorbell(false).expect("good"));
+    b.disarm_doorbell();
     write(&mut a, &[b"three"]).expect("taken");
-    assert_eq!(a.wakes(), 1);
+    assert_eq!(a.doorbells_rung(), 1);
 }
 
 #[test]
@@ -131,10 +133,10 @@ fn a_writer_that_waits_for_room_is_woken() {
     let (mut a, mut b) = pair();
     let body = bytes(memory::LEAST, 0);
     write(&mut a, &[&body]).expect("taken");
-    assert!(!a.arm(true).expect("good"));
+    assert!(!a.arm_doorbell(true).expect("good"));
     read(&mut b, &[100]).expect("there");
-    assert_eq!(b.wakes(), 1);
-    assert!(a.arm(true).expect("good"), "there is room");
+    assert_eq!(b.doorbells_rung(), 1);
+    assert!(a.arm_doorbell(true).expect("good"), "there is room");
 }
 
 #[test]
@@ -142,70 +144,50 @@ fn a_writer_that_waits_for_room_hears_of_bodies_that_stood_apart() {
     let (mut a, mut b) = pair();
     let body = bytes(8 << 10, 0);
     let mut count = 0;
-    while let Some(room) = a.room(body.len()) {
-        assert_eq!(room, Room::Long);
-        a.free_brief().expect("free");
-        a.publish_apart((body.len() as u64) << 2, &body, room);
+    while send(&mut a, &body) {
         count += 1;
     }
     assert_eq!(count, memory::LEAST / body.len());
-    assert!(!a.arm(true).expect("good"), "no room yet");
+    assert!(!a.arm_doorbell(true).expect("good"), "no room yet");
     let mut room = vec![0; body.len()];
     for taken in 1..=count {
-        let brief = b.next_brief().expect("there");
-        assert!(brief.is_apart() && brief.claimed() == body.len());
-        let into = Piece {
-            iov_base: room.as_mut_ptr().cast(),
-            iov_len: room.len(),
-        };
-        // SAFETY: the room is the test's alone.
-        unsafe { b.release_apart(&brief, into) };
+        room.copy_from_slice(&take(&mut b, usize::MAX));
         assert_eq!(room, body);
         // It sleeps until there is room that is worth to be woken for, and no longer.
-        assert_eq!(b.wakes(), u64::from(taken >= 2), "after {taken}");
+        assert_eq!(b.doorbells_rung(), u64::from(taken >= 2), "after {taken}");
     }
-    assert!(b.next_brief().is_none() && b.is_idle());
+    assert!(b.try_recv().is_none() && b.is_idle());
 }
 
-/// Sends a brief message with a body, if there is room; where that went, unless
-/// into the message.
-fn send_brief(link: &mut ShmLink, body: &[u8]) -> Option<Option<Room>> {
-    let room = match body.len() {
-        0..=32 => None,
-        len => Some(link.room(len)?),
+/// Sends a message with a body beside the bytes, if there is room.
+fn send(link: &mut ShmEndpoint, body: &[u8]) -> bool {
+    let header = ShortHeader {
+        envelope: Envelope::default(),
+        len: body.len() as u16,
+        ..ShortHeader::default()
     };
-    let rest = link.free_brief()?;
-    for (word, bytes) in rest[3..].iter_mut().zip(body.chunks(8)) {
-        let mut padded = [0; 8];
-        padded[..bytes.len()].copy_from_slice(bytes);
-        *word = u64::from_le_bytes(padded);
+    match body.len() {
+        0..=MAX_SHORT => link.try_short(body, || Some(header)),
+        _ => link.try_bcopy(body, || Some(header)),
     }
-    let first = (body.len() as u64) << 2;
-    match room {
-        Some(room) => link.publish_apart(first, body, room),
-        None => link.publish_brief(first),
-    }
-    Some(room)
 }
 
-/// The body of the brief message that comes next, cut to `most` bytes.
-fn take_brief(link: &mut ShmLink, most: usize) -> Vec<u8> {
-    let brief = link.next_brief().expect("there");
-    let mut body = vec![0; brief.claimed().min(most)];
-    if brief.is_apart() {
-        let into = Piece {
-            iov_base: body.as_mut_ptr().cast(),
-            iov_len: body.len(),
-        };
-        // SAFETY: the bytes are the test's alone.
-        unsafe { link.release_apart(&brief, into) };
-    } else {
-        for (to, word) in body.chunks_mut(8).zip(brief.body()) {
-            to.copy_from_slice(&word.to_le_bytes()[..to.len()]);
-        }
-        link.release_brief();
-    }
+/// The body of the message that comes next, cut to `most` bytes.
+fn take(link: &mut ShmEndpoint, most: usize) -> Vec<u8> {
+    let header = link.try_recv().expect("there");
+    let mut body = vec![0; usize::from(header.len).min(most)];
+    let into = Piece {
+        iov_base: body.as_mut_ptr().cast(),
+        iov_len: body.len(),
+    };
+    // SAFETY: the bytes are the test's alone.
+    unsafe { link.take(&header, into) };
     body
+}
+
+/// Whether the body of the message that comes next is in the small ring.
+fn is_in_small_ring(link: &ShmEndpoint) -> bool {
+    link.cells.is_in_small_ring()
 }
 
 #[test]
@@ -215,7 +197,7 @@ fn bodies_of_every_length_go_where_there_is_room_and_come_out_in_order() {
         0, 8, 32, 33, 95, 96, 97, 500, 1000, 2047, 2048, 2049, 8192, 16383,
     ];
     let mut on_their_way = std::collections::VecDeque::new();
-    let mut seen = [0; 4];
+    let mut seen = [0; 3];
     for round in 0..3000 {
         let body = bytes(lengths[round * 5 % lengths.len()], round);
         // Now and then bytes lie between the messages, in the same ring as long bodies.
@@ -223,12 +205,10 @@ fn bodies_of_every_length_go_where_there_is_room_and_come_out_in_order() {
             write(&mut a, &[&body]).expect("taken");
             assert_eq!(read(&mut b, &[20_000]).ok(), Some(body.clone()));
         }
-        match send_brief(&mut a, &body) {
-            Some(room) => {
-                seen[room.map_or(3, |room| room as usize)] += 1;
-                on_their_way.push_back(body);
-            }
-            None => assert!(!on_their_way.is_empty(), "an empty link has room"),
+        if send(&mut a, &body) {
+            on_their_way.push_back(body);
+        } else {
+            assert!(!on_their_way.is_empty(), "an empty link has room");
         }
         // The backlog grows to what there is room for, and shrinks again.
         let left = if round % 100 < 60 {
@@ -239,7 +219,9 @@ fn bodies_of_every_length_go_where_there_is_room_and_come_out_in_order() {
         while on_their_way.len() > left {
             let sent = on_their_way.pop_front().expect("some");
             let most = if round % 3 == 0 { 40 } else { usize::MAX };
-            let got = take_brief(&mut b, most);
+            let ring = 1 + usize::from(is_in_small_ring(&b));
+            seen[if sent.len() > MAX_SHORT { ring } else { 0 }] += 1;
+            let got = take(&mut b, most);
             assert_eq!(got, sent[..sent.len().min(most)], "round {round}");
         }
     }
@@ -250,34 +232,37 @@ fn bodies_of_every_length_go_where_there_is_room_and_come_out_in_order() {
 fn what_has_no_room_among_short_bodies_goes_among_long_ones() {
     let (mut a, mut b) = pair();
     let body = bytes(memory::SHORTS / 4, 1);
-    let went: Vec<_> = (0..6).map_while(|_| send_brief(&mut a, &body)).collect();
-    assert_eq!(went[..4], [Some(Room::Short); 4]);
-    assert_eq!(went[4..], [Some(Room::Long); 2]);
-    assert_eq!(take_brief(&mut b, usize::MAX), body);
-    assert_eq!(send_brief(&mut a, &body), Some(Some(Room::Short)));
     for _ in 0..6 {
-        assert_eq!(take_brief(&mut b, usize::MAX), body);
+        assert!(send(&mut a, &body));
     }
-    assert!(b.next_brief().is_none() && b.is_idle());
+    let mut small = vec![is_in_small_ring(&b)];
+    assert_eq!(take(&mut b, usize::MAX), body);
+    assert!(send(&mut a, &body));
+    for _ in 0..6 {
+        small.push(is_in_small_ring(&b));
+        assert_eq!(take(&mut b, usize::MAX), body);
+    }
+    assert_eq!(small, [true, true, true, true, false, false, true]);
+    assert!(b.try_recv().is_none() && b.is_idle());
 }
 
 #[test]
 fn a_body_that_the_short_ring_cannot_hold_ends_the_link_and_nothing_else() {
     let (mut a, mut b) = pair();
     let body = bytes(memory::SHORTS / 4 + 1, 1);
-    assert_eq!(send_brief(&mut a, &body), Some(Some(Room::Long)));
+    assert!(send(&mut a, &body));
     // The cell says that it is in the short ring.
     let cell = a.memory.cells(a.own);
     // SAFETY: a word of the first cell, whose ring both sides have mapped.
     unsafe { cell.add(4).as_ref() }.store(1, Ordering::Relaxed);
     let mut room = vec![7; body.len() + 1];
-    let brief = b.next_brief().expect("there");
+    let header = b.try_recv().expect("there");
     let into = Piece {
         iov_base: room.as_mut_ptr().cast(),
         iov_len: body.len(),
     };
     // SAFETY: the room is the test's alone.
-    unsafe { b.release_apart(&brief, into) };
+    unsafe { b.take(&header, into) };
     assert_eq!(room, vec![7; body.len() + 1]);
     assert!(read(&mut b, &[100]).is_err());
 }
@@ -288,20 +273,19 @@ fn a_sender_that_is_ahead_waits_only_for_a_reader_that_goes_on() {
         let (mut a, mut b) = pair();
         a.pace = Pace::new(shares_cores);
         for _ in 0..memory::CELLS {
-            assert!(!a.looks_full());
-            assert_eq!(send_brief(&mut a, b"short"), Some(None));
+            assert!(send(&mut a, b"short"));
         }
-        assert!(a.looks_full() && !a.await_cell(), "nobody reads");
-        assert!(!a.await_cell(), "nor now");
-        assert_eq!(take_brief(&mut b, 5), b"short");
+        assert!(!a.await_free_cell(), "nobody reads");
+        assert!(!a.await_free_cell(), "nor now");
+        assert_eq!(take(&mut b, 5), b"short");
         assert!(a.reader_goes_on(), "it has moved");
         assert!(!a.reader_goes_on(), "which is seen once");
-        assert!(a.await_cell());
-        assert_eq!(send_brief(&mut a, b"short"), Some(None));
+        assert!(a.await_free_cell());
+        assert!(send(&mut a, b"short"));
 
         // Bytes are progress as cells are.
         for _ in 0..memory::CELLS {
-            assert_eq!(take_brief(&mut b, 5), b"short");
+            assert_eq!(take(&mut b, 5), b"short");
         }
         assert!(a.reader_goes_on() && !a.reader_goes_on());
         assert_eq!(write(&mut a, &[b"bytes"]).expect("room"), 5);
@@ -312,15 +296,15 @@ fn a_sender_that_is_ahead_waits_only_for_a_reader_that_goes_on() {
 }
 
 #[test]
-fn bytes_before_a_brief_message_count_as_moved() {
+fn bytes_before_a_short_message_count_as_moved() {
     let (mut a, mut b) = pair();
     write(&mut a, &[b"bytes"]).expect("taken");
-    assert_eq!(send_brief(&mut a, b"short"), Some(None));
+    assert!(send(&mut a, b"short"));
     // They end before it, so this read does too.
     assert_eq!(read(&mut b, &[100]).expect("there"), b"bytes");
     assert_eq!(read(&mut b, &[100]).expect("there"), b"");
     assert_eq!(b.path().expect("known").moved, 5);
-    assert_eq!(take_brief(&mut b, 5), b"short");
+    assert_eq!(take(&mut b, 5), b"short");
     let moved = [&a, &b].map(|link| link.path().expect("known").moved);
     assert_eq!(moved[0], moved[1]);
 }
@@ -345,7 +329,7 @@ fn positions_of_a_wild_peer_break_the_link_and_nothing_else() {
 }
 
 #[test]
-fn a_wild_peer_that_gives_back_more_than_there_is_ends_the_short_way() {
+fn a_wild_peer_that_gives_back_more_than_there_is_ends_the_link() {
     // Cells, short bodies, long bodies; looked at once none looks free.
     for (place, len, fits) in [
         (Place::CellHead as fn(Direction) -> Place, 8, memory::CELLS),
@@ -355,12 +339,12 @@ fn a_wild_peer_that_gives_back_more_than_there_is_ends_the_short_way() {
         let (mut a, b) = pair();
         let body = bytes(len, 1);
         for _ in 0..fits {
-            assert!(send_brief(&mut a, &body).is_some());
+            assert!(send(&mut a, &body));
         }
         word!(b.memory.word(place(a.own))).store(1 << 40, Ordering::Release);
-        assert_eq!(send_brief(&mut a, &body), None);
+        assert!(!send(&mut a, &body));
         assert!(!a.is_idle(), "the next look finds the end");
-        assert!(!a.await_cell());
+        assert!(!a.await_free_cell());
         assert!(read(&mut a, &[100]).is_err());
         assert!(write(&mut a, &[b"x"]).is_err());
     }
@@ -378,24 +362,27 @@ fn the_rings_of_a_crowded_host_are_smaller() {
 #[test]
 fn memory_is_read_only_where_the_secret_is_the_peers() {
     let (mut a, mut b) = pair();
-    assert_eq!((a.reach().0, b.reach()), (true, (true, Some(true))));
+    assert_eq!(
+        (a.remote_access().0, b.remote_access()),
+        (true, (true, Some(true)))
+    );
     let body = bytes(100_000, 5);
     let from = body.as_ptr().expose_provenance() as u64;
     let mut into = vec![0u8; body.len()];
-    let mut pull = |link: &mut ShmLink, from| {
-        let part = Part {
+    let mut pull = |link: &mut ShmEndpoint, from| {
+        let part = GetPart {
             from,
             to: into.as_mut_ptr(),
             len: into.len(),
         };
         // SAFETY: it is writable and used by nobody else.
-        let failed = unsafe { link.pull(&[part], true, &mut || {}) };
+        let failed = unsafe { link.get(&[part], true, &mut || {}) };
         (failed == 0, into.clone())
     };
     assert_eq!(pull(&mut a, from), (true, body));
     // Nothing is at the address that is read.
     assert!(!pull(&mut a, 8).0);
-    assert!(!a.reach().0, "once is enough");
+    assert!(!a.remote_access().0, "once is enough");
     // Another process has the number now, for all that can be seen.
     b.shown.secret().fetch_xor(1, Ordering::Relaxed);
     a.shown.secret().fetch_xor(1, Ordering::Relaxed);
@@ -408,11 +395,11 @@ fn nothing_is_read_of_what_was_withdrawn() {
     for count in [1, 3] {
         let (mut a, b) = pair();
         // SAFETY: the places are the test's alone.
-        let failed = |a: &mut ShmLink| unsafe { a.pull(&parts[..count], true, &mut || {}) };
+        let failed = |a: &mut ShmEndpoint| unsafe { a.get(&parts[..count], true, &mut || {}) };
         assert_eq!(failed(&mut a), 0);
         b.withdraw();
         assert_eq!(failed(&mut a), (1 << count) - 1);
-        assert!(!a.reach().0, "the rest is to be sent");
+        assert!(!a.remote_access().0, "the rest is to be sent");
     }
     assert!(shared.into == shared.body);
 }
@@ -422,13 +409,13 @@ fn what_is_withdrawn_while_it_is_read_does_not_count() {
     let (mut a, b) = pair();
     // Both sides are one process here: what is read goes where the secret is.
     let nothing = [0u8; size_of::<u64>()];
-    let part = Part {
+    let part = GetPart {
         from: nothing.as_ptr().expose_provenance() as u64,
         to: b.shown.secret().as_ptr().cast(),
         len: nothing.len(),
     };
     // SAFETY: it is writable, and nobody else writes there.
-    assert_eq!(unsafe { a.pull(&[part], true, &mut || {}) }, 1);
+    assert_eq!(unsafe { a.get(&[part], true, &mut || {}) }, 1);
     assert_eq!(b.shown.secret().load(Ordering::Relaxed), 0);
 }
 
@@ -439,14 +426,14 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(parts: usize) -> (Self, Vec<Part>) {
+    fn new(parts: usize) -> (Self, Vec<GetPart>) {
         let mut shared = Self {
             body: bytes(parts * 5000, parts),
             into: vec![0; parts * 5000],
         };
         let from = shared.body.as_ptr().expose_provenance() as u64;
         let to = shared.into.as_mut_ptr();
-        let part = |at: usize| Part {
+        let part = |at: usize| GetPart {
             from: from + at as u64,
             to: to.wrapping_add(at),
             len: 5000,
@@ -465,13 +452,13 @@ fn parts_that_lie_on_a_desk_are_carried_by_either_side() {
             let (shared, parts) = Shared::new(count);
             a.desks.lay_out(&parts);
             if by_helper {
-                assert_eq!(b.help(), shared.body.len());
+                assert_eq!(b.serve_get(), shared.body.len());
                 assert!(shared.into == shared.body);
             }
             // SAFETY: the places are the test's alone.
             assert_eq!(unsafe { a.desks.finish(peer, &parts, &mut || {}) }, 0);
             assert!(shared.into == shared.body);
-            assert_eq!(b.help(), 0, "nothing is left");
+            assert_eq!(b.serve_get(), 0, "nothing is left");
         }
     }
 }
@@ -488,16 +475,16 @@ fn a_part_that_the_helper_cannot_write_is_read() {
         let word = unsafe { pieces.add(number) };
         word!(word).store(value, Ordering::Relaxed);
     }
-    assert_eq!(b.help(), 0);
+    assert_eq!(b.serve_get(), 0);
     let done = word!(a.memory.word(Place::Done(Direction::FromDialer)));
     assert_eq!(done.load(Ordering::Acquire), 1 << 32 | 1 << 16);
     // It does not try again, and the owner does all by itself.
     let (shared, parts) = Shared::new(3);
     // SAFETY: the places are the test's alone.
-    assert_eq!(unsafe { a.pull(&parts, true, &mut || {}) }, 0);
+    assert_eq!(unsafe { a.get(&parts, true, &mut || {}) }, 0);
     assert!(shared.into == shared.body);
     desk.store(2 << 8 | 1, Ordering::Release);
-    assert_eq!(b.help(), 0);
+    assert_eq!(b.serve_get(), 0);
     assert_eq!(desk.load(Ordering::Acquire), 2 << 8 | 1);
 }
 
@@ -506,13 +493,13 @@ fn without_the_peers_help_parts_are_read_one_by_one() {
     let (mut a, b) = pair();
     let (shared, parts) = Shared::new(5);
     // SAFETY: the places are the test's alone.
-    assert_eq!(unsafe { a.pull(&parts, false, &mut || {}) }, 0);
+    assert_eq!(unsafe { a.get(&parts, false, &mut || {}) }, 0);
     assert!(shared.into == shared.body);
     assert!(!b.desks.is_asked());
     let (shared, mut parts) = Shared::new(4);
     parts[2].from = 8;
     // SAFETY: as above.
-    let failed = unsafe { a.pull(&parts, true, &mut || {}) };
+    let failed = unsafe { a.get(&parts, true, &mut || {}) };
     assert_eq!(failed, 1 << 2, "one is no memory");
     assert!(shared.into[..10_000] == shared.body[..10_000]);
 }

@@ -6,15 +6,17 @@ use std::sync::atomic::Ordering;
 
 use rejoin_channel_table::{Rank, Resume};
 use rejoin_engine::{
-    BRIEF_MOST, Config, Engine, Envelope, FRAME_MAGIC, HEADER_LEN, Mode, Pattern, Sent,
+    Config, Engine, Envelope, FRAME_MAGIC, HEADER_LEN, Mode, Pattern, Sent, ShortHeader,
 };
 
+use super::cells::MAX_SHORT;
+use super::line::MAX_BODY;
 use super::memory::{self, CELL_WORDS, CELLS, Direction, Memory, Place};
-use super::{Copies, ShmLink, Side, word};
+use super::{ShmEndpoint, Side, word};
 use crate::live::{Live, Meter};
 use crate::receive::{Broken, Intake, STAGING};
 use crate::stats::Stats;
-use crate::transport::{Link, Piece, Stream};
+use crate::transport::{AnyEndpoint, Copies, Endpoint, Piece};
 use crate::{memory as program, receive, transmit};
 
 /// The peer.
@@ -27,7 +29,7 @@ const UNTOUCHED: u8 = 0xa5;
 const CALLS: usize = 50;
 
 /// Both ends of a new link: the one that is tested, and the mad one's.
-pub(super) fn pair() -> (ShmLink, ShmLink) {
+pub(super) fn pair() -> (ShmEndpoint, ShmEndpoint) {
     let (a, b) = UnixStream::pair().expect("a pair");
     for end in [&a, &b] {
         end.set_nonblocking(true).expect("non-blocking");
@@ -41,8 +43,8 @@ pub(super) fn pair() -> (ShmLink, ShmLink) {
         shared_cores: false,
     };
     (
-        ShmLink::new(a.into(), (memory, ours), Side::Dialer, copies),
-        ShmLink::new(b.into(), (theirs, other), Side::Acceptor, copies),
+        ShmEndpoint::new(a.into(), (memory, ours), Side::Dialer, copies),
+        ShmEndpoint::new(b.into(), (theirs, other), Side::Acceptor, copies),
     )
 }
 
@@ -68,7 +70,7 @@ impl Input<'_> {
             ..=199 => u64::from(byte % 64),
             200..=208 => near(memory::LEAST),
             209..=217 => near(memory::SHORTS),
-            218..=226 => near(BRIEF_MOST),
+            218..=226 => near(MAX_BODY),
             227..=235 => near(1 << 32),
             236..=244 => near(0),
             _ => u64::from(byte) << (8 * (byte % 8)),
@@ -126,10 +128,10 @@ struct Tested {
 }
 
 impl Tested {
-    fn new(link: ShmLink, small: bool) -> Self {
+    fn new(link: ShmEndpoint, small: bool) -> Self {
         let config = Config {
             eager_copy: 100,
-            eager_max: if small { 300 } else { BRIEF_MOST },
+            eager_max: if small { 300 } else { MAX_BODY },
             window: if small { 1 << 10 } else { 1 << 18 },
             chunk: 1 << 10,
             beyond: 1 << 10,
@@ -139,7 +141,7 @@ impl Tested {
         up.expect("the first link");
         Self {
             engine,
-            live: Live::new(Link::Shm(link), PEER, Vec::new()),
+            live: Live::new(AnyEndpoint::Shm(link), PEER, Vec::new()),
             staging: vec![0; STAGING],
             meter: Meter {
                 stats: Stats::default(),
@@ -168,7 +170,7 @@ impl Tested {
     /// Takes in what there is, in one of the ways that a device has.
     fn read(&mut self, way: u8) -> Result<(), Broken> {
         if way & 3 == 0 {
-            return self.read_directly();
+            return self.read_unposted();
         }
         let mut intake = Intake {
             engine: &mut self.engine,
@@ -177,7 +179,7 @@ impl Tested {
             image_due: &mut self.image_due,
         };
         if way & 3 == 1 {
-            intake.meet_briefs(&mut self.live)?;
+            intake.take_matched(&mut self.live)?;
         } else {
             intake.read(&mut self.live)?;
         }
@@ -190,7 +192,7 @@ impl Tested {
     }
 
     /// As a blocking receive does that finds its message there.
-    fn read_directly(&mut self) -> Result<(), Broken> {
+    fn read_unposted(&mut self) -> Result<(), Broken> {
         let pattern = Pattern {
             context: 0,
             source: Some(0),
@@ -198,15 +200,15 @@ impl Tested {
             from: Some(PEER),
         };
         let segment = self.place(ROOM / 2);
-        if !self.engine.is_alone(&pattern) || !self.live.is_between_frames() {
+        if !self.engine.is_next_match(&pattern) || !self.live.is_between_frames() {
             return Ok(());
         }
-        let link = self.live.stream.brief().expect("such a link");
-        if let Some(brief) = link.next_brief()
-            && let Some((_, met)) = self.engine.rx_direct(PEER, &brief, &pattern, segment)
+        let link = &mut self.live.endpoint;
+        if let Some(header) = link.try_recv()
+            && let Some((_, matched)) = self.engine.rx_short_into(PEER, &header, &pattern, segment)
         {
             // SAFETY: a part of the segment, which nothing else uses.
-            unsafe { receive::take_out(link, &brief, &met) };
+            unsafe { link.take(&header, program::place(matched.into)) };
         }
         Ok(())
     }
@@ -231,9 +233,8 @@ impl Tested {
             tag: 0,
         };
         let body = vec![1; len];
-        let link = self.live.stream.brief().expect("such a link");
-        let stats = &mut self.meter.stats;
-        if !transmit::put_in(&mut self.engine, link, stats, (PEER, &env), &body) {
+        let (engine, link) = (&mut self.engine, &mut self.live.endpoint);
+        if !link.try_message(&body, || engine.send_short(PEER, &env, &body)) {
             let segment = program::segment(body.as_ptr(), len);
             let bytes = self.engine.copies(len).then_some(&body[..]);
             let sent = self.engine.send(PEER, env, segment, bytes, Mode::Standard);
@@ -252,32 +253,38 @@ impl Tested {
     }
 }
 
-/// Shows a brief message whose words are anything, whether its body is where it says or not.
-fn show_brief(mad: &mut ShmLink, input: &mut Input<'_>) -> Option<()> {
-    let length = input.number()?;
-    let first = length << 2 | u64::from(input.byte()? & 1) << 16;
-    let apart = input.byte()?;
-    let room = mad.room(
-        usize::try_from(length)
-            .unwrap_or(usize::MAX)
-            .min(BRIEF_MOST),
-    );
-    let rest = mad.free_brief()?;
-    for word in rest.iter_mut().take(4) {
-        *word = input.number()? & u64::from(u32::MAX) | input.number()? << 32;
-    }
-    match room {
-        Some(room) if apart & 1 == 0 => {
-            let body = vec![2; (length as usize).min(BRIEF_MOST)];
-            mad.publish_apart(first, &body, room);
-        }
-        _ => mad.publish_brief(first),
+/// Shows a short message whose header is anything, whether its body is where it says or not.
+fn show_short(mad: &mut ShmEndpoint, input: &mut Input<'_>) -> Option<()> {
+    let length = input.number()?.min(MAX_BODY as u64) as u16;
+    let (epoch, apart) = (input.byte()? & 1, input.byte()?);
+    let mut number = || input.number().map(|number| number as u32);
+    let header = ShortHeader {
+        envelope: Envelope {
+            context: number()?,
+            source: number()?.cast_signed(),
+            tag: number()?.cast_signed(),
+        },
+        len: length,
+        epoch: epoch.into(),
+        ssn: number()?,
+        ack: number()?,
+        credit: number()?,
+    };
+    let body = vec![2; length.into()];
+    // Without room, or where the body stays away, only the header is shown.
+    let shown = apart & 1 == 0
+        && match body.len() {
+            0..=MAX_SHORT => mad.try_short(&body, || Some(header)),
+            _ => mad.try_bcopy(&body, || Some(header)),
+        };
+    if !shown {
+        mad.try_short(&[], || Some(header));
     }
     Some(())
 }
 
 /// Writes anything into one of the cells.
-fn forge_cell(mad: &ShmLink, input: &mut Input<'_>) -> Option<()> {
+fn forge_cell(mad: &ShmEndpoint, input: &mut Input<'_>) -> Option<()> {
     let direction = if input.byte()? & 3 == 0 {
         mad.own.opposite()
     } else {
@@ -292,7 +299,7 @@ fn forge_cell(mad: &ShmLink, input: &mut Input<'_>) -> Option<()> {
 }
 
 /// Frames and what is none, by the ring.
-fn show_bytes(mad: &mut ShmLink, input: &mut Input<'_>) -> Option<()> {
+fn show_bytes(mad: &mut ShmEndpoint, input: &mut Input<'_>) -> Option<()> {
     let mut bytes = input.header()?.to_vec();
     bytes.resize(HEADER_LEN + input.number()?.min(3000) as usize, 3);
     let piece = Piece {
@@ -300,30 +307,26 @@ fn show_bytes(mad: &mut ShmLink, input: &mut Input<'_>) -> Option<()> {
         iov_len: bytes.len(),
     };
     // SAFETY: the bytes are readable.
-    let _ = unsafe { mad.write(&[piece]) };
+    let _ = unsafe { mad.try_write(&[piece]) };
     Some(())
 }
 
 /// What an honest peer does with what has come.
-fn take(mad: &mut ShmLink) {
-    let mut bytes = vec![0; BRIEF_MOST];
+fn take(mad: &mut ShmEndpoint) {
+    let mut bytes = vec![0; MAX_BODY];
     let piece = Piece {
         iov_base: bytes.as_mut_ptr().cast(),
         iov_len: bytes.len(),
     };
     // SAFETY: the bytes are writable, and nobody else's.
-    let _ = unsafe { mad.read(&[piece]) };
-    if let Some(brief) = mad.next_brief() {
+    let _ = unsafe { mad.try_read(&[piece]) };
+    if let Some(header) = mad.try_recv() {
         let piece = Piece {
             iov_base: bytes.as_mut_ptr().cast(),
-            iov_len: brief.claimed().min(bytes.len()),
+            iov_len: usize::from(header.len).min(bytes.len()),
         };
-        if brief.is_apart() {
-            // SAFETY: as above.
-            unsafe { mad.release_apart(&brief, piece) };
-        } else {
-            mad.release_brief();
-        }
+        // SAFETY: as above.
+        unsafe { mad.take(&header, piece) };
     }
 }
 
@@ -337,12 +340,12 @@ pub fn memory(data: &[u8]) {
     tested.check();
 }
 
-fn run(tested: &mut Tested, mad: &mut ShmLink, input: &mut Input<'_>) -> Option<()> {
+fn run(tested: &mut Tested, mad: &mut ShmEndpoint, input: &mut Input<'_>) -> Option<()> {
     loop {
         let op = input.byte()?;
         let calls = tested.places.len() + tested.sent.len();
         let done = match op % 12 {
-            0..=2 => show_brief(mad, input).map_or(Ok(()), Ok),
+            0..=2 => show_short(mad, input).map_or(Ok(()), Ok),
             3 => show_bytes(mad, input).map_or(Ok(()), Ok),
             4 => {
                 forge_cell(mad, input)?;
@@ -364,8 +367,8 @@ fn run(tested: &mut Tested, mad: &mut ShmLink, input: &mut Input<'_>) -> Option<
             }
             8 if calls < CALLS => tested.send(input.number()?.min(20_000) as usize),
             9 => {
-                let armed = tested.live.stream.arm(op & 16 != 0).map(drop);
-                tested.live.stream.disarm();
+                let armed = tested.live.endpoint.arm_doorbell(op & 16 != 0).map(drop);
+                tested.live.endpoint.disarm_doorbell();
                 armed.map_err(Broken::from)
             }
             _ if calls < CALLS => tested.read(op >> 4),

@@ -12,14 +12,14 @@ pub use socket::connect;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 
-use super::{Fault, Path, Piece, Stream, closed, moved};
+use super::{Capabilities, Endpoint, Fault, Path, Piece, closed, moved};
 
 /// A connected socket, non-blocking, in the library's block of descriptors.
-pub struct TcpLink {
+pub struct TcpEndpoint {
     socket: OwnedFd,
 }
 
-impl TcpLink {
+impl TcpEndpoint {
     /// Takes over a connected, non-blocking socket whose handshake is over.
     #[must_use]
     pub fn new(socket: OwnedFd) -> Self {
@@ -28,9 +28,18 @@ impl TcpLink {
     }
 }
 
-impl Stream for TcpLink {
+impl Endpoint for TcpEndpoint {
+    fn transport(&self) -> &'static str {
+        "TCP"
+    }
+
+    #[inline(always)]
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::STREAM
+    }
+
     #[inline]
-    unsafe fn write(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>> {
+    unsafe fn try_write(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>> {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let socket = self.socket.as_raw_fd();
         if let [one] = pieces {
@@ -47,7 +56,7 @@ impl Stream for TcpLink {
     }
 
     #[inline]
-    unsafe fn read(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>> {
+    unsafe fn try_read(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>> {
         let socket = self.socket.as_raw_fd();
         let count = if let [one] = pieces {
             // SAFETY: the caller promises writable memory.
@@ -63,13 +72,13 @@ impl Stream for TcpLink {
         moved(count)
     }
 
-    fn write_ahead(&mut self, bytes: &[u8]) -> Result<usize, Box<Fault>> {
+    fn write_handshake(&mut self, bytes: &[u8]) -> Result<usize, Box<Fault>> {
         let piece = Piece {
             iov_base: bytes.as_ptr().cast_mut().cast(),
             iov_len: bytes.len(),
         };
         // SAFETY: the piece is the bytes.
-        unsafe { self.write(&[piece]) }
+        unsafe { self.try_write(&[piece]) }
     }
 
     fn cut(&mut self) {

@@ -76,15 +76,15 @@ pub(super) fn raise(socket: Socket) -> io::Result<Socket> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::Stream;
-    use crate::transport::tcp::TcpLink;
+    use crate::transport::Endpoint;
+    use crate::transport::tcp::TcpEndpoint;
 
     #[test]
     fn a_peer_that_computes_does_not_lose_its_link() {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).unwrap();
         prepare(&socket, true).unwrap();
         assert_eq!(socket.tcp_user_timeout().unwrap(), Some(USER_TIMEOUT));
-        let link = TcpLink::new(socket.into());
+        let link = TcpEndpoint::new(socket.into());
         let descriptor = link.descriptor();
         let socket = SockRef::from(&descriptor);
         assert_eq!(socket.tcp_user_timeout().unwrap(), None);

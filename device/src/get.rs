@@ -3,16 +3,12 @@
 //! Bodies are cut into parts, which both sides carry: for few bytes it costs more to share them.
 
 use rejoin_channel_table::ids::Rank;
-use rejoin_engine::{PULL_MIN, Pull};
-use rejoin_ring::desk::MOST;
+use rejoin_engine::Pull;
 
 use crate::device::Device;
 use crate::memory;
-use crate::transport::Link;
-use crate::transport::shm::Part;
+use crate::transport::{Endpoint, GetPart, MAX_GET_PARTS as MOST};
 
-/// Least length of a body that is not sent, where each rank has a core of its own.
-const PULL_MIN_APART: usize = 128 << 10;
 /// Most bytes of a part, of a body with few: the last part that is carried has one side wait for the other.
 const PART: usize = 512 << 10;
 /// A body from this length on is shared though it is alone.
@@ -23,25 +19,19 @@ const PAGE: usize = 4096;
 impl Device {
     /// Tells the engine, once it is known, which side of the link to a rank can read the other's memory.
     #[inline]
-    pub(crate) fn learn_reach(&mut self, rank: Rank) {
+    pub(crate) fn learn_access(&mut self, rank: Rank) {
         let token = self.table.live(rank).map(|(_, token)| token);
         let Some(live) = token.and_then(|token| self.io.slots.live(token)) else {
             return;
         };
-        if live.reach_known {
+        if live.access_known {
             return;
         }
-        if let Link::Shm(link) = &live.stream {
-            let (ours, theirs) = link.reach();
-            live.reach_known = theirs.is_some();
-            // Two cores carry it through the ring at once, and need not wait for each other.
-            let least = match self.spin.is_zero() {
-                true => PULL_MIN,
-                false => PULL_MIN_APART,
-            };
-            let theirs = (theirs == Some(true)).then_some(least);
-            self.engine.set_reach(rank, ours, theirs);
-        }
+        let (ours, theirs) = live.endpoint.remote_access();
+        live.access_known = theirs.is_some();
+        let least = live.endpoint.capabilities().min_get;
+        let theirs = least.filter(|_| theirs == Some(true));
+        self.engine.set_reach(rank, ours, theirs);
     }
 
     /// Has the bodies carried that the engine asks for; true if there were any.
@@ -73,11 +63,11 @@ impl Device {
         let mut waits = || held_up.lasts(first.peer, book.host(first.peer).unwrap_or_default());
         let token = self.table.live(first.peer).map(|(_, token)| token);
         let live = token.and_then(|token| self.io.slots.live(token));
-        let failed = match live.map(|live| &mut live.stream) {
-            // SAFETY: the segments are posted receives', for which the callers have promised.
-            Some(Link::Shm(link)) => unsafe { link.pull(&parts[..count], together, &mut waits) },
-            _ => u64::MAX,
-        };
+        let parts = &parts[..count];
+        // SAFETY: the segments are posted receives', for which the callers have promised.
+        let failed = live.map_or(u64::MAX, |live| unsafe {
+            live.endpoint.get(parts, together, &mut waits)
+        });
         self.meter.stats.pulls += count as u64;
         let mut at = 0;
         for (pull, parts) in batch.pulls.iter().zip(batch.counts).take(batch.count) {
@@ -124,19 +114,19 @@ impl Batch {
     }
 
     /// The parts of all, and their number; a body that is alone has two if it is worth it.
-    fn parts(&mut self, together: bool) -> ([Part; MOST], usize) {
+    fn parts(&mut self, together: bool) -> ([GetPart; MOST], usize) {
         if together && self.all == 1 && self.pulls[0].to.len >= TWO {
             self.counts[0] = 2;
             self.all = 2;
         }
-        let mut parts = [Part::EMPTY; MOST];
+        let mut parts = [GetPart::EMPTY; MOST];
         let mut filled = 0;
         for (pull, count) in self.pulls.iter().zip(self.counts).take(self.count) {
             let each = pull.to.len.div_ceil(count).next_multiple_of(PAGE);
             for number in 0..count {
                 let at = (number * each).min(pull.to.len);
                 let segment = pull.to.part(at, each);
-                parts[filled] = Part {
+                parts[filled] = GetPart {
                     from: pull.from.wrapping_add(at as u64),
                     to: memory::start(segment),
                     len: segment.len,

@@ -1,19 +1,22 @@
-//! That the shortest way leaves nothing behind that is ready to go another.
+//! That the fast path leaves nothing behind that is ready to go another way.
 
 use rejoin_channel_table::ids::Rank;
 use rejoin_wire::Transport;
 
-use super::PASS_AFTER;
+use super::{Caller, PASS_AFTER};
 use crate::common::{Job, envelope, from, ping_pong, recv, send};
 use crate::device::Device;
+use crate::transport::Attempt;
 use crate::{Options, memory};
 
-/// Sends to rank 1 in the shortest way, which no pass of progress is due in.
-fn send_now(device: &mut Device, body: &[u8]) -> bool {
+/// Sends to rank 1 on the fast path, in which no pass of progress is due.
+fn try_send(device: &mut Device, body: &[u8]) -> bool {
     device.passes = 0;
     let env = envelope(device, 1);
     // SAFETY: the body is readable.
-    unsafe { device.send_now(Rank(1), &env, body.as_ptr(), body.len()) }
+    let tried =
+        unsafe { device.try_send(Rank(1), &env, body.as_ptr(), body.len(), Caller::Blocking) };
+    matches!(tried, Attempt::Sent)
 }
 
 /// A send to rank 2 that waits for the next write there, as one of a burst does.
@@ -27,7 +30,7 @@ fn put_off(device: &mut Device, body: &[u8]) {
 }
 
 #[test]
-fn a_direct_call_leaves_nothing_put_off_for_others() {
+fn a_fast_call_leaves_nothing_put_off_for_others() {
     const { assert!(PASS_AFTER > 2) };
     let job = Job::with(3, |rank| Options {
         transport: Some(if rank == 2 {
@@ -45,12 +48,12 @@ fn a_direct_call_leaves_nothing_put_off_for_others() {
                 send(device, 2, 2, b"the link");
                 recv(device, from(2, 2), &mut buffer);
                 device.flush_ready().expect("flushed");
-                assert!(send_now(device, b"at once."));
+                assert!(try_send(device, b"at once."));
                 put_off(device, b"put off.");
-                assert!(!send_now(device, b"too soon"));
+                assert!(!try_send(device, b"too soon"));
                 send(device, 1, 1, b"the long");
                 assert!(!device.engine.tx_pending(Rank(2)));
-                assert!(send_now(device, b"at last."));
+                assert!(try_send(device, b"at last."));
             }
             1 => {
                 ping_pong(device, 1, 8);

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::brief::{BRIEF_REST, Brief};
+use crate::ShortHeader;
 use crate::harness::World;
 use crate::{Config, Flags, Mode, Sent};
 
@@ -34,7 +34,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Two ranks whose small messages go the short way where they can, beside two that never do.
+/// Two ranks whose small messages take the fast path where they can, beside two that never do.
 struct Pair {
     short: World,
     long: World,
@@ -72,7 +72,7 @@ impl Pair {
         let alone = if sync {
             None
         } else {
-            engine.send_alone(Rank(to as u32), &env, &content)
+            engine.send_eager(Rank(to as u32), &env, &content)
         };
         let Some(alone) = alone else {
             self.short.send(from, to, tag, &content, mode);
@@ -99,13 +99,13 @@ impl Pair {
         loop {
             let frame = self.short.whole(from, to);
             let node = &mut self.short.nodes[to];
-            if let Some((len, met)) = as_brief(&mut node.engine, Rank(from as u32), &frame) {
+            if let Some((len, met)) = as_short(&mut node.engine, Rank(from as u32), &frame) {
                 let body = &frame[HEADER_LEN..HEADER_LEN + len];
                 let into = met.into.addr..met.into.addr + met.into.len;
                 node.memory[into].copy_from_slice(&body[..met.into.len]);
                 self.short.skip(from, to, HEADER_LEN + len);
                 self.quick[1] += 1;
-            } else if let Some(met) = node.engine.rx_met(Rank(from as u32), &frame) {
+            } else if let Some(met) = node.engine.rx_eager(Rank(from as u32), &frame) {
                 let body = &frame[HEADER_LEN..HEADER_LEN + met.len];
                 let into = met.into.addr..met.into.addr + met.into.len;
                 node.memory[into].copy_from_slice(&body[..met.into.len]);
@@ -154,7 +154,7 @@ impl Pair {
     fn check(&mut self) {
         for at in 0..2 {
             let [a, b] = [&mut self.short, &mut self.long].map(|world| &mut world.nodes[at]);
-            // The short way leaves the list of ready peers out.
+            // The fast path leaves the list of ready peers out.
             while a.engine.next_ready().is_some() {}
             while b.engine.next_ready().is_some() {}
             assert!(a.memory == b.memory, "the memory of rank {at} differs");
@@ -163,24 +163,16 @@ impl Pair {
     }
 }
 
-/// Takes a frame as the brief message that it could have been.
-fn as_brief(engine: &mut Engine, from: Rank, frame: &[u8]) -> Option<(usize, Met)> {
+/// Takes a frame as the short message that it could have been.
+fn as_short(engine: &mut Engine, from: Rank, frame: &[u8]) -> Option<(usize, Matched)> {
     let (head, rest) = frame.split_first_chunk::<HEADER_LEN>()?;
     let header = Header::decode(head).ok()?;
     let plain = header.kind == Kind::Eager && header.flags == crate::Flags::NONE;
     let body = rest.get(..header.length as usize).filter(|_| plain)?;
-    let mut words = [0x5555; BRIEF_REST];
-    let first = crate::brief::pack(&header, body, &mut words);
-    let brief = Brief {
-        first: first | 0xdead_beef << 32 | 3,
-        rest: words,
-    };
-    assert_eq!(engine.unpack(from, &brief), Some(header));
-    assert_eq!(
-        (brief.claimed(), brief.is_apart()),
-        (body.len(), body.len() > 32)
-    );
-    Some((body.len(), engine.rx_brief(from, &brief)?))
+    let short = ShortHeader::of(&header);
+    assert_eq!(engine.widen(from, &short), Some(header));
+    assert_eq!(usize::from(short.len), body.len());
+    Some((body.len(), engine.rx_short(from, &short)?))
 }
 
 fn config() -> Config {
@@ -194,7 +186,7 @@ fn config() -> Config {
 
 proptest! {
     #[test]
-    fn the_short_way_leads_where_the_long_one_does(steps in prop::collection::vec(step(), 1..80)) {
+    fn the_fast_path_leads_where_the_slow_one_does(steps in prop::collection::vec(step(), 1..80)) {
         let mut pair = Pair::new(config());
         for step in &steps {
             pair.take(step);
@@ -204,7 +196,7 @@ proptest! {
 }
 
 #[test]
-fn a_ping_pong_goes_the_short_way_only() {
+fn a_ping_pong_takes_the_fast_path_only() {
     let mut pair = Pair::new(config());
     for round in 0..1000 {
         for to in 0..2 {
@@ -218,7 +210,7 @@ fn a_ping_pong_goes_the_short_way_only() {
 }
 
 #[test]
-fn forged_frames_are_left_to_the_long_way() {
+fn forged_frames_are_left_to_the_slow_path() {
     let mut pair = Pair::new(config());
     pair.take(&Step::Recv(1, true, Some(1), 8));
     let env = Envelope {
@@ -228,7 +220,7 @@ fn forged_frames_are_left_to_the_long_way() {
     };
     let engine = &mut pair.short.nodes[0].engine;
     let good = engine
-        .send_alone(Rank(1), &env, b"12345678")
+        .send_eager(Rank(1), &env, b"12345678")
         .expect("idle")
         .pieces
         .concat();
@@ -237,18 +229,18 @@ fn forged_frames_are_left_to_the_long_way() {
     for at in [0, 1, 2, 3, 4, 22, 24, 31, 32, 40, 48] {
         let mut bad = good.clone();
         bad[at] ^= 0x40;
-        assert_eq!(engine.rx_met(Rank(0), &bad), None, "byte {at}");
+        assert_eq!(engine.rx_eager(Rank(0), &bad), None, "byte {at}");
         assert_eq!(*engine, before, "byte {at}");
     }
-    assert_eq!(engine.rx_met(Rank(0), &good[..71]), None);
-    assert_eq!(engine.rx_met(Rank(7), &good), None);
-    assert!(engine.rx_met(Rank(0), &good).is_some());
-    assert_eq!(engine.rx_met(Rank(0), &good), None);
+    assert_eq!(engine.rx_eager(Rank(0), &good[..71]), None);
+    assert_eq!(engine.rx_eager(Rank(7), &good), None);
+    assert!(engine.rx_eager(Rank(0), &good).is_some());
+    assert_eq!(engine.rx_eager(Rank(0), &good), None);
 }
 
 /// What a receive that need not be posted leaves behind is what one that is posted does.
 #[test]
-fn a_direct_receive_leaves_the_channel_as_a_posted_one_does() {
+fn a_receive_that_is_not_posted_leaves_the_channel_as_a_posted_one_does() {
     let mut pair = Pair::new(config());
     let pattern = World::pattern(Some(0), Some(1));
     let one = Rank(1);
@@ -259,25 +251,30 @@ fn a_direct_receive_leaves_the_channel_as_a_posted_one_does() {
         pair.long.read(1, 0, usize::MAX);
         let frame = pair.short.whole(0, 1);
         let header = Header::decode(frame.first_chunk().unwrap()).unwrap();
-        let mut words = [0; BRIEF_REST];
-        let first = crate::brief::pack(&header, &frame[HEADER_LEN..], &mut words);
-        let brief = Brief { first, rest: words };
+        let header = ShortHeader::of(&header);
         let engine = &mut pair.short.nodes[1].engine;
         let seg = crate::Segment { addr: 0, len: 128 };
         let other = World::pattern(Some(0), Some(2));
-        assert!(engine.is_alone(&pattern));
-        assert_eq!(engine.rx_direct(Rank(0), &brief, &other, seg), None);
+        assert!(engine.is_next_match(&pattern));
+        assert_eq!(engine.rx_short_into(Rank(0), &header, &other, seg), None);
         let short = crate::Segment {
             addr: 0,
             len: len.saturating_sub(1),
         };
-        assert!(len == 0 || engine.rx_direct(Rank(0), &brief, &pattern, short).is_none());
-        let (done, met) = engine.rx_direct(Rank(0), &brief, &pattern, seg).unwrap();
+        assert!(
+            len == 0
+                || engine
+                    .rx_short_into(Rank(0), &header, &pattern, short)
+                    .is_none()
+        );
+        let (done, met) = engine
+            .rx_short_into(Rank(0), &header, &pattern, seg)
+            .unwrap();
         assert_eq!(
             (done.len, done.source, done.tag, met.len),
             (len as u64, 0, 1, len)
         );
-        assert_eq!(engine.rx_direct(Rank(0), &brief, &pattern, seg), None);
+        assert_eq!(engine.rx_short_into(Rank(0), &header, &pattern, seg), None);
         pair.short.skip(0, 1, frame.len());
         // Answers carry acks and credit back.
         if round % 3 == 0 {
@@ -293,17 +290,17 @@ fn a_direct_receive_leaves_the_channel_as_a_posted_one_does() {
     assert!(
         !pair.short.nodes[one.index()]
             .engine
-            .is_alone(&World::pattern(Some(0), None))
+            .is_next_match(&World::pattern(Some(0), None))
     );
     pair.take(&Step::Recv(1, false, Some(9), 8));
     assert!(
-        !pair.short.nodes[one.index()].engine.is_alone(&pattern),
+        !pair.short.nodes[one.index()].engine.is_next_match(&pattern),
         "a receive from anyone is posted"
     );
 }
 
 #[test]
-fn a_length_that_no_body_can_have_is_left_to_the_long_way() {
+fn a_length_that_no_body_can_have_is_left_to_the_slow_path() {
     let mut world = World::linked(Config::default(), 2);
     world.settle();
     let engine = &mut world.nodes[1].engine;
@@ -323,6 +320,6 @@ fn a_length_that_no_body_can_have_is_left_to_the_long_way() {
             credit: 0,
             aux: 0,
         };
-        assert_eq!(engine.rx_met(Rank(0), &header.encode()), None);
+        assert_eq!(engine.rx_eager(Rank(0), &header.encode()), None);
     }
 }

@@ -1,10 +1,8 @@
-//! Brief messages, over connections that carry them as links over shared memory do: whole, and left unread until
+//! Short messages, over connections that carry them as links over shared memory do: whole, and left unread until
 //! somebody asks for them.
 
 use rejoin_channel_table::Rank;
-use rejoin_engine::{
-    BRIEF_BODY, BRIEF_REST, Brief, Completion, Envelope, HEADER_LEN, Pattern, Segment,
-};
+use rejoin_engine::{Completion, Envelope, HEADER_LEN, Pattern, Segment, ShortHeader};
 
 use super::{ConnectionId, End, Node, Violation};
 
@@ -13,13 +11,13 @@ use super::{ConnectionId, End, Node, Violation};
 pub enum Load {
     /// Bytes of a handshake or of frames.
     Bytes(Vec<u8>),
-    /// A brief message, and its body where that stands apart.
-    Brief(Box<Brief>, Vec<u8>),
+    /// A short message: its header and its body.
+    Short(ShortHeader, Vec<u8>),
 }
 
-/// How many brief messages a node has sent, and what became of those that came.
+/// How many short messages a node has sent, and what became of those that came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Briefs {
+pub struct ShortCounts {
     /// Sent.
     pub sent: u64,
     /// Taken by a receive that was posted.
@@ -30,8 +28,8 @@ pub struct Briefs {
     pub unpacked: u64,
 }
 
-impl std::ops::AddAssign for Briefs {
-    fn add_assign(&mut self, other: Briefs) {
+impl std::ops::AddAssign for ShortCounts {
+    fn add_assign(&mut self, other: ShortCounts) {
         self.sent += other.sent;
         self.met += other.met;
         self.direct += other.direct;
@@ -44,7 +42,7 @@ impl Load {
     pub fn len(&self) -> usize {
         match self {
             Load::Bytes(bytes) => bytes.len(),
-            Load::Brief(_, apart) => HEADER_LEN + apart.len(),
+            Load::Short(_, body) => HEADER_LEN + body.len(),
         }
     }
 
@@ -55,9 +53,9 @@ impl Load {
 }
 
 impl Node {
-    /// Sends `content` as a brief message, which is complete at once, over the connection that is named. `None`:
+    /// Sends `content` as a short message, which is complete at once, over the connection that is named. `None`:
     /// nothing was done.
-    pub fn send_brief(
+    pub fn send_short(
         &mut self,
         to: Rank,
         envelope: Envelope,
@@ -67,27 +65,21 @@ impl Node {
         if self.engine.any_ready() {
             return None;
         }
-        let mut rest = [0; BRIEF_REST];
-        let first = self.engine.send_brief(to, &envelope, content, &mut rest)?;
-        let brief = Brief { first, rest };
-        let apart = match brief.is_apart() {
-            true => content.to_vec(),
-            false => Vec::new(),
-        };
-        self.briefs.sent += 1;
-        Some((id, Load::Brief(Box::new(brief), apart)))
+        let header = self.engine.send_short(to, &envelope, content)?;
+        self.short_counts.sent += 1;
+        Some((id, Load::Short(header, content.to_vec())))
     }
 
     /// Whether a receive may look at the link of its sender, where nothing lies, for the message to come.
     pub fn may_look(&mut self, pattern: &Pattern) -> bool {
         let link = pattern.from.and_then(|from| self.table.live(from));
         let empty = link.is_some_and(|(_, id)| !self.unread.contains_key(&id));
-        empty && !self.engine.any_ready() && self.engine.is_alone(pattern)
+        empty && !self.engine.any_ready() && self.engine.is_next_match(pattern)
     }
 
-    /// Receives the brief message that lies unread on the link of its sender, without posting a receive. `None`:
+    /// Receives the short message that lies unread on the link of its sender, without posting a receive. `None`:
     /// nothing was done.
-    pub fn receive_brief(
+    pub fn receive_short(
         &mut self,
         pattern: &Pattern,
         len: usize,
@@ -97,28 +89,30 @@ impl Node {
         let Some(End::Live(_, reader)) = self.ends.get(&id) else {
             return None;
         };
-        if self.engine.any_ready() || !reader.is_between_frames() || !self.engine.is_alone(pattern)
+        if self.engine.any_ready()
+            || !reader.is_between_frames()
+            || !self.engine.is_next_match(pattern)
         {
             return None;
         }
-        let Load::Brief(brief, apart) = self.unread.get(&id)?.front()?.clone() else {
+        let Load::Short(short, content) = self.unread.get(&id)?.front()?.clone() else {
             return None;
         };
-        let header = self.engine.unpack(from, &brief)?;
+        let header = self.engine.widen(from, &short)?;
         let segment = Segment {
             addr: self.memory.len(),
             len,
         };
-        let (done, met) = self.engine.rx_direct(from, &brief, pattern, segment)?;
+        let (done, met) = self.engine.rx_short_into(from, &short, pattern, segment)?;
         let segment = self.segment(&vec![0xaa; len]);
-        self.fill(met.into, &body(&brief, apart));
+        self.fill(met.into, &content);
         self.headers.push((from, header));
         self.unread.get_mut(&id)?.pop_front();
-        self.briefs.direct += 1;
+        self.short_counts.direct += 1;
         Some((done, segment))
     }
 
-    /// Takes what arrives. Brief messages that meet no receive, and what is behind them, stay unread unless `all` is
+    /// Takes what arrives. Short messages that meet no receive, and what is behind them, stay unread unless `all` is
     /// wanted. True if an own attempt failed: back off.
     ///
     /// # Errors
@@ -145,8 +139,8 @@ impl Node {
         while let Some(load) = self.unread.get(&id).and_then(|q| q.front()).cloned() {
             match load {
                 Load::Bytes(bytes) => failed |= self.feed(id, &bytes)?,
-                Load::Brief(brief, apart) => {
-                    if !self.take_brief(id, &brief, apart, all)? {
+                Load::Short(short, content) => {
+                    if !self.take_short(id, &short, &content, all)? {
                         break;
                     }
                 }
@@ -162,33 +156,32 @@ impl Node {
     }
 
     /// False: it is left.
-    fn take_brief(
+    fn take_short(
         &mut self,
         id: ConnectionId,
-        brief: &Brief,
-        apart: Vec<u8>,
+        short: &ShortHeader,
+        content: &[u8],
         all: bool,
     ) -> Result<bool, Violation> {
         let Some(End::Live(link, mut reader)) = self.ends.remove(&id) else {
-            return Err("a brief message came over what is no link".into());
+            return Err("a short message came over what is no link".into());
         };
         let peer = link.peer();
-        let header = self.engine.unpack(peer, brief);
+        let header = self.engine.widen(peer, short);
         let Some(header) = header.filter(|_| reader.is_between_frames()) else {
-            return Err("a brief message came within a frame, or is too long".into());
+            return Err("a short message came within a frame, or is too long".into());
         };
-        let content = body(brief, apart);
-        let taken = if let Some(met) = self.engine.rx_brief(peer, brief) {
+        let taken = if let Some(met) = self.engine.rx_short(peer, short) {
             self.fill(met.into, &content[..met.len]);
             self.headers.push((peer, header));
             self.copies();
-            self.briefs.met += 1;
+            self.short_counts.met += 1;
             Ok(true)
         } else if all {
-            self.briefs.unpacked += 1;
+            self.short_counts.unpacked += 1;
             let frame = self.frame(peer, header).and_then(|body| {
                 reader.body = body;
-                self.read(link, &mut reader, &content)
+                self.read(link, &mut reader, content)
             });
             frame.map(|()| true)
         } else {
@@ -203,17 +196,4 @@ impl Node {
         let len = into.len.min(content.len());
         self.memory[into.addr..into.addr + len].copy_from_slice(&content[..len]);
     }
-}
-
-/// The body of a message, wherever it stands.
-fn body(brief: &Brief, apart: Vec<u8>) -> Vec<u8> {
-    if brief.is_apart() {
-        return apart;
-    }
-    let within: Vec<u8> = brief
-        .body()
-        .iter()
-        .flat_map(|word| word.to_le_bytes())
-        .collect();
-    within[..brief.claimed().min(BRIEF_BODY)].to_vec()
 }

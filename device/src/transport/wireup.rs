@@ -1,0 +1,190 @@
+//! What the transports need of a handshake: how its bytes go, and what goes along with them.
+//!
+//! A handshake over a local socket brings the memory of a link over shared memory: made by the dialer, whose
+//! proof carries its descriptor, and mapped by the acceptor.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
+
+use rejoin_channel_table::Address;
+use socket2::Socket;
+
+use super::shm::{self, Memory, ShmEndpoint, Shown};
+use super::{AnyEndpoint, Copies, tcp};
+
+/// Starts a connection to an address without waiting for it.
+///
+/// # Errors
+/// When the system refuses at once.
+pub(crate) fn connect(address: &Address) -> io::Result<Socket> {
+    match address {
+        Address::Tcp(at) => tcp::connect(*at),
+        Address::Local(name) => shm::connect(*name),
+    }
+}
+
+/// What has gone wrong that may go wrong again with the same kind of connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failing {
+    /// The connection broke, or was closed without a word.
+    Connection,
+    /// No memory can be shared.
+    Memory,
+}
+
+/// The transport's part of a connection in its handshake.
+pub(crate) enum Wireup {
+    /// The link is the socket.
+    Tcp,
+    /// The link is memory that goes along with the dialer's proof.
+    Shm {
+        /// The rings: made by the dialer, taken over by the acceptor.
+        memory: Option<(Memory, Shown)>,
+        /// Their descriptor, still to be sent.
+        offer: Option<OwnedFd>,
+        /// Their descriptor, as it came.
+        came: Option<OwnedFd>,
+    },
+}
+
+impl Wireup {
+    /// Of a connection over a local socket, or over TCP.
+    pub(crate) fn new(local: bool) -> Self {
+        if !local {
+            return Self::Tcp;
+        }
+        Self::Shm {
+            memory: None,
+            offer: None,
+            came: None,
+        }
+    }
+
+    /// Has the other side read nothing in this process, though it may hold the connection for a link already.
+    pub(crate) fn withdraw(&self) {
+        if let Self::Shm {
+            memory: Some((_, shown)),
+            ..
+        } = self
+        {
+            shown.withdraw();
+        }
+    }
+
+    /// Sends bytes of the handshake, and what goes along with them; returns how many were taken.
+    ///
+    /// # Errors
+    /// The connection broke, or takes nothing now.
+    pub(crate) fn send(&mut self, socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
+        let Self::Shm { offer, .. } = self else {
+            return socket.send_with_flags(bytes, libc::MSG_NOSIGNAL);
+        };
+        let sent = match offer {
+            Some(offer) => shm::send_with(socket, bytes, offer.as_fd()),
+            None => socket.send_with_flags(bytes, libc::MSG_NOSIGNAL),
+        };
+        if sent.is_ok() {
+            *offer = None;
+        }
+        sent
+    }
+
+    /// Receives bytes of the handshake, and what comes along with them.
+    ///
+    /// # Errors
+    /// The connection broke, or there is nothing now.
+    pub(crate) fn receive(&mut self, socket: &Socket, into: &mut [u8]) -> io::Result<usize> {
+        if let Self::Shm { came, .. } = self {
+            let (count, descriptor) = shm::receive(socket.as_fd(), into)?;
+            if descriptor.is_some() {
+                *came = descriptor;
+            }
+            return Ok(count);
+        }
+        let (at, len) = (into.as_mut_ptr().cast(), into.len());
+        let socket = socket.as_raw_fd();
+        // SAFETY: the pointer and length describe `into`.
+        let count = unsafe { libc::recv(socket, at, len, libc::MSG_DONTWAIT) };
+        usize::try_from(count).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Makes what the link needs, where `local_size` ranks share the host, and sends it with what is said next.
+    /// The dialer's part.
+    ///
+    /// # Errors
+    /// Why the system refuses.
+    pub(crate) fn offer(&mut self, local_size: u32) -> io::Result<()> {
+        if let Self::Shm { memory, offer, .. } = self {
+            let (made, descriptor) = Memory::make(shm::capacity(local_size))?;
+            let shown = shm::Side::Dialer.show(&made);
+            *memory = Some((made, shown));
+            *offer = Some(descriptor);
+        }
+        Ok(())
+    }
+
+    /// Takes over what the dialer has sent. The acceptor's part.
+    ///
+    /// # Errors
+    /// Nothing came, or it cannot be used.
+    pub(crate) fn take(&mut self) -> io::Result<()> {
+        if let Self::Shm { memory, came, .. } = self {
+            let none = || io::Error::other("no shared memory came with the handshake");
+            let opened = Memory::open(came.take().ok_or_else(none)?)?;
+            let shown = shm::Side::Acceptor.show(&opened);
+            *memory = Some((opened, shown));
+        }
+        Ok(())
+    }
+
+    /// Whether the acceptor, which has `taken` what the dialer sent or closed the connection, understands it. The
+    /// dialer's part.
+    ///
+    /// # Errors
+    /// The two versions.
+    pub(crate) fn agreed(&self, taken: bool) -> io::Result<()> {
+        match self {
+            Self::Shm {
+                memory: Some((memory, _)),
+                ..
+            } => memory.agreed(taken),
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets go of what is no longer this process's, without a system call.
+    pub(crate) fn forget(self) {
+        if let Self::Shm {
+            memory,
+            offer,
+            came,
+        } = self
+        {
+            if let Some((memory, _)) = memory {
+                memory.forget();
+            }
+            let _ = [offer, came].map(|fd| fd.map(IntoRawFd::into_raw_fd));
+        }
+    }
+
+    /// This rank's end of the link, the handshake being over.
+    pub(crate) fn into_endpoint(
+        self,
+        socket: OwnedFd,
+        dialed: bool,
+        copies: Copies,
+    ) -> AnyEndpoint {
+        let side = if dialed {
+            shm::Side::Dialer
+        } else {
+            shm::Side::Acceptor
+        };
+        match self {
+            Self::Shm {
+                memory: Some(memory),
+                ..
+            } => AnyEndpoint::Shm(ShmEndpoint::new(socket, memory, side, copies)),
+            _ => AnyEndpoint::Tcp(tcp::TcpEndpoint::new(socket)),
+        }
+    }
+}
