@@ -168,10 +168,48 @@ fn with_output_commit_only_what_stays_is_shown() {
         assert_eq!((Some(folded), steps), (own, 1000), "rank {rank}");
     }
     assert!(
-        !done.stderr().contains("does not write again"),
+        !done.stderr().contains("writes other lines than before"),
         "{}",
         done.stderr()
     );
+}
+
+#[test]
+fn lines_that_are_repeated_are_shown_once_although_others_differ() {
+    let folder = Folder::new("differ");
+    let journal = folder.join("events");
+    let arguments = ["--checkpoint-interval", "asked", "-n", "2", "--events"];
+    let gate = folder.join("gate");
+    let run = Run::raw(arguments).arg(&journal).arg(program("divergent"));
+    let run = run.arg("400").arg(&gate).arg("50");
+    let child = run.env("XDG_RUNTIME_DIR", &folder.name("")).start();
+    let mpirun = child.id();
+    wait_for(LIMIT, "the first checkpoint", || {
+        count(&journal, "committed") == 1
+    });
+    wait_for(LIMIT, "all lines", || folder.join("gate.waits").exists());
+    let seen = status(&folder, mpirun).expect("the job");
+    let victim = seen["ranks"][1]["pid"].as_u64().expect("a pid") as u32;
+    kill(victim, libc::SIGKILL);
+    wait_for(LIMIT, "the recovery", || count(&journal, "recovered") == 1);
+    std::fs::write(gate, "").expect("the gate");
+    let done = finish(child, LIMIT, "divergent");
+    assert!(done.output.status.success(), "{}", done.text());
+    let text = done.stdout();
+    for rank in 0..2 {
+        for step in 0..400 {
+            let start = format!("{rank} step {step} ");
+            let lines = text.lines().filter(|line| line.starts_with(&start)).count();
+            // The clock told another number in the second run.
+            let shown = if step % 50 == 0 { 2 } else { 1 };
+            assert_eq!(lines, shown, "{start}\n{}", done.text());
+        }
+    }
+    let said = done
+        .stderr()
+        .matches("writes other lines than before")
+        .count();
+    assert_eq!(said, 1, "once for the job: {}", done.stderr());
 }
 
 #[test]

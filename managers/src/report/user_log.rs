@@ -182,9 +182,8 @@ impl UserLog {
     pub fn diverged(&mut self, rank: Rank) {
         if !std::mem::replace(&mut self.diverged, true) {
             say(&format!(
-                "rank {} does not write again what it wrote before the job went back (it may depend on times or \
-                 on the order of messages): some lines above are replaced by those that come now. \
-                 --output commit shows only what stays",
+                "rank {} writes other lines than before the rollback (they may depend on times or on the order of \
+                 messages): both are shown. --output commit shows only the lines that stay",
                 rank.0
             ));
         }

@@ -1,14 +1,23 @@
-//! What a rank writes again after it went back to a checkpoint, and what of it is new.
+//! Drops what a rank writes again after a rollback.
 //!
-//! Of what was passed on since the last committed checkpoint, the lengths and hashes are kept. What a
-//! restored rank writes is held against them: the same again is dropped, so that each line comes
-//! once; where it differs (times, wildcards) it is new, from the beginning of the piece in which it
-//! differs, and that is said.
+//! The filter keeps length and hash of each line that was passed on since the last committed
+//! checkpoint. It compares what a restored rank writes with these lines, and drops a line that is
+//! repeated. A line that differs (it holds a time, or wildcards matched otherwise) is passed on. The
+//! filter then looks for the next repeated line among the next [`WINDOW`] lines, so that it drops
+//! again from where the runs agree again. After [`WINDOW`] lines in a row that are not repeated it
+//! expects nothing more.
 
 use rejoin_channel_table::Epoch;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Pieces remembered at most; beyond, neighbours are joined, which costs exactness and no memory.
+/// Lines after a difference among which a repeated line is looked for.
+const WINDOW: usize = 64;
+
+/// Longest line, in bytes, that is held back until its end shows whether it is repeated.
+const LONGEST_LINE: usize = 1 << 20;
+
+/// Pieces remembered at most, of either kind. Beyond that, neighbours are joined: this costs
+/// exactness and no memory.
 const MOST_PIECES: usize = 1 << 16;
 
 /// The prime 2^61 - 1, and the base of the polynomial: hashes of neighbours can be joined.
@@ -42,11 +51,13 @@ fn power(mut exponent: u64) -> u64 {
     result
 }
 
-/// Bytes that were passed on in one go.
+/// A line, or bytes that were passed on together, by length and hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Piece {
     len: u64,
     hash: u64,
+    /// It ends at a line's end, and holds no other.
+    is_line: bool,
 }
 
 impl Piece {
@@ -54,9 +65,11 @@ impl Piece {
         let hash = bytes
             .iter()
             .fold(0, |h, b| plus(times(h, BASE), u64::from(*b) + 1));
+        let newline = bytes.iter().position(|byte| *byte == b'\n');
         Piece {
             len: bytes.len() as u64,
             hash,
+            is_line: newline.is_some_and(|at| at + 1 == bytes.len()),
         }
     }
 
@@ -64,6 +77,7 @@ impl Piece {
         Piece {
             len: self.len + next.len,
             hash: plus(times(self.hash, power(next.len)), next.hash),
+            is_line: false,
         }
     }
 }
@@ -71,30 +85,25 @@ impl Piece {
 /// One stream of one rank.
 #[derive(Debug, Default)]
 pub struct ReplayFilter {
-    /// What was passed on from `start` on.
-    pieces: VecDeque<Piece>,
+    /// What the present run has written since `start`. All of it was passed on, now or by a run
+    /// before.
+    written: VecDeque<Piece>,
     /// Where the first piece begins, in bytes since the rank's first output.
     start: u64,
     /// Where the rank stood at its images.
     marks: BTreeMap<Epoch, Mark>,
-    /// Set while the rank writes again what was passed on.
-    again: Option<Again>,
+    /// What runs before have written beyond `written`: the present run may repeat it.
+    expected: VecDeque<Piece>,
+    /// Bytes that are held back until it is clear whether they are repeated.
+    held: Vec<u8>,
+    /// Lines in a row that were not repeated; `None` before the first since the rollback.
+    differing: Option<usize>,
 }
 
-/// A rank's place at an image: at a piece's beginning, and what had come of that piece.
+/// A rank's place at an image: the beginning of a piece, and what was held back of it.
 #[derive(Debug, Clone, Default)]
 struct Mark {
     start: u64,
-    held: Vec<u8>,
-}
-
-#[derive(Debug, Default)]
-struct Again {
-    /// The piece that is being compared.
-    at: usize,
-    /// Where that piece begins.
-    start: u64,
-    /// What has come of it.
     held: Vec<u8>,
 }
 
@@ -103,96 +112,129 @@ struct Again {
 pub struct Diverged;
 
 impl ReplayFilter {
-    /// Where everything that was passed on ends.
+    /// Where everything that the present run has written ends.
     fn end(&self) -> u64 {
-        self.start + self.pieces.iter().map(|piece| piece.len).sum::<u64>()
+        self.start + self.written.iter().map(|piece| piece.len).sum::<u64>()
     }
 
-    /// Takes what the rank wrote; what is new of it goes to `out`.
+    /// Takes what the rank wrote and appends to `out` what is new. Says so at the first difference
+    /// since a rollback.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Option<Diverged> {
+        let before = self.differing;
         let mut rest = bytes;
-        while let Some(again) = &mut self.again {
-            let Some(piece) = self.pieces.get(again.at).copied() else {
-                self.again = None;
+        while let Some(piece) = self.expected.front().copied() {
+            if !self.hold(piece, &mut rest) {
                 break;
-            };
-            let missing = (piece.len - again.held.len() as u64).min(rest.len() as u64) as usize;
-            again.held.extend_from_slice(&rest[..missing]);
-            rest = &rest[missing..];
-            if (again.held.len() as u64) < piece.len {
-                return None;
             }
-            if Piece::of(&again.held) == piece {
-                again.at += 1;
-                again.start += piece.len;
-                again.held.clear();
-                continue;
-            }
-            self.pieces.truncate(again.at);
-            let mut fresh = std::mem::take(&mut again.held);
-            fresh.extend_from_slice(rest);
-            self.again = None;
-            self.pass_on(&fresh, out);
-            return Some(Diverged);
+            self.compare(piece, out);
         }
-        self.pass_on(rest, out);
-        None
+        if self.expected.is_empty() {
+            let held = std::mem::take(&mut self.held);
+            self.pass_on(&held, out);
+            self.pass_on(rest, out);
+        }
+        (before.is_none() && self.differing.is_some()).then_some(Diverged)
+    }
+
+    /// Holds back as much as must be compared with a piece; false if that has not all come yet.
+    fn hold(&mut self, piece: Piece, rest: &mut &[u8]) -> bool {
+        if piece.is_line && self.held.contains(&b'\n') {
+            return true;
+        }
+        let newline = rest.iter().position(|byte| *byte == b'\n');
+        let wanted = match newline {
+            _ if !piece.is_line => (piece.len as usize).saturating_sub(self.held.len()),
+            Some(at) => at + 1,
+            None => usize::MAX,
+        };
+        let (now, later) = rest.split_at(wanted.min(rest.len()));
+        self.held.extend_from_slice(now);
+        *rest = later;
+        now.len() == wanted || self.held.len() > LONGEST_LINE
+    }
+
+    /// Compares what is held back with the piece that is expected next, and takes some of it.
+    fn compare(&mut self, piece: Piece, out: &mut Vec<u8>) {
+        let newline = self.held.iter().position(|byte| *byte == b'\n');
+        let line = newline.map_or(self.held.len(), |at| at + 1);
+        if !piece.is_line && self.held.len() as u64 >= piece.len {
+            let first = Piece::of(&self.held[..piece.len as usize]);
+            if (first.len, first.hash) == (piece.len, piece.hash) {
+                return self.repeated(0, piece.len as usize);
+            }
+        }
+        if newline.is_none() && self.held.len() <= LONGEST_LINE {
+            // The piece is no whole line, and differs: its line is awaited.
+            self.expected.pop_front();
+            self.differing.get_or_insert(0);
+            return;
+        }
+        let first = Piece::of(&self.held[..line]);
+        let found = self
+            .expected
+            .iter()
+            .take(WINDOW)
+            .position(|other| *other == first);
+        match found {
+            Some(at) => self.repeated(at, line),
+            None => self.new_line(line, out),
+        }
+    }
+
+    /// The first bytes that are held back repeat the expected piece at this place.
+    fn repeated(&mut self, at: usize, len: usize) {
+        if let Some(piece) = self.expected.drain(..=at).next_back() {
+            self.written.push_back(piece);
+        }
+        self.held.drain(..len);
+        self.differing = self.differing.map(|_| 0);
+    }
+
+    /// The first bytes that are held back are new.
+    fn new_line(&mut self, len: usize, out: &mut Vec<u8>) {
+        let line: Vec<u8> = self.held.drain(..len).collect();
+        self.pass_on(&line, out);
+        let differing = self.differing.unwrap_or(0) + 1;
+        self.differing = Some(differing);
+        if differing > WINDOW {
+            self.expected.clear();
+        }
     }
 
     fn pass_on(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
-        if bytes.is_empty() {
+        out.extend_from_slice(bytes);
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.written.push_back(Piece::of(line));
+        }
+        self.bound();
+    }
+
+    /// Joins neighbours where there are too many pieces, but never across the place of an image.
+    fn bound(&mut self) {
+        if self.written.len().max(self.expected.len()) <= MOST_PIECES {
             return;
         }
-        out.extend_from_slice(bytes);
-        self.pieces.push_back(Piece::of(bytes));
-        if self.pieces.len() > MOST_PIECES {
-            self.join();
-        }
-    }
-
-    /// Joins neighbours, but never across the place of an image.
-    fn join(&mut self) {
         let places: BTreeSet<u64> = self.marks.values().map(|mark| mark.start).collect();
-        let mut joined: VecDeque<Piece> = VecDeque::with_capacity(self.pieces.len());
-        let (mut begins, mut whole) = (self.start, true);
-        for piece in self.pieces.drain(..) {
-            match joined.back_mut() {
-                Some(last) if !whole && !places.contains(&begins) => {
-                    *last = last.and(piece);
-                    whole = true;
-                }
-                _ => {
-                    joined.push_back(piece);
-                    whole = false;
-                }
-            }
-            begins += piece.len;
-        }
-        self.pieces = joined;
+        while self.written.len() > MOST_PIECES && join(&mut self.written, self.start, &places) {}
+        while self.expected.len() > MOST_PIECES && join(&mut self.expected, 0, &BTreeSet::new()) {}
     }
 
-    /// The rank has ended: what was held back for comparison and has no end is new.
+    /// The rank has ended: what is held back and has no end is new.
     pub fn finish(&mut self, out: &mut Vec<u8>) -> Option<Diverged> {
-        let again = self.again.take()?;
-        if again.held.is_empty() {
+        self.expected.clear();
+        let held = std::mem::take(&mut self.held);
+        if held.is_empty() {
             return None;
         }
-        self.pieces.truncate(again.at);
-        self.pass_on(&again.held, out);
-        Some(Diverged)
+        self.pass_on(&held, out);
+        self.differing.replace(1).is_none().then_some(Diverged)
     }
 
     /// The rank took its image of an epoch: all that it wrote before has been pushed.
     pub fn mark(&mut self, epoch: Epoch) {
-        let mark = match &self.again {
-            Some(again) => Mark {
-                start: again.start,
-                held: again.held.clone(),
-            },
-            None => Mark {
-                start: self.end(),
-                held: Vec::new(),
-            },
+        let mark = Mark {
+            start: self.end(),
+            held: self.held.clone(),
         };
         self.marks.insert(epoch, mark);
     }
@@ -203,15 +245,11 @@ impl ReplayFilter {
         let Some(begins) = self.marks.get(&epoch).map(|mark| mark.start) else {
             return;
         };
-        while let Some(piece) = self.pieces.front()
+        while let Some(piece) = self.written.front()
             && self.start + piece.len <= begins
         {
             self.start += piece.len;
-            self.pieces.pop_front();
-            if let Some(again) = &mut self.again {
-                // A rank that writes again stands at or behind its own mark.
-                again.at -= 1;
-            }
+            self.written.pop_front();
         }
     }
 
@@ -229,24 +267,47 @@ impl ReplayFilter {
                 })
             }
         };
-        let (mut at, mut start) = (0, self.start);
-        while let Some(piece) = self.pieces.get(at)
-            && start < mark.start
+        let (mut kept, mut end) = (0, self.start);
+        while let Some(piece) = self.written.get(kept)
+            && end < mark.start
         {
-            start += piece.len;
-            at += 1;
+            end += piece.len;
+            kept += 1;
         }
         debug_assert_eq!(
-            start,
+            end,
             mark.start.max(self.start),
             "a mark is where a piece begins"
         );
-        self.again = (at < self.pieces.len()).then_some(Again {
-            at,
-            start,
-            held: mark.held,
-        });
+        let mut expected = self.written.split_off(kept);
+        expected.append(&mut self.expected);
+        self.expected = expected;
+        self.held = mark.held;
+        self.differing = None;
+        self.bound();
     }
+}
+
+/// Joins each two neighbours that begin at no kept place; false if there are none.
+fn join(pieces: &mut VecDeque<Piece>, start: u64, kept: &BTreeSet<u64>) -> bool {
+    let before = pieces.len();
+    let mut joined: VecDeque<Piece> = VecDeque::with_capacity(before);
+    let (mut begins, mut whole) = (start, true);
+    for piece in pieces.drain(..) {
+        match joined.back_mut() {
+            Some(last) if !whole && !kept.contains(&begins) => {
+                *last = last.and(piece);
+                whole = true;
+            }
+            _ => {
+                joined.push_back(piece);
+                whole = false;
+            }
+        }
+        begins += piece.len;
+    }
+    *pieces = joined;
+    pieces.len() < before
 }
 
 #[cfg(test)]
@@ -279,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_new_from_its_piece_on() {
+    fn a_line_that_differs_is_passed_on_and_those_around_it_are_dropped() {
         let mut r = ReplayFilter::default();
         r.mark(Epoch(1));
         push(&mut r, "same\n");
@@ -290,13 +351,65 @@ mod tests {
             push(&mut r, "same\ntook 4 s\n"),
             ("took 4 s\n".into(), true)
         );
-        assert_eq!(push(&mut r, "end\n"), ("end\n".into(), false));
-        // What was passed on last is what counts now.
+        assert_eq!(push(&mut r, "end\nmore\n"), ("more\n".into(), false));
+        // What was written last is what counts now.
         r.rewind(Some(Epoch(1)));
         assert_eq!(
-            push(&mut r, "same\ntook 4 s\nend\n"),
+            push(&mut r, "same\ntook 4 s\nend\nmore\n"),
             (String::new(), false)
         );
+    }
+
+    /// Lines of a run, and what is shown of them after another run was shown.
+    fn shown_after(first: &[&str], second: &[&str]) -> Vec<String> {
+        let mut r = ReplayFilter::default();
+        r.mark(Epoch(1));
+        push(&mut r, &first.concat());
+        r.rewind(Some(Epoch(1)));
+        let (mut shown, _) = push(&mut r, &second.concat());
+        let mut out = Vec::new();
+        r.finish(&mut out);
+        shown.push_str(&String::from_utf8(out).unwrap());
+        shown.split_inclusive('\n').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn lines_that_are_inserted_or_left_out_do_not_make_the_others_new() {
+        let first = ["a\n", "b\n", "c\n", "d\n"];
+        assert_eq!(
+            shown_after(&first, &["a\n", "x\n", "b\n", "c\n", "d\n"]),
+            ["x\n"]
+        );
+        assert!(shown_after(&first, &["a\n", "d\n"]).is_empty());
+        assert_eq!(
+            shown_after(&first, &["y\n", "b\n", "z\n", "d\n", "e\n"]),
+            ["y\n", "z\n", "e\n"]
+        );
+        assert_eq!(
+            shown_after(&["long line\n"], &["long", " text\n"]),
+            ["long text\n"]
+        );
+    }
+
+    #[test]
+    fn a_run_that_stays_different_is_passed_on_as_it_is() {
+        let first: Vec<String> = (0..200).map(|i| format!("{i}\n")).collect();
+        let first: Vec<&str> = first.iter().map(String::as_str).collect();
+        let mut second = vec!["other\n"; WINDOW + 1];
+        second.extend(&first);
+        assert_eq!(shown_after(&first, &second), second);
+        second.drain(..2);
+        assert_eq!(shown_after(&first, &second), vec!["other\n"; WINDOW - 1]);
+    }
+
+    #[test]
+    fn a_line_that_no_newline_ends_is_not_held_back_for_ever() {
+        let mut r = ReplayFilter::default();
+        r.mark(Epoch(1));
+        push(&mut r, "short\n");
+        r.rewind(Some(Epoch(1)));
+        let long = "x".repeat(LONGEST_LINE + 1);
+        assert_eq!(push(&mut r, &long), (long, true));
     }
 
     #[test]
@@ -345,7 +458,7 @@ mod tests {
                 r.mark(Epoch(1));
             }
             r.push(line(i).as_bytes(), &mut out);
-            assert!(r.pieces.len() <= MOST_PIECES + 1);
+            assert!(r.written.len() <= MOST_PIECES);
         }
         r.rewind(Some(Epoch(1)));
         out.clear();
@@ -376,8 +489,8 @@ mod tests {
     proptest! {
         /// A program that writes the same each time is heard once, wherever it is taken back to.
         #[test]
-        fn a_deterministic_program_is_heard_once(acts in acts()) {
-            let text: Vec<u8> = (0..4000u32).map(|i| (i * i % 251) as u8).collect();
+        fn a_deterministic_program_is_heard_once(acts in acts(), lines in 11u8..252) {
+            let text: Vec<u8> = (0..4000u32).map(|i| (i * i % 251) as u8 % lines).collect();
             let mut r = ReplayFilter::default();
             let mut out = Vec::new();
             let (mut at, mut most) = (0, 0);
