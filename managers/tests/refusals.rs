@@ -112,7 +112,7 @@ fn options_that_mean_nothing_here_are_refused() {
         (&["--transport", "pigeon", "true"], "auto, tcp, shm"),
         (&["--interface", "pigeon0", "true"], "lo (127.0.0.1"),
         (&["--interface", "10.0.0.0/99", "true"], "address/prefix"),
-        (&["--timeout", "inf", "true"], "seconds above 0"),
+        (&["--timeout", "inf", "true"], "a time above 0"),
         (&["-n2.5", "true"], "whole number"),
         (&["true", ":", ":", "true"], "empty"),
         (&[""], "empty"),
