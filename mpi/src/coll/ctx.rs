@@ -356,7 +356,7 @@ impl<T: Copy> Queue<T> {
 
     /// Adds a request; there must be room.
     fn push(&mut self, item: T) {
-        let ring = self.0.get_or_insert_with(|| Ring {
+        let ring = self.0.get_or_insert(Ring {
             slots: [item; WINDOW],
             head: 0,
             len: 0,
