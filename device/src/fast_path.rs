@@ -5,12 +5,12 @@
 //! a call says that it did nothing, and the caller goes there.
 
 use rejoin_channel_table::ids::Rank;
-use rejoin_engine::{Completion, Engine, Envelope, Pattern, Segment};
+use rejoin_engine::{Completion, Engine, Envelope, Pattern, Segment, ShortHeader};
 
 use crate::device::Device;
 use crate::error::Result;
 use crate::live::{Live, Meter};
-use crate::transport::{Attempt, Endpoint, Fault};
+use crate::transport::{Attempt, Endpoint, Fault, MakeHeader};
 use crate::{memory, transmit};
 
 /// Calls after which the slow path makes a pass of progress.
@@ -27,6 +27,22 @@ pub enum Caller {
     Blocking,
     /// It may be one of a burst, whose messages share system calls.
     Nonblocking,
+}
+
+/// A short message that the engine keeps once there is room for it. No closure, so that it is inlined at both of its
+/// places.
+struct ShortSend<'a> {
+    engine: &'a mut Engine,
+    to: Rank,
+    env: &'a Envelope,
+    bytes: &'a [u8],
+}
+
+impl MakeHeader for ShortSend<'_> {
+    #[inline(always)]
+    fn make(self) -> Option<ShortHeader> {
+        self.engine.send_short(self.to, self.env, self.bytes)
+    }
 }
 
 impl Device {
@@ -75,15 +91,17 @@ impl Device {
         }
         // SAFETY: the caller's promise.
         let bytes = unsafe { memory::bytes(memory::segment(buf, len)) };
-        let engine = &mut self.engine;
-        if live
-            .endpoint
-            .try_message(bytes, || engine.send_short(to, env, bytes))
-        {
+        let short = ShortSend {
+            engine: &mut self.engine,
+            to,
+            env,
+            bytes,
+        };
+        if live.endpoint.try_message(bytes, short) {
             self.meter.stats.short_out += 1;
             return Attempt::Sent;
         }
-        transmit::send_frame(engine, live, &mut self.meter, (to, env), bytes)
+        transmit::send_frame(&mut self.engine, live, &mut self.meter, (to, env), bytes)
     }
 
     /// Drops the link over which a message was sent in vain; the message goes over the next one.

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use rejoin_engine::ShortHeader;
 
-use super::{Capabilities, Endpoint, Fault, GetPart, Path, Piece, shm, tcp};
+use super::{Capabilities, Endpoint, Fault, GetPart, MakeHeader, Path, Piece, shm, tcp};
 
 /// An endpoint of some transport.
 #[allow(
@@ -32,7 +32,7 @@ macro_rules! each {
 impl AnyEndpoint {
     /// Sends a message beside the stream, as the endpoint's capabilities say for its length. False: nothing was done.
     #[inline(always)]
-    pub fn try_message(&mut self, body: &[u8], pack: impl FnOnce() -> Option<ShortHeader>) -> bool {
+    pub fn try_message(&mut self, body: &[u8], pack: impl MakeHeader) -> bool {
         let fits = |most: Option<usize>| most.is_some_and(|most| body.len() <= most);
         each!(self, endpoint => {
             let offers = endpoint.capabilities();
@@ -58,12 +58,12 @@ impl Endpoint for AnyEndpoint {
     }
 
     #[inline(always)]
-    fn try_short(&mut self, body: &[u8], pack: impl FnOnce() -> Option<ShortHeader>) -> bool {
+    fn try_short(&mut self, body: &[u8], pack: impl MakeHeader) -> bool {
         each!(self, endpoint => endpoint.try_short(body, pack))
     }
 
     #[inline(always)]
-    fn try_bcopy(&mut self, body: &[u8], pack: impl FnOnce() -> Option<ShortHeader>) -> bool {
+    fn try_bcopy(&mut self, body: &[u8], pack: impl MakeHeader) -> bool {
         each!(self, endpoint => endpoint.try_bcopy(body, pack))
     }
 

@@ -102,6 +102,19 @@ pub(crate) struct Copies {
     pub(crate) shared_cores: bool,
 }
 
+/// What makes the header of a message once there is room for it, or refuses.
+pub trait MakeHeader {
+    /// The header; `None`: the message goes another way, and nothing was done.
+    fn make(self) -> Option<ShortHeader>;
+}
+
+impl<F: FnOnce() -> Option<ShortHeader>> MakeHeader for F {
+    #[inline(always)]
+    fn make(self) -> Option<ShortHeader> {
+        self()
+    }
+}
+
 /// Most parts of one [`Endpoint::get`].
 pub const MAX_GET_PARTS: usize = rejoin_ring::desk::MOST;
 
@@ -145,13 +158,13 @@ pub trait Endpoint {
     /// Sends a message with its header, if there is room: `pack` makes the header then, and may still refuse. False:
     /// nothing was done, and the message goes as a frame.
     #[inline(always)]
-    fn try_short(&mut self, _body: &[u8], _pack: impl FnOnce() -> Option<ShortHeader>) -> bool {
+    fn try_short(&mut self, _body: &[u8], _pack: impl MakeHeader) -> bool {
         false
     }
 
     /// The same with a body that is copied into a buffer of the link.
     #[inline(always)]
-    fn try_bcopy(&mut self, _body: &[u8], _pack: impl FnOnce() -> Option<ShortHeader>) -> bool {
+    fn try_bcopy(&mut self, _body: &[u8], _pack: impl MakeHeader) -> bool {
         false
     }
 

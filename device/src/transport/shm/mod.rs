@@ -34,7 +34,9 @@ use nix::sys::socket::{getsockopt, sockopt};
 use rejoin_engine::{PULL_MIN, ShortHeader};
 use rejoin_ring::{OutOfBounds, Reader, Writer, bell};
 
-use super::{Capabilities, Copies, Endpoint, Fault, GetPart, Lost, Path, Piece, closed, moved};
+use super::{
+    Capabilities, Copies, Endpoint, Fault, GetPart, Lost, MakeHeader, Path, Piece, closed, moved,
+};
 use cells::{Cells, MAX_SHORT};
 use half::Half;
 use help::Desks;
@@ -299,12 +301,12 @@ impl Endpoint for ShmEndpoint {
     }
 
     #[inline(always)]
-    fn try_short(&mut self, body: &[u8], pack: impl FnOnce() -> Option<ShortHeader>) -> bool {
+    fn try_short(&mut self, body: &[u8], pack: impl MakeHeader) -> bool {
         self.send_in_cell(body, pack)
     }
 
     #[inline(always)]
-    fn try_bcopy(&mut self, body: &[u8], pack: impl FnOnce() -> Option<ShortHeader>) -> bool {
+    fn try_bcopy(&mut self, body: &[u8], pack: impl MakeHeader) -> bool {
         self.send_buffered(body, pack)
     }
 

@@ -11,7 +11,7 @@ use rejoin_ring::{OutOfBounds, bell};
 use super::cells::MAX_SHORT;
 use super::line::MAX_BODY;
 use super::{ShmEndpoint, memory, word};
-use crate::transport::Piece;
+use crate::transport::{MakeHeader, Piece};
 
 /// Looks at a reader that stands still, on a core of its own: about ten microseconds.
 const LOOKS: u32 = 400;
@@ -65,15 +65,11 @@ pub(super) enum BodyRing {
 impl ShmEndpoint {
     /// Sends a message whose body lies in its cell, with the header that `pack` makes once there is room.
     #[inline(always)]
-    pub(super) fn send_in_cell(
-        &mut self,
-        body: &[u8],
-        pack: impl FnOnce() -> Option<ShortHeader>,
-    ) -> bool {
+    pub(super) fn send_in_cell(&mut self, body: &[u8], pack: impl MakeHeader) -> bool {
         if !self.has_cell() {
             return false;
         }
-        let Some(header) = pack() else {
+        let Some(header) = pack.make() else {
             return false;
         };
         // SAFETY: the memory is mapped for as long as the link is there, and there is a free cell.
@@ -84,18 +80,14 @@ impl ShmEndpoint {
 
     /// The same with a body that is copied into a ring.
     #[inline(never)]
-    pub(super) fn send_buffered(
-        &mut self,
-        body: &[u8],
-        pack: impl FnOnce() -> Option<ShortHeader>,
-    ) -> bool {
+    pub(super) fn send_buffered(&mut self, body: &[u8], pack: impl MakeHeader) -> bool {
         let Some(ring) = self.ring_with_room(body.len()) else {
             return false;
         };
         if !self.has_cell() {
             return false;
         }
-        let Some(header) = pack() else {
+        let Some(header) = pack.make() else {
             return false;
         };
         let after = self.writer.position();
