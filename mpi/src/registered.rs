@@ -88,7 +88,9 @@ impl Mpi {
         };
         let stored = registered.with(|regions| regions.store(&folder, &tag));
         let written = stored.as_ref().ok().map(|s| s.path.clone());
-        if let Err(error) = self.all_succeeded(stored.map(drop), "store", &folder) {
+        if let Err(error) =
+            self.all_succeeded(stored.map(drop), "store its registered memory in", &folder)
+        {
             // A checkpoint that one rank could not store is no checkpoint of any.
             if let Some(path) = written {
                 let _ = std::fs::remove_file(path);
@@ -128,7 +130,7 @@ impl Mpi {
         let agreed = self.agree_on_state(registered, &folder, &wanted, newest)?;
         wanted.epoch = Some(agreed);
         let loaded = registered.with(|regions| regions.load(&folder, &wanted));
-        self.all_succeeded(loaded.map(drop), "load", &folder)?;
+        self.all_succeeded(loaded.map(drop), "load its registered memory from", &folder)?;
         if newest < u32::MAX {
             forget_newer(&folder, wanted.rank, agreed);
         }
@@ -170,7 +172,7 @@ impl Mpi {
     fn all_succeeded(
         &self,
         result: std::result::Result<(), regions::Error>,
-        verb: &str,
+        what: &str,
         folder: &Path,
     ) -> Result<()> {
         let mine = match result {
@@ -182,7 +184,7 @@ impl Mpi {
             (Err(error), _) => error.to_string(),
             (Ok(()), Some(other)) => {
                 let folder = folder.display();
-                format!("rank {other} could not {verb} its registered memory: {folder}")
+                format!("rank {other} could not {what} {folder}")
             }
             (Ok(()), None) => return Ok(()),
         };

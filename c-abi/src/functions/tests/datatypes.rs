@@ -164,7 +164,7 @@ fn statuses_tell_counts_and_elements() {
         get_count(&mpi, s, MPI_DOUBLE_INT, (&raw mut whole).into()).unwrap();
         get_elements(&mpi, s, MPI_DOUBLE_INT, (&raw mut parts).into()).unwrap();
         assert_eq!((whole, parts), (MPI_UNDEFINED, 3));
-        set_bytes(&mut status, 24);
+        set_bytes(&mut *s, 24);
         get_count(&mpi, s, MPI_DOUBLE_INT, (&raw mut whole).into()).unwrap();
         get_elements(&mpi, s, MPI_DOUBLE_INT, (&raw mut parts).into()).unwrap();
         assert_eq!((whole, parts), (2, 4));
