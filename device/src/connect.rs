@@ -16,7 +16,7 @@ use socket2::Socket;
 
 use crate::agent;
 use crate::device::Device;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, text_of};
 use crate::fruitless::Row;
 use crate::io;
 use crate::pending::Pending;
@@ -245,7 +245,8 @@ impl Device {
                 Ok(socket) => return self.begin(rank, socket, address),
                 Err(error) => error,
             };
-            last = format!("{}: {error}", place(&address));
+            let text = text_of(&error);
+            last = format!("{}: {text}", place(&address));
             if is_door(&address) {
                 // A full queue and a lack of descriptors pass; a door that is not there, or another user's, stays so.
                 let kind = error.kind();
@@ -255,7 +256,7 @@ impl Device {
                 );
                 let dial = self.dial_state(rank);
                 let passes = !for_good && dial.failing < QUEUE_PATIENCE;
-                if passes || !dial.door_failed(&error.to_string(), for_good) {
+                if passes || !dial.door_failed(&text, for_good) {
                     break;
                 }
             }

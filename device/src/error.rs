@@ -117,3 +117,15 @@ impl Error {
         }
     }
 }
+
+/// What the system says of an error, without `strerror_r`: that uses the C library's heap, in the
+/// middle of which the program may be when the handler of a checkpoint request comes here.
+pub(crate) fn text_of(error: &std::io::Error) -> String {
+    match error.raw_os_error() {
+        Some(code) => format!(
+            "{} (os error {code})",
+            nix::errno::Errno::from_raw(code).desc()
+        ),
+        None => error.to_string(),
+    }
+}

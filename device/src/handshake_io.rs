@@ -10,7 +10,7 @@ use rejoin_channel_table::{
 
 use crate::agent;
 use crate::device::Device;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, text_of};
 use crate::live::Live;
 use crate::pending::{Pending, Side};
 use crate::poller::Token;
@@ -233,7 +233,7 @@ impl Device {
             } else {
                 Failing::Memory
             });
-            return Step::Fail(format!("no memory to share: {error}"));
+            return Step::Fail(format!("no memory to share: {}", text_of(&error)));
         }
         let Side::Dial(dialer) = &mut pending.side else {
             return Step::More;
@@ -446,7 +446,7 @@ fn broke(mut pending: Box<Pending>, error: &io::Error) -> Next {
     if pending.begun.elapsed() < ACCEPT_PATIENCE / 2 {
         pending.failing = Some(Failing::Connection);
     }
-    Next::Fail(pending, error.to_string())
+    Next::Fail(pending, text_of(error))
 }
 
 /// What the device has done for a handshake.

@@ -63,7 +63,7 @@ impl Device {
                     any = true;
                     let lost = match *fault {
                         Fault::Link(lost) => lost,
-                        Fault::Memory(error) => Lost(error.to_string()),
+                        Fault::Memory(error) => Lost(crate::error::text_of(&error)),
                     };
                     self.drop_link(token, Broken::Lost(lost))?;
                 }

@@ -32,7 +32,7 @@ pub struct Lost(pub String);
 
 impl From<io::Error> for Lost {
     fn from(error: io::Error) -> Self {
-        Self(error.to_string())
+        Self(crate::error::text_of(&error))
     }
 }
 
