@@ -195,6 +195,9 @@ impl Live {
             return Ok(());
         }
         self.endpoint.cut();
+        // A link that has failed fails again: who finds it in `fast_path.rs` can't drop it there, and the bytes that
+        // have just gone must not go over it twice.
+        self.endpoint.note_event();
         Err(Box::new(Fault::Link(Lost(CUT.to_owned()))))
     }
 

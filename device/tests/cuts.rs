@@ -84,8 +84,13 @@ fn exchange(device: &mut Device, seed: u64, rounds: usize, batch: usize) {
 
 #[test]
 fn nothing_is_lost_doubled_or_reordered_when_links_are_cut() {
-    for transport in TRANSPORTS {
-        for (seed, interval) in [(1, 40), (2, 15), (3, 100)] {
+    let few = [(1, 40), (2, 15), (3, 100)];
+    // Cuts that fall between two attempts of one send are rare over shared memory.
+    let more = (4..20).map(|seed| (seed, 10 * seed));
+    let over_memory: Vec<_> = few.into_iter().chain(more).collect();
+    let cases = [(Transport::Tcp, &few[..]), (Transport::Shm, &over_memory)];
+    for (transport, seeds) in cases {
+        for &(seed, interval) in seeds {
             // A ring holds less than a socket, so a long body takes more reads and writes.
             let interval = interval + if transport == Transport::Shm { 150 } else { 0 };
             let job = Job::with(2, cut_options(seed, interval)).over(transport);
