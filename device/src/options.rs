@@ -120,9 +120,12 @@ impl Options {
         let by_hosts = one_of("REJOIN_REDUCE_ORDER", &[("ranks", false), ("hosts", true)])?;
         options.reduce_by_hosts = by_hosts.unwrap_or(false);
         if let Some(text) = variable("REJOIN_TEST_CUT") {
-            options.cut = Some(
-                parse_cut(&text).map_err(|problem| refuse("REJOIN_TEST_CUT", &text, problem))?,
-            );
+            let cut = if cfg!(feature = "fault-injection") {
+                parse_cut(&text)
+            } else {
+                Err("this build has no fault injection".to_owned())
+            };
+            options.cut = Some(cut.map_err(|problem| refuse("REJOIN_TEST_CUT", &text, problem))?);
         }
         Ok(options)
     }

@@ -3,6 +3,8 @@
 //! `cargo run --release -p rejoin-sim --example broadcast` writes `docs/bench/rejoin-broadcast.{tsv,svg,md}`.
 //! The run is a simulation of virtual time: it gives the same figures everywhere.
 
+use plotters::coord::Shift;
+use plotters::prelude::*;
 use rejoin_sim::spread::{Costs, Figure, Way, measure};
 use std::error::Error;
 use std::fmt::Write as _;
@@ -13,10 +15,10 @@ const RANKS: [u32; 7] = [320, 1_000, 3_200, 10_000, 32_000, 64_000, 100_000];
 const QUOTED: [u32; 3] = [1_000, 10_000, 100_000];
 const PER_HOST: u32 = 32;
 const FANOUT: usize = 8;
-const WAYS: [(&str, Way, &str); 3] = [
-    ("star", Way::Star, "#b5493a"),
-    ("tree", Way::Tree(FANOUT), "#2a7f62"),
-    ("on demand", Way::Asked(FANOUT), "#34568b"),
+const WAYS: [(&str, Way, RGBColor); 3] = [
+    ("star", Way::Star, RGBColor(0xd0, 0x5a, 0x48)),
+    ("tree", Way::Tree(FANOUT), RGBColor(0x2a, 0x9d, 0x74)),
+    ("on demand", Way::Asked(FANOUT), RGBColor(0x5b, 0x84, 0xc4)),
 ];
 
 /// A panel of the plot: what it shows, the value, the label of a power of ten.
@@ -52,12 +54,12 @@ const PANELS: [Panel; 2] = [
     },
 ];
 
-const LEFT: f64 = 70.0;
-const WIDTH: f64 = 330.0;
-const TOP: f64 = 50.0;
-const HEIGHT: f64 = 260.0;
+/// Width and height of the plot in pixels.
+const SIZE: (u32, u32) = (840, 380);
+// Readable on light and on dark pages: the background is the page's.
+const TEXT: RGBColor = RGBColor(0x80, 0x87, 0x90);
 
-type Rows = Vec<(&'static str, &'static str, Vec<Figure>)>;
+type Rows = Vec<(&'static str, RGBColor, Vec<Figure>)>;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let costs = Costs::default();
@@ -70,7 +72,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
     let out = root.ok_or("no workspace")?.join("docs/bench");
     std::fs::write(out.join("rejoin-broadcast.tsv"), table(&rows)?)?;
-    std::fs::write(out.join("rejoin-broadcast.svg"), plot(&rows)?)?;
+    plot(&out.join("rejoin-broadcast.svg"), &rows)?;
     let page = page(&rows, costs)?;
     print!("{page}");
     std::fs::write(out.join("rejoin-broadcast.md"), page)?;
@@ -95,13 +97,16 @@ fn table(rows: &Rows) -> Result<String, std::fmt::Error> {
 fn page(rows: &Rows, costs: Costs) -> Result<String, std::fmt::Error> {
     let mut text = format!(
         "# The table of ranks: down a tree, from central alone, or on demand\n\n\
-         `cargo run --release -p rejoin-sim --example broadcast` (a simulation in virtual time, the same everywhere):\n\
-         the managers' cores (`managers/protocol/src/broadcast.rs`, `lookup.rs`), {PER_HOST} ranks per host, {} µs from host to host, {} µs\n\
-         of a manager's work for each message sent or taken, {} µs for each KiB sent, also to the host's own ranks. Frames have their real sizes; links are up.\n\n\
+         `cargo run --release -p rejoin-sim --example broadcast` simulates in virtual time and gives the same\n\
+         figures everywhere. It runs the managers' cores (`managers/protocol/src/broadcast.rs`, `lookup.rs`)\n\
+         with {PER_HOST} ranks per host. A frame takes {} µs from host to host. A manager works {} µs for each\n\
+         message sent or taken, and {} µs for each KiB sent, also to the host's own ranks. Frames have their\n\
+         real sizes; links are established.\n\n\
          - *star*: central sends the table to every host.\n\
          - *tree*: down a tree of local managers with {FANOUT} children each, acknowledged upwards.\n\
-         - *on demand*: down the tree goes, ahead of the table, what ranks start with (incarnation and host of each); each\n\
-         \x20 rank asks for its six neighbours in a grid, of their hosts' managers. Jobs of more than 256 ranks start so.\n\n\
+         - *on demand*: what ranks start with (incarnation and host of each) goes down the tree ahead of the\n\
+         \x20 table; each rank asks the managers of its six neighbours in a grid for their entries. Jobs of more\n\
+         \x20 than 256 ranks start so.\n\n\
          ![time and bytes](rejoin-broadcast.svg)\n\n\
          | way | ranks | hosts | time | central's messages | central's bytes |\n|---|---|---|---|---|---|\n",
         costs.latency / 1000,
@@ -141,69 +146,54 @@ fn size(bytes: u64) -> String {
     }
 }
 
-fn plot(rows: &Rows) -> Result<String, std::fmt::Error> {
-    let width = 2.0 * (LEFT + WIDTH) + 30.0;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{}\" font-family=\"sans-serif\" font-size=\"12\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
-        TOP + HEIGHT + 70.0
-    );
-    for (number, panel) in PANELS.iter().enumerate() {
-        draw(&mut svg, panel, LEFT + number as f64 * (LEFT + WIDTH), rows)?;
+fn plot(path: &Path, rows: &Rows) -> Result<(), Box<dyn Error>> {
+    let area = SVGBackend::new(path, SIZE).into_drawing_area();
+    for (panel, part) in PANELS.iter().zip(area.split_evenly((1, PANELS.len()))) {
+        draw(&part, panel, rows)?;
     }
-    for (number, (name, colour, _)) in rows.iter().enumerate() {
-        let (x, y) = (LEFT + 120.0 * number as f64, TOP + HEIGHT + 55.0);
-        let line = y - 4.0;
-        writeln!(
-            svg,
-            "<line x1=\"{x}\" x2=\"{}\" y1=\"{line}\" y2=\"{line}\" stroke=\"{colour}\" stroke-width=\"2\"/>\
-             <text x=\"{}\" y=\"{y}\">{name}</text>",
-            x + 20.0,
-            x + 26.0
-        )?;
-    }
-    svg.push_str("</svg>\n");
-    Ok(svg)
+    area.present()?;
+    Ok(())
 }
 
-fn draw(svg: &mut String, panel: &Panel, left: f64, rows: &Rows) -> std::fmt::Result {
-    let (bottom, top) = panel.range;
-    let x = |ranks: u32| left + (f64::from(ranks).log10() - 2.4) / 2.7 * WIDTH;
-    let share = |power: f64| (power - f64::from(bottom)) / f64::from(top - bottom);
-    let y = |power: f64| TOP + HEIGHT * (1.0 - share(power));
-    let (right, low) = (left + WIDTH, TOP + HEIGHT);
-    let title = panel.title;
-    writeln!(
-        svg,
-        "<text x=\"{left}\" y=\"30\" font-size=\"14\">{title}</text>"
-    )?;
-    for power in bottom..=top {
-        let (at, label) = (y(f64::from(power)), (panel.label)(power));
-        writeln!(
-            svg,
-            "<line x1=\"{left}\" x2=\"{right}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#ddd\"/>\
-             <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
-            left - 6.0,
-            at + 4.0
-        )?;
+fn draw<B: DrawingBackend>(
+    area: &DrawingArea<B, Shift>,
+    panel: &Panel,
+    rows: &Rows,
+) -> Result<(), Box<dyn Error>>
+where
+    B::ErrorType: 'static,
+{
+    let font = ("sans-serif", 12).into_font().color(&TEXT);
+    let power = |power: i32| 10_f64.powi(power);
+    let ranks = f64::from(RANKS[0])..f64::from(RANKS[RANKS.len() - 1]);
+    let values = power(panel.range.0)..power(panel.range.1);
+    let mut chart = ChartBuilder::on(area)
+        .caption(panel.title, ("sans-serif", 14).into_font().color(&TEXT))
+        .margin(10)
+        .x_label_area_size(36)
+        .y_label_area_size(60)
+        .build_cartesian_2d(ranks.log_scale(), values.log_scale())?;
+    chart
+        .configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(TEXT.mix(0.4))
+        .axis_style(TEXT)
+        .label_style(font.clone())
+        .x_desc("ranks")
+        .x_label_formatter(&|ranks| format!("{ranks:.0}"))
+        .y_label_formatter(&|value| (panel.label)(value.log10().round() as i32))
+        .draw()?;
+    for (name, colour, figures) in rows {
+        let points = figures
+            .iter()
+            .map(|f| (f64::from(f.ranks), (panel.value)(f)));
+        let style = colour.stroke_width(2);
+        let line = chart.draw_series(LineSeries::new(points, style))?;
+        let key = move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style);
+        line.label(*name).legend(key);
     }
-    for ranks in QUOTED {
-        let at = x(ranks);
-        writeln!(
-            svg,
-            "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{low}\" stroke=\"#ddd\"/>\
-             <text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{ranks} ranks</text>",
-            low + 18.0
-        )?;
-    }
-    for (_, colour, figures) in rows {
-        let point = |f: &Figure| format!("{:.1},{:.1}", x(f.ranks), y((panel.value)(f).log10()));
-        let points: Vec<String> = figures.iter().map(point).collect();
-        let points = points.join(" ");
-        writeln!(
-            svg,
-            "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>"
-        )?;
-    }
+    let keys = SeriesLabelPosition::UpperLeft;
+    let mut labels = chart.configure_series_labels();
+    labels.position(keys).label_font(font).draw()?;
     Ok(())
 }

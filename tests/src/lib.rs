@@ -35,7 +35,7 @@ pub fn prefix() -> PathBuf {
         .map_or_else(|| root().join("target/prefix"), PathBuf::from);
     assert!(
         prefix.join("bin/mpicc").exists(),
-        "no installation under {}: run `cargo xtask install --prefix target/prefix` first",
+        "no installation under {}: run `cargo xtask install --prefix target/prefix --fault-injection` first",
         prefix.display()
     );
     prefix

@@ -8,6 +8,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
+/// The features that tests need.
+const FAULT_INJECTION: &str = "rejoin-c-abi/fault-injection,rejoin-managers/fault-injection";
 const WRAPPER: &str = include_str!("install/wrapper.sh");
 
 /// Options of `cargo xtask install`.
@@ -25,6 +27,9 @@ pub struct Args {
     /// Keeps the debug information in what is installed.
     #[arg(long)]
     pub no_strip: bool,
+    /// With the hooks of tests, which kill processes and cut links at chosen moments.
+    #[arg(long)]
+    pub fault_injection: bool,
 }
 
 /// Runs the command.
@@ -39,7 +44,7 @@ pub fn run(args: Args) -> Result<()> {
 /// Builds and installs; gives the folder where everything is now (destdir and prefix).
 pub fn install(args: &Args) -> Result<PathBuf> {
     let root = crate::workspace::root();
-    let built = build(&root, &args.profile)?;
+    let built = build(&root, args)?;
     let prefix = std::path::absolute(&args.prefix)?;
     let at = below(args.destdir.as_deref(), &prefix);
     for folder in ["bin", "lib/pkgconfig", "include"] {
@@ -64,19 +69,35 @@ pub fn install(args: &Args) -> Result<PathBuf> {
     for name in ["mpi.pc", "mpi_abi.pc"] {
         link("rejoin.pc", &pkgconfig.join(name))?;
     }
+    write_manual(&built.join("rejoin"), &at)?;
     Ok(at)
 }
 
+/// Has the program just built write the man pages and completions, which its own definition of the
+/// command lines gives.
+fn write_manual(rejoin: &Path, at: &Path) -> Result<()> {
+    let status = Command::new(rejoin).arg("manual").arg(at).status();
+    let status = status.with_context(|| format!("starting {}", rejoin.display()))?;
+    ensure!(status.success(), "no man pages were written");
+    Ok(())
+}
+
 /// Builds the library and the programs; gives the folder with them.
-fn build(root: &Path, profile: &str) -> Result<PathBuf> {
-    let status = Command::new(cargo())
+fn build(root: &Path, args: &Args) -> Result<PathBuf> {
+    let mut build = Command::new(cargo());
+    build
         .current_dir(root)
-        .args(["build", "--locked", "--profile", profile])
-        .args(["-p", "rejoin-c-abi", "-p", "rejoin-managers"])
-        .status()
-        .context("starting cargo")?;
+        .args(["build", "--locked", "--profile", &args.profile])
+        .args(["-p", "rejoin-c-abi", "-p", "rejoin-managers"]);
+    if args.fault_injection {
+        build.args(["--features", FAULT_INJECTION]);
+    }
+    let status = build.status().context("starting cargo")?;
     ensure!(status.success(), "the build failed");
-    let folder = if profile == "dev" { "debug" } else { profile };
+    let folder = match args.profile.as_str() {
+        "dev" => "debug",
+        profile => profile,
+    };
     Ok(target_directory(root)?.join(folder))
 }
 

@@ -130,6 +130,7 @@ pub fn run(args: Args) -> Result<()> {
             let status = Command::new("cargo")
                 .args(["xtask", "install", "--prefix"])
                 .arg(&prefix)
+                .arg("--fault-injection")
                 .current_dir(crate::workspace::root())
                 .status()?;
             ensure!(status.success(), "the installation failed");

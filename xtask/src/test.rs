@@ -275,7 +275,8 @@ fn models(c: &Setting) -> Result<()> {
 
 fn install(c: &Setting) -> Result<()> {
     let mut command = cargo(c, &["xtask", "install", "--prefix"]);
-    c.run(command.arg(c.root.join("target/prefix")))
+    command.arg(c.root.join("target/prefix"));
+    c.run(command.arg("--fault-injection"))
 }
 
 fn programs(c: &Setting) -> Result<()> {

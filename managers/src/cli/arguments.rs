@@ -102,7 +102,8 @@ pub(super) struct JobArguments {
     /// Folder of this installation on other hosts [default: the same as here]
     #[arg(long, value_name = "DIR")]
     pub(super) prefix: Option<PathBuf>,
-    /// OutputCommit each rank to a core, a socket or a NUMA node of its host, or none; more ranks than cores share them
+    /// Bind each rank to a core, a socket or a NUMA node of its host, or to none; more ranks than cores
+    /// share cores
     #[arg(
         long,
         visible_alias = "bind",
@@ -161,7 +162,8 @@ pub(super) struct ProgramArguments {
     /// Working directory of the ranks
     #[arg(long, alias = "wd", value_name = "DIR")]
     pub(super) wdir: Option<PathBuf>,
-    /// LocalManagers to run on, with how many ranks each takes before the next one has its turn [default: 1]
+    /// Hosts to run on, each with the number of ranks that it takes before the next host has its turn
+    /// [default: 1]
     #[arg(short = 'H', long, alias = "hosts", value_name = "NAME[:SLOTS],...")]
     pub(super) host: Option<String>,
     /// Program and its arguments

@@ -85,7 +85,7 @@ fn program_there(prefix: Option<&Path>) -> Result<OsString, String> {
     Ok(own.into())
 }
 
-/// LocalManagers as they are found.
+/// Hosts, in the order in which they are found.
 struct Finder {
     own: String,
     hosts: Vec<Machine>,

@@ -5,6 +5,7 @@ mod duration;
 mod host_list;
 mod job;
 mod jobs;
+mod manual;
 pub mod mpirun;
 mod ports;
 pub mod rejoin;

@@ -1,8 +1,10 @@
 //! The command line of `rejoin`, the operator's program.
 
-use super::jobs;
+use std::path::{Path, PathBuf};
+
+use super::{arguments, jobs, manual};
 use crate::doctor;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 /// Looks after Rejoin jobs and machines.
 #[derive(Debug, Parser)]
@@ -35,6 +37,12 @@ enum Command {
     },
     /// Print the version of Rejoin and of what its parts speak
     Version,
+    /// Write the man pages and shell completions below a folder, for an installation
+    #[command(hide = true)]
+    Manual {
+        /// The folder of the installation
+        prefix: PathBuf,
+    },
 }
 
 /// Runs `rejoin` with the arguments of this process. Returns the exit code.
@@ -47,6 +55,7 @@ pub fn main() -> i32 {
         Command::Doctor { json } => doctor::run(json),
         Command::Status { job, json } => jobs::status(job.as_deref(), json),
         Command::Checkpoint { job } => jobs::checkpoint(job.as_deref()),
+        Command::Manual { prefix } => write_manual(&prefix),
         Command::Version => {
             let protocol = rejoin_wire::VERSION;
             crate::doctor::print(&format!(
@@ -56,4 +65,14 @@ pub fn main() -> i32 {
             0
         }
     }
+}
+
+fn write_manual(prefix: &Path) -> i32 {
+    let mpirun = arguments::Arguments::command();
+    let Err(error) = manual::write(prefix, &mpirun, &Arguments::command()) else {
+        return 0;
+    };
+    let (prefix, error) = (prefix.display(), crate::error::plain(&error));
+    eprintln!("rejoin: can't write the man pages and completions below {prefix}: {error}");
+    1
 }

@@ -123,8 +123,12 @@ struct Plan {
 
 static PLAN: OnceLock<Option<Plan>> = OnceLock::new();
 
-/// The plan of this process; a wrong one was refused by mpirun.
+/// The plan of this process; a wrong one was refused by mpirun. Without the feature there is none, and
+/// the hooks are nothing.
 fn plan() -> Option<&'static Plan> {
+    if !cfg!(feature = "fault-injection") {
+        return None;
+    }
     PLAN.get_or_init(|| {
         let faults = parse(&std::env::var(VARIABLE).ok()?).ok()?;
         Some(Plan {
@@ -142,9 +146,18 @@ fn plan() -> Option<&'static Plan> {
 /// One line that names what is wrong.
 pub fn check() -> Result<(), String> {
     match std::env::var(VARIABLE) {
-        Ok(text) => parse(&text).map(|_| ()),
+        Ok(text) => check_text(&text),
         Err(_) => Ok(()),
     }
+}
+
+fn check_text(text: &str) -> Result<(), String> {
+    if !cfg!(feature = "fault-injection") {
+        return Err(format!(
+            "{VARIABLE}: this build has no fault injection: `cargo xtask install --fault-injection` has"
+        ));
+    }
+    parse(text).map(|_| ())
 }
 
 fn parse(text: &str) -> Result<Vec<Fault>, String> {
@@ -283,6 +296,20 @@ mod tests {
             let error = parse(text).expect_err(text);
             assert!(error.contains(expected), "{error}");
             assert_eq!(error.lines().count(), 1);
+        }
+    }
+
+    #[test]
+    fn a_build_without_the_hooks_refuses_a_plan() {
+        let checked = check_text("retired=nobody");
+        if cfg!(feature = "fault-injection") {
+            checked.expect("a plan");
+        } else {
+            let error = checked.expect_err("no hooks");
+            assert!(
+                error.contains("this build has no fault injection"),
+                "{error}"
+            );
         }
     }
 

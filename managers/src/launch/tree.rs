@@ -51,7 +51,7 @@ pub fn by_lookups(ranks: u32) -> std::result::Result<bool, String> {
 pub struct Place {
     /// Its position.
     pub position: u32,
-    /// LocalManagers in the tree.
+    /// Number of local managers in the tree.
     pub hosts: u32,
     /// Children of each.
     pub fanout: u32,

@@ -54,6 +54,8 @@ impl Setting {
                 let status = install
                     .args(["xtask", "install", "--prefix"])
                     .arg(&prefix)
+                    // The phases of a recovery are noted at points of the hooks.
+                    .arg("--fault-injection")
                     .status()?;
                 ensure!(status.success(), "the installation failed");
                 prefix
