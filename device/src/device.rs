@@ -20,6 +20,7 @@ use crate::live::Meter;
 use crate::memory;
 use crate::options::Options;
 use crate::poller::Token;
+use crate::spin::Spin;
 use crate::stall::Names;
 use crate::stats::Stats;
 use crate::transport::Attempt;
@@ -77,9 +78,8 @@ pub struct Device {
     /// Words of the manager's that may end a wait.
     pub(crate) words: u64,
     pub(crate) passes: u32,
-    pub(crate) spin: Duration,
-    /// Waits left that do not spin, because the core turned out to be shared.
-    pub(crate) contended: u32,
+    /// How long waits spin.
+    pub(crate) spin: Spin,
     pub(crate) noise: u64,
     pub(crate) breaches: u32,
     pub(crate) finalizing: bool,

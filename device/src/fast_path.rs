@@ -168,7 +168,7 @@ impl Device {
             return None;
         }
         let endpoint = &mut live.endpoint;
-        let mut looks = if self.spin.is_zero() { 1 } else { LOOKS };
+        let mut looks = if self.spin.is_never() { 1 } else { LOOKS };
         let header = loop {
             if let Some(header) = endpoint.try_recv() {
                 break header;

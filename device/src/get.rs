@@ -56,7 +56,7 @@ impl Device {
             }
         };
         // A sender that shares its core is not likely to run now.
-        let together = !self.spin.is_zero();
+        let together = !self.spin.is_never();
         let (parts, count) = batch.parts(together);
         let mut held_up = self.held_up();
         let book = self.table.book();

@@ -354,7 +354,7 @@ impl Device {
     ) -> Result<()> {
         let copies = Copies {
             single: self.options.single_copy,
-            shared_cores: self.spin.is_zero(),
+            shared_cores: self.spin.is_never(),
         };
         let (mut endpoint, ahead) = pending.into_endpoint(copies);
         let polled = endpoint.capabilities().doorbell;

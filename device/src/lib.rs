@@ -42,6 +42,7 @@ mod progress;
 mod receive;
 mod rejoin;
 mod slots;
+mod spin;
 mod spin_list;
 mod stall;
 mod startup;

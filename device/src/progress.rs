@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::poller::{Event, Token};
 use crate::receive::{Broken, Intake, copy_out};
 use crate::slots::Slot;
+use crate::spin::PREEMPTED;
 use crate::transmit;
 use crate::transport::{Endpoint, Fault};
 
@@ -40,10 +41,6 @@ const BURST: u64 = 2 * clock::MICROSECOND;
 /// Times to yield before blocking where ranks share cores: more gained nothing at 4, 8 and 16 ranks
 /// on 2 cores, none at all made barriers half as fast again.
 const YIELDS: u32 = 10;
-/// A gap in a spinning wait that only the scheduler can make.
-const PREEMPTED: Duration = Duration::from_millis(1);
-/// Waits that do not spin after such a gap.
-const CALM_AFTER: u32 = 64;
 /// Longest blocking call: the bound of every wait, after which the caller looks again.
 const LONGEST_BLOCK: Duration = Duration::from_secs(1);
 
@@ -105,11 +102,12 @@ impl Device {
             self.io.waiting_since = None;
             return Ok(());
         }
-        let spin = self.spin_budget(deadline);
+        let half_way = self.is_half_way(hint);
+        let spin = self.spin.budget(deadline, half_way);
         if !spin.is_zero() && self.spin_for(spin, hint)? {
             return Ok(());
         }
-        if self.spin.is_zero() && self.give_way(hint)? {
+        if self.spin.is_never() && self.give_way(hint)? {
             return Ok(());
         }
         let left = deadline.map(|deadline| deadline.saturating_sub(spin));
@@ -119,13 +117,11 @@ impl Device {
         self.block(hint, left)
     }
 
-    /// How long this wait may spin: not at all for a while after somebody else had this rank's core.
-    fn spin_budget(&mut self, deadline: Option<Duration>) -> Duration {
-        if self.contended > 0 {
-            self.contended -= 1;
-            return Duration::ZERO;
-        }
-        deadline.map_or(self.spin, |deadline| deadline.min(self.spin))
+    /// Whether the peer of the request that is waited for has moved a part of a message, and the rest is to follow.
+    fn is_half_way(&mut self, hint: Option<ReqId>) -> bool {
+        let rank = hint.and_then(|request| self.engine.peer_of(request));
+        let live = rank.and_then(|rank| self.io.slots.live_to(&self.table, rank));
+        live.is_some_and(|live| live.polled && (live.write_blocked || !live.is_between_frames()))
     }
 
     /// Spins at most for `limit`; true if anything moved. A long gap between two looks at the clock
@@ -143,7 +139,7 @@ impl Device {
             if passes % 32 == 0 {
                 let now = start.elapsed();
                 if now.saturating_sub(last) > PREEMPTED {
-                    self.contended = CALM_AFTER;
+                    self.spin.preempted();
                     return Ok(false);
                 }
                 if now >= limit {

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::image;
 use crate::io::Io;
 use crate::limits;
+use crate::spin::Spin;
 use crate::startup;
 
 /// What becomes of the descriptors that a device had before [`Device::reopen`].
@@ -67,7 +68,7 @@ impl Device {
         self.identity = now;
         self.settings = welcome.options;
         image::hold(self.settings.images.as_ref());
-        self.spin = startup::spin(&self.options, &self.settings);
+        self.spin = Spin::new(startup::spin(&self.options, &self.settings));
         self.noise = agent::noise()?;
         self.all_finalized = false;
         let limits = limits::limits(self.engine.config(), &self.options);

@@ -29,7 +29,7 @@ impl Device {
             return Ok(());
         }
         live.hits = 0;
-        if self.spin.is_zero() || self.io.unwatched.len() == MOST_UNWATCHED {
+        if self.spin.is_never() || self.io.unwatched.len() == MOST_UNWATCHED {
             return Ok(());
         }
         self.io.poller.remove(live.endpoint.descriptor())?;

@@ -20,6 +20,7 @@ use crate::key::KeyPage;
 use crate::limits;
 use crate::live::Meter;
 use crate::options::Options;
+use crate::spin::Spin;
 use crate::stats::Stats;
 use crate::waker::Waker;
 
@@ -95,9 +96,8 @@ impl Device {
             },
         };
         let mut device = Self {
-            spin: spin(&options, &settings),
+            spin: Spin::new(spin(&options, &settings)),
             meter: meter(&options, identity.rank.0),
-            contended: 0,
             table: Table::new(identity, book),
             identity,
             size,
