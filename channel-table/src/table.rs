@@ -111,6 +111,40 @@ struct Channel<H> {
 }
 
 /// The channels of one rank. `H` is whatever the device keeps per link (an index, a token).
+///
+/// A lost link is nulled: whoever kept its name finds nothing, and dials again.
+///
+/// ```
+/// use rejoin_channel_table::{AddressBook, Generation, Identity, Incarnation, JobId, Rank};
+/// use rejoin_channel_table::{Established, LinkState, Resume, Table};
+///
+/// let identity = |rank| Identity {
+///     job: JobId(1),
+///     rank: Rank(rank),
+///     generation: Generation(0),
+///     incarnation: Incarnation(0),
+/// };
+/// let book = AddressBook::new(vec![Default::default(); 2]);
+/// let mut table = Table::new(identity(0), book);
+///
+/// // The handshake with rank 1 proves who it is, and then opens the link.
+/// let (attempt, _) = table.dial(Rank(1))?;
+/// let renounced = table.prove(Rank(1), attempt)?;
+/// let opened = Established {
+///     me: identity(0),
+///     peer: identity(1),
+///     attempt,
+///     renounced,
+///     resume: Resume::default(),
+/// };
+/// let link = table.established(&opened, "token 7")?;
+/// assert_eq!(table.get(link), Some("token 7"));
+///
+/// assert_eq!(table.lost(link), Some("token 7"));
+/// assert_eq!(table.get(link), None);
+/// assert!(table.live(Rank(1)).is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Table<H> {
     me: Identity,

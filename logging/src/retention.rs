@@ -25,6 +25,27 @@ pub enum Horizon {
 
 /// Frames in the order of their sequence numbers, each a range of one ring, so that neighbours
 /// are written together. Some have a body elsewhere, of the caller's type `B`.
+///
+/// ```
+/// use rejoin_channel_table::Ssn;
+/// use rejoin_logging::{Horizon, Retention};
+///
+/// let mut kept = Retention::<()>::default();
+/// let hello = kept.push(b"head", b"hello", None);
+/// kept.push(b"head", b"world", None);
+/// assert_eq!(kept.slices(hello).0, b"headhello");
+///
+/// // The peer has the first frame in memory: a lost link can't ask for it any more.
+/// kept.acknowledge(Ssn(1), |_, ()| ());
+/// kept.release(|_, ()| ());
+/// assert_eq!((kept.first(), kept.next()), (Ssn(1), Ssn(2)));
+///
+/// // With checkpoints a frame outlives its ack until a checkpoint of the peer holds it.
+/// kept.set_horizon(Horizon::Committed(Ssn(1)));
+/// kept.acknowledge(Ssn(2), |_, ()| ());
+/// kept.release(|_, ()| ());
+/// assert!(kept.is_acknowledged() && kept.frame(Ssn(1)).is_some());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Retention<B> {
     ring: ByteRing,

@@ -74,6 +74,21 @@ pub fn encode<T: Serialize>(
 }
 
 /// Puts frames together from whatever pieces the socket delivers.
+///
+/// ```
+/// use rejoin_wire::codec::{FrameReader, encode};
+///
+/// let mut bytes = Vec::new();
+/// encode(&"rank 3 is back", 1024, &mut bytes)?;
+///
+/// let mut reader = FrameReader::new(1024);
+/// let (begin, rest) = bytes.split_at(7);
+/// reader.push(begin);
+/// assert_eq!(reader.next::<String>()?, None);
+/// reader.push(rest);
+/// assert_eq!(reader.next::<String>()?.as_deref(), Some("rank 3 is back"));
+/// # Ok::<(), rejoin_wire::codec::CodecError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct FrameReader {
     limit: usize,

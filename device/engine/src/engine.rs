@@ -12,6 +12,53 @@ use crate::types::{
 };
 
 /// The recovery state of one rank: see the crate's page for how a device drives it.
+///
+/// A message of five bytes between two ranks, without a network:
+///
+/// ```
+/// use rejoin_channel_table::{Rank, Resume};
+/// use rejoin_engine::{
+///     Config, Engine, Envelope, HEADER_LEN, Header, Mode, Pattern, Piece, RxBody, Segment, Sent,
+/// };
+///
+/// let (zero, one) = (Rank(0), Rank(1));
+/// let mut sender = Engine::new(Config::default(), zero, 2);
+/// let mut receiver = Engine::new(Config::default(), one, 2);
+/// sender.link_up(one, &Resume::default())?;
+/// receiver.link_up(zero, &Resume::default())?;
+///
+/// // A short body is copied: the send is complete before anything is written.
+/// let env = Envelope { context: 1, source: 0, tag: 7 };
+/// let segment = Segment { addr: 0, len: 5 };
+/// let sent = sender.send(one, env, segment, Some(b"hello"), Mode::Standard)?;
+/// assert!(matches!(sent, Sent::Done));
+/// let pattern = Pattern { context: 1, source: None, tag: Some(7), from: Some(zero) };
+/// let request = receiver.recv(pattern, segment)?;
+///
+/// // What the device would write to the link.
+/// assert_eq!(sender.next_ready(), Some(one));
+/// let mut wire = Vec::new();
+/// for piece in sender.tx_gather(one).pieces() {
+///     if let Piece::Bytes(bytes) = piece {
+///         wire.extend_from_slice(bytes);
+///     }
+/// }
+/// sender.tx_advance(one, wire.len());
+///
+/// // What the other device does with it: headers to the engine, bodies where the engine says.
+/// let mut rest = &wire[..];
+/// while let Some((header, after)) = rest.split_first_chunk::<HEADER_LEN>() {
+///     let header = Header::decode(header)?;
+///     let (body, after) = after.split_at(header.body_len() as usize);
+///     rest = after;
+///     if let RxBody::Into { into, .. } = receiver.rx_header(zero, &header)? {
+///         assert_eq!((into, body), (segment, &b"hello"[..]));
+///         receiver.rx_done(zero)?;
+///     }
+/// }
+/// assert_eq!(receiver.poll(request).map(|done| done.len), Some(5));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Engine {
     pub(crate) config: Config,

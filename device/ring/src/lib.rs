@@ -8,6 +8,26 @@
 //! Positions count bytes from the beginning of the ring's life and never go back. Each side keeps its
 //! own, and a copy of the other's that it refreshes when the copy says too little. What the other side
 //! says is not trusted: a position that cannot be is [`OutOfBounds`], and no range ever leaves the ring.
+//!
+//! ```
+//! use std::sync::atomic::AtomicU64;
+//! use rejoin_ring::{Reader, Writer};
+//!
+//! // Shared by both processes: the ring's bytes and a word for each side.
+//! let mut memory = vec![0; 64];
+//! let (head, tail) = (AtomicU64::new(0), AtomicU64::new(0));
+//!
+//! let mut writer = Writer::new(memory.len());
+//! assert_eq!(writer.room(&head, 5)?, 5);
+//! memory[writer.next(5)].copy_from_slice(b"hello");
+//! writer.publish(&tail);
+//!
+//! let mut reader = Reader::new(memory.len());
+//! assert_eq!(reader.ready(&tail, 100)?, 5);
+//! assert_eq!(memory[reader.next(5)], *b"hello");
+//! reader.release(&head);
+//! # Ok::<(), rejoin_ring::OutOfBounds>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod bell;

@@ -57,6 +57,22 @@ pub enum Progress {
 }
 
 /// Orders checkpoints and counts images.
+///
+/// ```
+/// use rejoin_channel_table::{Epoch, Rank};
+/// use rejoin_managers_protocol::checkpoint::{Coordinator, Interval, Progress};
+/// use rejoin_managers_protocol::control::Time;
+/// use rejoin_wire::ImageCost;
+///
+/// let mut job = Coordinator::new(2, Interval::Asked);
+/// let epoch = job.order(Time(0)).expect("no other one is under way");
+/// let cost = ImageCost::default();
+/// assert_eq!(job.imaged(Rank(0), epoch, cost), Progress::Waiting);
+/// assert_eq!(job.imaged(Rank(1), epoch, cost), Progress::Complete(epoch));
+/// // The central manager stores this before it says so.
+/// job.commit(Time(1), epoch);
+/// assert_eq!(job.committed(), Some(Epoch(1)));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Coordinator {
     interval: Interval,
