@@ -1,6 +1,5 @@
 //! How long the table of a large job takes to its ranks, and what that costs central: the cores of
-//! [`broadcast`](rejoin_managers_protocol::broadcast) and [`lookup`](rejoin_managers_protocol::lookup),
-//! or central alone, over links with a latency and managers whose work takes time.
+//! [`broadcast`] and [`lookup`], or central alone, over links with a latency and managers whose work takes time.
 
 use crate::job::queue::Queue;
 use rejoin_channel_table::{

@@ -64,6 +64,12 @@ const CLAIMS: &[Claim] = &[
         run: clippy,
     },
     Claim {
+        name: "documentation",
+        what: "the pages of all crates build, and their links lead somewhere",
+        minutes: 20,
+        run: documentation,
+    },
+    Claim {
         name: "units",
         what: "unit and property tests, models and simulator seeds pass",
         minutes: 60,
@@ -259,6 +265,13 @@ fn clippy(c: &Setting) -> Result<()> {
             "warnings",
         ],
     ))
+}
+
+fn documentation(c: &Setting) -> Result<()> {
+    // Pages of a crate that is no library for others may lead to what is private.
+    let flags = "-D warnings -A rustdoc::private-intra-doc-links";
+    let mut command = cargo(c, &["doc", "--workspace", "--no-deps"]);
+    c.run(command.env("RUSTDOCFLAGS", flags))
 }
 
 fn units(c: &Setting) -> Result<()> {
