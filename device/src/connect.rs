@@ -89,7 +89,7 @@ impl Dial {
 
     /// Where to dial now. As long as there is a door nothing else is tried.
     fn pick(&mut self) -> Option<Address> {
-        if let Some(door) = self.addresses.first().filter(|at| is_door(at)) {
+        if let Some(door) = self.addresses.first().filter(|at| is_local(at)) {
             return Some(*door);
         }
         let count = self.addresses.len();
@@ -100,7 +100,7 @@ impl Dial {
 
     /// How many addresses are tried one after the other.
     fn others(&self) -> u32 {
-        let door = self.addresses.first().is_some_and(is_door);
+        let door = self.addresses.first().is_some_and(is_local);
         let others = if door { 1 } else { self.addresses.len().max(1) };
         u32::try_from(others).unwrap_or(1)
     }
@@ -108,17 +108,17 @@ impl Dial {
     /// An attempt over shared memory came to nothing; true when TCP is tried from now on.
     fn door_failed(&mut self, why: &str, for_good: bool) -> bool {
         self.broken += 1;
-        if !(for_good || self.broken >= MOST_BROKEN) || self.addresses.iter().all(is_door) {
+        if !(for_good || self.broken >= MOST_BROKEN) || self.addresses.iter().all(is_local) {
             return false;
         }
-        self.addresses.retain(|address| !is_door(address));
+        self.addresses.retain(|address| !is_local(address));
         (self.next, self.tries) = (0, 0);
         self.given_up = Some(why.to_owned());
         true
     }
 }
 
-fn is_door(address: &Address) -> bool {
+fn is_local(address: &Address) -> bool {
     matches!(address, Address::Local(_))
 }
 
@@ -247,7 +247,7 @@ impl Device {
             };
             let text = text_of(&error);
             last = format!("{}: {text}", place(&address));
-            if is_door(&address) {
+            if is_local(&address) {
                 // A full queue and a lack of descriptors pass; a door that is not there, or another user's, stays so.
                 let kind = error.kind();
                 let for_good = matches!(
@@ -323,9 +323,9 @@ impl Device {
             .map(|card| self.card.order(card));
         let mut addresses = addresses.unwrap_or_default();
         match io::transport(&self.options, &self.settings) {
-            Transport::Shm if addresses.iter().any(is_door) => addresses.retain(is_door),
-            // Who has no door can have no memory either, or wants none.
-            _ if self.io.door.is_none() => addresses.retain(|address| !is_door(address)),
+            Transport::Shm if addresses.iter().any(is_local) => addresses.retain(is_local),
+            // Who has no local listener can have no memory either, or wants none.
+            _ if !self.io.listeners.has_local() => addresses.retain(|address| !is_local(address)),
             _ => {}
         }
         self.dial_state(rank).addresses = addresses;
@@ -363,7 +363,7 @@ impl Device {
     pub(crate) fn answer_patience(&mut self, rank: Rank) -> Duration {
         let dial = self.dial_state(rank);
         // Who has taken a local connection and is silent computes, or the kernel would tell.
-        if dial.addresses.len() < 2 || dial.addresses.first().is_some_and(is_door) {
+        if dial.addresses.len() < 2 || dial.addresses.first().is_some_and(is_local) {
             return LONG_PATIENCE;
         }
         ANSWER_PATIENCE * 2u32.pow((dial.tries / 4).min(6))
@@ -383,7 +383,7 @@ impl Device {
             return Ok(());
         };
         let address = pending.address.as_ref().map(place).unwrap_or_default();
-        let door = pending.address.as_ref().is_some_and(is_door);
+        let door = pending.address.as_ref().is_some_and(is_local);
         let failing = pending.failing.take();
         drop(pending);
         self.attempt_over(rank, attempt);

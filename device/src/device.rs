@@ -7,7 +7,7 @@ use std::time::Duration;
 use rejoin_channel_table::ids::{Epoch, Identity, Rank};
 use rejoin_channel_table::{BusinessCard, LocalHostId, Table};
 use rejoin_engine::{
-    Completion, Config, Detach, Engine, Envelope, MsgId, PULL_MIN, Pattern, Probe, ReqId, Sent,
+    Completion, Config, Detach, Engine, Envelope, MIN_GET, MsgId, Pattern, Probe, ReqId, Sent,
     Sought,
 };
 use rejoin_wire::{RankOptions, Transport};
@@ -337,7 +337,7 @@ impl Device {
     ) -> Result<(Sent, bool)> {
         let segment = memory::segment(buf, len);
         let small = self.engine.copies(len);
-        if len >= PULL_MIN {
+        if len >= MIN_GET {
             self.learn_access(to);
         }
         // SAFETY: the caller's promise.

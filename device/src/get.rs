@@ -3,7 +3,7 @@
 //! Bodies are cut into parts, which both sides carry: for few bytes it costs more to share them.
 
 use rejoin_channel_table::ids::Rank;
-use rejoin_engine::Pull;
+use rejoin_engine::RemoteGet;
 
 use crate::device::Device;
 use crate::memory;
@@ -31,27 +31,27 @@ impl Device {
         live.access_known = theirs.is_some();
         let least = live.endpoint.capabilities().min_get;
         let theirs = least.filter(|_| theirs == Some(true));
-        self.engine.set_reach(rank, ours, theirs);
+        self.engine.set_remote_access(rank, ours, theirs);
     }
 
     /// Has the bodies carried that the engine asks for; true if there were any.
     #[inline]
-    pub(crate) fn pull_all(&mut self) -> bool {
-        let mut next = self.engine.next_pull();
+    pub(crate) fn get_all(&mut self) -> bool {
+        let mut next = self.engine.next_get();
         let any = next.is_some();
         while let Some(first) = next {
-            next = self.pull_with(first);
+            next = self.get_with(first);
         }
         any
     }
 
     /// Carries a body and those that come behind it from the same sender; returns the one that was next.
-    fn pull_with(&mut self, first: Pull) -> Option<Pull> {
+    fn get_with(&mut self, first: RemoteGet) -> Option<RemoteGet> {
         let mut batch = Batch::new(first);
         let next = loop {
-            let next = self.engine.next_pull();
+            let next = self.engine.next_get();
             match next {
-                Some(pull) if batch.add(pull) => {}
+                Some(get) if batch.add(get) => {}
                 _ => break next,
             }
         };
@@ -68,13 +68,13 @@ impl Device {
         let failed = live.map_or(u64::MAX, |live| unsafe {
             live.endpoint.get(parts, together, &mut waits)
         });
-        self.meter.stats.pulls += count as u64;
+        self.meter.stats.gets += count as u64;
         let mut at = 0;
-        for (pull, parts) in batch.pulls.iter().zip(batch.counts).take(batch.count) {
+        for (get, parts) in batch.gets.iter().zip(batch.counts).take(batch.count) {
             let whole = failed >> at & ((1 << parts) - 1) == 0;
             at += parts;
-            self.meter.stats.bytes_pulled += if whole { pull.to.len as u64 } else { 0 };
-            self.engine.pulled(pull, whole);
+            self.meter.stats.bytes_got += if whole { get.to.len as u64 } else { 0 };
+            self.engine.get_done(get, whole);
         }
         next
     }
@@ -82,7 +82,7 @@ impl Device {
 
 /// Bodies that are carried at once, from one sender.
 struct Batch {
-    pulls: [Pull; MOST],
+    gets: [RemoteGet; MOST],
     /// How many parts each has.
     counts: [usize; MOST],
     count: usize,
@@ -91,9 +91,9 @@ struct Batch {
 }
 
 impl Batch {
-    fn new(first: Pull) -> Self {
+    fn new(first: RemoteGet) -> Self {
         Self {
-            pulls: [first; MOST],
+            gets: [first; MOST],
             counts: [first.to.len.div_ceil(PART).clamp(1, MOST); MOST],
             count: 1,
             all: first.to.len.div_ceil(PART).clamp(1, MOST),
@@ -101,12 +101,12 @@ impl Batch {
     }
 
     /// Takes in another, if there is room for its parts.
-    fn add(&mut self, pull: Pull) -> bool {
-        let parts = pull.to.len.div_ceil(PART).max(1);
-        if pull.peer != self.pulls[0].peer || self.all.saturating_add(parts) > MOST {
+    fn add(&mut self, get: RemoteGet) -> bool {
+        let parts = get.to.len.div_ceil(PART).max(1);
+        if get.peer != self.gets[0].peer || self.all.saturating_add(parts) > MOST {
             return false;
         }
-        self.pulls[self.count] = pull;
+        self.gets[self.count] = get;
         self.counts[self.count] = parts;
         self.count += 1;
         self.all += parts;
@@ -115,19 +115,19 @@ impl Batch {
 
     /// The parts of all, and their number; a body that is alone has two if it is worth it.
     fn parts(&mut self, together: bool) -> ([GetPart; MOST], usize) {
-        if together && self.all == 1 && self.pulls[0].to.len >= TWO {
+        if together && self.all == 1 && self.gets[0].to.len >= TWO {
             self.counts[0] = 2;
             self.all = 2;
         }
         let mut parts = [GetPart::EMPTY; MOST];
         let mut filled = 0;
-        for (pull, count) in self.pulls.iter().zip(self.counts).take(self.count) {
-            let each = pull.to.len.div_ceil(count).next_multiple_of(PAGE);
+        for (get, count) in self.gets.iter().zip(self.counts).take(self.count) {
+            let each = get.to.len.div_ceil(count).next_multiple_of(PAGE);
             for number in 0..count {
-                let at = (number * each).min(pull.to.len);
-                let segment = pull.to.part(at, each);
+                let at = (number * each).min(get.to.len);
+                let segment = get.to.part(at, each);
                 parts[filled] = GetPart {
-                    from: pull.from.wrapping_add(at as u64),
+                    from: get.from.wrapping_add(at as u64),
                     to: memory::start(segment),
                     len: segment.len,
                 };

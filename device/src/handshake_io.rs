@@ -16,8 +16,7 @@ use crate::pending::{Pending, Side};
 use crate::poller::Token;
 use crate::receive::{Broken, Intake, note_due};
 use crate::slots::Slot;
-use crate::transport::shm::Door;
-use crate::transport::{Copies, Endpoint, Failing};
+use crate::transport::{Accepted, Copies, Endpoint, Failing};
 
 /// How long an incoming connection may take for its handshake.
 const ACCEPT_PATIENCE: Duration = Duration::from_secs(10);
@@ -52,18 +51,11 @@ impl Device {
                 self.io.accept_again = true;
                 break;
             }
-            let local = number == Token::DOOR;
-            let accepted = if local {
-                self.io.door.as_ref().and_then(Door::accept)
-            } else {
-                let accepted = self.io.listeners.accept(number as usize);
-                accepted.map(|accepted| accepted.map(|accepted| accepted.socket))
-            };
-            let Some(accepted) = accepted else {
+            let Some(accepted) = self.io.listeners.accept(number) else {
                 break;
             };
             any = true;
-            let accepted = match accepted {
+            let Accepted { socket, local } = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     // Out of descriptors, say. The listener is looked at again in a while: its
@@ -77,7 +69,7 @@ impl Device {
             agent::random(&mut nonce)?;
             let acceptor = Acceptor::new(self.identity, nonce);
             let until = Instant::now() + ACCEPT_PATIENCE;
-            let pending = Pending::accepted(accepted, local, acceptor, until);
+            let pending = Pending::accepted(socket, local, acceptor, until);
             let token = self.io.slots.reserve();
             self.io.poller.add(pending.descriptor(), token, true)?;
             self.io.slots.put(token, Slot::Pending(Box::new(pending)));
@@ -397,7 +389,7 @@ impl Device {
         };
         match outcome {
             Ok(moved) => {
-                let moved = moved | self.pull_all();
+                let moved = moved | self.get_all();
                 let Some(live) = self.io.slots.live(token) else {
                     return Ok(moved);
                 };

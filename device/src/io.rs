@@ -5,7 +5,6 @@
 //! be anyone's by then. So they are let go of without a system call ([`Io::forget`]).
 
 use std::collections::VecDeque;
-use std::os::fd::AsFd;
 use std::time::Instant;
 
 use rejoin_channel_table::ids::Rank;
@@ -21,9 +20,7 @@ use crate::poller::{Event, Poller, Token};
 use crate::receive::STAGING;
 use crate::slots::Slots;
 use crate::spin_list::MOST_UNWATCHED;
-use crate::transport::shm::{self, Door};
-use crate::transport::tcp::Listeners;
-use crate::transport::tcp::interfaces::InterfaceFilter;
+use crate::transport::{InterfaceFilter, ListenOptions, Listeners};
 use crate::waker::Waker;
 
 /// Descriptors of one rank, and what is known about them.
@@ -31,8 +28,6 @@ pub(crate) struct Io {
     pub(crate) key: KeyPage,
     pub(crate) poller: Poller,
     pub(crate) listeners: Listeners,
-    /// Where ranks of the same host knock for shared memory.
-    pub(crate) door: Option<Door>,
     /// What the user is told of it.
     pub(crate) notes: Notes,
     pub(crate) agent: Option<Agent>,
@@ -74,22 +69,17 @@ impl Io {
         size: u32,
     ) -> Result<Self> {
         let poller = Poller::new(waker)?;
-        let listeners = listen(&poller, options, settings)?;
-        let (door, lacking) = open_door(transport(options, settings), settings)?;
-        if let Some(door) = &door {
-            if let (true, Some(agent)) = (options.single_copy, &agent) {
-                shm::be_readable(agent.descriptor());
-            }
-            poller.add(door.descriptor(), Token::listener(Token::DOOR), false)?;
-        }
+        let (listeners, lacking) = listen(&poller, options, settings)?;
         if let Some(agent) = &agent {
+            if options.single_copy {
+                listeners.admit_readers(agent.descriptor());
+            }
             poller.add(agent.descriptor(), Token::MANAGER, false)?;
         }
         Ok(Self {
             key,
             poller,
             listeners,
-            door,
             notes: Notes {
                 lacking,
                 ..Notes::default()
@@ -116,9 +106,6 @@ impl Io {
     pub(crate) fn forget(self) {
         self.poller.forget();
         self.listeners.forget();
-        if let Some(door) = self.door {
-            door.forget();
-        }
         if let Some(agent) = self.agent {
             agent.forget();
         }
@@ -131,27 +118,14 @@ pub(crate) fn transport(options: &Options, settings: &RankOptions) -> Transport 
     options.transport.unwrap_or(settings.transport)
 }
 
-/// Opens the door for ranks of the same host, having tried whether shared memory can be had. Where it need
-/// not be: why there is none.
-fn open_door(wanted: Transport, settings: &RankOptions) -> Result<(Option<Door>, Option<String>)> {
-    if wanted == Transport::Tcp || settings.local_size < 2 {
-        return Ok((None, None));
-    }
-    let tried = shm::try_memory(settings.local_size);
-    match tried.and_then(|()| Door::open()) {
-        Ok(door) => Ok((Some(door), None)),
-        Err(error) if wanted == Transport::Auto => Ok((None, Some(error.to_string()))),
-        Err(error) => {
-            let what = "have shared memory with ranks of this host";
-            Err(Error::system(what, error))
-        }
-    }
-}
-
-/// Opens the listeners on the interfaces and ports that were asked for, and watches them.
-fn listen(poller: &Poller, options: &Options, settings: &RankOptions) -> Result<Listeners> {
-    let interface = match (&options.interface, &settings.interface) {
-        (Some(filter), _) => Some(filter.clone()),
+/// Opens the listeners that were asked for, and watches them. Beside them: why there is no shared memory, where it
+/// was wanted.
+fn listen(
+    poller: &Poller,
+    options: &Options,
+    settings: &RankOptions,
+) -> Result<(Listeners, Option<String>)> {
+    let parsed = match (&options.interface, &settings.interface) {
         (None, Some(text)) => {
             let parsed = InterfaceFilter::parse(text);
             Some(parsed.map_err(|problem| Error::Environment {
@@ -160,13 +134,16 @@ fn listen(poller: &Poller, options: &Options, settings: &RankOptions) -> Result<
                 problem,
             })?)
         }
-        (None, None) => None,
+        _ => None,
     };
-    let ports = options.ports.or(settings.port_range);
-    let listeners = Listeners::open(interface.as_ref(), ports)?;
-    for (number, socket) in listeners.sockets().iter().enumerate() {
-        let number = u32::try_from(number).unwrap_or(0);
-        poller.add(socket.as_fd(), Token::listener(number), false)?;
+    let (listeners, lacking) = Listeners::open(&ListenOptions {
+        wanted: transport(options, settings),
+        interfaces: options.interface.as_ref().or(parsed.as_ref()),
+        ports: options.ports.or(settings.port_range),
+        local_size: settings.local_size,
+    })?;
+    for (number, descriptor) in listeners.descriptors() {
+        poller.add(descriptor, Token::listener(number), false)?;
     }
-    Ok(listeners)
+    Ok((listeners, lacking))
 }

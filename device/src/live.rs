@@ -126,7 +126,7 @@ impl Live {
     #[inline]
     pub(crate) fn serve_get(&mut self, meter: &mut Meter) -> bool {
         let bytes = self.endpoint.serve_get();
-        meter.stats.bytes_pushed += bytes as u64;
+        meter.stats.bytes_put += bytes as u64;
         bytes > 0
     }
 

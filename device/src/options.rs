@@ -5,7 +5,7 @@ use std::time::Duration;
 use rejoin_wire::Transport;
 
 use crate::error::{Error, Result};
-use crate::transport::tcp::interfaces::InterfaceFilter;
+use crate::transport::InterfaceFilter;
 
 /// Longest spin before a wait blocks, in microseconds: a minute.
 const MOST_SPIN_US: u64 = 60_000_000;

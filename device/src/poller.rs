@@ -43,9 +43,6 @@ impl Token {
         }
     }
 
-    /// Number of the listener for ranks of the same host.
-    pub const DOOR: u32 = u32::MAX;
-
     /// Whether this is a listener's token.
     #[must_use]
     pub const fn is_listener(self) -> bool {

@@ -226,10 +226,9 @@ impl Device {
         first?;
         if self.io.accept_again {
             self.io.accept_again = false;
-            for number in 0..self.io.listeners.sockets().len() {
-                moved |= self.accept_all(u32::try_from(number).unwrap_or(0))?;
+            for number in self.io.listeners.numbers() {
+                moved |= self.accept_all(number)?;
             }
-            moved |= self.accept_all(Token::DOOR)?;
         }
         self.run_timers()?;
         if !self.io.unwatched.is_empty() {
@@ -496,6 +495,6 @@ impl Device {
     #[inline]
     pub(crate) fn copy_matched(&mut self) {
         copy_out(&mut self.engine);
-        self.pull_all();
+        self.get_all();
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rejoin_channel_table::card::MAX_ADDRESSES;
-use rejoin_channel_table::{Address, AddressBook, BusinessCard, LanId, LocalHostId, Table};
+use rejoin_channel_table::{AddressBook, BusinessCard, LanId, LocalHostId, Table};
 use rejoin_engine::{Engine, Sought};
 use rejoin_wire::{RankOptions, Welcome};
 
@@ -149,11 +149,8 @@ pub(crate) fn card(io: &Io, options: &Options, settings: &RankOptions) -> Busine
     } else {
         settings.host.clone()
     };
-    let door = io.door.iter().map(|door| Address::Local(door.name()));
-    let listeners = io.listeners.addresses().iter().copied();
-    let addresses = door.chain(listeners.map(Address::Tcp));
     BusinessCard {
-        addresses: addresses.take(MAX_ADDRESSES).collect(),
+        addresses: io.listeners.addresses().take(MAX_ADDRESSES).collect(),
         host,
         lan: LanId(
             options

@@ -23,11 +23,11 @@ pub struct Stats {
     pub ring_bytes: u64,
     /// Parts of bodies read out of their senders' memory, by the receiver or with the sender's help, with success or
     /// without.
-    pub pulls: u64,
+    pub gets: u64,
     /// The bytes of these.
-    pub bytes_pulled: u64,
+    pub bytes_got: u64,
     /// Bytes that this rank has written into receivers' memory, to help them: among those that they count.
-    pub bytes_pushed: u64,
+    pub bytes_put: u64,
     /// Peers that slept and were woken over a link of shared memory.
     pub wakes: u64,
     /// Looks at epoll without blocking.
@@ -64,7 +64,7 @@ impl Stats {
     #[must_use]
     pub fn named(&self, (sends, receives): (u64, u64)) -> Vec<(String, u64)> {
         let moves = (self.writes + self.reads).saturating_sub(self.ring_calls);
-        let calls = moves + self.looks + self.blocks + self.wakes + self.pulls;
+        let calls = moves + self.looks + self.blocks + self.wakes + self.gets;
         [
             ("sends", sends),
             ("receives", receives),
@@ -83,9 +83,9 @@ impl Stats {
             ("rings_made", self.rings_made),
             ("ring_bytes", self.ring_bytes),
             ("wakes", self.wakes),
-            ("pulls", self.pulls),
-            ("bytes_pulled", self.bytes_pulled),
-            ("bytes_pushed", self.bytes_pushed),
+            ("gets", self.gets),
+            ("bytes_got", self.bytes_got),
+            ("bytes_put", self.bytes_put),
             ("looks", self.looks),
             ("blocks", self.blocks),
             ("late", self.late),

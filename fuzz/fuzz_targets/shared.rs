@@ -1,4 +1,4 @@
-//! See `rejoin_device::transport::shm::wild`.
+//! See `rejoin_device::transport::malicious_peer`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| rejoin_device::transport::shm::wild::memory(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| rejoin_device::transport::malicious_peer::memory(data));

@@ -35,7 +35,7 @@ fn storm() -> Finished {
     let run = Run::raw(["--stats", "-n", "4"]).arg(program("storm"));
     let done = run.arg(STORM[0]).arg(STORM[1]).ok();
     assert!(done.counted("rings_made") > 0, "{}", done.text());
-    assert!(done.counted("bytes_pulled") > 0, "{}", done.text());
+    assert!(done.counted("bytes_got") > 0, "{}", done.text());
     done
 }
 
@@ -64,8 +64,8 @@ fn where_no_memory_of_others_may_be_read_messages_go_through_rings() {
         let single = done.stderr().matches("long messages in one copy").count();
         assert_eq!(single, 4 - barred, "{}", done.text());
         // The others still read each other's and the first one's.
-        let pulled = done.counted("bytes_pulled");
-        assert_eq!(pulled == 0, from_all, "{}", done.text());
+        let got = done.counted("bytes_got");
+        assert_eq!(got == 0, from_all, "{}", done.text());
     }
 }
 
@@ -86,8 +86,8 @@ fn where_no_memory_of_others_may_be_written_its_owner_reads_all() {
     let without = program("without");
     let done = giants(&[&without.to_string_lossy(), "process_vm_writev"]);
     same(&done, &undisturbed);
-    assert!(done.counted("bytes_pulled") > 0, "{}", done.text());
-    assert_eq!(done.counted("bytes_pushed"), 0, "{}", done.text());
+    assert!(done.counted("bytes_got") > 0, "{}", done.text());
+    assert_eq!(done.counted("bytes_put"), 0, "{}", done.text());
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn a_full_folder_of_shared_memory_changes_nothing() {
     same(&done, &undisturbed);
     let (rings, links) = (done.counted("rings_made"), done.counted("links_made"));
     assert!(rings > 0 && rings == links, "{}", done.text());
-    assert!(done.counted("bytes_pulled") > 0, "{}", done.text());
+    assert!(done.counted("bytes_got") > 0, "{}", done.text());
 }
 
 /// What a process has mapped.

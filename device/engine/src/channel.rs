@@ -129,7 +129,7 @@ pub(crate) struct Rx {
 
 /// Who can read whose memory, over the link that there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Reach {
+pub(crate) struct RemoteAccess {
     /// This rank the peer's.
     pub ours: bool,
     /// The peer this rank's: bodies from this length on.
@@ -143,7 +143,7 @@ pub(crate) struct Channel {
     pub tx: Tx,
     pub rx: Rx,
     pub up: bool,
-    pub reach: Reach,
+    pub access: RemoteAccess,
     /// In the list of ready peers.
     pub ready: bool,
     /// An ack is due that no frame carries yet.
@@ -183,7 +183,7 @@ impl Channel {
                 step: FIRST_STEP,
             },
             up: false,
-            reach: Reach::default(),
+            access: RemoteAccess::default(),
             ready: false,
             ack_now: false,
         }

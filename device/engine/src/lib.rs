@@ -30,9 +30,9 @@
 //! Before all that: when `header.epoch` is later than [`Engine::epoch`], the rank's image is taken
 //! and [`Engine::set_epoch`] called first; `rx_header` refuses such a frame untouched.
 //!
-//! **Reading the sender's memory.** Where the two sides of a link can do so ([`Engine::set_reach`]), the
-//! body of a rendezvous message is not sent: the device drains [`Engine::next_pull`] where it drains
-//! `next_copy`, reads, and says with [`Engine::pulled`] whether it could; if not, the body is sent.
+//! **Reading the sender's memory.** Where the two sides of a link can do so ([`Engine::set_remote_access`]), the
+//! body of a rendezvous message is not sent: the device drains [`Engine::next_get`] where it drains
+//! `next_copy`, reads, and says with [`Engine::get_done`] whether it could; if not, the body is sent.
 //!
 //! **Links.** When a handshake needs it, [`Engine::resume`] says what this rank has of the peer.
 //! When it succeeded, [`Engine::link_up`] takes the peer's answer and queues what the peer lacks.
@@ -66,7 +66,7 @@
 //! probe(&Pattern) -> Option<Probe>                  mprobe(&Pattern) -> Option<(MsgId, Probe)>
 //! poll(ReqId) -> Option<Completion>                 is_complete(ReqId) -> bool
 //! cancel(ReqId)   free(ReqId)   detach(ReqId) -> Detach<'_>   next_copy() -> Option<Copy<'_>>
-//! set_reach(Rank, ours: bool, theirs: Option<usize>)   next_pull() -> Option<Pull>   pulled(&Pull, whole: bool)
+//! set_remote_access(Rank, ours: bool, theirs: Option<usize>)   next_get() -> Option<RemoteGet>   get_done(&RemoteGet, whole: bool)
 //! next_ready() -> Option<Rank>   tx_pending(Rank) -> bool   tx_waiting(Rank) -> bool
 //! tx_gather(Rank) -> Gather<'_>  tx_advance(Rank, bytes: usize)
 //! rx_header(Rank, &Header) -> Result<RxBody, ProtocolError>
@@ -93,7 +93,7 @@ mod link;
 mod local;
 mod matching;
 mod pool;
-mod pull;
+mod remote_get;
 mod requests;
 mod rx;
 mod short_header;
@@ -106,11 +106,11 @@ pub use engine::Engine;
 pub use error::{Error, ProtocolError};
 pub use flow::Sought;
 pub use frame::{FRAME_MAGIC, Flags, HEADER_LEN, Header, HeaderError, Kind};
-pub use pull::PULL_MIN;
+pub use remote_get::MIN_GET;
 pub use short_header::ShortHeader;
 pub use types::{
     Completion, Config, Copy, Detach, Envelope, GATHER_PIECES, Gather, Mode, MsgId, Pattern, Piece,
-    Probe, Pull, ReqId, RxBody, Segment, Sent, Source,
+    Probe, RemoteGet, ReqId, RxBody, Segment, Sent, Source,
 };
 pub use waiting::{Cause, Operation, PeerCounts, Waiting};
 
@@ -119,7 +119,7 @@ mod flow_tests;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]
-mod pull_tests;
+mod remote_get_tests;
 #[cfg(test)]
 mod scenarios;
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 use rejoin_channel_table::resume::Resume;
 
-use crate::channel::{Bulk, Channel, Plan, Reach, SentBody};
+use crate::channel::{Bulk, Channel, Plan, RemoteAccess, SentBody};
 use crate::engine::Engine;
 use crate::error::ProtocolError;
 use crate::frame::Kind;
@@ -104,7 +104,7 @@ impl Engine {
                 .collect();
             channel.lose_link();
             // They are sent on the next link, which the resume asks for.
-            self.core.pulls.retain(|pull| pull.peer != peer);
+            self.core.gets.retain(|get| get.peer != peer);
             for request in open {
                 self.core.update_send(request, |send| send.clear = false);
             }
@@ -122,7 +122,7 @@ impl Engine {
 impl Channel {
     fn lose_link(&mut self) {
         self.up = false;
-        self.reach = Reach::default();
+        self.access = RemoteAccess::default();
         self.tx.plan.clear();
         self.tx.bulk.clear();
         self.tx.words.clear();

@@ -7,7 +7,7 @@ use rejoin_channel_table::ids::{Rank, Ssn};
 use crate::bins::{CLASSES, Link};
 use crate::matching::Matching;
 use crate::pool::{Buf, Pool};
-use crate::types::{Completion, Envelope, Pattern, Pull, Segment};
+use crate::types::{Completion, Envelope, Pattern, RemoteGet, Segment};
 use rejoin_channel_table::slab::Slab;
 
 /// A request of the application.
@@ -153,7 +153,7 @@ pub(crate) struct Core {
     /// Messages that are complete and bound: the device copies them next.
     pub copies: VecDeque<u32>,
     /// Bodies that the device reads out of their senders' memory next.
-    pub pulls: VecDeque<Pull>,
+    pub gets: VecDeque<RemoteGet>,
     /// The body that the last copy came from; its buffer is used again at the next.
     pub copied: Buf,
     /// Peers with something to write since the device asked last.
@@ -177,7 +177,7 @@ impl Core {
             matching: Matching::default(),
             pool: Pool::default(),
             copies: VecDeque::new(),
-            pulls: VecDeque::new(),
+            gets: VecDeque::new(),
             copied: Buf::default(),
             ready: VecDeque::new(),
             posted_from: vec![0; size as usize],

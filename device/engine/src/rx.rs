@@ -234,8 +234,8 @@ impl Context<'_> {
             received: 0,
             len,
         });
-        if self.channel.reach.ours && from != 0 {
-            self.will_pull(ssn, len, request, from);
+        if self.channel.access.ours && from != 0 {
+            self.plan_get(ssn, len, request, from);
         } else {
             self.tell(Kind::Cts, ssn);
         }

@@ -78,8 +78,8 @@ impl Context<'_> {
             return false;
         }
         let len = send.seg.len;
-        let pulled = channel.reach.theirs.is_some_and(|least| len >= least);
-        let mut eager = len <= self.config.eager_max && !pulled;
+        let single_copy = channel.access.theirs.is_some_and(|least| len >= least);
+        let mut eager = len <= self.config.eager_max && !single_copy;
         let cost = ENVELOPE_COST + if eager { len as u64 } else { 0 };
         let mut flags = Flags::NONE;
         if !channel.tx.window.charge(cost) {
@@ -114,7 +114,7 @@ impl Context<'_> {
         header.flags = flags;
         header.envelope = send.envelope;
         header.length = len as u64;
-        if !eager && channel.reach.theirs.is_some() {
+        if !eager && channel.access.theirs.is_some() {
             send.offered = true;
             header.aux = send.seg.addr as u64;
         }

@@ -214,9 +214,9 @@ pub struct Copy<'a> {
 }
 
 /// A body for the device to read out of its sender's memory, before it calls the engine again; then
-/// [`Engine::pulled`](crate::Engine::pulled).
+/// [`Engine::get_done`](crate::Engine::get_done).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Pull {
+pub struct RemoteGet {
     /// The sender.
     pub peer: Rank,
     /// The message.

@@ -1,4 +1,4 @@
-//! The indices of a ring of bytes that one process writes and another reads, and the bell that wakes
+//! The indices of a ring of bytes that one process writes and another reads, and the doorbell that wakes
 //! whichever of them sleeps.
 //!
 //! Only the order of things is here; the bytes, and the memory that both processes map, are the
@@ -30,9 +30,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod bell;
 pub mod cells;
-pub mod desk;
+pub mod chunks;
+pub mod doorbell;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};

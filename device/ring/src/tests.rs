@@ -119,14 +119,14 @@ fn positions_that_cannot_be_are_refused() {
 #[test]
 fn a_bell_rings_once_for_each_time_it_was_armed() {
     let word = AtomicU64::new(0);
-    assert!(!bell::must_ring(&word, bell::DATA));
-    bell::arm(&word, bell::DATA);
-    assert!(!bell::must_ring(&word, bell::ROOM));
-    assert!(bell::must_ring(&word, bell::DATA));
-    assert!(!bell::must_ring(&word, bell::DATA));
-    bell::arm(&word, bell::DATA | bell::ROOM);
-    bell::disarm(&word);
-    assert!(!bell::must_ring(&word, bell::ROOM));
+    assert!(!doorbell::must_ring(&word, doorbell::DATA));
+    doorbell::arm(&word, doorbell::DATA);
+    assert!(!doorbell::must_ring(&word, doorbell::ROOM));
+    assert!(doorbell::must_ring(&word, doorbell::DATA));
+    assert!(!doorbell::must_ring(&word, doorbell::DATA));
+    doorbell::arm(&word, doorbell::DATA | doorbell::ROOM);
+    doorbell::disarm(&word);
+    assert!(!doorbell::must_ring(&word, doorbell::ROOM));
 }
 
 #[test]
@@ -194,29 +194,29 @@ fn bytes_that_something_else_has_shown_are_there_before_the_word_says_so() {
 
 #[test]
 fn a_helper_that_is_late_finds_nothing() {
-    use crate::desk::{Helped, Helper, MOST, Owner};
-    let (desk, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    use crate::chunks::{Helped, Helper, MOST, Owner};
+    let (batch, done) = (AtomicU64::new(0), AtomicU64::new(0));
     let (mut owner, mut helper) = (Owner::default(), Helper::default());
-    for batch in 1..=3 {
-        owner.lay_out(&desk, MOST);
-        assert!(helper.is_asked(&desk));
-        let helped = helper.take(&desk).expect("a piece");
+    for number in 1..=3 {
+        owner.lay_out(&batch, MOST);
+        assert!(helper.is_asked(&batch));
+        let helped = helper.take(&batch).expect("a piece");
         let mut own = 0;
-        while let Some(index) = owner.take(&desk) {
+        while let Some(index) = owner.take(&batch) {
             assert_ne!(index, helped);
             own += 1;
         }
         assert_eq!(own, MOST - 1);
-        assert_eq!(helper.take(&desk), None);
-        assert_eq!(owner.helped(&done), Helped::Waiting, "batch {batch}");
-        let whole = batch != 2;
+        assert_eq!(helper.take(&batch), None);
+        assert_eq!(owner.helped(&done), Helped::Waiting, "batch {number}");
+        let whole = number != 2;
         helper.over(&done, helped, whole);
         let failed = if whole { 0 } else { 1 << helped };
         assert_eq!(owner.helped(&done), Helped::Over { failed });
         assert_eq!(owner.abandoned(), 0);
     }
-    owner.lay_out(&desk, 2);
-    assert_eq!(helper.take(&desk), Some(1));
-    assert_eq!(owner.take(&desk), Some(0));
+    owner.lay_out(&batch, 2);
+    assert_eq!(helper.take(&batch), Some(1));
+    assert_eq!(owner.take(&batch), Some(0));
     assert_eq!(owner.abandoned(), 1 << 1, "it is gone");
 }

@@ -1,12 +1,12 @@
-//! The ring and its bell under loom: every order of the two sides' steps, and what weak memory allows.
+//! The ring and its doorbell under loom: every order of the two sides' steps, and what weak memory allows.
 
 use std::sync::atomic::Ordering;
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicU64;
 use loom::sync::{Arc, Condvar, Mutex};
-use rejoin_ring::desk::{Helped, Helper, Owner};
-use rejoin_ring::{Reader, Word, Writer, bell, cells};
+use rejoin_ring::chunks::{Helped, Helper, Owner};
+use rejoin_ring::{Reader, Word, Writer, cells, doorbell};
 
 /// Loom's word.
 struct Modelled(AtomicU64);
@@ -86,7 +86,7 @@ fn shared(capacity: usize) -> Arc<Shared> {
 
 impl Shared {
     fn ring(&self, side: usize, wish: u64) {
-        if bell::must_ring(&self.bells[side], wish) {
+        if doorbell::must_ring(&self.bells[side], wish) {
             self.sockets[side].send();
         }
     }
@@ -95,17 +95,17 @@ impl Shared {
         let mut writer = Writer::new(self.bytes.len());
         for number in 0..count {
             while writer.room(&self.head, 1).expect("in bounds") == 0 {
-                bell::arm(&self.bells[WRITER], bell::ROOM);
+                doorbell::arm(&self.bells[WRITER], doorbell::ROOM);
                 if writer.room(&self.head, 1).expect("in bounds") == 0 {
                     self.sockets[WRITER].receive();
                 }
-                bell::disarm(&self.bells[WRITER]);
+                doorbell::disarm(&self.bells[WRITER]);
             }
             let at = writer.next(1);
             // SAFETY: loom itself checks that nobody else uses the cell meanwhile.
             self.bytes[at.start].with_mut(|byte| unsafe { *byte = number + 1 });
             writer.publish(&self.tail);
-            self.ring(READER, bell::DATA);
+            self.ring(READER, doorbell::DATA);
         }
     }
 
@@ -113,13 +113,13 @@ impl Shared {
         let mut reader = Reader::new(self.bytes.len());
         for number in 0..count {
             while reader.ready(&self.tail, 1).expect("in bounds") == 0 {
-                bell::arm(&self.bells[READER], bell::DATA);
+                doorbell::arm(&self.bells[READER], doorbell::DATA);
                 // What was released without a fence.
-                self.ring(WRITER, bell::ROOM);
+                self.ring(WRITER, doorbell::ROOM);
                 if reader.ready(&self.tail, 1).expect("in bounds") == 0 {
                     self.sockets[READER].receive();
                 }
-                bell::disarm(&self.bells[READER]);
+                doorbell::disarm(&self.bells[READER]);
             }
             let crowded = reader.is_crowded();
             let at = reader.next(1);
@@ -128,7 +128,7 @@ impl Shared {
             assert_eq!(byte, number + 1);
             reader.release(&self.head);
             if crowded {
-                self.ring(WRITER, bell::ROOM);
+                self.ring(WRITER, doorbell::ROOM);
             }
         }
     }
@@ -197,7 +197,7 @@ impl Mixed {
                 self.bytes.bytes[at.start].with_mut(|byte| unsafe { *byte = number });
                 writer.publish(&self.bytes.tail);
             }
-            self.bytes.ring(READER, bell::DATA);
+            self.bytes.ring(READER, doorbell::DATA);
         }
     }
 
@@ -239,13 +239,13 @@ impl Mixed {
                     assert_eq!(taken, number);
                     break;
                 }
-                bell::arm(&self.bytes.bells[READER], bell::DATA);
+                doorbell::arm(&self.bytes.bells[READER], doorbell::DATA);
                 let idle = come.look(&self.firsts[come.index()]).is_none()
                     && reader.is_empty(&self.bytes.tail);
                 if idle {
                     self.bytes.sockets[READER].receive();
                 }
-                bell::disarm(&self.bytes.bells[READER]);
+                doorbell::disarm(&self.bytes.bells[READER]);
             }
         }
     }
@@ -275,9 +275,9 @@ fn cells_are_used_again() {
     mixed(2, &[true, true, true]);
 }
 
-/// Pieces of work on a desk: each is to be done once, while it is asked for.
+/// Chunks of a batch: each is to be done once, while it is asked for.
 struct Work {
-    desk: Modelled,
+    batch: Modelled,
     done: Modelled,
     /// What describes a piece: the batch that asks for it.
     asked: Vec<UnsafeCell<u8>>,
@@ -300,8 +300,8 @@ impl Work {
                 // SAFETY: as above.
                 asked.with_mut(|asked| unsafe { *asked = batch });
             }
-            owner.lay_out(&self.desk, self.asked.len());
-            while let Some(index) = owner.take(&self.desk) {
+            owner.lay_out(&self.batch, self.asked.len());
+            while let Some(index) = owner.take(&self.batch) {
                 self.carry_out(index);
             }
             while owner.helped(&self.done) == Helped::Waiting {
@@ -317,7 +317,7 @@ impl Work {
     fn help(&self, looks: u8) {
         let mut helper = Helper::default();
         for _ in 0..looks {
-            if let Some(index) = helper.take(&self.desk) {
+            if let Some(index) = helper.take(&self.batch) {
                 self.carry_out(index);
                 helper.over(&self.done, index, true);
             }
@@ -331,7 +331,7 @@ fn each_piece_is_done_once_while_it_is_asked_for() {
     builder.preemption_bound = Some(3);
     builder.check(|| {
         let work = Arc::new(Work {
-            desk: word(),
+            batch: word(),
             done: word(),
             asked: (0..2).map(|_| UnsafeCell::new(0)).collect(),
             results: (0..2).map(|_| UnsafeCell::new(0)).collect(),

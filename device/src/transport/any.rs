@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use rejoin_engine::ShortHeader;
 
-use super::{Capabilities, Endpoint, Fault, GetPart, MakeHeader, Path, Piece, shm, tcp};
+use super::{Capabilities, Endpoint, Fault, GetPart, MakeHeader, Mechanism, Path, Piece, shm, tcp};
 
 /// An endpoint of some transport.
 #[allow(
@@ -33,16 +33,10 @@ impl AnyEndpoint {
     /// Sends a message beside the stream, as the endpoint's capabilities say for its length. False: nothing was done.
     #[inline(always)]
     pub fn try_message(&mut self, body: &[u8], pack: impl MakeHeader) -> bool {
-        let fits = |most: Option<usize>| most.is_some_and(|most| body.len() <= most);
-        each!(self, endpoint => {
-            let offers = endpoint.capabilities();
-            if fits(offers.max_short) {
-                endpoint.try_short(body, pack)
-            } else if fits(offers.max_bcopy) {
-                endpoint.try_bcopy(body, pack)
-            } else {
-                false
-            }
+        each!(self, endpoint => match endpoint.capabilities().mechanism(body.len(), false) {
+            Mechanism::Short => endpoint.try_short(body, pack),
+            Mechanism::BufferedCopy => endpoint.try_bcopy(body, pack),
+            Mechanism::Stream | Mechanism::SingleCopy => false,
         })
     }
 }

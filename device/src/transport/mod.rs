@@ -9,11 +9,16 @@
 //! A transport is a folder here: its endpoint, its part in [`Wireup`], and its listener.
 
 mod any;
-pub mod shm;
-pub mod tcp;
+mod listeners;
+mod shm;
+mod tcp;
 mod wireup;
 
 pub use any::AnyEndpoint;
+pub use listeners::InterfaceFilter;
+pub(crate) use listeners::{Accepted, ListenOptions, Listeners};
+#[cfg(fuzzing)]
+pub use shm::malicious_peer;
 pub(crate) use wireup::{Failing, Wireup, connect};
 
 use std::io;
@@ -93,6 +98,38 @@ impl Capabilities {
     };
 }
 
+/// How the body of a message travels over a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mechanism {
+    /// With its header ([`Endpoint::try_short`]).
+    Short,
+    /// Through a buffer of the link ([`Endpoint::try_bcopy`]).
+    BufferedCopy,
+    /// As a frame in the stream of bytes.
+    Stream,
+    /// The receiver reads it out of the sender's memory ([`Endpoint::get`]). The engine chooses this by
+    /// [`Capabilities::min_get`], once it knows that the receiver can.
+    SingleCopy,
+}
+
+impl Capabilities {
+    /// The mechanism for a body of `len` bytes, where the receiver can read the sender's memory or cannot.
+    #[inline(always)]
+    #[must_use]
+    pub fn mechanism(&self, len: usize, readable: bool) -> Mechanism {
+        let fits = |most: Option<usize>| most.is_some_and(|most| len <= most);
+        if fits(self.max_short) {
+            Mechanism::Short
+        } else if fits(self.max_bcopy) {
+            Mechanism::BufferedCopy
+        } else if readable && self.min_get.is_some_and(|least| len >= least) {
+            Mechanism::SingleCopy
+        } else {
+            Mechanism::Stream
+        }
+    }
+}
+
 /// How the sides of a link copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Copies {
@@ -116,7 +153,7 @@ impl<F: FnOnce() -> Option<ShortHeader>> MakeHeader for F {
 }
 
 /// Most parts of one [`Endpoint::get`].
-pub const MAX_GET_PARTS: usize = rejoin_ring::desk::MOST;
+pub const MAX_GET_PARTS: usize = rejoin_ring::chunks::MOST;
 
 /// A part of a body: where it is in the peer's memory, and where it goes in this process's.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 use rejoin_channel_table::Address;
 use socket2::Socket;
 
-use super::shm::{self, Memory, ShmEndpoint, Shown};
+use super::shm::{self, Exposed, Memory, ShmEndpoint};
 use super::{AnyEndpoint, Copies, tcp};
 
 /// Starts a connection to an address without waiting for it.
@@ -39,7 +39,7 @@ pub(crate) enum Wireup {
     /// The link is memory that goes along with the dialer's proof.
     Shm {
         /// The rings: made by the dialer, taken over by the acceptor.
-        memory: Option<(Memory, Shown)>,
+        memory: Option<(Memory, Exposed)>,
         /// Their descriptor, still to be sent.
         offer: Option<OwnedFd>,
         /// Their descriptor, as it came.

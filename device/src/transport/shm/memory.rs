@@ -21,7 +21,7 @@ use rejoin_ckpt::anonymous::{self, reserve};
 
 use crate::descriptors;
 
-/// Version of all that lies in the memory and of what it means: the words, cells, rings and desks. Both ends must
+/// Version of all that lies in the memory and of what it means: the words, cells, rings and copy batches. Both ends must
 /// have the same.
 const LAYOUT: u64 = 1;
 /// The words that say so stay where they are in every version.
@@ -30,8 +30,8 @@ const VERSIONS: usize = 28;
 /// fetch lines in pairs.
 const WORDS: usize = 4096;
 const WORD: usize = 128;
-/// Bytes of what describes the pieces on a desk.
-const PIECES: usize = rejoin_ring::desk::MOST * 3 * 8;
+/// Bytes of what describes the pieces of a copy batch.
+const PIECES: usize = rejoin_ring::chunks::MOST * 3 * 8;
 const _: () = assert!(20 * WORD + 2 * PIECES.next_multiple_of(WORD) <= 26 * WORD);
 const _: () = assert!(26 + 2 <= VERSIONS && (VERSIONS + 2) * WORD <= WORDS);
 /// Cells of one direction, which lie between the words and the rings: few, since they are fastest where the first
@@ -41,7 +41,7 @@ pub(crate) const CELLS: usize = 64;
 pub(crate) const CELL_WORDS: usize = 2 * rejoin_ring::cells::WORDS;
 const CELLS_BYTES: usize = CELLS * CELL_WORDS * 8;
 /// Bytes of a ring for short bodies.
-pub(crate) const SHORTS: usize = 8 << 10;
+pub(crate) const SMALL_RING: usize = 8 << 10;
 /// Smallest and largest ring, in bytes.
 pub(crate) const LEAST: usize = 64 << 10;
 const MOST: usize = 16 << 20;
@@ -73,21 +73,21 @@ impl Direction {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
     /// What would wake the side that writes this direction.
-    Bell(Direction),
+    Doorbell(Direction),
     /// The writer's position.
     Tail(Direction),
     /// The reader's position.
     Head(Direction),
-    /// Whether the side that writes this direction can read the other's memory: see `peer.rs`.
+    /// Whether the side that writes this direction can read the other's memory: see `single_copy/peer_memory.rs`.
     Reach(Direction),
     /// The reader's position among the cells.
     CellHead(Direction),
     /// The reader's position among the short bodies.
-    ShortHead(Direction),
+    SmallRingHead(Direction),
     /// Where that side's secret is: process id, address, value.
     Secret(Direction, usize),
-    /// The desk of the side that writes this direction: see `help.rs`.
-    Desk(Direction),
+    /// The copy batch of the side that writes this direction: see `single_copy/cooperative.rs`.
+    CopyBatch(Direction),
     /// What the other side has done of what lies there.
     Done(Direction),
     /// What describes it: three words of each piece, on cache lines of their own.
@@ -100,16 +100,16 @@ impl Place {
     /// The number of its first word.
     fn number(self) -> usize {
         let (first, direction) = match self {
-            Self::Bell(direction) => (0, direction),
+            Self::Doorbell(direction) => (0, direction),
             Self::Tail(direction) => (2, direction),
             Self::Head(direction) => (4, direction),
             Self::Reach(direction) => (6, direction),
             Self::Secret(direction, part) => (8 + 2 * (part % 3), direction),
             Self::CellHead(direction) => (14, direction),
-            Self::Desk(direction) => (16, direction),
+            Self::CopyBatch(direction) => (16, direction),
             Self::Done(direction) => (18, direction),
             Self::Pieces(direction) => (20, direction),
-            Self::ShortHead(direction) => (26, direction),
+            Self::SmallRingHead(direction) => (26, direction),
             Self::Version(direction) => (VERSIONS, direction),
         };
         let lines = match self {
@@ -259,11 +259,14 @@ impl Memory {
         unsafe { self.start.add(offset).cast() }
     }
 
-    /// The ring for short bodies of a direction, [`SHORTS`] bytes.
-    pub(crate) fn shorts(&self, direction: Direction) -> NonNull<u8> {
+    /// The ring for short bodies of a direction, [`SMALL_RING`] bytes.
+    pub(crate) fn small_ring(&self, direction: Direction) -> NonNull<u8> {
         let number = usize::from(direction == Direction::ToDialer);
         // SAFETY: the offset lies within the mapping.
-        unsafe { self.start.add(WORDS + 2 * CELLS_BYTES + number * SHORTS) }
+        unsafe {
+            self.start
+                .add(WORDS + 2 * CELLS_BYTES + number * SMALL_RING)
+        }
     }
 
     /// A shared word; good for as long as the memory is mapped.
@@ -287,7 +290,7 @@ impl Drop for Memory {
 }
 
 /// Bytes before the first ring.
-const RINGS: usize = WORDS + 2 * CELLS_BYTES + 2 * SHORTS;
+const RINGS: usize = WORDS + 2 * CELLS_BYTES + 2 * SMALL_RING;
 
 const fn length(capacity: usize) -> usize {
     RINGS + 2 * capacity

@@ -1,28 +1,33 @@
 //! Links over shared memory, between ranks of one host.
 //!
+//! A body goes by one of three mechanisms, each a module here. Its length and the endpoint's capabilities
+//! choose ([`Capabilities::mechanism`]):
+//!
+//! | mechanism | module | bodies |
+//! |---|---|---|
+//! | short | [`short`] | up to 96 bytes, with their header in a cell |
+//! | buffered copy | [`buffered`] | up to `min_get`: behind a cell up to 8 KiB, else as frames |
+//! | single copy | [`single_copy`] | from `min_get` on, where the system lets the receiver read |
+//!
 //! The bytes go through two rings ([`memory`]), without a system call while neither side sleeps. Beside
 //! them is the local socket over which the handshake went. It says two things: a byte on it is a
 //! wake-up, and its end is the link's. What a peer has published before its end is whole.
 //!
 //! A piece of memory that cannot be used ends the process here, where a socket would return an error.
 
-mod cells;
-mod door;
-mod half;
-mod help;
-mod line;
-mod memory;
-mod peer;
-mod short;
-mod shorts;
-mod store;
+mod buffered;
+mod host_listener;
 #[cfg(any(test, fuzzing))]
-pub mod wild;
+pub mod malicious_peer;
+mod memory;
+mod ring_side;
+mod short;
+mod single_copy;
 
-pub use door::{Door, connect};
-pub(crate) use door::{receive, send_with};
+pub use host_listener::{HostListener, connect};
+pub(crate) use host_listener::{receive, send_with};
 pub(crate) use memory::Memory;
-pub(crate) use peer::Shown;
+pub(crate) use single_copy::peer_memory::Exposed;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
@@ -31,21 +36,18 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use nix::sys::socket::{getsockopt, sockopt};
-use rejoin_engine::{PULL_MIN, ShortHeader};
-use rejoin_ring::{OutOfBounds, Reader, Writer, bell};
+use rejoin_engine::{MIN_GET, ShortHeader};
+use rejoin_ring::{OutOfBounds, Reader, Writer, doorbell};
 
-use super::{
-    Capabilities, Copies, Endpoint, Fault, GetPart, Lost, MakeHeader, Path, Piece, closed, moved,
-};
-use cells::{Cells, MAX_SHORT};
-use half::Half;
-use help::Desks;
-use line::MAX_BODY;
+use super::{Capabilities, Copies, Endpoint, Fault, GetPart, Lost, MakeHeader, Path, Piece, moved};
+use buffered::small_ring::SmallRing;
+use buffered::streaming_store::StreamingStore;
 use memory::{Direction, Place};
-use peer::Peer;
-use short::Pace;
-use shorts::Shorts;
-use store::Store;
+use ring_side::RingSide;
+use short::cells::Cells;
+use short::{MAX_BODY, MAX_SHORT, Pace};
+use single_copy::cooperative::CooperativeCopy;
+use single_copy::peer_memory::{self, PeerMemory};
 
 /// Bytes of one ring, with few ranks on the host.
 const USUAL: usize = 256 << 10;
@@ -55,9 +57,6 @@ const BUDGET: usize = 8 << 20;
 /// Shortest body that is read out of the sender's memory where each rank has a core of its own: through the ring
 /// two cores carry it at once, and need not wait for each other.
 const MIN_GET_APART: usize = 128 << 10;
-/// What is copied before it is shown to the other side, which copies it on meanwhile.
-const STEP: usize = 16 << 10;
-
 /// Bytes of a ring where so many ranks share a host: 256 KiB up to 32 of them, then less, but no less than 64 KiB.
 #[must_use]
 pub fn capacity(local_size: u32) -> usize {
@@ -99,32 +98,32 @@ pub enum Side {
 /// A link: two rings and a socket, non-blocking, in the library's block of descriptors.
 pub struct ShmEndpoint {
     writer: Writer,
-    out: Half<u8>,
+    out: RingSide<u8>,
     /// The position of what this side writes, and of what the other does.
     own_tail: NonNull<AtomicU64>,
     peers_tail: NonNull<AtomicU64>,
     reader: Reader,
-    come: Half<u8>,
+    come: RingSide<u8>,
     cells: Cells,
-    shorts: Shorts,
-    store: Store,
+    small_ring: SmallRing,
+    store: StreamingStore,
     /// Shortest body that the peer does better to read itself.
     min_get: usize,
-    desks: Desks,
+    cooperative: CooperativeCopy,
     /// Bytes of bodies released since the peer was last told of room.
     released: usize,
     /// What this side knows of how the reader goes on.
     pace: Pace,
     /// What would wake this side, and the other.
-    own_bell: NonNull<AtomicU64>,
-    peers_bell: NonNull<AtomicU64>,
+    own_doorbell: NonNull<AtomicU64>,
+    peers_doorbell: NonNull<AtomicU64>,
     /// The other side has closed the socket, or it broke.
     ended: bool,
     /// Bytes of both directions.
     moved: u64,
     wakes: u64,
     /// The peer's memory, if it can be read.
-    peer: Option<Peer>,
+    peer: Option<PeerMemory>,
     /// What the system said when it was tried.
     barred: Option<io::Error>,
     /// The direction that this side writes.
@@ -133,7 +132,7 @@ pub struct ShmEndpoint {
     /// All pointers above point into it.
     memory: Memory,
     /// What the peer reads in this process.
-    shown: Shown,
+    shown: Exposed,
 }
 
 /// A shared word.
@@ -154,8 +153,8 @@ impl Side {
     }
 
     /// Shows the other side of the memory what it may try to read in this process.
-    pub(crate) fn show(self, memory: &Memory) -> Shown {
-        Shown::to(memory, self.writes())
+    pub(crate) fn show(self, memory: &Memory) -> Exposed {
+        Exposed::to(memory, self.writes())
     }
 }
 
@@ -164,13 +163,13 @@ impl ShmEndpoint {
     /// `shown` is what this side has shown.
     pub(crate) fn new(
         socket: OwnedFd,
-        (memory, shown): (Memory, Shown),
+        (memory, shown): (Memory, Exposed),
         side: Side,
         copies: Copies,
     ) -> Self {
         let out = side.writes();
         let come = out.opposite();
-        let (peer, barred) = match Peer::try_read(&memory, out, copies.single) {
+        let (peer, barred) = match PeerMemory::try_read(&memory, out, copies.single) {
             Ok(peer) => (Some(peer), None),
             Err(error) => (None, error),
         };
@@ -180,22 +179,22 @@ impl ShmEndpoint {
             own: out,
             shown,
             writer: Writer::new(memory.capacity()),
-            out: Half::ring(&memory, out),
+            out: RingSide::ring(&memory, out),
             reader: Reader::new(memory.capacity()),
-            come: Half::ring(&memory, come),
+            come: RingSide::ring(&memory, come),
             own_tail: memory.word(Place::Tail(out)),
             peers_tail: memory.word(Place::Tail(come)),
             cells: Cells::new(&memory, out),
-            shorts: Shorts::new(&memory, out),
-            store: Store::new(copies.shared_cores),
+            small_ring: SmallRing::new(&memory, out),
+            store: StreamingStore::new(copies.shared_cores),
             min_get: if copies.shared_cores {
-                PULL_MIN
+                MIN_GET
             } else {
                 MIN_GET_APART
             },
-            desks: Desks::new(&memory, out),
-            own_bell: memory.word(Place::Bell(out)),
-            peers_bell: memory.word(Place::Bell(come)),
+            cooperative: CooperativeCopy::new(&memory, out),
+            own_doorbell: memory.word(Place::Doorbell(out)),
+            peers_doorbell: memory.word(Place::Doorbell(come)),
             released: 0,
             pace: Pace::new(copies.shared_cores),
             ended: false,
@@ -219,23 +218,10 @@ impl ShmEndpoint {
         self.barred.as_ref()
     }
 
-    /// So many bytes were released: a writer that may have found the ring full is told, at a quarter of it
-    /// each time. What lies behind is not always known, so nor is whether it was full. A reader that takes less and then
-    /// computes leaves a writer that sleeps to its own look, once a second: to tell it when messages end would cost
-    /// each of them a fence.
-    #[inline]
-    fn freed(&mut self, len: usize) {
-        self.released += len;
-        if self.released >= self.memory.capacity() / 4 {
-            self.released = 0;
-            self.ring(bell::ROOM);
-        }
-    }
-
     /// Wakes the other side if it sleeps and has asked for this.
     #[inline]
     fn ring(&mut self, wish: u64) {
-        if bell::must_ring(word!(self.peers_bell), wish) {
+        if doorbell::must_ring(word!(self.peers_doorbell), wish) {
             self.wake();
         }
     }
@@ -247,37 +233,6 @@ impl ShmEndpoint {
         // SAFETY: one byte is read. A full socket holds a wake-up already; a broken one says so itself.
         let _ = unsafe { libc::send(self.socket.as_raw_fd(), [1u8].as_ptr().cast(), 1, flags) };
     }
-}
-
-/// The way through a list of pieces.
-struct Cursor<'a> {
-    pieces: &'a [Piece],
-    /// Bytes of the first that are done with.
-    done: usize,
-}
-
-impl Cursor<'_> {
-    /// The next bytes that lie side by side, at most `most`.
-    #[inline]
-    fn next(&mut self, most: usize) -> (*mut u8, usize) {
-        while let Some(first) = self.pieces.first() {
-            let left = first.iov_len - self.done;
-            if left == 0 {
-                self.pieces = &self.pieces[1..];
-                self.done = 0;
-                continue;
-            }
-            let at = first.iov_base.cast::<u8>().wrapping_add(self.done);
-            let len = left.min(most);
-            self.done += len;
-            return (at, len);
-        }
-        (std::ptr::null_mut(), 0)
-    }
-}
-
-fn total(pieces: &[Piece]) -> usize {
-    pieces.iter().map(|piece| piece.iov_len).sum()
 }
 
 #[cold]
@@ -331,7 +286,10 @@ impl Endpoint for ShmEndpoint {
     }
 
     fn remote_access(&self) -> (bool, Option<bool>) {
-        (self.peer.is_some(), peer::reach_of(&self.memory, self.own))
+        (
+            self.peer.is_some(),
+            peer_memory::reach_of(&self.memory, self.own),
+        )
     }
 
     fn obstacle(&self) -> Option<String> {
@@ -340,33 +298,13 @@ impl Endpoint for ShmEndpoint {
     }
 
     unsafe fn get(&mut self, parts: &[GetPart], cooperative: bool, waits: &mut dyn FnMut()) -> u64 {
-        let Some(peer) = self.peer else {
-            return u64::MAX;
-        };
-        let mut failed = 0;
-        if cooperative && parts.len() > 1 {
-            self.desks.lay_out(parts);
-            // SAFETY: the caller's promise.
-            failed = unsafe { self.desks.finish(peer, parts, waits) };
-        } else {
-            for index in 0..parts.len() {
-                // SAFETY: the caller's promise.
-                let whole = unsafe { help::read(peer, parts, index) };
-                failed |= u64::from(!whole) << index;
-            }
-        }
-        if failed != 0 {
-            self.peer = None;
-        }
-        failed
+        // SAFETY: the caller keeps the same promise.
+        unsafe { self.get_parts(parts, cooperative, waits) }
     }
 
     #[inline]
     fn serve_get(&mut self) -> usize {
-        match self.peer {
-            Some(peer) if self.desks.is_asked() => self.desks.help(peer),
-            _ => 0,
-        }
+        self.copy_for_peer()
     }
 
     fn withdraw(&self) {
@@ -388,108 +326,14 @@ impl Endpoint for ShmEndpoint {
 
     #[inline]
     unsafe fn try_write(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>> {
-        if self.ended {
-            // What the other side has said before its end is read first.
-            return if self.next_cell().is_none() && self.reader.is_empty(word!(self.peers_tail)) {
-                Err(closed())
-            } else {
-                Ok(0)
-            };
-        }
-        let asked = total(pieces);
-        let mut left = asked;
-        let mut from = Cursor { pieces, done: 0 };
-        while left > 0 {
-            let room = self.writer.room(word!(self.out.head), left.min(STEP));
-            let room = room.map_err(breach)?;
-            if room == 0 {
-                break;
-            }
-            let mut step = room;
-            while step > 0 {
-                let (mut at, mut len) = from.next(step);
-                step -= len;
-                while len > 0 {
-                    let range = self.writer.next(len);
-                    // SAFETY: the range is room in the ring, which nobody reads before it is published; the
-                    // caller promises readable memory.
-                    unsafe {
-                        let to = self.out.first.as_ptr().add(range.start);
-                        self.store.copy(to, at, range.len());
-                    }
-                    at = at.wrapping_add(range.len());
-                    len -= range.len();
-                }
-            }
-            self.writer.publish(word!(self.own_tail));
-            self.ring(bell::DATA);
-            left -= room;
-        }
-        self.moved += (asked - left) as u64;
-        Ok(asked - left)
+        // SAFETY: the caller keeps the same promise.
+        unsafe { self.write_bytes(pieces) }
     }
 
     #[inline]
     unsafe fn try_read(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>> {
-        let asked = total(pieces);
-        let mut left = asked;
-        let mut to = Cursor { pieces, done: 0 };
-        while left > 0 {
-            let wanted = left.min(STEP);
-            let ready = self.reader.ready(word!(self.peers_tail), wanted);
-            let mut ready = ready.map_err(breach)?;
-            // Looked at behind the bytes: what was published before them shows.
-            let cell = self.next_cell();
-            if let Some(after) = cell {
-                ready = ready.min(self.reader.until(after).map_err(breach)?);
-            }
-            if ready == 0 {
-                let Some(after) = cell else {
-                    break;
-                };
-                // What comes before a cell was there before it.
-                let before = self.reader.until(after).map_err(breach)?;
-                let tail = word!(self.peers_tail);
-                if before > 0 && self.reader.ready(tail, 1).map_err(breach)? == 0 {
-                    let (theirs, ours) = (after.into(), self.reader.position().into());
-                    return Err(breach(OutOfBounds { theirs, ours }));
-                }
-                self.moved += (asked - left) as u64;
-                return Ok(asked - left);
-            }
-            let crowded = self.reader.is_crowded();
-            let mut step = ready;
-            while step > 0 {
-                let (mut at, mut len) = to.next(step);
-                step -= len;
-                while len > 0 {
-                    let range = self.reader.next(len);
-                    // SAFETY: the range was published and is not written before it is released; the caller
-                    // promises writable memory.
-                    unsafe {
-                        let from = self.come.first.as_ptr().add(range.start);
-                        std::ptr::copy_nonoverlapping(from, at, range.len());
-                    }
-                    at = at.wrapping_add(range.len());
-                    len -= range.len();
-                }
-            }
-            self.reader.release(word!(self.come.head));
-            if crowded {
-                self.ring(bell::ROOM);
-            } else {
-                self.freed(ready);
-            }
-            left -= ready;
-            if ready < wanted {
-                break;
-            }
-        }
-        if left == asked && self.ended && asked > 0 {
-            return Err(closed());
-        }
-        self.moved += (asked - left) as u64;
-        Ok(asked - left)
+        // SAFETY: the caller keeps the same promise.
+        unsafe { self.read_bytes(pieces) }
     }
 
     fn write_handshake(&mut self, bytes: &[u8]) -> Result<usize, Box<Fault>> {
@@ -521,19 +365,19 @@ impl Endpoint for ShmEndpoint {
 
     fn arm_doorbell(&mut self, for_room: bool) -> Result<bool, Box<Fault>> {
         let wishes = if for_room {
-            bell::DATA | bell::ROOM
+            doorbell::DATA | doorbell::ROOM
         } else {
-            bell::DATA
+            doorbell::DATA
         };
-        bell::arm(word!(self.own_bell), wishes);
+        doorbell::arm(word!(self.own_doorbell), wishes);
         // What was released of a ring that did not look full.
-        self.ring(bell::ROOM);
+        self.ring(doorbell::ROOM);
         let room = for_room && self.writer.room(word!(self.out.head), 1).map_err(breach)? > 0;
         Ok(room || !self.is_idle())
     }
 
     fn disarm_doorbell(&mut self) -> bool {
-        bell::disarm(word!(self.own_bell));
+        doorbell::disarm(word!(self.own_doorbell));
         !self.ended && !self.is_idle()
     }
 

@@ -2,8 +2,8 @@ use std::sync::atomic::Ordering;
 
 use rejoin_engine::Envelope;
 
+use super::malicious_peer::pair;
 use super::short::Pace;
-use super::wild::pair;
 use super::*;
 
 fn piece(bytes: &[u8]) -> Piece {
@@ -231,7 +231,7 @@ fn bodies_of_every_length_go_where_there_is_room_and_come_out_in_order() {
 #[test]
 fn what_has_no_room_among_short_bodies_goes_among_long_ones() {
     let (mut a, mut b) = pair();
-    let body = bytes(memory::SHORTS / 4, 1);
+    let body = bytes(memory::SMALL_RING / 4, 1);
     for _ in 0..6 {
         assert!(send(&mut a, &body));
     }
@@ -249,7 +249,7 @@ fn what_has_no_room_among_short_bodies_goes_among_long_ones() {
 #[test]
 fn a_body_that_the_short_ring_cannot_hold_ends_the_link_and_nothing_else() {
     let (mut a, mut b) = pair();
-    let body = bytes(memory::SHORTS / 4 + 1, 1);
+    let body = bytes(memory::SMALL_RING / 4 + 1, 1);
     assert!(send(&mut a, &body));
     // The cell says that it is in the short ring.
     let cell = a.memory.cells(a.own);
@@ -333,7 +333,7 @@ fn a_wild_peer_that_gives_back_more_than_there_is_ends_the_link() {
     // Cells, short bodies, long bodies; looked at once none looks free.
     for (place, len, fits) in [
         (Place::CellHead as fn(Direction) -> Place, 8, memory::CELLS),
-        (Place::ShortHead, memory::SHORTS / 4, 4),
+        (Place::SmallRingHead, memory::SMALL_RING / 4, 4),
         (Place::Head, 16_000, memory::LEAST / 16_000),
     ] {
         let (mut a, b) = pair();
@@ -369,7 +369,7 @@ fn memory_is_read_only_where_the_secret_is_the_peers() {
     let body = bytes(100_000, 5);
     let from = body.as_ptr().expose_provenance() as u64;
     let mut into = vec![0u8; body.len()];
-    let mut pull = |link: &mut ShmEndpoint, from| {
+    let mut get = |link: &mut ShmEndpoint, from| {
         let part = GetPart {
             from,
             to: into.as_mut_ptr(),
@@ -379,14 +379,14 @@ fn memory_is_read_only_where_the_secret_is_the_peers() {
         let failed = unsafe { link.get(&[part], true, &mut || {}) };
         (failed == 0, into.clone())
     };
-    assert_eq!(pull(&mut a, from), (true, body));
+    assert_eq!(get(&mut a, from), (true, body));
     // Nothing is at the address that is read.
-    assert!(!pull(&mut a, 8).0);
+    assert!(!get(&mut a, 8).0);
     assert!(!a.remote_access().0, "once is enough");
     // Another process has the number now, for all that can be seen.
     b.shown.secret().fetch_xor(1, Ordering::Relaxed);
     a.shown.secret().fetch_xor(1, Ordering::Relaxed);
-    assert!(!pull(&mut b, from).0);
+    assert!(!get(&mut b, from).0);
 }
 
 #[test]
@@ -419,7 +419,7 @@ fn what_is_withdrawn_while_it_is_read_does_not_count() {
     assert_eq!(b.shown.secret().load(Ordering::Relaxed), 0);
 }
 
-/// Many parts of a body on the desk of one side, to be carried by both.
+/// Many parts of a body on the batch of one side, to be carried by both.
 struct Shared {
     body: Vec<u8>,
     into: Vec<u8>,
@@ -450,13 +450,13 @@ fn parts_that_lie_on_a_desk_are_carried_by_either_side() {
     for count in [1, 2, 16, 7] {
         for by_helper in [true, false] {
             let (shared, parts) = Shared::new(count);
-            a.desks.lay_out(&parts);
+            a.cooperative.lay_out(&parts);
             if by_helper {
                 assert_eq!(b.serve_get(), shared.body.len());
                 assert!(shared.into == shared.body);
             }
             // SAFETY: the places are the test's alone.
-            assert_eq!(unsafe { a.desks.finish(peer, &parts, &mut || {}) }, 0);
+            assert_eq!(unsafe { a.cooperative.finish(peer, &parts, &mut || {}) }, 0);
             assert!(shared.into == shared.body);
             assert_eq!(b.serve_get(), 0, "nothing is left");
         }
@@ -467,8 +467,8 @@ fn parts_that_lie_on_a_desk_are_carried_by_either_side() {
 fn a_part_that_the_helper_cannot_write_is_read() {
     let (mut a, mut b) = pair();
     // The helper takes whatever lies there, and nothing of this has been asked for yet.
-    let desk = word!(a.memory.word(Place::Desk(Direction::FromDialer)));
-    desk.store(1 << 8 | 1, Ordering::Release);
+    let batch = word!(a.memory.word(Place::CopyBatch(Direction::FromDialer)));
+    batch.store(1 << 8 | 1, Ordering::Release);
     let pieces = a.memory.word(Place::Pieces(Direction::FromDialer));
     for (number, value) in [8, 16, 100].into_iter().enumerate() {
         // SAFETY: a word of the mapping.
@@ -483,9 +483,9 @@ fn a_part_that_the_helper_cannot_write_is_read() {
     // SAFETY: the places are the test's alone.
     assert_eq!(unsafe { a.get(&parts, true, &mut || {}) }, 0);
     assert!(shared.into == shared.body);
-    desk.store(2 << 8 | 1, Ordering::Release);
+    batch.store(2 << 8 | 1, Ordering::Release);
     assert_eq!(b.serve_get(), 0);
-    assert_eq!(desk.load(Ordering::Acquire), 2 << 8 | 1);
+    assert_eq!(batch.load(Ordering::Acquire), 2 << 8 | 1);
 }
 
 #[test]
@@ -495,7 +495,7 @@ fn without_the_peers_help_parts_are_read_one_by_one() {
     // SAFETY: the places are the test's alone.
     assert_eq!(unsafe { a.get(&parts, false, &mut || {}) }, 0);
     assert!(shared.into == shared.body);
-    assert!(!b.desks.is_asked());
+    assert!(!b.cooperative.is_asked());
     let (shared, mut parts) = Shared::new(4);
     parts[2].from = 8;
     // SAFETY: as above.

@@ -13,24 +13,15 @@ use crate::error::{Error, Result};
 /// Connections that the kernel holds until they are accepted.
 const BACKLOG: i32 = 1024;
 
-/// A connection just accepted.
-#[derive(Debug)]
-pub struct Accepted {
-    /// The socket, set up as a link's.
-    pub socket: OwnedFd,
-    /// The other end.
-    pub from: SocketAddr,
-}
-
 /// This rank's listeners.
 #[derive(Debug)]
-pub struct Listeners {
+pub struct TcpListeners {
     sockets: Vec<Socket>,
     addresses: Vec<SocketAddr>,
     lan: String,
 }
 
-impl Listeners {
+impl TcpListeners {
     /// Opens the listeners: with a filter one on each address that it admits, else one for IPv4 and
     /// one for IPv6 on all addresses; always reachable over loopback. Ports are taken from the
     /// range, or chosen by the kernel.
@@ -159,7 +150,7 @@ impl Listeners {
     /// Takes one waiting connection from listener `number`; `None` when there is none. A
     /// connection that broke before it was accepted counts as none taken, and `Some(Err)` is a lack
     /// of resources.
-    pub fn accept(&self, number: usize) -> Option<io::Result<Accepted>> {
+    pub fn accept(&self, number: usize) -> Option<io::Result<OwnedFd>> {
         let listener = self.sockets.get(number)?;
         loop {
             match listener.accept() {
@@ -174,16 +165,13 @@ impl Listeners {
     }
 }
 
-fn settle(socket: Socket, from: &SockAddr) -> io::Result<Accepted> {
+fn settle(socket: Socket, from: &SockAddr) -> io::Result<OwnedFd> {
     let from = from
         .as_socket()
         .ok_or_else(|| io::Error::other("not an internet address"))?;
     let socket = raise(socket)?;
     prepare(&socket, from.ip().to_canonical().is_loopback())?;
-    Ok(Accepted {
-        socket: socket.into(),
-        from,
-    })
+    Ok(socket.into())
 }
 
 fn open_one(at: SocketAddr) -> io::Result<Socket> {

@@ -6,7 +6,7 @@ mod path;
 mod socket;
 mod system;
 
-pub use listen::{Accepted, Listeners};
+pub use listen::TcpListeners;
 pub use socket::connect;
 
 use std::io;

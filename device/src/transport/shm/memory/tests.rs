@@ -13,7 +13,7 @@ fn both_ends_see_the_same_memory() {
     assert_eq!(theirs.capacity(), LEAST);
     let all = [Direction::FromDialer, Direction::ToDialer]
         .into_iter()
-        .flat_map(|d| [Place::Bell(d), Place::Tail(d), Place::Head(d)]);
+        .flat_map(|d| [Place::Doorbell(d), Place::Tail(d), Place::Head(d)]);
     for (number, place) in all.clone().enumerate() {
         word(&ours, place).store(number as u64 + 1, Ordering::Relaxed);
     }

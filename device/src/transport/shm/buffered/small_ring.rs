@@ -6,39 +6,39 @@
 
 use rejoin_ring::{OutOfBounds, Reader, Writer};
 
-use super::half::Half;
-use super::memory::{Direction, Memory, SHORTS};
+use super::super::memory::{Direction, Memory, SMALL_RING};
+use super::super::ring_side::RingSide;
 use crate::transport::Piece;
 
 /// Longest body that goes here.
-const MOST: usize = SHORTS / 4;
+const MOST: usize = SMALL_RING / 4;
 /// Each begins on a cache line of its own.
 const LINE: usize = 64;
 
 /// The short rings of a link; its pointers are good for as long as its memory is mapped.
-pub(super) struct Shorts {
+pub(in crate::transport::shm) struct SmallRing {
     writer: Writer,
-    out: Half<u8>,
+    out: RingSide<u8>,
     reader: Reader,
-    come: Half<u8>,
+    come: RingSide<u8>,
 }
 
 /// Bytes that a body takes, and those left out before it so that it lies side by side.
 #[inline(always)]
 fn span(position: u32, len: usize) -> (usize, usize) {
     let wanted = len.next_multiple_of(LINE);
-    let left = SHORTS - (position as usize & (SHORTS - 1));
+    let left = SMALL_RING - (position as usize & (SMALL_RING - 1));
     (wanted, if left < wanted { left } else { 0 })
 }
 
-impl Shorts {
+impl SmallRing {
     /// Of the side that writes this direction.
-    pub(super) fn new(memory: &Memory, out: Direction) -> Self {
+    pub(in crate::transport::shm) fn new(memory: &Memory, out: Direction) -> Self {
         Self {
-            writer: Writer::new(SHORTS),
-            out: Half::shorts(memory, out),
-            reader: Reader::new(SHORTS),
-            come: Half::shorts(memory, out.opposite()),
+            writer: Writer::new(SMALL_RING),
+            out: RingSide::small_ring(memory, out),
+            reader: Reader::new(SMALL_RING),
+            come: RingSide::small_ring(memory, out.opposite()),
         }
     }
 
@@ -50,7 +50,10 @@ impl Shorts {
     /// # Safety
     /// The memory is mapped.
     #[inline]
-    pub(super) unsafe fn has_room(&mut self, len: usize) -> Result<bool, OutOfBounds> {
+    pub(in crate::transport::shm) unsafe fn has_room(
+        &mut self,
+        len: usize,
+    ) -> Result<bool, OutOfBounds> {
         if len > MOST {
             return Ok(false);
         }
@@ -65,7 +68,7 @@ impl Shorts {
     /// # Safety
     /// The memory is mapped.
     #[inline]
-    pub(super) unsafe fn put(&mut self, body: &[u8]) {
+    pub(in crate::transport::shm) unsafe fn put(&mut self, body: &[u8]) {
         let (wanted, skipped) = span(self.writer.position(), body.len());
         self.writer.next(skipped);
         let range = self.writer.next(wanted);
@@ -83,7 +86,7 @@ impl Shorts {
     /// # Safety
     /// The memory is mapped; `into` is writable memory that nothing else uses.
     #[inline]
-    pub(super) unsafe fn take(&mut self, into: Piece, len: usize) -> bool {
+    pub(in crate::transport::shm) unsafe fn take(&mut self, into: Piece, len: usize) -> bool {
         let (wanted, skipped) = span(self.reader.position(), len);
         if len > MOST || self.reader.shown(skipped + wanted).is_err() {
             return false;

@@ -9,9 +9,9 @@ use rejoin_engine::{
     Config, Engine, Envelope, FRAME_MAGIC, HEADER_LEN, Mode, Pattern, Sent, ShortHeader,
 };
 
-use super::cells::MAX_SHORT;
-use super::line::MAX_BODY;
 use super::memory::{self, CELL_WORDS, CELLS, Direction, Memory, Place};
+use super::short::MAX_BODY;
+use super::short::MAX_SHORT;
 use super::{ShmEndpoint, Side, word};
 use crate::live::{Live, Meter};
 use crate::receive::{Broken, Intake, STAGING};
@@ -69,7 +69,7 @@ impl Input<'_> {
         Some(match byte {
             ..=199 => u64::from(byte % 64),
             200..=208 => near(memory::LEAST),
-            209..=217 => near(memory::SHORTS),
+            209..=217 => near(memory::SMALL_RING),
             218..=226 => near(MAX_BODY),
             227..=235 => near(1 << 32),
             236..=244 => near(0),
@@ -99,13 +99,13 @@ impl Input<'_> {
             Direction::ToDialer
         };
         let places = [
-            Place::Bell,
+            Place::Doorbell,
             Place::Tail,
             Place::Head,
             Place::CellHead,
-            Place::ShortHead,
+            Place::SmallRingHead,
             Place::Reach,
-            Place::Desk,
+            Place::CopyBatch,
             Place::Done,
             Place::Pieces,
         ];

@@ -1,4 +1,4 @@
-//! A desk: one side lays out pieces of work on it, and both sides take from it until none is left.
+//! Chunks of one body that both sides copy: the owner lays out a batch of them, and both take from it until none is left.
 //!
 //! The owner lays out a batch at a time and takes pieces itself; so the work is done whether or not the other side,
 //! the helper, finds the time. A piece belongs to whoever has taken it. The owner lays out the next batch only
@@ -14,7 +14,7 @@ use crate::Word;
 /// Most pieces of a batch.
 pub const MOST: usize = 16;
 
-/// Low bits of the desk's word: how many pieces are left. The others are the batch's number.
+/// Low bits of the batch's word: how many pieces are left. The others are the batch's number.
 const LEFT: u64 = 0xff;
 const NUMBER: u32 = 8;
 /// Bits of the helper's word: pieces that are done, pieces that it could not do, and the batch's number.
@@ -25,10 +25,10 @@ const SAME: u64 = (1 << BATCH) - 1;
 
 /// Takes the next piece of whatever lies there: its index, and the batch's number.
 #[inline]
-fn take(desk: &impl Word) -> Option<(usize, u64)> {
-    let mut seen = desk.load(Ordering::Acquire);
+fn take(batch: &impl Word) -> Option<(usize, u64)> {
+    let mut seen = batch.load(Ordering::Acquire);
     while seen & LEFT != 0 {
-        match desk.exchange(seen, seen - 1) {
+        match batch.exchange(seen, seen - 1) {
             Ok(()) => {
                 let index = (seen & LEFT) as usize - 1;
                 return Some((index % MOST, seen >> NUMBER & SAME));
@@ -62,17 +62,17 @@ pub enum Helped {
 impl Owner {
     /// Lays out so many pieces, at most [`MOST`], all of which are described. The batch before is over.
     #[inline]
-    pub fn lay_out(&mut self, desk: &impl Word, pieces: usize) {
+    pub fn lay_out(&mut self, batch: &impl Word, pieces: usize) {
         debug_assert!((1..=MOST).contains(&pieces) && self.others == 0);
         self.batch = self.batch.wrapping_add(1) & SAME;
         self.others = ALL >> (MOST - pieces);
-        desk.store(self.batch << NUMBER | pieces as u64, Ordering::Release);
+        batch.store(self.batch << NUMBER | pieces as u64, Ordering::Release);
     }
 
     /// Takes a piece: its index.
     #[inline]
-    pub fn take(&mut self, desk: &impl Word) -> Option<usize> {
-        let (index, _) = take(desk)?;
+    pub fn take(&mut self, batch: &impl Word) -> Option<usize> {
+        let (index, _) = take(batch)?;
         self.others &= !(1 << index);
         Some(index)
     }
@@ -108,15 +108,15 @@ pub struct Helper {
 impl Helper {
     /// Whether anything lies there. May lag.
     #[inline]
-    pub fn is_asked(&self, desk: &impl Word) -> bool {
-        desk.load(Ordering::Relaxed) & LEFT != 0
+    pub fn is_asked(&self, batch: &impl Word) -> bool {
+        batch.load(Ordering::Relaxed) & LEFT != 0
     }
 
     /// Takes a piece: its index. What describes it is read after this, and is good until the piece is
     /// [`over`](Helper::over).
     #[inline]
-    pub fn take(&mut self, desk: &impl Word) -> Option<usize> {
-        let (index, batch) = take(desk)?;
+    pub fn take(&mut self, batch: &impl Word) -> Option<usize> {
+        let (index, batch) = take(batch)?;
         if self.word >> BATCH != batch {
             self.word = batch << BATCH;
         }

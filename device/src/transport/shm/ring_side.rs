@@ -7,14 +7,14 @@ use super::memory::{Direction, Memory, Place};
 
 /// What one side writes and the other reads, of parts of this kind; its pointers are good for as long as the memory is
 /// mapped.
-pub(super) struct Half<T> {
+pub(super) struct RingSide<T> {
     /// The first part.
     pub(super) first: NonNull<T>,
     /// The reader's position.
     pub(super) head: NonNull<AtomicU64>,
 }
 
-impl Half<u8> {
+impl RingSide<u8> {
     /// Of the long rings.
     pub(super) fn ring(memory: &Memory, direction: Direction) -> Self {
         Self {
@@ -24,15 +24,15 @@ impl Half<u8> {
     }
 
     /// Of the rings for short bodies.
-    pub(super) fn shorts(memory: &Memory, direction: Direction) -> Self {
+    pub(super) fn small_ring(memory: &Memory, direction: Direction) -> Self {
         Self {
-            first: memory.shorts(direction),
-            head: memory.word(Place::ShortHead(direction)),
+            first: memory.small_ring(direction),
+            head: memory.word(Place::SmallRingHead(direction)),
         }
     }
 }
 
-impl Half<AtomicU64> {
+impl RingSide<AtomicU64> {
     /// Of the cells.
     pub(super) fn cells(memory: &Memory, direction: Direction) -> Self {
         Self {

@@ -1,17 +1,20 @@
-//! Short messages and buffered copies of a link: a header in a cell, and the body with it or in a ring.
+//! Short messages: a header and its body in one cell, which shows itself.
 //!
-//! A body of up to [`MAX_SHORT`] bytes lies in the cell. A longer one is copied into a ring: into the small one, which
-//! the first caches hold, or else into the ring of bytes, in order with the other bytes there.
+//! The cell of a longer message tells where its body is ([`super::buffered`]).
 
 use std::sync::atomic::Ordering;
 
 use rejoin_engine::ShortHeader;
-use rejoin_ring::{OutOfBounds, bell};
+use rejoin_ring::doorbell;
 
-use super::cells::MAX_SHORT;
-use super::line::MAX_BODY;
 use super::{ShmEndpoint, memory, word};
 use crate::transport::{MakeHeader, Piece};
+
+mod cell_line;
+pub(super) mod cells;
+
+pub(super) use cell_line::MAX_BODY;
+pub(super) use cells::MAX_SHORT;
 
 /// Looks at a reader that stands still, on a core of its own: about ten microseconds.
 const LOOKS: u32 = 400;
@@ -53,15 +56,6 @@ impl Pace {
     }
 }
 
-/// The ring into which a body is copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BodyRing {
-    /// The small one.
-    Small,
-    /// The one of bytes.
-    Bytes,
-}
-
 impl ShmEndpoint {
     /// Sends a message whose body lies in its cell, with the header that `pack` makes once there is room.
     #[inline(always)]
@@ -78,36 +72,10 @@ impl ShmEndpoint {
         true
     }
 
-    /// The same with a body that is copied into a ring.
-    #[inline(never)]
-    pub(super) fn send_buffered(&mut self, body: &[u8], pack: impl MakeHeader) -> bool {
-        let Some(ring) = self.ring_with_room(body.len()) else {
-            return false;
-        };
-        if !self.has_cell() {
-            return false;
-        }
-        let Some(header) = pack.make() else {
-            return false;
-        };
-        let after = self.writer.position();
-        // SAFETY: the memory is mapped for as long as the link is there; cell and ring have room.
-        unsafe {
-            self.cells.note_ring(ring == BodyRing::Small);
-            match ring {
-                BodyRing::Small => self.shorts.put(body),
-                BodyRing::Bytes => self.put_bytes(body),
-            }
-        }
-        self.moved += body.len() as u64;
-        self.show(&header, after);
-        true
-    }
-
     /// Whether there is a free cell. Where the peer says what cannot be, the link is over: the next write or read
     /// says so.
     #[inline(always)]
-    fn has_cell(&mut self) -> bool {
+    pub(super) fn has_cell(&mut self) -> bool {
         if self.ended {
             return false;
         }
@@ -166,46 +134,12 @@ impl ShmEndpoint {
         false
     }
 
-    /// The ring that has room for a body of so many bytes. As [`ShmEndpoint::has_cell`] where the peer says what
-    /// cannot be.
-    #[inline]
-    fn ring_with_room(&mut self, len: usize) -> Option<BodyRing> {
-        let found = self.find_room(len);
-        self.ended |= found.is_err();
-        found.unwrap_or(None)
-    }
-
-    fn find_room(&mut self, len: usize) -> Result<Option<BodyRing>, OutOfBounds> {
-        // SAFETY: the memory is mapped for as long as the link is there.
-        if unsafe { self.shorts.has_room(len)? } {
-            return Ok(Some(BodyRing::Small));
-        }
-        let room = len <= MAX_BODY && self.writer.room(word!(self.out.head), len)? == len;
-        Ok(room.then_some(BodyRing::Bytes))
-    }
-
     #[inline(always)]
-    fn show(&mut self, header: &ShortHeader, after: u32) {
+    pub(super) fn show(&mut self, header: &ShortHeader, after: u32) {
         // SAFETY: the memory is mapped for as long as the link is there, and the caller has filled a free cell.
         unsafe { self.cells.publish(header, after) };
-        self.ring(bell::DATA);
+        self.ring(doorbell::DATA);
         self.moved += CELL;
-    }
-
-    /// Copies a body into the ring of bytes.
-    #[inline]
-    fn put_bytes(&mut self, body: &[u8]) {
-        let mut rest = body;
-        while !rest.is_empty() {
-            let range = self.writer.next(rest.len());
-            let (now, later) = rest.split_at(range.len());
-            // SAFETY: the range is room in the ring, which nobody reads before the message is published.
-            unsafe {
-                let to = self.out.first.as_ptr().add(range.start);
-                self.store.copy(to, now.as_ptr(), now.len());
-            }
-            rest = later;
-        }
     }
 
     /// The header of the message that comes next, if one does.
@@ -231,52 +165,5 @@ impl ShmEndpoint {
         // SAFETY: the memory is mapped for as long as the link is there.
         unsafe { self.cells.release() };
         self.moved += CELL;
-    }
-
-    /// The same of a body in a ring.
-    ///
-    /// # Safety
-    /// As [`ShmEndpoint::take_next`].
-    #[inline(never)]
-    unsafe fn take_buffered(&mut self, len: usize, into: Piece) {
-        self.moved += len as u64;
-        // SAFETY: the memory is mapped for as long as the link is there; the rest is the caller's promise.
-        let taken = unsafe {
-            if self.cells.is_in_small_ring() {
-                self.shorts.take(into, len)
-            } else {
-                self.take_bytes(into, len)
-            }
-        };
-        // What no ring holds is from a peer that does not keep the rules.
-        self.ended |= !taken;
-    }
-
-    /// Copies the first bytes of a body of `len` bytes out of the ring of bytes.
-    ///
-    /// # Safety
-    /// As [`ShmEndpoint::take_next`].
-    #[inline]
-    unsafe fn take_bytes(&mut self, into: Piece, len: usize) -> bool {
-        if self.reader.shown(len).is_err() {
-            return false;
-        }
-        let (mut done, mut left) = (0, len);
-        while left > 0 {
-            let range = self.reader.next(left);
-            let wanted = range.len().min(into.iov_len - done);
-            // SAFETY: the range was published with its message and is not written before it is released; the
-            // caller promises the rest.
-            unsafe {
-                let from = self.come.first.as_ptr().add(range.start);
-                let to = into.iov_base.cast::<u8>().add(done);
-                std::ptr::copy_nonoverlapping(from, to, wanted);
-            }
-            done += wanted;
-            left -= range.len();
-        }
-        self.reader.release(word!(self.come.head));
-        self.freed(len);
-        true
     }
 }

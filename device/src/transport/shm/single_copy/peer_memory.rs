@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::agent;
 
-use super::memory::{Direction, Memory, Place};
+use super::super::memory::{Direction, Memory, Place};
 
 /// Most bytes of one call: the kernel takes no more than 2 GiB.
 const MOST: usize = 1 << 30;
@@ -20,14 +20,14 @@ const CAN: u64 = 1;
 const CANNOT: u64 = 2;
 
 /// What this side shows.
-pub(crate) struct Shown {
+pub(crate) struct Exposed {
     /// At an address that stays; 0 once nothing may be read any more.
     secret: Box<AtomicU64>,
 }
 
-impl Shown {
+impl Exposed {
     /// Shows a new secret to the other side of the memory.
-    pub(super) fn to(memory: &Memory, own: Direction) -> Self {
+    pub(in crate::transport::shm) fn to(memory: &Memory, own: Direction) -> Self {
         // Without one the other side reads nothing.
         let secret = agent::noise().unwrap_or(0);
         let shown = Self {
@@ -49,7 +49,7 @@ impl Shown {
     }
 }
 
-impl Drop for Shown {
+impl Drop for Exposed {
     /// Nobody finds the secret in memory that was given back.
     fn drop(&mut self) {
         self.withdraw();
@@ -57,27 +57,27 @@ impl Drop for Shown {
 }
 
 #[cfg(test)]
-impl Shown {
+impl Exposed {
     /// The secret itself.
-    pub(super) fn secret(&self) -> &AtomicU64 {
+    pub(in crate::transport::shm) fn secret(&self) -> &AtomicU64 {
         &self.secret
     }
 }
 
 /// What is known of the other side's memory.
 #[derive(Clone, Copy)]
-pub(super) struct Peer {
+pub(in crate::transport::shm) struct PeerMemory {
     pid: libc::pid_t,
     address: u64,
     secret: u64,
 }
 
-impl Peer {
+impl PeerMemory {
     /// Tries to read the other side's secret, and tells it whether that went well.
     ///
     /// # Errors
     /// What stands in the way; nothing did where it was not `wanted`.
-    pub(super) fn try_read(
+    pub(in crate::transport::shm) fn try_read(
         memory: &Memory,
         own: Direction,
         wanted: bool,
@@ -103,7 +103,7 @@ impl Peer {
     ///
     /// # Safety
     /// `to` is writable for `len` bytes, and nothing else uses them during the call.
-    pub(super) unsafe fn read(self, from: u64, to: *mut u8, len: usize) -> bool {
+    pub(in crate::transport::shm) unsafe fn read(self, from: u64, to: *mut u8, len: usize) -> bool {
         let mut done = 0;
         loop {
             let count = (len - done).min(MOST);
@@ -143,16 +143,16 @@ impl Peer {
     }
 }
 
-impl Peer {
+impl PeerMemory {
     /// Whether the process is there, and the one whose secret it is.
-    pub(super) fn is_there(self) -> bool {
+    pub(in crate::transport::shm) fn is_there(self) -> bool {
         // SAFETY: nothing is written but the secret's copy.
         unsafe { self.read(0, std::ptr::null_mut(), 0) }
     }
 
     /// Writes so many bytes at an address of this process's to one of the peer's, which has asked for it; false when
     /// not all could be.
-    pub(super) fn write(self, from: u64, to: u64, len: usize) -> bool {
+    pub(in crate::transport::shm) fn write(self, from: u64, to: u64, len: usize) -> bool {
         let at = |address: u64, len| libc::iovec {
             iov_base: std::ptr::with_exposed_provenance_mut(address as usize),
             iov_len: len,
@@ -176,7 +176,7 @@ impl Peer {
 }
 
 /// What the other side has said of its reach so far.
-pub(super) fn reach_of(memory: &Memory, own: Direction) -> Option<bool> {
+pub(in crate::transport::shm) fn reach_of(memory: &Memory, own: Direction) -> Option<bool> {
     match word(memory.word(Place::Reach(own.opposite()))).load(Ordering::Acquire) {
         0 => None,
         said => Some(said == CAN),

@@ -1,7 +1,7 @@
 //! Long bodies are carried by two: while the receiver reads one part out of the sender's memory, the sender, where
 //! it waits for the receiver anyway, writes another part into the receiver's (`process_vm_writev`).
 //!
-//! The receiver lays the parts out on a desk in the memory of the link ([`rejoin_ring::desk`]), takes parts itself, and
+//! The receiver lays the parts out on a batch in the memory of the link ([`rejoin_ring::chunks`]), takes parts itself, and
 //! does not return before it knows what became of those that the sender has taken. So nothing is ever
 //! written for a body that is no longer awaited, and a sender that dies leaves a body that is not whole.
 
@@ -9,10 +9,10 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rejoin_ring::desk::{Helped, Helper, MOST, Owner};
+use rejoin_ring::chunks::{Helped, Helper, MOST, Owner};
 
-use super::memory::{Direction, Memory, Place};
-use super::peer::Peer;
+use super::super::memory::{Direction, Memory, Place};
+use super::peer_memory::PeerMemory;
 use crate::transport::GetPart;
 
 /// Looks at the helper's word before others get this core.
@@ -22,18 +22,18 @@ const GIVE_WAY: u64 = 1_000;
 /// A helper that takes so long has been stopped, or its host is crowded: this core is of more use to others.
 const NAP: Duration = Duration::from_micros(200);
 
-/// The shared words of the side that owns a desk.
-struct Half {
-    desk: NonNull<AtomicU64>,
+/// The shared words of the side that owns a batch.
+struct CopyDescriptors {
+    batch: NonNull<AtomicU64>,
     done: NonNull<AtomicU64>,
     /// Three words of each piece.
     pieces: NonNull<AtomicU64>,
 }
 
-impl Half {
+impl CopyDescriptors {
     fn new(memory: &Memory, owner: Direction) -> Self {
         Self {
-            desk: memory.word(Place::Desk(owner)),
+            batch: memory.word(Place::CopyBatch(owner)),
             done: memory.word(Place::Done(owner)),
             pieces: memory.word(Place::Pieces(owner)),
         }
@@ -47,11 +47,11 @@ impl Half {
 }
 
 /// Both desks of a link; the pointers are good for as long as its memory is mapped.
-pub(super) struct Desks {
+pub(in crate::transport::shm) struct CooperativeCopy {
     owner: Owner,
-    own: Half,
+    own: CopyDescriptors,
     helper: Helper,
-    theirs: Half,
+    theirs: CopyDescriptors,
     /// The peer's memory could not be written.
     barred: bool,
 }
@@ -63,19 +63,19 @@ macro_rules! word {
     };
 }
 
-impl Desks {
-    pub(super) fn new(memory: &Memory, own: Direction) -> Self {
+impl CooperativeCopy {
+    pub(in crate::transport::shm) fn new(memory: &Memory, own: Direction) -> Self {
         Self {
             owner: Owner::default(),
-            own: Half::new(memory, own),
+            own: CopyDescriptors::new(memory, own),
             helper: Helper::default(),
-            theirs: Half::new(memory, own.opposite()),
+            theirs: CopyDescriptors::new(memory, own.opposite()),
             barred: false,
         }
     }
 
     /// Lays out the parts, at most [`MOST`].
-    pub(super) fn lay_out(&mut self, parts: &[GetPart]) {
+    pub(in crate::transport::shm) fn lay_out(&mut self, parts: &[GetPart]) {
         for (index, part) in parts.iter().enumerate() {
             let to = part.to.expose_provenance() as u64;
             let values = [part.from, to, part.len as u64];
@@ -83,7 +83,7 @@ impl Desks {
                 word.store(value, Ordering::Relaxed);
             }
         }
-        self.owner.lay_out(word!(self.own.desk), parts.len());
+        self.owner.lay_out(word!(self.own.batch), parts.len());
     }
 
     /// Carries the parts that were laid out, as far as the peer does not; bits of those that could not be. While the
@@ -91,14 +91,14 @@ impl Desks {
     ///
     /// # Safety
     /// Each part's place is writable, and nothing else uses it from when it was laid out.
-    pub(super) unsafe fn finish(
+    pub(in crate::transport::shm) unsafe fn finish(
         &mut self,
-        peer: Peer,
+        peer: PeerMemory,
         parts: &[GetPart],
         waits: &mut dyn FnMut(),
     ) -> u64 {
         let mut failed = 0;
-        while let Some(index) = self.owner.take(word!(self.own.desk)) {
+        while let Some(index) = self.owner.take(word!(self.own.batch)) {
             // SAFETY: the caller's promise.
             failed |= u64::from(!unsafe { read(peer, parts, index) }) << index;
         }
@@ -113,7 +113,7 @@ impl Desks {
     /// Nothing but its end ends this sooner: a peer that somebody has stopped writes when it goes on.
     fn left_undone(
         &mut self,
-        peer: Peer,
+        peer: PeerMemory,
         waits: &mut dyn FnMut(),
     ) -> impl Iterator<Item = usize> + use<> {
         let mut looks = 0u64;
@@ -141,15 +141,15 @@ impl Desks {
 
     /// Whether the peer has laid out something.
     #[inline]
-    pub(super) fn is_asked(&self) -> bool {
-        self.helper.is_asked(word!(self.theirs.desk))
+    pub(in crate::transport::shm) fn is_asked(&self) -> bool {
+        self.helper.is_asked(word!(self.theirs.batch))
     }
 
     /// Carries what the peer has laid out, as far as it has not done so itself; returns the bytes.
-    pub(super) fn help(&mut self, peer: Peer) -> usize {
+    pub(in crate::transport::shm) fn help(&mut self, peer: PeerMemory) -> usize {
         let mut carried = 0;
         while !self.barred
-            && let Some(index) = self.helper.take(word!(self.theirs.desk))
+            && let Some(index) = self.helper.take(word!(self.theirs.batch))
         {
             let [from, to, len] = self
                 .theirs
@@ -170,7 +170,11 @@ impl Desks {
 ///
 /// # Safety
 /// Its place is writable, and nothing else uses it.
-pub(super) unsafe fn read(peer: Peer, parts: &[GetPart], index: usize) -> bool {
+pub(in crate::transport::shm) unsafe fn read(
+    peer: PeerMemory,
+    parts: &[GetPart],
+    index: usize,
+) -> bool {
     let Some(part) = parts.get(index) else {
         return false;
     };

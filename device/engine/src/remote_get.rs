@@ -7,68 +7,68 @@
 
 use rejoin_channel_table::ids::{Rank, Ssn};
 
-use crate::channel::{Reach, Target};
+use crate::channel::{RemoteAccess, Target};
 use crate::engine::Engine;
 use crate::frame::Kind;
 use crate::rx;
 use crate::tx::Context;
-use crate::types::Pull;
+use crate::types::RemoteGet;
 
 /// Least length from which on it is better that the receiver reads a body than that it is sent: below it a round trip
 /// and the system call cost more than to copy twice.
-pub const PULL_MIN: usize = 32 << 10;
+pub const MIN_GET: usize = 32 << 10;
 
 impl Engine {
     /// Says over the peer's link which side can read the other's memory: this rank the peer's, and the
     /// peer this rank's, which it is to do from a length on. Neither, until it is said; a lost link takes it back.
-    pub fn set_reach(&mut self, peer: Rank, ours: bool, theirs: Option<usize>) {
+    pub fn set_remote_access(&mut self, peer: Rank, ours: bool, theirs: Option<usize>) {
         if let Some(Some(channel)) = self.channels.get_mut(peer.index())
             && channel.up
         {
-            channel.reach = Reach { ours, theirs };
+            channel.access = RemoteAccess { ours, theirs };
         }
     }
 
     /// The next body to be read out of its sender's memory, now.
     #[inline]
-    pub fn next_pull(&mut self) -> Option<Pull> {
-        while let Some(pull) = self.core.pulls.pop_front() {
-            let (config, epoch, peer) = (self.config, self.epoch, pull.peer);
+    pub fn next_get(&mut self) -> Option<RemoteGet> {
+        while let Some(get) = self.core.gets.pop_front() {
+            let (config, epoch, peer) = (self.config, self.epoch, get.peer);
             let context = rx::context(&mut self.channels, &mut self.core, &config, epoch, peer);
             let Some(mut rx) = context else {
                 continue;
             };
-            if !rx.channel.up || rx.channel.partial_at(pull.ssn).is_none() {
+            if !rx.channel.up || rx.channel.partial_at(get.ssn).is_none() {
                 continue;
             }
-            if rx.channel.reach.ours {
-                return Some(pull);
+            if rx.channel.access.ours {
+                return Some(get);
             }
             // One before it could not be read.
-            rx.tell(Kind::Cts, pull.ssn);
+            rx.tell(Kind::Cts, get.ssn);
         }
         None
     }
 
     /// The body is there as a whole; or it cannot be read, so that it and all others must be sent.
-    pub fn pulled(&mut self, pull: &Pull, whole: bool) {
-        let (config, epoch, peer) = (self.config, self.epoch, pull.peer);
+    pub fn get_done(&mut self, get: &RemoteGet, whole: bool) {
+        let (config, epoch, peer) = (self.config, self.epoch, get.peer);
         let context = rx::context(&mut self.channels, &mut self.core, &config, epoch, peer);
         let Some(mut rx) = context else {
             return;
         };
-        let Some(at) = rx.channel.partial_at(pull.ssn) else {
+        let Some(at) = rx.channel.partial_at(get.ssn) else {
             return;
         };
         if !whole {
-            rx.channel.reach.ours = false;
-            rx.tell(Kind::Cts, pull.ssn);
+            rx.channel.access.ours = false;
+            rx.tell(Kind::Cts, get.ssn);
             return;
         }
         if let Some(partial) = rx.channel.rx.partial.remove(at)
             && let Target::Request(request) = partial.target
         {
-            rx.tell(Kind::Finish, pull.ssn);
+            rx.tell(Kind::Finish, get.ssn);
             rx.core.recv_done(request);
         }
     }
@@ -76,11 +76,11 @@ impl Engine {
 
 impl Context<'_> {
     /// Has the device read a body.
-    pub(crate) fn will_pull(&mut self, ssn: Ssn, len: u64, request: u32, from: u64) {
+    pub(crate) fn plan_get(&mut self, ssn: Ssn, len: u64, request: u32, from: u64) {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         let to = self.core.recv_segment(request).part(0, len);
         let peer = self.channel.peer;
-        self.core.pulls.push_back(Pull {
+        self.core.gets.push_back(RemoteGet {
             peer,
             ssn,
             from,

@@ -23,12 +23,12 @@ const MOST_DESCRIPTORS: usize = 253;
 
 /// The listener.
 #[derive(Debug)]
-pub struct Door {
+pub struct HostListener {
     socket: Socket,
     name: DoorName,
 }
 
-impl Door {
+impl HostListener {
     /// Listens under a new random name.
     ///
     /// # Errors

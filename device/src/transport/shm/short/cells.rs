@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rejoin_engine::ShortHeader;
 use rejoin_ring::{OutOfBounds, cells};
 
-use super::half::Half;
-use super::line;
-use super::memory::{CELL_WORDS, CELLS, Direction, Memory};
+use super::super::memory::{CELL_WORDS, CELLS, Direction, Memory};
+use super::super::ring_side::RingSide;
+use super::cell_line as line;
 use crate::transport::Piece;
 
-impl Half<AtomicU64> {
+impl RingSide<AtomicU64> {
     /// The words of a cell.
     #[inline]
     fn cell(&self, index: usize) -> NonNull<AtomicU64> {
@@ -24,26 +24,26 @@ impl Half<AtomicU64> {
 }
 
 /// What a link needs to write and read cells; its pointers are good for as long as its memory is mapped.
-pub(super) struct Cells {
+pub(in crate::transport::shm) struct Cells {
     writer: cells::Writer,
-    out: Half<AtomicU64>,
+    out: RingSide<AtomicU64>,
     reader: cells::Reader,
-    come: Half<AtomicU64>,
+    come: RingSide<AtomicU64>,
 }
 
 /// Longest body that has room in and behind a cell, in bytes.
-pub(super) const MAX_SHORT: usize = 8 * (CELL_WORDS - line::BODY);
+pub(in crate::transport::shm) const MAX_SHORT: usize = 8 * (CELL_WORDS - line::BODY);
 /// Bytes of a body that lie in the line of its header.
 const IN_LINE: usize = 8 * (cells::WORDS - line::BODY);
 
 impl Cells {
     /// Of the side that writes this direction.
-    pub(super) fn new(memory: &Memory, out: Direction) -> Self {
+    pub(in crate::transport::shm) fn new(memory: &Memory, out: Direction) -> Self {
         Self {
             writer: cells::Writer::new(CELLS),
-            out: Half::cells(memory, out),
+            out: RingSide::cells(memory, out),
             reader: cells::Reader::new(CELLS),
-            come: Half::cells(memory, out.opposite()),
+            come: RingSide::cells(memory, out.opposite()),
         }
     }
 
@@ -55,7 +55,7 @@ impl Cells {
     /// # Safety
     /// The memory is mapped.
     #[inline(always)]
-    pub(super) unsafe fn has_room(&mut self) -> Result<bool, OutOfBounds> {
+    pub(in crate::transport::shm) unsafe fn has_room(&mut self) -> Result<bool, OutOfBounds> {
         // SAFETY: the caller's promise.
         let free = self.writer.free(unsafe { self.out.head.as_ref() })?;
         Ok(free.is_some())
@@ -63,14 +63,14 @@ impl Cells {
 
     /// The reader's word: how many it has given back.
     #[inline]
-    pub(super) fn taken(&self) -> u64 {
+    pub(in crate::transport::shm) fn taken(&self) -> u64 {
         // SAFETY: the word is mapped for as long as the link is there.
         unsafe { self.out.head.as_ref() }.load(Ordering::Relaxed)
     }
 
     /// Whether all cells were in use at the last look.
     #[inline(always)]
-    pub(super) fn looks_full(&self) -> bool {
+    pub(in crate::transport::shm) fn looks_full(&self) -> bool {
         self.writer.looks_full()
     }
 
@@ -79,7 +79,7 @@ impl Cells {
     /// # Safety
     /// The memory is mapped, and [`Cells::has_room`] was true.
     #[inline(always)]
-    pub(super) unsafe fn fill(&mut self, body: &[u8]) {
+    pub(in crate::transport::shm) unsafe fn fill(&mut self, body: &[u8]) {
         let cell = self.out.cell(self.writer.index());
         // SAFETY: these words, and the line behind them, are this side's until the cell is published.
         unsafe {
@@ -98,7 +98,7 @@ impl Cells {
     /// # Safety
     /// As [`Cells::fill`].
     #[inline(always)]
-    pub(super) unsafe fn note_ring(&mut self, small: bool) {
+    pub(in crate::transport::shm) unsafe fn note_ring(&mut self, small: bool) {
         let cell = self.out.cell(self.writer.index());
         // SAFETY: as there.
         unsafe { cell.add(line::BODY).cast::<u64>().write(small.into()) };
@@ -109,7 +109,7 @@ impl Cells {
     /// # Safety
     /// As [`Cells::fill`].
     #[inline(always)]
-    pub(super) unsafe fn publish(&mut self, header: &ShortHeader, after: u32) {
+    pub(in crate::transport::shm) unsafe fn publish(&mut self, header: &ShortHeader, after: u32) {
         let cell = self.out.cell(self.writer.index());
         let (first, rest) = line::pack(header);
         // SAFETY: the caller's promise: these words are this side's until the first one is published.
@@ -125,7 +125,7 @@ impl Cells {
     /// # Safety
     /// The memory is mapped.
     #[inline]
-    pub(super) unsafe fn next(&self) -> Option<u32> {
+    pub(in crate::transport::shm) unsafe fn next(&self) -> Option<u32> {
         let cell = self.come.cell(self.reader.index());
         // SAFETY: the caller's promise.
         let word = self.reader.look(unsafe { cell.as_ref() })?;
@@ -138,7 +138,7 @@ impl Cells {
     /// # Safety
     /// The memory is mapped.
     #[inline(always)]
-    pub(super) unsafe fn read(&self, after: u32) -> Option<ShortHeader> {
+    pub(in crate::transport::shm) unsafe fn read(&self, after: u32) -> Option<ShortHeader> {
         let cell = self.come.cell(self.reader.index());
         // SAFETY: the caller's promise.
         let first = self.reader.look(unsafe { cell.as_ref() })?;
@@ -154,7 +154,7 @@ impl Cells {
     /// # Safety
     /// The memory is mapped; `into` is writable memory that nothing else uses.
     #[inline(always)]
-    pub(super) unsafe fn take(&self, into: Piece) {
+    pub(in crate::transport::shm) unsafe fn take(&self, into: Piece) {
         let to = into.iov_base.cast::<u8>();
         // SAFETY: the lines are not written before the cell is released; the caller promises the rest.
         unsafe {
@@ -189,7 +189,7 @@ impl Cells {
 
     /// Whether the body of the cell that was read is in the small ring.
     #[inline]
-    pub(super) fn is_in_small_ring(&self) -> bool {
+    pub(in crate::transport::shm) fn is_in_small_ring(&self) -> bool {
         self.word(line::BODY) != 0
     }
 
@@ -206,7 +206,7 @@ impl Cells {
     /// # Safety
     /// The memory is mapped.
     #[inline(always)]
-    pub(super) unsafe fn release(&mut self) {
+    pub(in crate::transport::shm) unsafe fn release(&mut self) {
         // SAFETY: the caller's promise.
         self.reader.release(unsafe { self.come.head.as_ref() });
     }

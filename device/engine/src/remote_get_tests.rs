@@ -3,8 +3,8 @@
 use rejoin_channel_table::ids::Rank;
 
 use crate::harness::World;
-use crate::pull::PULL_MIN;
-use crate::{Config, Kind, Mode, Pull, ReqId};
+use crate::remote_get::MIN_GET;
+use crate::{Config, Kind, Mode, RemoteGet, ReqId};
 
 /// Two ranks, linked; no segment of rank 0 begins at address 0.
 fn world() -> World {
@@ -17,20 +17,20 @@ fn world() -> World {
 fn reach(world: &mut World, can: bool) {
     world.nodes[0]
         .engine
-        .set_reach(Rank(1), false, can.then_some(PULL_MIN));
-    world.nodes[1].engine.set_reach(Rank(0), can, None);
+        .set_remote_access(Rank(1), false, can.then_some(MIN_GET));
+    world.nodes[1].engine.set_remote_access(Rank(0), can, None);
 }
 
 /// What rank 1 is to read.
-fn next(world: &mut World) -> Option<Pull> {
-    world.nodes[1].engine.next_pull()
+fn next(world: &mut World) -> Option<RemoteGet> {
+    world.nodes[1].engine.next_get()
 }
 
-fn carry_out(world: &mut World, pull: &Pull) {
-    let from = usize::try_from(pull.from).unwrap();
-    let bytes = world.nodes[0].memory[from..from + pull.to.len].to_vec();
-    world.nodes[1].memory[pull.to.addr..pull.to.addr + pull.to.len].copy_from_slice(&bytes);
-    world.nodes[1].engine.pulled(pull, true);
+fn carry_out(world: &mut World, get: &RemoteGet) {
+    let from = usize::try_from(get.from).unwrap();
+    let bytes = world.nodes[0].memory[from..from + get.to.len].to_vec();
+    world.nodes[1].memory[get.to.addr..get.to.addr + get.to.len].copy_from_slice(&bytes);
+    world.nodes[1].engine.get_done(get, true);
 }
 
 fn body(len: usize) -> Vec<u8> {
@@ -45,16 +45,16 @@ fn send(world: &mut World, content: &[u8], mode: Mode) -> ReqId {
 fn a_body_that_is_read_is_not_sent() {
     for (posted, mode) in [(true, Mode::Standard), (false, Mode::Synchronous)] {
         let mut world = world();
-        let content = body(PULL_MIN);
+        let content = body(MIN_GET);
         let pattern = World::pattern(Some(0), Some(3));
-        let early = posted.then(|| world.recv(1, pattern, PULL_MIN));
+        let early = posted.then(|| world.recv(1, pattern, MIN_GET));
         let sent = send(&mut world, &content, mode);
         world.settle();
         assert!(!world.nodes[0].engine.is_complete(sent));
-        let (received, seg) = early.unwrap_or_else(|| world.recv(1, pattern, PULL_MIN));
-        let pull = next(&mut world).expect("a body to be read");
-        assert_eq!(pull.to, seg);
-        carry_out(&mut world, &pull);
+        let (received, seg) = early.unwrap_or_else(|| world.recv(1, pattern, MIN_GET));
+        let get = next(&mut world).expect("a body to be read");
+        assert_eq!(get.to, seg);
+        carry_out(&mut world, &get);
         assert_eq!(next(&mut world), None);
         assert!(world.nodes[1].engine.poll(received).is_some());
         assert!(world.bytes(1, seg) == content);
@@ -69,20 +69,20 @@ fn a_body_that_is_read_is_not_sent() {
 fn shorter_ones_are_sent_and_shorter_buffers_filled() {
     let mut world = world();
     let pattern = World::pattern(Some(0), Some(3));
-    let (received, _) = world.recv(1, pattern, PULL_MIN);
-    send(&mut world, &body(PULL_MIN - 1), Mode::Standard);
+    let (received, _) = world.recv(1, pattern, MIN_GET);
+    send(&mut world, &body(MIN_GET - 1), Mode::Standard);
     world.settle();
     assert_eq!(next(&mut world), None);
     assert!(world.nodes[1].engine.poll(received).is_some());
 
     let (received, seg) = world.recv(1, pattern, 100);
-    send(&mut world, &body(PULL_MIN), Mode::Standard);
+    send(&mut world, &body(MIN_GET), Mode::Standard);
     world.settle();
-    let pull = next(&mut world).expect("a body to be read");
-    assert_eq!(pull.to.len, 100);
-    carry_out(&mut world, &pull);
+    let get = next(&mut world).expect("a body to be read");
+    assert_eq!(get.to.len, 100);
+    carry_out(&mut world, &get);
     let got = world.nodes[1].engine.poll(received).expect("complete");
-    assert_eq!((got.len, got.truncated), (100, Some(PULL_MIN as u64)));
+    assert_eq!((got.len, got.truncated), (100, Some(MIN_GET as u64)));
     assert!(world.bytes(1, seg) == body(100));
     world.finish();
 }
@@ -90,16 +90,16 @@ fn shorter_ones_are_sent_and_shorter_buffers_filled() {
 #[test]
 fn a_body_that_cannot_be_read_is_sent_and_all_later_ones() {
     let mut world = world();
-    let content = body(PULL_MIN + 5);
+    let content = body(MIN_GET + 5);
     let pattern = World::pattern(Some(0), Some(3));
     for round in 0..2 {
         let (received, seg) = world.recv(1, pattern, content.len());
         let sent = send(&mut world, &content, Mode::Standard);
         world.settle();
-        let pull = next(&mut world);
-        assert_eq!(pull.is_some(), round == 0);
-        if let Some(pull) = pull {
-            world.nodes[1].engine.pulled(&pull, false);
+        let get = next(&mut world);
+        assert_eq!(get.is_some(), round == 0);
+        if let Some(get) = get {
+            world.nodes[1].engine.get_done(&get, false);
         }
         world.settle();
         assert!(world.nodes[1].engine.poll(received).is_some());
@@ -113,7 +113,7 @@ fn a_body_that_cannot_be_read_is_sent_and_all_later_ones() {
 #[test]
 fn bodies_that_wait_behind_one_that_cannot_be_read_are_sent() {
     let mut world = world();
-    let contents = [1, 2, 3].map(|more| body(PULL_MIN + more));
+    let contents = [1, 2, 3].map(|more| body(MIN_GET + more));
     let pattern = World::pattern(Some(0), Some(3));
     let posted = contents
         .each_ref()
@@ -123,7 +123,7 @@ fn bodies_that_wait_behind_one_that_cannot_be_read_are_sent() {
     }
     world.settle();
     let first = next(&mut world).expect("a body to be read");
-    world.nodes[1].engine.pulled(&first, false);
+    world.nodes[1].engine.get_done(&first, false);
     assert_eq!(next(&mut world), None);
     world.settle();
     for ((received, seg), content) in posted.into_iter().zip(&contents) {
@@ -136,9 +136,9 @@ fn bodies_that_wait_behind_one_that_cannot_be_read_are_sent() {
 #[test]
 fn what_was_to_be_read_over_a_lost_link_is_not_read_over_the_next() {
     let mut world = world();
-    let content = body(PULL_MIN);
+    let content = body(MIN_GET);
     let pattern = World::pattern(Some(0), Some(3));
-    let (_, seg) = world.recv(1, pattern, PULL_MIN);
+    let (_, seg) = world.recv(1, pattern, MIN_GET);
     let sent = send(&mut world, &content, Mode::Standard);
     world.settle();
     world.cut(0, 1);
@@ -153,16 +153,16 @@ fn what_was_to_be_read_over_a_lost_link_is_not_read_over_the_next() {
 #[test]
 fn a_body_may_be_read_before_its_sender_knows_of_the_new_link() {
     let mut world = world();
-    let content = body(PULL_MIN);
+    let content = body(MIN_GET);
     let pattern = World::pattern(Some(0), Some(3));
     let sent = send(&mut world, &content, Mode::Standard);
     world.cut(0, 1);
     world.connect_all();
-    world.nodes[1].engine.set_reach(Rank(0), true, None);
+    world.nodes[1].engine.set_remote_access(Rank(0), true, None);
     world.settle();
-    let (_, seg) = world.recv(1, pattern, PULL_MIN);
-    let pull = next(&mut world).expect("a body to be read");
-    carry_out(&mut world, &pull);
+    let (_, seg) = world.recv(1, pattern, MIN_GET);
+    let get = next(&mut world).expect("a body to be read");
+    carry_out(&mut world, &get);
     world.finish();
     assert!(world.nodes[0].engine.poll(sent).is_some());
     assert!(world.bytes(1, seg) == content);
@@ -173,14 +173,14 @@ fn a_lost_link_leaves_nothing_open() {
     // Before the body is read, and after, before its sender has heard of it.
     for read in [false, true] {
         let mut world = world();
-        let content = body(PULL_MIN);
+        let content = body(MIN_GET);
         let pattern = World::pattern(Some(0), Some(3));
-        let (received, seg) = world.recv(1, pattern, PULL_MIN);
+        let (received, seg) = world.recv(1, pattern, MIN_GET);
         let sent = send(&mut world, &content, Mode::Standard);
         world.settle();
         if read {
-            let pull = next(&mut world).expect("a body to be read");
-            carry_out(&mut world, &pull);
+            let get = next(&mut world).expect("a body to be read");
+            carry_out(&mut world, &get);
         }
         world.cut(0, 1);
         assert_eq!(next(&mut world), None);

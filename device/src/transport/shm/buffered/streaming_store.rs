@@ -17,13 +17,13 @@ const LINE: usize = 64;
 
 /// The writer's side.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Store {
+pub(in crate::transport::shm) struct StreamingStore {
     least: usize,
 }
 
-impl Store {
+impl StreamingStore {
     /// Of a rank that shares its core, or does not.
-    pub(super) fn new(shared: bool) -> Self {
+    pub(in crate::transport::shm) fn new(shared: bool) -> Self {
         Self {
             least: if shared { LEAST_SHARED } else { LEAST },
         }
@@ -34,7 +34,7 @@ impl Store {
     /// # Safety
     /// As for `std::ptr::copy_nonoverlapping`.
     #[inline(always)]
-    pub(super) unsafe fn copy(self, to: *mut u8, from: *const u8, len: usize) {
+    pub(in crate::transport::shm) unsafe fn copy(self, to: *mut u8, from: *const u8, len: usize) {
         if len > self.least {
             // SAFETY: the caller's promise.
             unsafe { stream(to, from, len) };
@@ -97,7 +97,7 @@ mod tests {
                     let mut target = vec![0u8; 2000];
                     let at = target.as_mut_ptr().wrapping_add(to);
                     // SAFETY: both ranges lie within their vectors.
-                    unsafe { Store { least: 0 }.copy(at, source.as_ptr().add(from), len) };
+                    unsafe { StreamingStore { least: 0 }.copy(at, source.as_ptr().add(from), len) };
                     assert_eq!(target[to..to + len], source[from..from + len]);
                     let others = target[..to].iter().chain(&target[to + len..]);
                     assert!(others.into_iter().all(|byte| *byte == 0));

@@ -18,13 +18,13 @@ pub(crate) const MAX_BODY: usize = (1 << 14) - 1;
 /// Where the length begins in the first word.
 const LENGTH: u32 = 2;
 /// Words of the header behind the first.
-pub(super) const HEADER_REST: usize = 3;
+pub(in crate::transport::shm) const HEADER_REST: usize = 3;
 /// The word where the body begins.
-pub(super) const BODY: usize = 1 + HEADER_REST;
+pub(in crate::transport::shm) const BODY: usize = 1 + HEADER_REST;
 
 /// The words of a header, the position and the lowest two bits of the first left zero.
 #[inline(always)]
-pub(super) fn pack(header: &ShortHeader) -> (u64, [u64; HEADER_REST]) {
+pub(in crate::transport::shm) fn pack(header: &ShortHeader) -> (u64, [u64; HEADER_REST]) {
     let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
     let env = &header.envelope;
     debug_assert!(usize::from(header.len) <= MAX_BODY);
@@ -39,7 +39,7 @@ pub(super) fn pack(header: &ShortHeader) -> (u64, [u64; HEADER_REST]) {
 
 /// The header that these words are.
 #[inline(always)]
-pub(super) fn unpack(first: u64, rest: [u64; HEADER_REST]) -> ShortHeader {
+pub(in crate::transport::shm) fn unpack(first: u64, rest: [u64; HEADER_REST]) -> ShortHeader {
     let high = |word: u64| (word >> 32) as u32;
     ShortHeader {
         envelope: Envelope {
@@ -57,13 +57,13 @@ pub(super) fn unpack(first: u64, rest: [u64; HEADER_REST]) -> ShortHeader {
 
 /// The first word with the position behind which the message comes.
 #[inline(always)]
-pub(super) fn behind(first: u64, position: u32) -> u64 {
+pub(in crate::transport::shm) fn behind(first: u64, position: u32) -> u64 {
     first | u64::from(position) << 32
 }
 
 /// The position in a first word.
 #[inline(always)]
-pub(super) fn position(first: u64) -> u32 {
+pub(in crate::transport::shm) fn position(first: u64) -> u32 {
     (first >> 32) as u32
 }
 
