@@ -85,10 +85,14 @@ fn check_local_stream(descriptor: BorrowedFd<'_>) -> std::result::Result<(), Str
     Ok(())
 }
 
-/// Has the kernel kill this process when its parent ends, so that no rank outlives its launcher.
-pub fn die_with_parent() {
-    // A kernel that refuses leaves the manager's end of file as the notice.
-    let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
+/// Has the kernel kill this process when the local manager ends, if that is its parent. The end of a
+/// wrapper that started this process is no reason to end: `setsid` and shells leave ranks behind.
+pub fn die_with_manager(channel: BorrowedFd<'_>) {
+    let manager = getsockopt(&channel, sockopt::PeerCredentials).map(|peer| peer.pid());
+    if manager == Ok(nix::unistd::getppid().as_raw()) {
+        // A kernel that refuses leaves the end of the manager's channel as the notice.
+        let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
+    }
 }
 
 /// What a rank is told when all have registered.

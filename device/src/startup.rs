@@ -1,7 +1,7 @@
 //! From a process to a rank: the manager's welcome, listeners, registration, the job's table.
 
 use std::marker::PhantomData;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use rejoin_channel_table::card::MAX_ADDRESSES;
@@ -39,7 +39,7 @@ impl Device {
         let options = Options::from_environment()?;
         match agent::inherited()? {
             Some(socket) => {
-                agent::die_with_parent();
+                agent::die_with_manager(socket.as_fd());
                 Self::with_manager(socket, options)
             }
             None => Self::alone(options),

@@ -470,6 +470,28 @@ fn a_rank_killed_before_init_while_others_wait_there() {
     assert!(have == want, "{}", done.text());
 }
 
+/// `setsid` forks where it leads its process group, as it does here, and ends at once.
+#[test]
+fn a_wrapper_that_forks_and_ends_leaves_its_rank_running() {
+    let want = undisturbed(&["work"]);
+    let behind = |words: &[&str]| {
+        let run = Run::raw(["--tag-output", "-n", RANKS, "setsid"]).arg(program("back"));
+        words.iter().fold(run, |run, word| run.arg(word))
+    };
+    for _ in 0..4 {
+        let done = behind(&["work"]).limit(LIMIT).output();
+        assert!(done.output.status.success(), "{}", done.text());
+        assert!(lines(&done) == want, "{}", done.text());
+    }
+    // A signal reaches the ranks, too.
+    let folder = Folder::new("behind");
+    let child = behind(&["work", &folder.name("gate")]).start();
+    with_images(&child);
+    kill(child.id(), libc::SIGTERM);
+    let done = finish(child, LIMIT, "a signal to ranks that were left behind");
+    assert_eq!(done.output.status.code(), Some(143), "{}", done.text());
+}
+
 #[test]
 fn a_fault_that_does_not_come_again() {
     let folder = Folder::new("fault");

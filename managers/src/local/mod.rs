@@ -433,12 +433,17 @@ impl LocalManager {
         }
         // Orphans that came to us are reaped; ranks are reaped where their end is noticed.
         while let Some(pid) = descendants::ended_child() {
-            match self.ranks.iter().position(|r| r.child_pid() == Some(pid)) {
-                Some(slot) => self.child_ended(slot),
-                None => {
-                    let status = descendants::reap(pid);
-                    self.forget(pid, status);
-                }
+            let is_caller =
+                |r: &RankIo| r.caller.as_ref().is_some_and(|(caller, _)| *caller == pid);
+            if let Some(slot) = self.ranks.iter().position(|r| r.child_pid() == Some(pid)) {
+                self.child_ended(slot);
+            } else if let Some(slot) = self.ranks.iter().position(is_caller) {
+                self.caller_ended(slot);
+                // If the kernel told its status before, it is still to be reaped.
+                descendants::reap(pid);
+            } else {
+                let status = descendants::reap(pid);
+                self.forget(pid, status);
             }
         }
     }

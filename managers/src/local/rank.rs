@@ -289,10 +289,11 @@ impl LocalManager {
         self.read_socket(slot);
         let rank = &mut self.ranks[slot];
         let token = token(kind::CALLER, rank.incarnation, slot);
-        let Some((_, pidfd)) = &rank.caller else {
+        let Some((pid, pidfd)) = &rank.caller else {
             return;
         };
-        let end = exit_info(pidfd);
+        // Its wrapper has ended before it, and this manager is its parent now.
+        let end = exit_info(pidfd).or_else(|| descendants::reap(*pid).map(end_of));
         if end.is_none() && !rank.caller_unreaped {
             rank.caller_unreaped = true;
             // No interest: what comes next is the hang-up when its parent has reaped it.
