@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::stat::fstat;
+use nix::sys::time::TimeValLike;
 use rejoin_channel_table::Epoch;
 use rejoin_ckpt::twin::{self, Image, Imager, Settings, Summary, Taken, Woken};
 use rejoin_ckpt::{order, watch};
@@ -66,21 +67,28 @@ pub(crate) fn hold(images: Option<&Images>) {
 /// disk was needed for. Pages that the program used for the first time are among them.
 #[derive(Debug, Default)]
 pub(crate) struct Copied {
-    /// Faults until the last image, if there is one.
-    faults: Option<u64>,
+    /// Faults, and microseconds of system time, until the last image, if there is one.
+    before: Option<(u64, u64)>,
 }
 
 impl Copied {
-    /// Begins anew, and returns what came since the last time. Safe in a signal handler.
-    fn since_last(&mut self) -> u64 {
+    /// Begins anew, and returns how many pages were copied since the last time and the microseconds
+    /// that this may have taken. Safe in a signal handler.
+    fn since_last(&mut self) -> (u64, u64) {
         let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
-            return 0;
+            return (0, 0);
         };
-        let faults = u64::try_from(usage.minor_page_faults()).unwrap_or(0);
-        let before = self.faults.replace(faults);
+        let positive = |value: i64| u64::try_from(value).unwrap_or(0);
+        let faults = positive(usage.minor_page_faults());
+        let system = positive(usage.system_time().num_microseconds());
+        let Some((faults_before, system_before)) = self.before.replace((faults, system)) else {
+            return (0, 0);
+        };
         // No page is copied twice between two images.
-        let pages = u64::try_from(usage.max_rss()).unwrap_or(0) * 1024 / PAGE;
-        before.map_or(0, |before| faults.saturating_sub(before).min(pages))
+        let most = positive(usage.max_rss()) * 1024 / PAGE;
+        let pages = faults.saturating_sub(faults_before).min(most);
+        let system = system.saturating_sub(system_before);
+        (pages, system.clamp(2 * pages, 16 * pages))
     }
 }
 
@@ -151,13 +159,15 @@ impl Device {
 
     fn report_image(&mut self, epoch: Epoch, image: &Image) -> Result<()> {
         let pipes = [&image.stdout, &image.stderr];
+        let (copied, copying) = self.copied.since_last();
         let message = ToManager::Imaged {
             generation: self.identity.generation,
             epoch,
             pid: u32::try_from(image.pid).unwrap_or(0),
             cost: ImageCost {
                 stall: (image.timings.prepare + image.timings.clone) / 1000,
-                copied: self.copied.since_last(),
+                copied,
+                copying,
             },
             streams: pipes.map(Option::is_some),
             caveats: image
@@ -209,7 +219,7 @@ mod tests {
         use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous};
         const PAGES: usize = 512;
         let mut copied = Copied::default();
-        assert_eq!(copied.since_last(), 0, "there is no image");
+        assert_eq!(copied.since_last(), (0, 0), "there is no image");
         // New to this process, which the system treats as it does a page that is to be copied. Huge ones
         // would be fewer.
         let length = std::num::NonZeroUsize::new(PAGES * PAGE as usize).expect("a length");
@@ -224,7 +234,11 @@ mod tests {
         for byte in memory.iter_mut().step_by(PAGE as usize) {
             *byte += 1;
         }
-        let first = copied.since_last();
-        assert!(first >= PAGES as u64, "{first}");
+        let (pages, took) = copied.since_last();
+        assert!(pages >= PAGES as u64, "{pages}");
+        assert!(
+            (2 * pages..=16 * pages).contains(&took),
+            "{took} us for {pages} pages"
+        );
     }
 }

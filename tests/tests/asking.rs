@@ -42,6 +42,32 @@ fn count(path: &Path, event: &str) -> usize {
 }
 
 #[test]
+fn an_interval_that_is_far_too_short_is_stretched_and_named() {
+    let folder = Folder::new("too-short");
+    let journal = folder.join("events");
+    let name = journal.to_str().expect("a name");
+    let arguments = ["--checkpoint-interval", "0.02", "--events", name, "-n", "2"];
+    let run = Run::raw(arguments).arg(program("rewrite"));
+    let done = run.arg("64").arg("3").limit(LIMIT).ok();
+    let told =
+        "mpirun: --checkpoint-interval 0.02 s is too short for this program: a checkpoint costs";
+    assert_eq!(done.stderr().matches(told).count(), 1, "{}", done.text());
+    assert_eq!(count(&journal, "stretched"), 1);
+    let all = events(&journal);
+    let stretched = all.iter().position(|e| e["event"] == "stretched");
+    let after = &all[stretched.expect("the event")..];
+    let interval = after[0]["interval_ms"].as_u64().expect("milliseconds");
+    assert!(interval > 20, "{interval} ms");
+    // From its commit to the next order, which may come sooner again when checkpoints are cheaper.
+    let ordered = after.iter().find(|e| e["event"] == "ordered");
+    let at = |e: &Value| e["at_ns"].as_u64().expect("nanoseconds");
+    if let Some(ordered) = ordered {
+        let pause = (at(ordered) - at(&after[0])) / 1_000_000;
+        assert!(pause + 5 >= interval, "{pause} ms instead of {interval}");
+    }
+}
+
+#[test]
 fn checkpoints_come_when_asked_for_and_are_told_of() {
     let folder = Folder::new("asked");
     let journal = folder.join("events");

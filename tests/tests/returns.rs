@@ -202,7 +202,10 @@ fn a_second_kill_during_the_recovery_from_the_first() {
 #[test]
 fn twins_that_are_killed_are_made_again() {
     let want = undisturbed(&["work"]);
-    let work = Work::with_images("killed-twins", &["--checkpoint-interval", "100"]);
+    let folder = Folder::new("twins-events");
+    let events = folder.name("events");
+    let options = ["--checkpoint-interval", "100", "--events", &events];
+    let work = Work::with_images("killed-twins", &options);
     let job = &work.job;
     for _ in 0..3 {
         let twins = job.images();
@@ -222,7 +225,25 @@ fn twins_that_are_killed_are_made_again() {
     let mut ranks = job.ranks();
     kill(ranks[0], libc::SIGKILL);
     job.fresh_ranks(3, &mut ranks);
-    same(&work.end("killed twins"), &want, 1);
+    let done = work.end("killed twins");
+    same(&done, &want, 1);
+    // Each of the three times somebody is told, and told that it is over.
+    let text = done.stderr();
+    assert_eq!(
+        told(&text, " was killed, and not by mpirun").len(),
+        3,
+        "{text}"
+    );
+    assert_eq!(
+        told(&text, "it has an image of each rank again").len(),
+        3,
+        "{text}"
+    );
+    let events = std::fs::read_to_string(events).expect("the events");
+    assert!(
+        told(&events, r#""event":"image-lost""#).len() >= 3,
+        "{events}"
+    );
 }
 
 /// The number of the system call in which a process waits.

@@ -11,6 +11,9 @@ pub struct ImageCost {
     pub stall: u64,
     /// Pages that the rank has copied because it wrote to them after its last image, at most.
     pub copied: u64,
+    /// Microseconds that the system may have spent on these copies: its time for the process since
+    /// the last image, from 2 to 16 for each page.
+    pub copying: u64,
 }
 
 impl ImageCost {
@@ -18,6 +21,13 @@ impl ImageCost {
     #[must_use]
     pub fn total(self) -> u64 {
         self.stall.saturating_add(self.copied.saturating_mul(2))
+    }
+
+    /// Microseconds in all, by the time that the system took for copies. Calls of the system are
+    /// part of that time, so it is used only to see that an interval is far too short.
+    #[must_use]
+    pub fn taken(self) -> u64 {
+        self.stall.saturating_add(self.copying)
     }
 }
 

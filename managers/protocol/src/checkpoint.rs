@@ -28,6 +28,9 @@ pub enum Interval {
 const AUTO: (u64, u64) = (2_000, 600_000);
 /// One part in so many of the time may go into checkpoints under [`Interval::Auto`].
 const AUTO_SHARE: u64 = 200;
+/// Under [`Interval::Every`], the time to the next order is at least so many times the last
+/// checkpoint's cost: checkpoints take at most a fifth of the time.
+const LEAST_PAUSE: u64 = 4;
 /// Milliseconds after which an order that some rank has not followed is given up. A rank that computes
 /// follows by signal, so one that does not within this time can't.
 pub const ORDER_LIMIT: u64 = 60_000;
@@ -88,6 +91,21 @@ pub struct Coordinator {
     /// Somebody wants one as soon as the present one is through.
     wanted: bool,
     cost: Option<ImageCost>,
+    /// What the checkpoint before the last one cost.
+    cost_before: ImageCost,
+    /// Whether [`Coordinator::newly_stretched`] has said so.
+    told_stretch: bool,
+}
+
+/// An interval that is too short for what checkpoints cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stretch {
+    /// The interval that was asked for, in milliseconds.
+    pub asked: u64,
+    /// The interval instead of it, in milliseconds.
+    pub interval: u64,
+    /// What a checkpoint costs a rank, in microseconds.
+    pub cost: u64,
 }
 
 impl Coordinator {
@@ -105,6 +123,8 @@ impl Coordinator {
             overdue: None,
             wanted: false,
             cost: None,
+            cost_before: ImageCost::default(),
+            told_stretch: false,
         }
     }
 
@@ -217,8 +237,30 @@ impl Coordinator {
         };
         self.committed = Some(epoch);
         self.committed_at = now;
-        self.cost = Some(order.dearest);
+        self.cost_before = self.cost.replace(order.dearest).unwrap_or_default();
         self.schedule(now);
+    }
+
+    /// The interval that was asked for does not hold, because of the last two checkpoints' costs. A
+    /// single dear one may be an outlier.
+    fn stretch(&self) -> Option<Stretch> {
+        let Interval::Every(asked) = self.interval else {
+            return None;
+        };
+        let cost = self.cost?.taken().min(self.cost_before.taken());
+        let interval = cost.saturating_mul(LEAST_PAUSE) / 1000;
+        (interval > asked).then_some(Stretch {
+            asked,
+            interval,
+            cost,
+        })
+    }
+
+    /// The same, the first time only.
+    pub fn newly_stretched(&mut self) -> Option<Stretch> {
+        let stretch = self.stretch().filter(|_| !self.told_stretch)?;
+        self.told_stretch = true;
+        Some(stretch)
     }
 
     /// The image of a rank that the last commit counts on is gone: another checkpoint at once.
@@ -267,7 +309,10 @@ impl Coordinator {
         } else {
             match self.interval {
                 Interval::Asked => None,
-                Interval::Every(millis) => Some(now.plus_millis(millis)),
+                Interval::Every(asked) => {
+                    let millis = self.stretch().map_or(asked, |stretch| stretch.interval);
+                    Some(now.plus_millis(millis))
+                }
                 Interval::Auto => Some(now.plus_millis(self.automatic())),
             }
         };
@@ -455,6 +500,29 @@ mod tests {
     }
 
     #[test]
+    fn an_interval_that_is_too_short_for_two_checkpoints_is_stretched_and_told_once() {
+        let mut c = two(Interval::Every(100));
+        let dear = ImageCost {
+            stall: 10_000,
+            copied: 10_000,
+            copying: 90_000,
+        };
+        take(&mut c, at(0), dear);
+        assert_eq!((c.newly_stretched(), c.deadline()), (None, Some(at(100))));
+        take(&mut c, at(100), dear);
+        let stretch = Stretch {
+            asked: 100,
+            interval: 400,
+            cost: 100_000,
+        };
+        assert_eq!(c.newly_stretched(), Some(stretch));
+        assert_eq!((c.newly_stretched(), c.deadline()), (None, Some(at(500))));
+        // It holds again when checkpoints are cheap.
+        take(&mut c, at(500), ImageCost::default());
+        assert_eq!(c.deadline(), Some(at(600)));
+    }
+
+    #[test]
     fn a_lost_image_calls_for_another_checkpoint_at_once() {
         let mut c = two(Interval::Asked);
         let first = take(&mut c, at(0), ImageCost::default());
@@ -473,6 +541,7 @@ mod tests {
         let cost = ImageCost {
             stall: 10_000,
             copied: 45_000,
+            copying: 0,
         };
         take(&mut c, at(0), cost);
         // 100 ms in all, half a percent of 20 s.
@@ -481,7 +550,15 @@ mod tests {
         let mut c = two(Interval::Auto);
         let epoch = c.order(at(0)).unwrap();
         for (rank, stall, copied) in [(0, 1_000, 40_000), (1, 20_000, 0)] {
-            c.imaged(Rank(rank), epoch, ImageCost { stall, copied });
+            c.imaged(
+                Rank(rank),
+                epoch,
+                ImageCost {
+                    stall,
+                    copied,
+                    copying: 0,
+                },
+            );
         }
         c.commit(at(0), epoch);
         assert_eq!(c.deadline(), Some(at(16_200)));

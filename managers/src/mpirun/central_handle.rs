@@ -338,7 +338,11 @@ impl CentralHandle {
                 self.committed = Some(*epoch);
                 true
             }
-            Event::GivenUp { .. } | Event::HostSilent { .. } | Event::HostHeard { .. } => true,
+            Event::GivenUp { .. }
+            | Event::ImageLost { .. }
+            | Event::Stretched { .. }
+            | Event::HostSilent { .. }
+            | Event::HostHeard { .. } => true,
             Event::Lost {
                 rank,
                 generation,

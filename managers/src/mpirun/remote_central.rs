@@ -4,7 +4,7 @@
 //! It may have taken what it was told last, or not; what only we can say again is kept until it says that
 //! it was taken. What local managers say is not: they are asked.
 
-use super::watchdog::{Duty, Watchdog};
+use super::watchdog::{self, Duty, Watchdog};
 use crate::CENTRAL_MANAGER;
 use crate::central::central_messages::{Begin, CentralToMpirun, MpirunToCentral};
 use crate::central::journal::Journal;
@@ -70,6 +70,8 @@ pub(super) struct RemoteCentral {
     looks: BTreeSet<u32>,
     history: History,
     watchdog: Watchdog,
+    /// Why this process has killed it, if it has.
+    killed: Option<String>,
     /// When it was told of the first signal to end that it has not taken.
     asked_to_end: Option<Instant>,
     /// The one before, until its successor speaks.
@@ -108,6 +110,7 @@ impl RemoteCentral {
             looks: BTreeSet::new(),
             history: History::new(LIMIT),
             watchdog: Watchdog::new(Instant::now()),
+            killed: None,
             asked_to_end: None,
             gone: None,
             view,
@@ -262,10 +265,8 @@ impl RemoteCentral {
             Duty::Nothing => Ok(()),
             Duty::Ask => Ok(self.link.queue(&MpirunToCentral::Ping)?),
             Duty::End => {
-                tracing::warn!(
-                    pid = self.pid,
-                    "the central manager does not answer: it is killed"
-                );
+                let limit = watchdog::PATIENCE.as_secs();
+                self.killed = Some(format!("did not answer for {limit} s and was killed"));
                 self.kill();
                 Ok(())
             }
@@ -343,6 +344,7 @@ impl RemoteCentral {
         // Whatever it does without its link, it does no more.
         self.kill();
         let how = self.how();
+        let how = self.killed.take().unwrap_or(how);
         if over {
             self.over = true;
             return Ok(Heard::Ended(None));

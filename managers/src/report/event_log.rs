@@ -34,6 +34,8 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     repeated_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    interval_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     ranks: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<i32>,
@@ -92,6 +94,17 @@ impl EventLog {
                 line.epoch = Some(epoch.0);
                 line.rank = Some(rank.0);
                 line.cause = Some(why.clone());
+            }
+            Event::ImageLost {
+                epoch, rank, host, ..
+            } => {
+                line.epoch = Some(epoch.0);
+                line.rank = Some(rank.0);
+                line.host = Some(host);
+            }
+            Event::Stretched { interval, cost, .. } => {
+                line.interval_ms = Some(*interval);
+                line.took_ns = Some(cost.saturating_mul(1000));
             }
             Event::Lost {
                 rank,
@@ -190,6 +203,8 @@ fn name(event: &Event) -> &'static str {
         Event::Ordered(_) => "ordered",
         Event::Committed { .. } => "committed",
         Event::GivenUp { .. } => "given-up",
+        Event::ImageLost { .. } => "image-lost",
+        Event::Stretched { .. } => "stretched",
         Event::Lost { .. } => "lost",
         Event::Recovered { .. } => "recovered",
         Event::HostSilent { .. } => "host-silent",

@@ -231,7 +231,9 @@ impl QueryServer {
                 };
                 self.answer_all(|state| state == State::Waits(epoch.0), &answer);
             }
-            Event::Lost { .. }
+            Event::ImageLost { .. }
+            | Event::Stretched { .. }
+            | Event::Lost { .. }
             | Event::Recovered { .. }
             | Event::HostSilent { .. }
             | Event::HostHeard { .. } => {}

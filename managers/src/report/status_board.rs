@@ -49,7 +49,11 @@ impl StatusBoard {
     /// Something happened.
     pub fn event(&mut self, event: &Event) {
         match event {
-            Event::Ordered(_) | Event::HostSilent { .. } | Event::HostHeard { .. } => {}
+            Event::Ordered(_)
+            | Event::ImageLost { .. }
+            | Event::Stretched { .. }
+            | Event::HostSilent { .. }
+            | Event::HostHeard { .. } => {}
             Event::Committed { took, .. } => {
                 self.committed += 1;
                 self.took = *took;

@@ -27,6 +27,9 @@ pub struct UserLog {
     diverged: bool,
     /// The checkpoint that the job goes back to.
     stands: Option<Epoch>,
+    /// The checkpoint of which an image was last lost.
+    image_lost: Option<Epoch>,
+    stretched: bool,
 }
 
 /// Why no checkpoint was taken, what that means, and what to do about it.
@@ -41,6 +44,35 @@ fn refusal(rank: Rank, why: &str, stands: Option<Epoch>) -> String {
         "no checkpoint can be taken now: rank {}: {why}. Until one can, {meanwhile}. It is tried again; \
          --recovery none does without checkpoints and this warning",
         rank.0
+    )
+}
+
+/// Who may have ended an image, and what its loss means.
+fn image_lost(rank: Rank, host: &str, epoch: Epoch, committed: Option<Epoch>) -> String {
+    let meanwhile = match committed {
+        Some(committed) if committed == epoch => "the job ends".to_string(),
+        Some(Epoch(other)) => format!("the job goes back to checkpoint {other}"),
+        None => "the job starts anew".to_string(),
+    };
+    let Epoch(number) = epoch;
+    format!(
+        "the image of rank {} on host {host} for checkpoint {number} was killed, and not by mpirun. The \
+         kernel kills images first when memory is short (its log says \"Out of memory\"). Until the next \
+         checkpoint is committed, {meanwhile} if a rank is lost",
+        rank.0
+    )
+}
+
+/// Why checkpoints come less often than asked for: milliseconds, and the microseconds of one.
+fn stretched(asked: u64, interval: u64, cost: u64) -> String {
+    let seconds = |millis: u64| millis as f64 / 1e3;
+    format!(
+        "--checkpoint-interval {} s is too short for this program: a checkpoint costs a rank {} ms. Now the \
+         interval is {} s, so that checkpoints take at most a fifth of the time; it follows their cost. With \
+         --checkpoint-interval auto they take half a percent",
+        seconds(asked),
+        cost / 1000,
+        seconds(interval)
     )
 }
 
@@ -72,13 +104,10 @@ impl UserLog {
                 ));
             }
             Event::HostHeard { name } => say(&format!("host {name} is there again")),
-            Event::Committed { epoch, .. } => self.stands = Some(*epoch),
-            Event::GivenUp { again: true, .. } => {}
-            Event::GivenUp { rank, why, .. } => {
-                if self.refused.insert(why.clone()) {
-                    say(&refusal(*rank, why, self.stands));
-                }
-            }
+            Event::Committed { .. }
+            | Event::ImageLost { .. }
+            | Event::Stretched { .. }
+            | Event::GivenUp { .. } => self.checkpoint_event(event),
             Event::Lost {
                 rank,
                 host,
@@ -113,6 +142,52 @@ impl UserLog {
                 };
                 say(&back(&who, *epoch, *took, *repeated));
             }
+        }
+    }
+
+    /// Something happened to a checkpoint.
+    fn checkpoint_event(&mut self, event: &Event) {
+        match event {
+            Event::Committed { epoch, .. } => {
+                self.stands = Some(*epoch);
+                if self.image_lost.take_if(|lost| *lost < *epoch).is_some() {
+                    say(&format!(
+                        "checkpoint {} is committed: it has an image of each rank again",
+                        epoch.0
+                    ));
+                }
+            }
+            Event::ImageLost {
+                epoch,
+                committed,
+                rank,
+                host,
+            } => {
+                if self.image_lost < Some(*epoch) {
+                    self.image_lost = Some(*epoch);
+                    say(&image_lost(*rank, host, *epoch, *committed));
+                }
+            }
+            Event::Stretched {
+                asked,
+                interval,
+                cost,
+            } => {
+                if !std::mem::replace(&mut self.stretched, true) {
+                    say(&stretched(*asked, *interval, *cost));
+                }
+            }
+            Event::GivenUp {
+                again: false,
+                rank,
+                why,
+                ..
+            } => {
+                if self.refused.insert(why.clone()) {
+                    say(&refusal(*rank, why, self.stands));
+                }
+            }
+            _ => {}
         }
     }
 
@@ -276,6 +351,31 @@ mod tests {
         assert!(first.contains("--recovery none"), "{first}");
         let later = refusal(Rank(3), why, Some(Epoch(7)));
         assert!(later.contains("goes back to checkpoint 7."), "{later}");
+    }
+
+    #[test]
+    fn a_lost_image_says_what_the_loss_of_a_rank_means_then() {
+        let line = |committed| image_lost(Rank(2), "a", Epoch(4), committed);
+        let begins = "the image of rank 2 on host a for checkpoint 4 was killed";
+        for (committed, meanwhile) in [
+            (Some(Epoch(4)), "the job ends if"),
+            (Some(Epoch(3)), "the job goes back to checkpoint 3 if"),
+            (None, "the job starts anew if"),
+        ] {
+            let line = line(committed);
+            assert!(
+                line.starts_with(begins) && line.contains(meanwhile),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_lengthened_interval_says_what_a_checkpoint_costs() {
+        let line = stretched(200, 3600, 900_123);
+        let begins = "--checkpoint-interval 0.2 s is too short for this program: a checkpoint costs a rank 900 ms.";
+        assert!(line.starts_with(begins), "{line}");
+        assert!(line.contains("the interval is 3.6 s"), "{line}");
     }
 
     #[test]

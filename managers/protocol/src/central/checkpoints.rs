@@ -119,10 +119,18 @@ impl Central {
             cost: checkpoints.dearest(),
         }));
         checkpoints.commit(now, epoch);
+        let stretched = checkpoints.newly_stretched();
         self.keep(epoch, effects);
         effects.push(Effect::Event(Event::Committed {
             epoch,
             took: now.0.saturating_sub(self.ordered_at.0),
+        }));
+        effects.extend(stretched.map(|s| {
+            Effect::Event(Event::Stretched {
+                asked: s.asked,
+                interval: s.interval,
+                cost: s.cost,
+            })
         }));
         if self.phase == Phase::Finalizing {
             self.last_checkpoint(now, effects);
@@ -165,9 +173,20 @@ impl Central {
     }
 
     fn image_lost(&mut self, now: Time, rank: Rank, epoch: Epoch, effects: &mut Vec<Effect>) {
+        let host = self.ranks[rank.index()].host;
         let Some(checkpoints) = self.mode.checkpoints_mut() else {
             return;
         };
+        let committed = checkpoints.committed();
+        let counts = committed == Some(epoch) || checkpoints.ordered() == Some(epoch);
+        if counts && self.verdict.is_none() {
+            effects.push(Effect::Event(Event::ImageLost {
+                epoch,
+                committed,
+                rank,
+                host: self.hosts[host].name.clone(),
+            }));
+        }
         let given_up = checkpoints.image_lost(now, epoch) == Progress::GivenUp(epoch);
         if given_up {
             let why = "its image was ended".into();

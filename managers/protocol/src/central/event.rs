@@ -27,6 +27,27 @@ pub enum Event {
         /// It is none that lasts: another is ordered at once.
         again: bool,
     },
+    /// A rank's image was ended by somebody else. It is that of the committed checkpoint, or of the
+    /// one that was to follow.
+    ImageLost {
+        /// The image's checkpoint.
+        epoch: Epoch,
+        /// The committed checkpoint.
+        committed: Option<Epoch>,
+        /// The rank.
+        rank: Rank,
+        /// Name of its host.
+        host: String,
+    },
+    /// Checkpoints cost too much for the interval that was asked for, which is lengthened.
+    Stretched {
+        /// The interval that was asked for, in milliseconds.
+        asked: u64,
+        /// The interval from now on, in milliseconds.
+        interval: u64,
+        /// What a checkpoint costs a rank, in microseconds.
+        cost: u64,
+    },
     /// A rank failed, and the job goes back.
     Lost {
         /// Which rank.
