@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Milliseconds to the next question when none was answered; doubled [`SLOWEST`] times at most.
+/// Milliseconds to the next question when none was answered; doubled `SLOWEST` times at most.
 pub const PATIENCE: u64 = 100;
 /// How often the time between two questions is doubled.
 const SLOWEST: u32 = 6;
