@@ -135,7 +135,7 @@ impl Channel {
 impl Context<'_> {
     fn resumed(&mut self, resume: &Resume) -> Result<(), ProtocolError> {
         let kept = &self.channel.tx.kept;
-        if resume.next_envelope > kept.next() || resume.next_envelope < kept.first() {
+        if resume.next_envelope > kept.next() {
             return Err(ProtocolError::FalseAck(resume.next_envelope));
         }
         let first_lacking = resume.incomplete_eager.first();

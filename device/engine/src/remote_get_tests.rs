@@ -191,3 +191,19 @@ fn a_lost_link_leaves_nothing_open() {
         assert_eq!(world.read_by(1, Kind::Data), usize::from(!read));
     }
 }
+
+#[test]
+fn nobody_reads_over_a_new_link_before_it_is_known_who_can() {
+    let mut world = world();
+    world.cut(0, 1);
+    world.connect_all();
+    let content = body(MIN_GET);
+    let (received, seg) = world.recv(1, World::pattern(Some(0), Some(3)), MIN_GET);
+    let sent = send(&mut world, &content, Mode::Standard);
+    world.settle();
+    assert_eq!(next(&mut world), None);
+    assert!(world.nodes[1].engine.poll(received).is_some());
+    assert!(world.bytes(1, seg) == content);
+    world.finish();
+    assert!(world.nodes[0].engine.poll(sent).is_some());
+}

@@ -1,11 +1,11 @@
 //! Two and more engines over cut streams: nothing lost, doubled, reordered or changed.
 
 use proptest::prelude::*;
-use rejoin_channel_table::ids::Rank;
+use rejoin_channel_table::ids::{Rank, Ssn};
 use rejoin_channel_table::resume::Resume;
 
 use crate::harness::World;
-use crate::{Completion, Config, Mode, Pattern, ReqId, Segment};
+use crate::{Completion, Config, Mode, Pattern, ProtocolError, ReqId, Segment};
 
 /// Small bounds, so that small scripts meet them.
 pub(crate) fn small() -> Config {
@@ -365,4 +365,32 @@ proptest! {
         run.finish();
         run.check();
     }
+}
+
+#[test]
+fn a_resume_below_what_is_held_is_refused() {
+    let mut world = World::linked(small(), 2);
+    let (zero, one) = (Rank(0), Rank(1));
+    for number in 0..3 {
+        world.recv(1, World::pattern(Some(0), Some(1)), 50);
+        world.send(0, 1, 1, &content(number, 50), Mode::Standard);
+    }
+    world.settle();
+    world.nodes[1].engine.flush_all_acks();
+    world.settle();
+    let good = world.nodes[1].engine.resume(zero);
+    assert_eq!(good.next_envelope, Ssn(3));
+    world.cut(0, 1);
+    let engine = &mut world.nodes[0].engine;
+    for (next, lacking) in [(0, None), (2, None), (3, Some(0)), (3, Some(2)), (4, None)] {
+        let mut said = good.clone();
+        said.next_envelope = Ssn(next);
+        said.incomplete_eager = lacking.map(Ssn).into_iter().collect();
+        let refused = engine
+            .link_up(one, &said)
+            .expect_err("frames that are gone");
+        assert!(matches!(refused, ProtocolError::FalseAck(_)), "{refused}");
+        assert!(!engine.is_up(one));
+    }
+    engine.link_up(one, &good).expect("nothing is lacking");
 }

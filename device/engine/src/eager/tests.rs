@@ -323,3 +323,25 @@ fn a_length_that_no_body_can_have_is_left_to_the_slow_path() {
         assert_eq!(engine.rx_eager(Rank(0), &header.encode()), None);
     }
 }
+
+#[test]
+fn a_message_of_a_later_epoch_is_left_where_it_is() {
+    let mut world = World::linked(config(), 2);
+    world.settle();
+    let (zero, one) = (Rank(0), Rank(1));
+    world.recv(1, World::pattern(Some(0), Some(1)), 8);
+    let env = Envelope {
+        context: 1,
+        source: 0,
+        tag: 1,
+    };
+    world.nodes[0].engine.set_epoch(Epoch(1));
+    let sent = world.nodes[0].engine.send_short(one, &env, b"12345678");
+    let header = sent.expect("the link is idle");
+    let engine = &mut world.nodes[1].engine;
+    let before = engine.clone();
+    assert_eq!(engine.rx_short(zero, &header), None);
+    assert_eq!(*engine, before, "something of it was taken");
+    engine.set_epoch(Epoch(1));
+    assert!(engine.rx_short(zero, &header).is_some());
+}
