@@ -7,7 +7,7 @@ use rejoin_tests::processes::{all_gone, descendants, is_asleep, is_pending, kill
 use rejoin_tests::{Finished, Run, finish, prefix, program};
 use std::process::{Child, Command};
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(20);
@@ -197,6 +197,20 @@ fn a_rank_is_killed_while_central_is_stopped() {
     }
 }
 
+/// Sockets of a process once it has closed those of processes that have ended: their number stays for half a
+/// second.
+fn settled_sockets(pid: u32) -> usize {
+    let (mut count, mut since) = (sockets(pid), Instant::now());
+    wait_for(SOON, "a number of sockets that stays", || {
+        let now = sockets(pid);
+        if now != count {
+            (count, since) = (now, Instant::now());
+        }
+        since.elapsed() > Duration::from_millis(500)
+    });
+    count
+}
+
 #[test]
 fn one_that_ends_again_and_again_is_the_end() {
     let disturbed = Disturbed::start("the-end");
@@ -210,14 +224,11 @@ fn one_that_ends_again_and_again_is_the_end() {
     last = another(job, last);
     // Somebody waits for the answer of one that has no successor.
     kill(last, libc::SIGSTOP);
-    let mut least = sockets(mpirun);
+    let before = settled_sockets(mpirun);
     let status = ask(&["status", "--json", &mpirun.to_string()]);
     // mpirun has taken the connection, and who asks sleeps: it has asked.
     wait_for(SOON, "a question", || {
-        // Those of the one before it may only be closing.
-        let now = sockets(mpirun);
-        least = least.min(now);
-        now > least && is_asleep(status.id())
+        sockets(mpirun) > before && is_asleep(status.id())
     });
     kill(last, libc::SIGKILL);
     let status = finish(status, LIMIT, "rejoin status");
