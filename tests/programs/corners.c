@@ -65,6 +65,25 @@ static void reductions(int ranks)
     CHECK(letters[0] == ranks && letters[1] == 2 * ranks);
 }
 
+/* A buffer that is sent must not be the one that is received, nor this rank's block of it. */
+static void aliased_buffers(int ranks)
+{
+    int rank, out[2] = {1, 1}, all[2] = {0, 0};
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    CHECK(class_of(MPI_Allgather(all, 1, MPI_INT, all, 1, MPI_INT, MPI_COMM_WORLD)) == MPI_ERR_BUFFER);
+    CHECK(class_of(MPI_Allgather(all + rank, 1, MPI_INT, all, 1, MPI_INT, MPI_COMM_WORLD)) == MPI_ERR_BUFFER);
+    CHECK(class_of(MPI_Alltoall(all, 1, MPI_INT, all, 1, MPI_INT, MPI_COMM_WORLD)) == MPI_ERR_BUFFER);
+    CHECK(class_of(MPI_Gather(all, 1, MPI_INT, all, 1, MPI_INT, 0, MPI_COMM_SELF)) == MPI_ERR_BUFFER);
+    CHECK(class_of(MPI_Scatter(all, 1, MPI_INT, all, 1, MPI_INT, 0, MPI_COMM_SELF)) == MPI_ERR_BUFFER);
+    /* Nothing is moved. */
+    CHECK(MPI_Allgather(all, 0, MPI_INT, all, 0, MPI_INT, MPI_COMM_WORLD) == MPI_SUCCESS);
+    CHECK(MPI_Alltoall(all, 0, MPI_INT, all, 0, MPI_INT, MPI_COMM_WORLD) == MPI_SUCCESS);
+    /* The calls that were refused left nothing behind. */
+    CHECK(MPI_Alltoall(out, 1, MPI_INT, all, 1, MPI_INT, MPI_COMM_WORLD) == MPI_SUCCESS);
+    CHECK(all[0] == 1 && all[ranks - 1] == 1);
+}
+
 static void errors(void)
 {
     int class, len;
@@ -118,6 +137,7 @@ int main(int argc, char **argv)
     CHECK(is_name(MPI_C_FLOAT_COMPLEX, "MPI_C_COMPLEX"));
     null_handles(ranks);
     reductions(ranks);
+    aliased_buffers(ranks);
     errors();
     sessions();
     if (me == 0)

@@ -99,6 +99,26 @@ impl<'a> Args<'a> {
         unsafe { self.one(address, count, datatype) }.map(Some)
     }
 
+    /// Refuses a send buffer that is the receive buffer, or this rank's block of it: what it says is what
+    /// MPI_IN_PLACE is for. Types that differ may describe memory apart from each other at one address.
+    pub(crate) fn apart(
+        &self,
+        (send, sendtype): (Address, MPI_Datatype),
+        (recv, recvcount, recvtype): (Address, i64, MPI_Datatype),
+    ) -> Result<()> {
+        if sendtype != recvtype || recvcount <= 0 || send.is_null() {
+            return Ok(());
+        }
+        let datatype = self.mpi.datatypes.committed(recvtype)?;
+        if datatype.size() == 0 {
+            return Ok(());
+        }
+        let block = recvcount.wrapping_mul(datatype.extent());
+        let own = block.wrapping_mul(self.comm.rank() as i64);
+        distinct(send, recv, recvcount)?;
+        distinct(send, recv.wrapping_byte_offset(own as isize), recvcount)
+    }
+
     /// One buffer for each rank, displacements in extents of the datatype.
     pub(crate) unsafe fn each(
         &self,

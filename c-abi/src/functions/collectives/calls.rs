@@ -57,6 +57,9 @@ impl Args<'_> {
         // SAFETY: the program's promise.
         unsafe {
             let (root, here) = self.root(root)?;
+            if here && sendcount > 0 {
+                self.apart((sendbuf, sendtype), (recvbuf, recvcount, recvtype))?;
+            }
             let send = self.or_in_place((sendbuf, sendcount, sendtype), here)?;
             let recv = here
                 .then(|| self.one(recvbuf, recvcount, recvtype))
@@ -102,6 +105,9 @@ impl Args<'_> {
         // SAFETY: the program's promise.
         unsafe {
             let (root, here) = self.root(root)?;
+            if here && recvcount > 0 {
+                self.apart((recvbuf, recvtype), (sendbuf, sendcount, sendtype))?;
+            }
             let send = here
                 .then(|| self.one(sendbuf, sendcount, sendtype))
                 .transpose()?;
@@ -145,6 +151,9 @@ impl Args<'_> {
     ) -> Result<Call> {
         // SAFETY: the program's promise.
         unsafe {
+            if sendcount > 0 {
+                self.apart((sendbuf, sendtype), (recvbuf, recvcount, recvtype))?;
+            }
             let send = self.or_in_place((sendbuf, sendcount, sendtype), true)?;
             let recv = self.one(recvbuf, recvcount, recvtype)?;
             Ok(Call::Allgather { send, recv })
@@ -180,6 +189,9 @@ impl Args<'_> {
     ) -> Result<Call> {
         // SAFETY: the program's promise.
         unsafe {
+            if sendtype == recvtype {
+                distinct(sendbuf, recvbuf, sendcount)?;
+            }
             let send = self.or_in_place((sendbuf, sendcount, sendtype), true)?;
             let recv = self.one(recvbuf, recvcount, recvtype)?;
             Ok(Call::Alltoall { send, recv })
