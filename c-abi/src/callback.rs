@@ -19,7 +19,7 @@ static UNLOCKED: AtomicU32 = AtomicU32::new(0);
 static LOCKED: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// This thread's part of [`LOCKED`]. Not for the handler of orders, where a thread's variable may take memory
+    /// This thread's part of [`LOCKED`]. Not for the handler of requests, where a thread's variable may take memory
     /// from the C library.
     static MINE: Cell<u32> = const { Cell::new(0) };
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use rejoin_mpi::{Error, ErrorClass, Result, orders};
+use rejoin_mpi::{Error, ErrorClass, Result, checkpointing};
 
 use crate::constants::{MPI_SUCCESS, MPI_T_ERR_NOT_SUPPORTED};
 use crate::entry_call::{Call, Phase};
@@ -59,8 +59,8 @@ pub fn enter(call: &'static Call, owner: Owner, run: impl FnOnce(&Mpi) -> Result
         Err(error) => raise(mpi, call, owner, error),
     };
     callback::leave(locked, mark);
-    if orders::is_wanted() && mark == 0 {
-        image::obey_late(mpi, locked);
+    if checkpointing::is_pending() && mark == 0 {
+        image::take_pending(mpi, locked);
     }
     if locked {
         lock::release();
@@ -88,8 +88,8 @@ pub fn at_once(
         Err(error) => raise(mpi, call, owner, error),
     });
     callback::leave(false, mark);
-    if done.is_some() && orders::is_wanted() && mark == 0 {
-        image::obey_late(mpi, false);
+    if done.is_some() && checkpointing::is_pending() && mark == 0 {
+        image::take_pending(mpi, false);
     }
     done
 }

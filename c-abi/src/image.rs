@@ -1,22 +1,16 @@
-//! Images of this process: ordered by signal, taken in the program's own code or as it leaves the library.
+//! Images of this process: requested by signal, taken in the program's own code or as it leaves the library.
 
-use rejoin_mpi::{Mpi as Core, Result, orders};
+use rejoin_mpi::{Mpi as Core, Result, checkpointing};
 
 use crate::callback;
 use crate::state::{self, Mpi};
 
-/// Lets the manager order images from here on.
+/// Lets the manager request checkpoints from here on.
 ///
 /// # Errors
 /// The system refuses the signal.
-pub fn take_orders(core: &Core) -> Result<()> {
-    core.take_orders(is_inside, obey)
-}
-
-/// Whether an order has to wait for the library's next safe point. With several threads it always has: the handler
-/// runs in any of them, and another one may be about to come in.
-fn is_inside() -> bool {
-    callback::is_inside() || !is_alone()
+pub fn accept_checkpoints(core: &Core) -> Result<()> {
+    core.accept_checkpoints(take_here)
 }
 
 /// Whether this process has one thread. Each has a folder, so the count of links tells without reading any.
@@ -28,26 +22,29 @@ fn is_alone() -> bool {
     }
 }
 
-/// An order that came in the program's own code. Runs in the signal's handler.
-fn obey(epoch: u32) {
+/// Takes the image of an epoch, if the program is in its own code and in its one thread: with several threads the
+/// handler runs in any of them, and another one may be about to come in. Runs in the signal's handler.
+fn take_here(epoch: u32) -> bool {
+    if callback::is_inside() || !is_alone() {
+        return false;
+    }
     let mark = callback::enter(false);
     // SAFETY: the program is outside the library, in its one thread: nobody else uses the state.
-    if let Some(core) = unsafe { state::mpi() }.core.get() {
-        // An error shuts the device, and the program's next call reports it.
-        let _ = core.enter_epoch(epoch);
-    }
+    let core = unsafe { state::mpi() }.core.get();
+    let taken = core.is_none_or(|core| core.take_checkpoint(epoch));
     callback::leave(false, mark);
+    taken
 }
 
-/// An order came while a call was inside the library, which is over now.
+/// Meets a request that came while a call was inside the library, which is over now.
 #[cold]
 #[inline(never)]
-pub fn obey_late(mpi: &Mpi, locked: bool) {
+pub fn take_pending(mpi: &Mpi, locked: bool) {
     let Some(core) = mpi.core.get() else {
         return;
     };
-    // An order that comes meanwhile must not wait for the next call, which may be hours away.
-    while orders::is_wanted() {
+    // One that comes meanwhile must not wait for the next call, which may be hours away.
+    while checkpointing::is_pending() {
         let mark = callback::enter(locked);
         let _ = core.safe_point();
         callback::leave(locked, mark);

@@ -50,7 +50,7 @@ fn rank(page: &Page) -> Job {
             std::slice::from_raw_parts_mut(at.cast::<u8>(), STATE)
         };
         memory.fill(1);
-        rank.obey_orders();
+        rank.accept_checkpoints();
         rank.serve(|rank, word| match word {
             "hold" => {
                 hold(page.as_fd(), 0).expect("held");

@@ -2,7 +2,7 @@
 //!
 //! - [`twin`]: the frozen clone of a process on the same host. [`twin::take`] returns twice: in the rank that
 //!   goes on, and in each process that is later woken from the image. [`twin::manager`] is the other side.
-//! - [`order`]: the real-time signal by which a manager asks for an image wherever the program is, without the
+//! - [`checkpoint_request`]: the real-time signal by which a manager asks for an image wherever the program is, without the
 //!   program noticing.
 //! - [`watch`]: how a manager learns of a rank's end before its memory is torn down.
 //! - [`anonymous`]: room in the memory that processes of a job share.
@@ -16,9 +16,9 @@
 compile_error!("twins and orders are made for 64-bit Linux");
 
 pub mod anonymous;
+pub mod checkpoint_request;
 mod error;
 mod manifest;
-pub mod order;
 mod proc;
 pub mod regions;
 mod sys;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Caveat, Refused};
 use crate::manifest::{self, Manifest};
 pub use crate::manifest::{Input, Summary, WrittenFile};
-use crate::{order, sys};
+use crate::{checkpoint_request, sys};
 
 mod checks;
 mod clone;
@@ -40,7 +40,7 @@ pub struct Settings {
     pub block: RawFd,
     /// Whether descriptors 1 and 2 are pipes that the manager made.
     pub streams: [bool; 2],
-    /// The signal of orders ([`crate::order`]), which is never carried over.
+    /// The signal of orders ([`crate::checkpoint_request`]), which is never carried over.
     pub signal: i32,
 }
 
@@ -308,5 +308,5 @@ fn socket_pair(block: RawFd) -> Result<(RawFd, RawFd), Refused> {
 
 /// Tells the rest of this crate that the process is another one now.
 fn became_another() {
-    order::rebind();
+    checkpoint_request::rebind();
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use rejoin_channel_table::ids::{Epoch, Identity, Rank};
+use rejoin_channel_table::ids::{Identity, Rank};
 use rejoin_channel_table::{BusinessCard, LocalHostId, Table};
 use rejoin_engine::{
     Completion, Config, Detach, Engine, Envelope, MIN_GET, MsgId, Pattern, Probe, ReqId, Sent,
@@ -19,6 +19,7 @@ use crate::io::Io;
 use crate::live::Meter;
 use crate::memory;
 use crate::options::Options;
+use crate::pending_checkpoint::PendingCheckpoint;
 use crate::poller::Token;
 use crate::spin::Spin;
 use crate::stall::Names;
@@ -85,8 +86,8 @@ pub struct Device {
     pub(crate) finalizing: bool,
     pub(crate) leaving: bool,
     pub(crate) all_finalized: bool,
-    /// An epoch that a peer is in and this rank is not: entered at the next safe point.
-    pub(crate) image_due: Option<Epoch>,
+    /// The request for a checkpoint that is met at the next safe point.
+    pub(crate) checkpoint: PendingCheckpoint,
     /// Of checkpoints that this rank has asked for.
     pub(crate) known: crate::asked::Known,
     /// Takes images of this process, where the manager wants them.

@@ -18,7 +18,7 @@ pub enum Error {
         problem: String,
     },
     /// A system call failed where no retry helps.
-    #[error("{operation}: {source}")]
+    #[error("{operation}: {}", text_of(.source))]
     System {
         /// What was being done.
         operation: String,
@@ -64,7 +64,8 @@ pub enum Error {
     /// The system cannot use the program's buffer.
     #[error(
         "{operation} with rank {rank} on host {host}: the buffer is not all in this process's \
-         memory ({problem})"
+         memory ({})",
+        text_of(.problem)
     )]
     Buffer {
         /// The peer.

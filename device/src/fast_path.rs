@@ -212,7 +212,7 @@ impl Device {
         self.passes = self.passes.wrapping_add(1);
         !self.passes.is_multiple_of(PASS_AFTER)
             && !self.engine.any_ready()
-            && self.image_due.is_none()
+            && !self.checkpoint.is_pending()
             && self.detaching.is_empty()
             && (self.meter.cutter.is_none() || self.inject_cut())
     }
@@ -239,8 +239,12 @@ impl Device {
 #[inline(never)]
 fn unblock(engine: &mut Engine, live: &mut Live, meter: &mut Meter) -> bool {
     for _ in 0..MOVES {
-        // A broken link is found again, by who can drop it.
-        if !live.endpoint.peer_goes_on() || transmit::flush(engine, live, meter).is_err() {
+        if !live.endpoint.peer_goes_on() {
+            return false;
+        }
+        if let Err(fault) = transmit::flush(engine, live, meter) {
+            // The slow path writes next, and drops the link.
+            live.broken = Some(fault);
             return false;
         }
         if !live.write_blocked {

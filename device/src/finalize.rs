@@ -52,7 +52,7 @@ impl Device {
             }
             agent.tell(&ToManager::Leave)?;
         }
-        self.refuse_orders();
+        self.refuse_checkpoints();
         self.io.slots = Slots::default();
         self.io.polled.clear();
         self.io.redial.clear();

@@ -14,7 +14,7 @@ use crate::error::{Error, Result, text_of};
 use crate::live::Live;
 use crate::pending::{Pending, Side};
 use crate::poller::Token;
-use crate::receive::{Broken, Intake, note_due};
+use crate::receive::{Broken, Intake};
 use crate::slots::Slot;
 use crate::transport::{Accepted, Copies, Endpoint, Failing};
 
@@ -61,7 +61,8 @@ impl Device {
                     // Out of descriptors, say. The listener is looked at again in a while: its
                     // edge has passed.
                     self.io.accept_again = true;
-                    tracing::warn!("rank {}: accept: {error}", self.identity.rank);
+                    let (me, why) = (self.identity.rank, text_of(&error));
+                    tracing::warn!("rank {me}: accept: {why}");
                     break;
                 }
             };
@@ -240,7 +241,7 @@ impl Device {
         let rank = opened.peer.rank;
         if let Err(error) = pending.wireup.agreed(true) {
             pending.failing = Some(Failing::Memory);
-            return Step::Fail(error.to_string());
+            return Step::Fail(text_of(&error));
         }
         if let Some(later) = self.later(&opened.resume) {
             return later;
@@ -305,7 +306,7 @@ impl Device {
     /// attempt comes after this rank's safe point.
     fn later(&mut self, resume: &Resume) -> Option<Step> {
         let refused = self.engine.heeds(resume.epoch).err()?;
-        note_due(&mut self.image_due, resume.epoch);
+        self.checkpoint.request(resume.epoch);
         Some(Step::Fail(refused.to_string()))
     }
 
@@ -381,7 +382,7 @@ impl Device {
             engine: &mut self.engine,
             staging: &mut self.io.staging,
             meter: &mut self.meter,
-            image_due: &mut self.image_due,
+            checkpoint: &mut self.checkpoint,
         };
         let outcome = match staged {
             None => intake.read(live),

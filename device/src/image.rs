@@ -7,13 +7,13 @@ use nix::sys::stat::fstat;
 use nix::sys::time::TimeValLike;
 use rejoin_channel_table::Epoch;
 use rejoin_ckpt::twin::{self, Image, Imager, Settings, Summary, Taken, Woken};
-use rejoin_ckpt::{order, watch};
+use rejoin_ckpt::{checkpoint_request, watch};
 use rejoin_wire::ImageCost;
 use rejoin_wire::{Holds, Images, MOST_FILES, ToManager, Unread};
 
 use crate::descriptors;
 use crate::device::Device;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, text_of};
 use crate::rejoin::Old;
 
 /// Takes images of this process as the manager wants them.
@@ -26,7 +26,7 @@ pub(crate) fn imager(images: &Images) -> Imager {
         manager: i32::try_from(images.manager).unwrap_or(0),
         block: descriptors::block_start(),
         streams: [ours(0, &std::io::stdout()), ours(1, &std::io::stderr())],
-        signal: order::usual_signal(),
+        signal: checkpoint_request::usual_signal(),
     })
 }
 
@@ -44,8 +44,6 @@ fn holds(summary: &Summary) -> Holds {
     }
 }
 
-pub use rejoin_ckpt::order::{Hook, Inside, is_wanted, keep};
-
 /// Lets the manager notice this process's end at once. Without that it notices a little later.
 pub(crate) fn hold(images: Option<&Images>) {
     let Some((manager, (descriptor, slot))) = images.and_then(|i| Some((i.manager, i.watch?)))
@@ -59,7 +57,8 @@ pub(crate) fn hold(images: Option<&Images>) {
         .open(path);
     let held = opened.and_then(|memory| watch::hold(memory.as_fd(), slot));
     if let Err(error) = held {
-        tracing::info!("the end of this process will be noticed late: {error}");
+        let why = text_of(&error);
+        tracing::info!("the end of this process will be noticed late: {why}");
     }
 }
 
@@ -100,28 +99,6 @@ const WRAPPED: &str = "it was started by another program (a shell without exec, 
                        and go on";
 
 impl Device {
-    /// Lets the manager order images by signal, wherever the program is: in its own code, the handler
-    /// calls `hook` with the epoch; inside the library, [`is_wanted`] is true until a safe point.
-    /// Nothing happens where no images are taken.
-    ///
-    /// # Errors
-    /// The system refuses the signal.
-    pub fn take_orders(&self, is_inside: Inside, hook: Hook) -> Result<()> {
-        if self.imager.is_none() {
-            return Ok(());
-        }
-        order::install(order::usual_signal(), is_inside, hook)
-            .map_err(|error| Error::system("listen to orders for images", error))
-    }
-
-    /// No image is taken any more.
-    pub(crate) fn refuse_orders(&mut self) {
-        watch::release();
-        if self.imager.take().is_some() {
-            order::remove(order::usual_signal());
-        }
-    }
-
     /// Takes the image of an epoch that this rank has just entered, and reports it. In a process that is
     /// restored from it, comes back into the job instead.
     pub(crate) fn take_image(&mut self, epoch: Epoch) -> Result<()> {
@@ -136,7 +113,7 @@ impl Device {
                 why: WRAPPED.to_owned(),
             });
         }
-        order::drain();
+        checkpoint_request::drain();
         match twin::take(imager) {
             Ok(Taken::Continued(image)) => self.report_image(epoch, &image),
             Ok(Taken::Restored(woken)) => self.come_back(woken),

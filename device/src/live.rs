@@ -81,6 +81,8 @@ pub(crate) struct Live {
     /// The end of the handshake, which goes ahead of all frames, and how much of it is sent.
     pub(crate) ahead: Vec<u8>,
     pub(crate) ahead_sent: usize,
+    /// Why it is broken, found where the link could not be dropped: the next read or write says so.
+    pub(crate) broken: Option<Box<Fault>>,
     /// Since when the other end is known not to answer.
     pub(crate) stuck_since: Option<Instant>,
 }
@@ -112,6 +114,7 @@ impl Live {
             held: Vec::new(),
             ahead,
             ahead_sent: 0,
+            broken: None,
             stuck_since: None,
         }
     }
@@ -145,6 +148,7 @@ impl Live {
         meter: &mut Meter,
         pieces: &[Piece],
     ) -> Result<usize, Box<Fault>> {
+        self.still_good()?;
         meter.stats.writes += 1;
         meter.stats.ring_calls += u64::from(self.polled);
         // A link that is polled is written to in vain as often as it is looked at: that must not count.
@@ -172,6 +176,7 @@ impl Live {
         meter: &mut Meter,
         pieces: &[Piece],
     ) -> Result<usize, Box<Fault>> {
+        self.still_good()?;
         meter.stats.reads += 1;
         meter.stats.ring_calls += u64::from(self.polled);
         // SAFETY: the caller's promise.
@@ -185,6 +190,15 @@ impl Live {
         Ok(count)
     }
 
+    /// The fault that was found where the link could not be dropped.
+    #[inline(always)]
+    fn still_good(&mut self) -> Result<(), Box<Fault>> {
+        match self.broken.take() {
+            None => Ok(()),
+            Some(fault) => Err(fault),
+        }
+    }
+
     /// Breaks the link after bytes have moved, when the scissors say so.
     #[inline]
     pub(crate) fn struck_after(&mut self, meter: &mut Meter) -> Result<(), Box<Fault>> {
@@ -195,9 +209,6 @@ impl Live {
             return Ok(());
         }
         self.endpoint.cut();
-        // A link that has failed fails again: who finds it in `fast_path.rs` can't drop it there, and the bytes that
-        // have just gone must not go over it twice.
-        self.endpoint.note_event();
         Err(Box::new(Fault::Link(Lost(CUT.to_owned()))))
     }
 

@@ -21,7 +21,7 @@ impl Device {
                 Some(FromManager::Stop { .. }) => agent::stop(),
                 Some(FromManager::Checkpoint { generation, epoch }) => {
                     if generation == self.identity.generation {
-                        self.note_order(epoch);
+                        self.request_checkpoint(epoch);
                     }
                     continue;
                 }

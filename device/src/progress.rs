@@ -243,8 +243,8 @@ impl Device {
             self.engine
                 .grant_if_starved(&std::mem::take(&mut self.probing));
         }
-        self.hear_orders();
-        if self.image_due.is_some() {
+        self.hear_signal();
+        if self.checkpoint.is_pending() {
             // Nothing that a wait waits for: a report of one that lasts must not be put off by it.
             self.safe_point()?;
         }
@@ -305,7 +305,7 @@ impl Device {
                     engine: &mut self.engine,
                     staging: &mut self.io.staging,
                     meter: &mut self.meter,
-                    image_due: &mut self.image_due,
+                    checkpoint: &mut self.checkpoint,
                 };
                 match intake.take_matched(live) {
                     Ok(count) => moved = count > 0,

@@ -17,6 +17,7 @@ use rejoin_engine::{Engine, HEADER_LEN, Header, Matched, ProtocolError, RxBody, 
 
 use crate::live::{Body, Live, Meter};
 use crate::memory;
+use crate::pending_checkpoint::PendingCheckpoint;
 use crate::transport::{Endpoint, Fault, Lost, Piece};
 
 /// Length of the staging buffer, which all links share: between reads a link keeps no more than a
@@ -71,8 +72,8 @@ pub(crate) struct Intake<'a> {
     pub(crate) engine: &'a mut Engine,
     pub(crate) staging: &'a mut [u8],
     pub(crate) meter: &'a mut Meter,
-    /// The epoch whose image must be taken before links are read on.
-    pub(crate) image_due: &'a mut Option<Epoch>,
+    /// While a request is pending, links that hold a frame of a later epoch are not read on.
+    pub(crate) checkpoint: &'a mut PendingCheckpoint,
 }
 
 impl Intake<'_> {
@@ -301,14 +302,14 @@ impl Intake<'_> {
         live.held = self.staging[at..end].to_vec();
         // Nothing announces it again.
         live.readable = true;
-        note_due(self.image_due, epoch);
+        self.checkpoint.request(epoch);
         Ok(())
     }
 
     /// Goes on with what a link holds, unless an image is still due, or is again.
     #[cold]
     fn go_on(&mut self, live: &mut Live) -> Result<bool, Broken> {
-        if self.image_due.is_none() {
+        if !self.checkpoint.is_pending() {
             let held = std::mem::take(&mut live.held);
             self.staging[..held.len()].copy_from_slice(&held);
             self.parse(live, held.len())?;
@@ -384,11 +385,6 @@ impl Intake<'_> {
         }
         Ok(())
     }
-}
-
-/// Notes that a later epoch has been heard of.
-pub(crate) fn note_due(due: &mut Option<Epoch>, epoch: Epoch) {
-    *due = Some(due.map_or(epoch, |other| other.max(epoch)));
 }
 
 /// Makes the copies that the engine asks for.

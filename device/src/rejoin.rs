@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::image;
 use crate::io::Io;
 use crate::limits;
+use crate::pending_checkpoint::PendingCheckpoint;
 use crate::spin::Spin;
 use crate::startup;
 
@@ -80,7 +81,7 @@ impl Device {
         if self.leaving {
             agent.tell(&ToManager::Finalizing)?;
         }
-        self.image_due = image;
+        self.checkpoint = PendingCheckpoint::new(image);
         self.table.rejoin(now, book);
         // Those that were not up as well: what waited for a link asks for a new one, since the dial that was under way is
         // gone with the rest.

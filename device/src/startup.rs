@@ -20,6 +20,7 @@ use crate::key::KeyPage;
 use crate::limits;
 use crate::live::Meter;
 use crate::options::Options;
+use crate::pending_checkpoint::PendingCheckpoint;
 use crate::spin::Spin;
 use crate::stats::Stats;
 use crate::waker::Waker;
@@ -117,7 +118,7 @@ impl Device {
             breaches: 0,
             leaving: false,
             all_finalized: false,
-            image_due: image,
+            checkpoint: PendingCheckpoint::new(image),
             known: crate::asked::Known::default(),
             imager: settings_imager,
             copied: image::Copied::default(),

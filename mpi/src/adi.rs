@@ -9,7 +9,7 @@
 
 use crate::error::{Error, ErrorClass, Result};
 use rejoin_channel_table::{Epoch, Identity};
-use rejoin_device::image::{Hook, Inside};
+use rejoin_device::safe_point::Ask;
 use rejoin_device::{Attempt, Fault};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -125,7 +125,7 @@ impl Dev {
         self.keep(result)
     }
 
-    /// An image of an epoch is ordered while the program is in its own code.
+    /// A checkpoint of an epoch is requested while the program is in its own code.
     pub fn enter_epoch(&mut self, epoch: u32) -> Result<()> {
         let result = match &mut self.inner {
             Inner::Real(device) => device.enter_epoch(Epoch(epoch)).map_err(as_error),
@@ -135,13 +135,13 @@ impl Dev {
         self.keep(result)
     }
 
-    /// Lets images be ordered by signal.
-    pub fn take_orders(&mut self, is_inside: Inside, hook: Hook) -> Result<()> {
+    /// Lets checkpoints be requested by signal.
+    pub fn accept_checkpoints(&mut self, ask: Ask) -> Result<()> {
         let result = match &mut self.inner {
-            Inner::Real(device) => device.take_orders(is_inside, hook).map_err(as_error),
+            Inner::Real(device) => device.accept_checkpoints(ask).map_err(as_error),
             #[cfg(test)]
             Inner::Test(_) => {
-                let _ = (is_inside, hook);
+                let _ = ask;
                 Ok(())
             }
         };

@@ -6,6 +6,7 @@
 pub mod adi;
 pub mod attr;
 pub mod check;
+pub mod checkpointing;
 pub mod coll;
 pub mod comm;
 pub mod datatype;
@@ -15,7 +16,6 @@ pub mod group;
 pub mod info;
 pub mod lock;
 pub mod op;
-pub mod orders;
 pub mod p2p;
 pub mod registered;
 pub mod request;

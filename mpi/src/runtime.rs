@@ -12,7 +12,6 @@ use crate::error::{Error, ErrorClass, Result};
 use crate::group::Group;
 use crate::info::Info;
 use crate::lock::BigLock;
-use crate::orders;
 use crate::p2p::BsendBuffer;
 use crate::request::{RequestId, Slab};
 use rejoin_channel_table::Rank;
@@ -137,29 +136,27 @@ impl Mpi {
         self.dev.borrow_mut().safe_point()
     }
 
-    /// Takes the image of an epoch, ordered by signal while the program is in its own code. For the signal's
-    /// handler: nothing of the library is borrowed then.
-    ///
-    /// # Errors
-    /// The job can't be come back into.
-    pub fn enter_epoch(&self, epoch: u32) -> Result<()> {
+    /// Takes the image of an epoch, requested by signal while the program is in its own code; false: the device is in
+    /// use, on the way out of a call, and the request stays pending. For the signal's handler.
+    pub fn take_checkpoint(&self, epoch: u32) -> bool {
         match self.dev.try_borrow_mut() {
-            Ok(mut dev) => dev.enter_epoch(epoch),
-            // On the way out of a call: the next one sees to it.
-            Err(_) => {
-                orders::keep(epoch);
-                Ok(())
+            Ok(mut dev) => {
+                // An error shuts the device, and the program's next call reports it.
+                let _ = dev.enter_epoch(epoch);
+                true
             }
+            Err(_) => false,
         }
     }
 
-    /// Lets the manager order images by signal: in the program's own code the handler calls `hook` with the
-    /// epoch, inside the library [`orders::is_wanted`] is true until [`Mpi::safe_point`].
+    /// Lets the manager request checkpoints by signal: the handler calls `ask` with the epoch, which takes the image
+    /// if it may be taken there. If not, [`checkpointing::is_pending`](crate::checkpointing::is_pending) is true until
+    /// [`Mpi::safe_point`].
     ///
     /// # Errors
     /// The system refuses the signal.
-    pub fn take_orders(&self, is_inside: fn() -> bool, hook: fn(u32)) -> Result<()> {
-        self.dev.borrow_mut().take_orders(is_inside, hook)
+    pub fn accept_checkpoints(&self, ask: fn(u32) -> bool) -> Result<()> {
+        self.dev.borrow_mut().accept_checkpoints(ask)
     }
 
     /// World rank of this process.

@@ -38,7 +38,7 @@ pub struct Job {
     /// What it has written since, as far as it was read.
     fresh: Vec<u8>,
     /// What tries to order by signal saw of it.
-    seen: Cell<rejoin_ckpt::order::Seen>,
+    seen: Cell<rejoin_ckpt::checkpoint_request::Seen>,
 }
 
 impl Job {
@@ -132,7 +132,13 @@ impl Job {
     pub fn try_order(&self, epoch: u32) -> bool {
         let mut seen = self.seen.get();
         let pidfd = self.pidfd.as_fd();
-        let sent = rejoin_ckpt::order::send(pidfd, self.pid, super::signal(), epoch, &mut seen);
+        let sent = rejoin_ckpt::checkpoint_request::send(
+            pidfd,
+            self.pid,
+            super::signal(),
+            epoch,
+            &mut seen,
+        );
         self.seen.set(seen);
         sent.expect("the rank is there")
     }

@@ -4,23 +4,22 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
 use rejoin_ckpt::twin::{self, Imager, Settings, Taken};
-use rejoin_ckpt::{Caveat, Refused, order};
+use rejoin_ckpt::{Caveat, Refused, checkpoint_request};
 
 use super::{BLOCK, LIMIT, receive, send};
 
-/// Inside the library, where the handler only leaves the order.
+/// Inside the library, where the handler only leaves the request pending.
 static INSIDE: AtomicBool = AtomicBool::new(true);
 static RANK: AtomicPtr<Rank> = AtomicPtr::new(std::ptr::null_mut());
-
-fn is_inside() -> bool {
-    INSIDE.load(Ordering::Acquire)
-}
 
 /// A signal that the handler sends to its own process, where it waits for the handler's end.
 pub static MEANWHILE: AtomicI32 = AtomicI32::new(0);
 
 /// In the handler.
-fn take_now(epoch: u32) {
+fn take_here(epoch: u32) -> bool {
+    if INSIDE.load(Ordering::Acquire) {
+        return false;
+    }
     match MEANWHILE.load(Ordering::Acquire) {
         0 => {}
         signal => {
@@ -28,9 +27,10 @@ fn take_now(epoch: u32) {
             unsafe { libc::kill(libc::getpid(), signal) };
         }
     }
-    // SAFETY: `obey_orders` stored the one rank of this process, which user code does not use.
+    // SAFETY: `accept_checkpoints` stored the one rank of this process, which user code does not use.
     let rank = unsafe { &mut *RANK.load(Ordering::Acquire) };
-    rank.ordered(epoch);
+    rank.requested(epoch);
+    true
 }
 
 /// A process under test.
@@ -119,13 +119,13 @@ impl Rank {
         }
     }
 
-    /// From now on orders are obeyed.
-    pub fn obey_orders(&mut self) {
+    /// From now on requests for checkpoints are met.
+    pub fn accept_checkpoints(&mut self) {
         RANK.store(self, Ordering::Release);
-        order::install(super::signal(), is_inside, take_now).expect("a handler");
+        checkpoint_request::install(super::signal(), take_here).expect("a handler");
     }
 
-    fn ordered(&mut self, epoch: u32) {
+    fn requested(&mut self, epoch: u32) {
         if epoch > self.epoch {
             self.epoch = epoch;
             if self.image() {
@@ -135,13 +135,13 @@ impl Rank {
         }
     }
 
-    /// Runs user code: orders may strike anywhere in it.
+    /// Runs user code: requests may come anywhere in it.
     pub fn user<T>(&mut self, code: impl FnOnce() -> T) -> T {
-        // First the flag, then the look: an order between the two strikes at once.
+        // First the flag, then the look: a request between the two is met at once.
         INSIDE.store(false, Ordering::SeqCst);
-        while let Some(epoch) = order::wanted() {
+        while let Some(epoch) = checkpoint_request::take_pending() {
             INSIDE.store(true, Ordering::SeqCst);
-            self.ordered(epoch);
+            self.requested(epoch);
             INSIDE.store(false, Ordering::SeqCst);
         }
         let result = code();

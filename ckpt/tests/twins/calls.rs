@@ -121,7 +121,7 @@ pub type Call = (i64, fn() -> i64);
 pub fn timed(number: i64, call: fn() -> Call) {
     let (expected, call) = call();
     let mut job = Job::start(move |rank| {
-        rank.obey_orders();
+        rank.accept_checkpoints();
         rank.serve(|rank, _| {
             rank.say("now");
             let start = Instant::now();
@@ -392,7 +392,7 @@ fn user_signal() -> libc::sigset_t {
 /// A call that waits for ever; `event` ends it, once in the rank and once in the runner.
 fn eventually(number: i64, call: impl Fn() -> i64, event: impl Fn(&Job)) {
     let mut job = Job::start(|rank| {
-        rank.obey_orders();
+        rank.accept_checkpoints();
         rank.serve(|rank, _| {
             rank.say("now");
             let result = rank.user(&call);
@@ -507,7 +507,7 @@ fn own_signals() {
         outcome(unsafe { libc::poll(null_mut(), 0, 60_000) })
     };
     let mut job = Job::start(|rank| {
-        rank.obey_orders();
+        rank.accept_checkpoints();
         rank.serve(|rank, _| {
             rank.say("now");
             let result = rank.user(call);
@@ -548,7 +548,7 @@ fn forever_read() -> i64 {
 fn meanwhile(number: i64, call: fn() -> i64, expected: i64) {
     let mut job = Job::start(move |rank| {
         support::rank::MEANWHILE.store(libc::SIGUSR1, Ordering::Release);
-        rank.obey_orders();
+        rank.accept_checkpoints();
         rank.serve(|rank, _| {
             rank.say("now");
             let result = rank.user(call);
@@ -571,7 +571,7 @@ fn meanwhile(number: i64, call: fn() -> i64, expected: i64) {
 pub fn many_orders(number: i64, call: fn() -> Call) {
     let (expected, call) = call();
     let job = Job::start(move |rank| {
-        rank.obey_orders();
+        rank.accept_checkpoints();
         rank.serve(|rank, _| {
             rank.say("now");
             let start = Instant::now();
@@ -606,7 +606,7 @@ pub fn many_orders(number: i64, call: fn() -> Call) {
 
 fn changed_disposition() {
     let mut job = Job::start(|rank| {
-        rank.obey_orders();
+        rank.accept_checkpoints();
         rank.serve(|rank, _| {
             // SAFETY: takes no address.
             unsafe { libc::signal(support::signal(), libc::SIG_DFL) };
@@ -622,7 +622,7 @@ fn changed_disposition() {
 
 fn errno_is_kept() {
     let mut job = Job::start(|rank| {
-        rank.obey_orders();
+        rank.accept_checkpoints();
         rank.serve(|rank, _| {
             rank.say("now");
             let is_same = rank.user(|| {

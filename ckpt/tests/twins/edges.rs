@@ -175,7 +175,7 @@ fn runner_is_a_process() {
 fn forked_child() {
     let (ours, theirs) = support::pair();
     let mut job = Job::start(|rank| {
-        rank.obey_orders();
+        rank.accept_checkpoints();
         rank.user(|| {
             // SAFETY: one thread, so the child may do anything.
             if unsafe { libc::fork() } == 0 {
@@ -200,7 +200,8 @@ fn forked_child() {
         let (mut seen, start) = (Default::default(), std::time::Instant::now());
         loop {
             let signal = support::signal();
-            let sent = rejoin_ckpt::order::send(pidfd.as_fd(), child, signal, 1, &mut seen);
+            let sent =
+                rejoin_ckpt::checkpoint_request::send(pidfd.as_fd(), child, signal, 1, &mut seen);
             if !matches!(sent, Ok(false)) || start.elapsed() > support::LIMIT {
                 break sent;
             }
@@ -219,7 +220,7 @@ fn forked_child() {
 
 fn inside() {
     let mut job = Job::start(|rank| {
-        rank.obey_orders();
+        rank.accept_checkpoints();
         rank.serve(|rank, word| {
             rank.say(word);
             // Out into the program and back.

@@ -43,7 +43,7 @@ fn storm(name: &str, round: fn(u64) -> u64) {
     let start = || {
         let file = file.clone();
         Job::start(move |rank| {
-            rank.obey_orders();
+            rank.accept_checkpoints();
             rank.serve(|rank, word| {
                 let rounds = word.parse().expect("a number");
                 rank.say("now");
@@ -183,7 +183,7 @@ fn wakes() {
     let mut job = Job::start(|rank| {
         // SAFETY: takes no address.
         unsafe { libc::signal(libc::SIGUSR2, libc::SIG_IGN) };
-        rank.obey_orders();
+        rank.accept_checkpoints();
         rank.serve(|rank, word| {
             let sum = rank.user(|| (0..200).map(malloc).sum::<u64>());
             rank.say(&format!("{word} {sum}"));

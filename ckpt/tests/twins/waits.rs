@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use libc::{c_int, timespec, timeval};
 
-use rejoin_ckpt::order;
+use rejoin_ckpt::checkpoint_request;
 
 use crate::calls::{Call, TIME, errno, many_orders, outcome, receive_timeout, timed};
 use crate::support::{self, Job, LIMIT, Test};
@@ -89,7 +89,7 @@ fn accept_timeout() -> Call {
 /// A call that an order has interrupted ends; the same call at the same place, long after, waits as long as it should.
 fn next_call() {
     let mut job = Job::start(|rank| {
-        rank.obey_orders();
+        rank.accept_checkpoints();
         let [end, other] = socket_pair();
         limit(end, libc::SO_RCVTIMEO);
         rank.serve(|rank, word| {
@@ -144,7 +144,7 @@ fn block_all() {
 
 fn sigwait_for_all() {
     let mut job = Job::start(|rank| {
-        rank.obey_orders();
+        rank.accept_checkpoints();
         block_all();
         rank.serve(|rank, _| {
             let found = rank.user(|| {
@@ -173,7 +173,7 @@ fn sigwait_for_all() {
 
 fn blocks_all() {
     let mut job = Job::start(|rank| {
-        rank.obey_orders();
+        rank.accept_checkpoints();
         rank.serve(|rank, word| {
             match word {
                 "block" => block_all(),
@@ -199,15 +199,15 @@ fn blocks_all() {
 /// An order that came just before the program blocked signals is no signal of the program's, and no image has it.
 fn drained() {
     let mut job = Job::start(|rank| {
-        rank.obey_orders();
+        rank.accept_checkpoints();
         block_all();
         rank.serve(|rank, word| {
             if word == "drain" {
-                order::drain();
+                checkpoint_request::drain();
             }
             let waits = support::status_of(std::process::id() as i32, "SigPnd") != NONE
                 || support::status_of(std::process::id() as i32, "ShdPnd") != NONE;
-            rank.say(&format!("{waits} {:?}", order::wanted()));
+            rank.say(&format!("{waits} {:?}", checkpoint_request::take_pending()));
         });
     });
     assert_eq!(job.ask("look"), "false None", "it blocks them by now");
@@ -227,8 +227,8 @@ fn drained() {
 /// What the handler can't obey waits for the library's next safe point, and the program goes on.
 fn left() {
     let mut job = Job::start(|rank| {
-        order::install(support::signal(), || false, order::keep).expect("a handler");
-        rank.serve(|rank, _| rank.say(&format!("{:?}", order::wanted())));
+        checkpoint_request::install(support::signal(), |_| false).expect("a handler");
+        rank.serve(|rank, _| rank.say(&format!("{:?}", checkpoint_request::take_pending())));
     });
     assert_eq!(job.ask("look"), "None");
     job.order(7);
@@ -242,7 +242,7 @@ const NONE: &str = "0000000000000000";
 /// A program that becomes another one has no handler any more.
 fn another_program() {
     let job = Job::start(|rank| {
-        rank.obey_orders();
+        rank.accept_checkpoints();
         rank.serve(|_, _| {
             let words = [c"sleep".as_ptr(), c"60".as_ptr(), std::ptr::null()];
             // SAFETY: the words end with zero bytes, their list with a null.

@@ -12,7 +12,7 @@ use crate::stdio::Stream;
 use nix::errno::Errno;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
-use rejoin_ckpt::order;
+use rejoin_ckpt::checkpoint_request;
 use rejoin_managers_protocol::control::End;
 use rejoin_managers_protocol::local::Input;
 use rejoin_wire::ToManager;
@@ -56,7 +56,7 @@ pub(super) struct RankIo {
     /// An order that the present process does not take by signal now.
     unsent: Option<(Epoch, Incarnation)>,
     /// What tries to order by signal saw of it.
-    seen: order::Seen,
+    seen: checkpoint_request::Seen,
 }
 
 /// Orders that could not be sent by signal are tried again.
@@ -99,7 +99,7 @@ impl RankIo {
             retired: Vec::new(),
             group: None,
             unsent: None,
-            seen: order::Seen::default(),
+            seen: checkpoint_request::Seen::default(),
         }
     }
 
@@ -138,8 +138,14 @@ impl RankIo {
         if self.caller.is_none()
             && let Some((pid, pidfd)) = &self.child
         {
-            let signal = order::usual_signal();
-            match order::send(pidfd.as_fd(), *pid as i32, signal, epoch.0, &mut self.seen) {
+            let signal = checkpoint_request::usual_signal();
+            match checkpoint_request::send(
+                pidfd.as_fd(),
+                *pid as i32,
+                signal,
+                epoch.0,
+                &mut self.seen,
+            ) {
                 Ok(true) => {}
                 Ok(false) => self.unsent = Some((epoch, self.incarnation)),
                 Err(error) => tracing::debug!(rank = self.rank.0, %error, "no order by signal"),

@@ -7,7 +7,7 @@ use std::thread::ThreadId;
 
 use rejoin_mpi::adi::{Names, Rank};
 use rejoin_mpi::lock::BigLock;
-use rejoin_mpi::{Error, ErrorClass, Group, Mpi as Core, Result, orders};
+use rejoin_mpi::{Error, ErrorClass, Group, Mpi as Core, Result, checkpointing};
 
 use crate::constants::*;
 use crate::entry_call::{Call, Phase};
@@ -37,14 +37,14 @@ fn give_back_lock() {
         return lock.leave(0);
     };
     let events = loop {
-        // Inside again: an order that strikes here must not find the device in use.
+        // Inside again: a request that comes here must not find the device in use.
         let mark = callback::enter(true);
         let events = core.events();
         callback::leave(true, mark);
-        if mark > 0 || !orders::is_wanted() {
+        if mark > 0 || !checkpointing::is_pending() {
             break events;
         }
-        image::obey_late(mpi, true);
+        image::take_pending(mpi, true);
     };
     lock.leave(events);
 }
@@ -107,7 +107,7 @@ pub(crate) fn open(mpi: &Mpi, level: c_int) -> Result<()> {
     match mpi.core.get() {
         None => {
             let core = start_core(mpi)?;
-            image::take_orders(&core)?;
+            image::accept_checkpoints(&core)?;
             let _ = mpi.core.set(core);
             // SAFETY: the handler is async-signal-safe. Without memory for it, forked children stay unnoticed.
             unsafe { libc::pthread_atfork(None, None, Some(forked)) };

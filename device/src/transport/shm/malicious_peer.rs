@@ -14,6 +14,7 @@ use super::short::MAX_BODY;
 use super::short::MAX_SHORT;
 use super::{ShmEndpoint, Side, word};
 use crate::live::{Live, Meter};
+use crate::pending_checkpoint::PendingCheckpoint;
 use crate::receive::{Broken, Intake, STAGING};
 use crate::stats::Stats;
 use crate::transport::{AnyEndpoint, Copies, Endpoint, Piece};
@@ -120,7 +121,7 @@ struct Tested {
     live: Live,
     staging: Vec<u8>,
     meter: Meter,
-    image_due: Option<rejoin_channel_table::Epoch>,
+    checkpoint: PendingCheckpoint,
     /// What messages are received into: each with bytes behind it that stay what they are.
     places: Vec<(Vec<u8>, usize)>,
     /// What is sent: the engine may name it until the end.
@@ -147,7 +148,7 @@ impl Tested {
                 stats: Stats::default(),
                 cutter: None,
             },
-            image_due: None,
+            checkpoint: PendingCheckpoint::default(),
             places: Vec::new(),
             sent: Vec::new(),
         }
@@ -176,7 +177,7 @@ impl Tested {
             engine: &mut self.engine,
             staging: &mut self.staging,
             meter: &mut self.meter,
-            image_due: &mut self.image_due,
+            checkpoint: &mut self.checkpoint,
         };
         if way & 3 == 1 {
             intake.take_matched(&mut self.live)?;
@@ -184,7 +185,7 @@ impl Tested {
             intake.read(&mut self.live)?;
         }
         if way & 4 != 0
-            && let Some(epoch) = self.image_due.take()
+            && let Some(epoch) = self.checkpoint.take()
         {
             self.engine.set_epoch(epoch);
         }

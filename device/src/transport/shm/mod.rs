@@ -294,7 +294,10 @@ impl Endpoint for ShmEndpoint {
 
     fn obstacle(&self) -> Option<String> {
         let error = self.barred.as_ref()?;
-        Some(format!("process_vm_readv: {error}"))
+        Some(format!(
+            "process_vm_readv: {}",
+            crate::error::text_of(error)
+        ))
     }
 
     unsafe fn get(&mut self, parts: &[GetPart], cooperative: bool, waits: &mut dyn FnMut()) -> u64 {

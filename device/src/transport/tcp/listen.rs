@@ -8,7 +8,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::interfaces::{self, Interface, InterfaceFilter};
 use super::socket::{prepare, raise};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, text_of};
 
 /// Connections that the kernel holds until they are accepted.
 const BACKLOG: i32 = 1024;
@@ -118,7 +118,8 @@ impl TcpListeners {
             0 => String::new(),
             _ => format!("ports {low}-{high}: "),
         };
-        Err(io::Error::new(last.kind(), format!("{range}{last}")))
+        let why = text_of(&last);
+        Err(io::Error::new(last.kind(), format!("{range}{why}")))
     }
 
     /// The addresses for the business card: loopback, which only peers on this host may use, and

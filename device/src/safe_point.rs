@@ -7,13 +7,35 @@
 //! images is still kept in its sender's.
 
 use rejoin_channel_table::Epoch;
-use rejoin_ckpt::order;
+use rejoin_ckpt::{checkpoint_request, watch};
 
 use crate::device::Device;
-use crate::error::Result;
-use crate::receive::note_due;
+use crate::error::{Error, Result};
+
+pub use rejoin_ckpt::checkpoint_request::{Ask, is_pending};
 
 impl Device {
+    /// Lets the manager request checkpoints by signal, wherever the program is: the handler asks whether the image may be
+    /// taken there. If not, [`is_pending`] is true until a safe point. Nothing happens where no images are taken.
+    ///
+    /// # Errors
+    /// The system refuses the signal.
+    pub fn accept_checkpoints(&self, ask: Ask) -> Result<()> {
+        if self.imager.is_none() {
+            return Ok(());
+        }
+        checkpoint_request::install(checkpoint_request::usual_signal(), ask)
+            .map_err(|error| Error::system("listen to requests for checkpoints", error))
+    }
+
+    /// No image is taken any more.
+    pub(crate) fn refuse_checkpoints(&mut self) {
+        watch::release();
+        if self.imager.take().is_some() {
+            checkpoint_request::remove(checkpoint_request::usual_signal());
+        }
+    }
+
     /// The epoch that this rank is in: the number of its last image.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
@@ -29,23 +51,23 @@ impl Device {
     pub fn enter_epoch(&mut self, epoch: Epoch) -> Result<()> {
         // A program that computes for hours takes nothing else from its socket.
         self.hear_manager()?;
-        self.note_order(epoch);
+        self.request_checkpoint(epoch);
         self.safe_point()
     }
 
-    /// An image of this epoch is wanted, unless this rank is in it.
-    pub(crate) fn note_order(&mut self, epoch: Epoch) {
+    /// A checkpoint of this epoch is requested; nothing to do if this rank is in it.
+    pub(crate) fn request_checkpoint(&mut self, epoch: Epoch) {
         if epoch > self.engine.epoch() {
-            note_due(&mut self.image_due, epoch);
+            self.checkpoint.request(epoch);
         }
     }
 
-    /// Takes up an order that came by signal when it could not be obeyed.
-    pub(crate) fn hear_orders(&mut self) {
-        if order::is_wanted()
-            && let Some(epoch) = order::wanted()
+    /// Makes a request that came by signal, and could not be met there, the pending one.
+    pub(crate) fn hear_signal(&mut self) {
+        if checkpoint_request::is_pending()
+            && let Some(epoch) = checkpoint_request::take_pending()
         {
-            self.note_order(Epoch(epoch));
+            self.request_checkpoint(Epoch(epoch));
         }
     }
 
@@ -56,10 +78,10 @@ impl Device {
     /// A manager that cannot be spoken to.
     #[cold]
     pub fn safe_point(&mut self) -> Result<()> {
-        self.hear_orders();
+        self.hear_signal();
         let before = self.identity;
         // A process that comes back may have heard of the next one on its way.
-        while let Some(epoch) = self.image_due.take() {
+        while let Some(epoch) = self.checkpoint.take() {
             if epoch > self.engine.epoch() {
                 self.engine.set_epoch(epoch);
                 self.take_image(epoch)?;

@@ -1,7 +1,7 @@
-//! Orders by signal: a manager asks for an image wherever the program is, and the program does not notice.
+//! Requests for a checkpoint that come by signal, wherever the program is. The program does not notice.
 //!
-//! The signal carries the epoch. In user code the handler takes the image itself; inside the library it leaves the
-//! epoch for the next safe point ([`wanted`]). Calls that report an interruption although the handler asks for
+//! The signal carries the epoch. The handler asks the library whether an image may be taken right there, and if so
+//! the library takes it ([`Ask`]); if not, the request is pending until the next safe point ([`take_pending`]). Calls that report an interruption although the handler asks for
 //! their restart are started again by changing the saved registers (x86-64; elsewhere such calls return EINTR as
 //! they do for any signal).
 //!
@@ -23,31 +23,28 @@ mod rewind;
 
 pub use hint::Hint;
 
-/// What is done with an order in user code. It runs in the handler, with all signals blocked.
-pub type Hook = fn(epoch: u32);
-/// Whether the process is inside the library, where no image may be taken at any time.
-pub type Inside = fn() -> bool;
+/// Takes the image of an epoch if one may be taken here, and says whether it may. Runs in the handler, with all
+/// signals blocked.
+pub type Ask = fn(epoch: u32) -> bool;
 
-/// The signal of orders unless another is configured: `SIGRTMAX - 2`.
+/// The signal of requests unless another is configured: `SIGRTMAX - 2`.
 #[must_use]
 pub fn usual_signal() -> i32 {
     libc::SIGRTMAX() - 2
 }
 
-/// The process that orders are for: a child that the program forks inherits the handler, but is not the rank.
+/// The process that requests are for: a child that the program forks inherits the handler, but is not the rank.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
-/// The epoch that waits, plus one; 0 for none.
-static WANTED: AtomicU64 = AtomicU64::new(0);
-static HOOK: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
-static INSIDE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+/// The epoch of the pending request, plus one; 0 for none.
+static PENDING: AtomicU64 = AtomicU64::new(0);
+static ASK: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Installs the handler.
 ///
 /// # Errors
 /// When the system refuses the signal.
-pub fn install(signal: i32, is_inside: Inside, hook: Hook) -> io::Result<()> {
-    HOOK.store(hook as *mut c_void, Ordering::Release);
-    INSIDE.store(is_inside as *mut c_void, Ordering::Release);
+pub fn install(signal: i32, ask: Ask) -> io::Result<()> {
+    ASK.store(ask as *mut c_void, Ordering::Release);
     rebind();
     // SAFETY: `sigaction` is plain data; the handler has the signature that SA_SIGINFO asks for.
     unsafe {
@@ -68,30 +65,30 @@ pub fn remove(signal: i32) {
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
-/// The epoch of an order that came while the process was inside the library, once.
-pub fn wanted() -> Option<u32> {
-    if WANTED.load(Ordering::Relaxed) == 0 {
+/// The epoch of the request that could not be met where it came, once.
+pub fn take_pending() -> Option<u32> {
+    if PENDING.load(Ordering::Relaxed) == 0 {
         return None;
     }
     // Stored as an epoch plus one, so it fits.
-    WANTED
+    PENDING
         .swap(0, Ordering::AcqRel)
         .checked_sub(1)
         .map(|epoch| epoch as u32)
 }
 
-/// Whether there is such an order; it stays.
+/// Whether a request is pending.
 #[inline]
-pub fn is_wanted() -> bool {
-    WANTED.load(Ordering::Relaxed) != 0
+pub fn is_pending() -> bool {
+    PENDING.load(Ordering::Relaxed) != 0
 }
 
-/// Leaves an order for the next safe point, as if it had come inside the library.
-pub fn keep(epoch: u32) {
-    WANTED.fetch_max(u64::from(epoch) + 1, Ordering::AcqRel);
+/// Leaves a request for the next safe point.
+fn defer(epoch: u32) {
+    PENDING.fetch_max(u64::from(epoch) + 1, Ordering::AcqRel);
 }
 
-/// Takes an order that came just when the program began to block signals, and leaves it for the next safe point: the
+/// Takes a request that came just when the program began to block signals, and leaves it for the next safe point: the
 /// program must not find it, nor must an image hold it. Safe in a signal handler.
 pub fn drain() {
     let set = sys::bit(usual_signal());
@@ -106,7 +103,7 @@ pub fn drain() {
     while unsafe { libc::syscall(libc::SYS_rt_sigtimedwait, set, info_at, now, 8) } > 0 {
         if info.si_code == libc::SI_QUEUE {
             // SAFETY: the kernel has filled in the value of a queued signal.
-            keep(unsafe { info.si_value() }.sival_ptr as u64 as u32);
+            defer(unsafe { info.si_value() }.sival_ptr as u64 as u32);
         }
     }
     sys::set_errno(errno);
@@ -122,12 +119,12 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut c_vo
     #[cfg(target_arch = "x86_64")]
     let begin = rewind::Begin::now(signal);
     // SAFETY: the kernel gives a handler with SA_SIGINFO valid information.
-    let (is_order, value) = unsafe {
-        let is_order = (*info).si_code == libc::SI_QUEUE;
-        (is_order, (*info).si_value().sival_ptr as u64)
+    let (is_request, value) = unsafe {
+        let is_request = (*info).si_code == libc::SI_QUEUE;
+        (is_request, (*info).si_value().sival_ptr as u64)
     };
-    if is_order && sys::pid() == PROCESS.load(Ordering::Acquire) {
-        obey(value as u32);
+    if is_request && sys::pid() == PROCESS.load(Ordering::Acquire) {
+        arrived(value as u32);
     }
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the kernel gives the interrupted registers, and takes them back when this returns.
@@ -143,31 +140,22 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut c_vo
     sys::set_errno(errno);
 }
 
-fn obey(epoch: u32) {
-    let (inside, hook) = (INSIDE.load(Ordering::Acquire), HOOK.load(Ordering::Acquire));
-    if inside.is_null() || hook.is_null() {
+fn arrived(epoch: u32) {
+    let ask = ASK.load(Ordering::Acquire);
+    if ask.is_null() {
         return;
     }
-    // SAFETY: `install` stored functions of these types.
-    let (is_inside, hook) = unsafe {
-        (
-            std::mem::transmute::<*mut c_void, Inside>(inside),
-            std::mem::transmute::<*mut c_void, Hook>(hook),
-        )
-    };
-    if is_inside() {
-        return keep(epoch);
-    }
+    // SAFETY: `install` stored a function of this type.
+    let ask = unsafe { std::mem::transmute::<*mut c_void, Ask>(ask) };
     let mut latest = epoch;
-    hook(latest);
-    // One that came meanwhile was drained. One that the hook has left stays for the next safe point.
-    while let Some(epoch) = wanted() {
-        if epoch <= latest {
-            return keep(epoch);
+    while ask(latest) {
+        // A later one that came meanwhile was drained.
+        match take_pending() {
+            Some(epoch) if epoch > latest => latest = epoch,
+            _ => return,
         }
-        latest = epoch;
-        hook(latest);
     }
+    defer(latest);
 }
 
 /// What earlier tries saw of a rank's processes, for [`send`].
@@ -190,9 +178,9 @@ const RAN: u64 = 1_000_000;
 /// comes out of a wait for signals is not met there time after time.
 const TIMES: u8 = 4;
 
-/// Sends an order to the rank that `pidfd` and `pid` name, if it takes the signal at once. A program that changed what
+/// Sends a request to the rank that `pidfd` and `pid` name, if it takes the signal at once. A program that changed what
 /// the signal does, or runs another program by now, would die of it; one that blocks it, or waits for all signals
-/// (`sigwait`), would find one that is none of its own. `false` then: the order by socket stands, and the caller may
+/// (`sigwait`), would find one that is none of its own. `false` then: the request by socket stands, and the caller may
 /// try again.
 ///
 /// # Errors

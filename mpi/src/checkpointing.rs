@@ -1,11 +1,11 @@
-//! Images: orders for them that come by signal (see [`Mpi::take_orders`]), and those that the program asks for.
+//! Checkpoints: those that the manager requests (see [`Mpi::accept_checkpoints`]), and those that the program asks for.
 
 use crate::error::{Error, ErrorClass, Result};
 use crate::runtime::Mpi;
 use rejoin_channel_table::Identity;
 use std::path::PathBuf;
 
-pub use rejoin_device::image::{is_wanted, keep};
+pub use rejoin_device::safe_point::is_pending;
 
 impl Mpi {
     /// Job, generation and incarnation of this process.

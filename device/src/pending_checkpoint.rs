@@ -1,0 +1,33 @@
+//! The request for a checkpoint that a rank has not met yet.
+
+use rejoin_channel_table::Epoch;
+
+/// The one request for a checkpoint that this rank has heard of and not met yet. It comes from the manager, by socket
+/// or signal, or from a peer of a later epoch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PendingCheckpoint {
+    epoch: Option<Epoch>,
+}
+
+impl PendingCheckpoint {
+    /// Of a rank that is to begin with this one.
+    pub(crate) fn new(first: Option<Epoch>) -> Self {
+        Self { epoch: first }
+    }
+
+    /// Whether an image is to be taken at the next safe point.
+    #[inline(always)]
+    pub(crate) fn is_pending(&self) -> bool {
+        self.epoch.is_some()
+    }
+
+    /// A checkpoint of this epoch is requested; of two the later one counts.
+    pub(crate) fn request(&mut self, epoch: Epoch) {
+        self.epoch = self.epoch.max(Some(epoch));
+    }
+
+    /// The pending one, once.
+    pub(crate) fn take(&mut self) -> Option<Epoch> {
+        self.epoch.take()
+    }
+}
