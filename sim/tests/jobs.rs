@@ -36,6 +36,7 @@ fn run(seed: u64, forgets: bool) -> Result<Tally, String> {
             interval: Interval::Every(30),
             leases: None,
             lookups: seed % 32 == 31,
+            failover: false,
         },
         _ => Shape {
             hosts: rng.between(1, 8) as usize,
@@ -43,6 +44,7 @@ fn run(seed: u64, forgets: bool) -> Result<Tally, String> {
             interval: Interval::Every(rng.between(2, 60)),
             leases: rng.chance(40).then(|| Terms::new(1000, 3000)),
             lookups: seed.is_multiple_of(2),
+            failover: false,
         },
     };
     let (rounds, round) = (rng.between(5, 40), rng.between(1, 8) * MILLI);
@@ -115,6 +117,63 @@ fn jobs_of_many_ranks_end_well_whatever_dies() {
     }
 }
 
+/// A job that loses hosts, for good or because nobody can reach them, while other things die too.
+fn run_without_hosts(seed: u64) -> Result<Tally, String> {
+    let mut rng = Rng::new(seed ^ 0x105e);
+    // Some leases outlast the time after which central lets go of a host out of reach, some do not.
+    let term = rng.between(1000, 4000);
+    let shape = Shape {
+        hosts: rng.between(2, 6) as usize,
+        per_host: rng.between(1, 6) as u32,
+        interval: Interval::Every(rng.between(5, 60)),
+        // Without leases, nobody could tell that a host out of reach does nothing more.
+        leases: Some(Terms::new(term, term + 500)),
+        lookups: seed.is_multiple_of(2),
+        failover: true,
+    };
+    let (rounds, round) = (rng.between(20, 60), rng.between(20, 80) * MILLI);
+    let fate = Fate {
+        from: 10 * MILLI,
+        until: 20 * MILLI + rounds * round,
+        kills: rng.below(4) as u32,
+        parts: rng.below(4) as u32,
+        locals: rng.below(3) as u32,
+        centrals: rng.below(4) as u32,
+        signals: u32::from(rng.chance(10)),
+        ..Fate::default()
+    };
+    let ring = Ring::new(shape.ranks(), rounds, round);
+    World::new(rng, shape, ring, &fate).run()
+}
+
+#[test]
+fn jobs_that_lose_hosts_are_launched_again_when_nothing_acts_there() {
+    let mut all = Tally::default();
+    let (mut count, mut well) = (0, 0);
+    for seed in seeds(0..200) {
+        let tally = run_without_hosts(seed).unwrap_or_else(|wrong| {
+            panic!(
+                "seed {seed}: {wrong}\nrepeat it with REJOIN_JOB_SEEDS={seed}..{}",
+                seed + 1
+            )
+        });
+        count += 1;
+        well += u64::from(tally.verdict == Some(Verdict::Success));
+        all.relaunches += tally.relaunches;
+        all.silent += tally.silent;
+        all.locals += tally.locals;
+        all.centrals += tally.centrals;
+        all.dropped += tally.dropped;
+    }
+    println!("{count} seeds, {well} successes, {all:?}");
+    if std::env::var("REJOIN_JOB_SEEDS").is_err() {
+        assert!(well * 10 > count * 6, "{well} of {count} seeds succeed");
+        let enough = all.relaunches > 80 && all.centrals > 100;
+        assert!(all.silent > 5 && all.dropped > 5, "{all:?}");
+        assert!(enough, "{all:?}");
+    }
+}
+
 /// A few ranks with engines: what they receive is checked message by message.
 fn exchange(seed: u64, blind: Blind) -> Result<(Tally, u64, ShortCounts), String> {
     let mut rng = Rng::new(seed ^ 0x5eed);
@@ -124,6 +183,7 @@ fn exchange(seed: u64, blind: Blind) -> Result<(Tally, u64, ShortCounts), String
         interval: Interval::Every(rng.between(2, 20)),
         leases: rng.chance(40).then(|| Terms::new(1000, 5000)),
         lookups: seed.is_multiple_of(2),
+        failover: false,
     };
     let fate = Fate {
         from: 5 * MILLI,

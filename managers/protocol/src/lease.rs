@@ -222,6 +222,12 @@ impl Giver {
         self.until.is_none_or(|until| until <= now)
     }
 
+    /// When nothing that was given lasts any more; `None`: nothing was given.
+    #[must_use]
+    pub fn runs_out(&self) -> Option<Time> {
+        self.until
+    }
+
     /// The host is silent.
     #[must_use]
     pub fn is_silent(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
-    Central, END_BOUND, Effect, Event, Input, Job, Leases, Record, Recovery,
+    Central, END_BOUND, Effect, Event, Failover, Input, Job, Leases, Record, Recovery, Relaunch,
 };
 use rejoin_managers_protocol::checkpoint::Interval;
 use rejoin_managers_protocol::control::{
@@ -29,6 +29,7 @@ fn job() -> Job {
             limit: Limit::default(),
         }),
         leases: None,
+        failover: None,
     }
 }
 
@@ -457,4 +458,141 @@ fn a_central_manager_that_is_started_again_in_the_middle_of_a_checkpoint_orders_
         assert!(effects.contains(&ordered), "{taken}: {effects:?}");
         assert_eq!(central.verdict(), None, "{taken}");
     }
+}
+
+/// A job on two hosts that go by leases, of which the second is lost for a reason that proves no end;
+/// what it does then.
+fn after_a_lost_host(central: &mut Central) -> Vec<Effect> {
+    step(central, at(0), Input::Begin);
+    for host in 0..2 {
+        step(
+            central,
+            at(0),
+            Input::Local(host, ToCentral::Renew { number: 0 }),
+        );
+    }
+    step(central, at(100), Input::HostGone(1, "it is silent".into()));
+    step(central, at(200), said(ToCentral::Done))
+}
+
+fn job_with_failover() -> Job {
+    Job {
+        hosts: vec!["a".into(), "b".into()],
+        placement: vec![0, 1],
+        leases: Some(Leases {
+            terms: Terms::new(1000, 3000),
+            hosts: vec![0, 1],
+        }),
+        failover: Some(Failover::default()),
+        ..job()
+    }
+}
+
+/// What a job of two ranks becomes without its second host.
+fn relaunch(generation: u32) -> Relaunch {
+    Relaunch {
+        generation: Generation(generation),
+        lost: 1,
+        placement: vec![0, 0],
+        state: 7,
+    }
+}
+
+#[test]
+fn a_job_that_has_lost_a_host_is_launched_again_when_its_last_lease_is_over() {
+    let mut central = Central::new(job_with_failover());
+    assert_eq!(after_a_lost_host(&mut central), [Effect::AskStored]);
+    let effects = step(&mut central, at(300), Input::Stored(Some(7)));
+    let decided = Effect::Persist(Record::Relaunching(relaunch(1)));
+    assert_eq!(effects, [decided]);
+    // A lease of 1000 ms, what clocks may differ by, and the time to stop; from its last grant.
+    assert_eq!(central.deadline(), Some(at(1110)));
+    assert_eq!(step(&mut central, at(1109), Input::Tick), []);
+    let effects = step(&mut central, at(1110), Input::Tick);
+    assert_eq!(effects, [Effect::Relaunch(relaunch(1))]);
+    assert_eq!(central.deadline(), None);
+}
+
+#[test]
+fn a_host_whose_manager_has_ended_is_not_waited_for() {
+    let mut central = Central::new(job_with_failover());
+    step(&mut central, at(0), Input::Begin);
+    step(
+        &mut central,
+        at(0),
+        Input::Local(1, ToCentral::Renew { number: 0 }),
+    );
+    step(&mut central, at(100), Input::HostLost(1));
+    step(&mut central, at(200), said(ToCentral::Done));
+    let effects = step(&mut central, at(300), Input::Stored(Some(7)));
+    assert_eq!(effects[1..], [Effect::Relaunch(relaunch(1))]);
+}
+
+#[test]
+fn what_ends_a_job_that_waits_to_be_launched_again() {
+    let over = |verdict| vec![Effect::Over(verdict)];
+    let ends = |input: Input, now| {
+        let mut central = Central::new(Job {
+            limit: Some(900),
+            ..job_with_failover()
+        });
+        after_a_lost_host(&mut central);
+        step(&mut central, at(300), Input::Stored(Some(7)));
+        step(&mut central, at(now), input)
+    };
+    let interrupted = Verdict::Interrupted { signal: 15 };
+    assert_eq!(ends(Input::Signal(15), 400), over(interrupted.clone()));
+    assert_eq!(ends(Input::OutputLost(None), 400), over(Verdict::Unread));
+    assert_eq!(
+        ends(Input::Tick, 900),
+        over(Verdict::TimedOut { limit: 900 })
+    );
+    // Nothing is stored, or the job was to end before the host was lost.
+    let mut central = Central::new(job_with_failover());
+    after_a_lost_host(&mut central);
+    let effects = step(&mut central, at(300), Input::Stored(None));
+    let lost = Verdict::HostLost {
+        host: "b".into(),
+        why: "it is silent".into(),
+    };
+    assert_eq!(effects, over(lost));
+    let mut central = Central::new(job_with_failover());
+    step(&mut central, at(0), Input::Begin);
+    step(&mut central, at(1), Input::Signal(15));
+    after_a_lost_host(&mut central);
+    let effects = step(&mut central, at(300), Input::Stored(Some(7)));
+    assert_eq!(effects, over(interrupted));
+}
+
+#[test]
+fn a_central_manager_that_is_started_again_waits_for_a_whole_lease_before_the_relaunch() {
+    let began = Record::Began {
+        generation: Generation(4),
+        incarnations: vec![Incarnation(0); RANKS as usize],
+        at: at(0),
+    };
+    let lost = Verdict::HostLost {
+        host: "b".into(),
+        why: "it is silent".into(),
+    };
+    // It was decided: nobody is asked again.
+    let records = vec![
+        began.clone(),
+        Record::Decided(lost.clone()),
+        Record::Relaunching(relaunch(5)),
+    ];
+    let mut central = Central::resume(job_with_failover(), records);
+    step(&mut central, at(50_000), Input::Begin);
+    assert_eq!(central.deadline(), Some(at(51_110)));
+    let effects = step(&mut central, at(51_110), Input::Tick);
+    assert_eq!(effects, [Effect::Relaunch(relaunch(5))]);
+    // It was not: it is asked when every host is done.
+    let records = vec![began, Record::Decided(lost)];
+    let mut central = Central::resume(job_with_failover(), records);
+    step(&mut central, at(50_000), Input::Begin);
+    step(&mut central, at(50_000), Input::HostGone(1, String::new()));
+    let effects = step(&mut central, at(50_000), said(ToCentral::Done));
+    assert_eq!(effects, [Effect::AskStored]);
+    step(&mut central, at(50_001), Input::Stored(Some(7)));
+    assert_eq!(central.deadline(), Some(at(51_110)));
 }

@@ -81,7 +81,10 @@ impl Stored {
             Record::Finalized { .. } => self.finalized = true,
             Record::Decided(verdict) | Record::Settled(verdict) => self.verdict = Some(verdict),
             Record::Memory(_) | Record::Interrupted { .. } => {}
-            Record::Ordered { .. } | Record::Committed { .. } | Record::Restoring { .. } => {
+            Record::Ordered { .. }
+            | Record::Committed { .. }
+            | Record::Restoring { .. }
+            | Record::Relaunching(_) => {
                 panic!("nothing is recovered in this model")
             }
         }
@@ -146,6 +149,9 @@ impl System {
                 central::Effect::Event(event) => panic!("{event:?} where nothing is recovered"),
                 central::Effect::Resumed { .. } => panic!("nobody was started again"),
                 central::Effect::Counters(..) => panic!("nobody counts in this model"),
+                central::Effect::AskStored | central::Effect::Relaunch(_) => {
+                    panic!("no host has a successor in this model")
+                }
                 central::Effect::Decided(verdict) => {
                     self.hasty |= self.stored.verdict.as_ref() != Some(&verdict);
                     self.decided.push(verdict);
@@ -333,6 +339,7 @@ impl Model for Jobs {
                 recovery: None,
 
                 leases: None,
+                failover: None,
             }),
             hosts: (0..count).map(|_| host()).collect(),
             ranks: self.ranks.iter().map(process).collect(),

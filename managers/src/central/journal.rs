@@ -8,7 +8,7 @@
 
 use crate::error::plain;
 use crate::host::run_dir::NEW;
-use rejoin_channel_table::{Generation, JobId};
+use rejoin_channel_table::JobId;
 use rejoin_managers_protocol::central::Record;
 use rejoin_wire::codec::{FrameReader, MANAGER_LIMIT, encode};
 use serde::Serialize;
@@ -87,6 +87,7 @@ impl Kind {
             | Record::Finalized { .. }
             | Record::Decided(_)
             | Record::Settled(_)
+            | Record::Relaunching(_)
             | Record::Interrupted { .. } => Kind::Other,
         }
     }
@@ -250,15 +251,6 @@ impl Journal {
         Ok((journal, job, records))
     }
 
-    /// The highest generation that a journal speaks of, which nobody may have open.
-    ///
-    /// # Errors
-    /// As for [`Journal::resume`].
-    pub fn last_generation(path: &Path) -> Result<Option<Generation>, JournalError> {
-        let (_, _, records) = Journal::resume(path, Keep::Process)?;
-        Ok(records.iter().filter_map(Record::generation).max())
-    }
-
     /// The job has ended: nobody takes it up again.
     pub fn remove(self) {
         // Who removed it before us did what we want.
@@ -350,10 +342,8 @@ fn decode<T: DeserializeOwned>(path: &Path, entry: &[u8]) -> Result<T, JournalEr
 mod tests {
     use super::*;
     use crate::alone;
-    use rejoin_channel_table::{Epoch, Incarnation};
-    use rejoin_managers_protocol::central::{Losses, Memory};
+    use rejoin_channel_table::{Epoch, Generation, Incarnation};
     use rejoin_managers_protocol::control::Time;
-    use rejoin_managers_protocol::policy::History;
     use rejoin_managers_protocol::verdict::Verdict;
     use rejoin_wire::ImageCost;
     use std::io::BufRead;
@@ -423,32 +413,6 @@ mod tests {
             journal.remove();
             assert!(!scratch.0.exists());
         }
-    }
-
-    #[test]
-    fn the_last_generation_counts_whatever_came_of_it() {
-        let _alone = alone();
-        let scratch = Scratch::new("generation");
-        let mut journal = Journal::create(&scratch.0, JobId(7), Keep::Process).unwrap();
-        for record in [began(), committed(1)] {
-            journal.append(&record).unwrap();
-        }
-        drop(journal);
-        let last = || Journal::last_generation(&scratch.0).unwrap();
-        assert_eq!(last(), Some(Generation(0)));
-        let (mut journal, _, _) = Journal::resume(&scratch.0, Keep::Process).unwrap();
-        let restoring = Record::Restoring {
-            generation: Generation(3),
-            epoch: Some(Epoch(1)),
-            incarnations: vec![Incarnation(1); 4],
-            memory: Box::new(Memory {
-                history: History::default(),
-                losses: Losses::default(),
-            }),
-        };
-        journal.append(&restoring).unwrap();
-        drop(journal);
-        assert_eq!(last(), Some(Generation(3)));
     }
 
     #[test]

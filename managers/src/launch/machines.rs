@@ -1,7 +1,7 @@
 //! The hosts of a job, and which ranks are placed where.
 
 use rejoin_managers_protocol::central::HostIndex;
-use rejoin_managers_protocol::central::Leases;
+use rejoin_managers_protocol::central::{Failover, Leases};
 use rejoin_managers_protocol::lease::Terms;
 use std::ffi::OsString;
 
@@ -55,16 +55,14 @@ impl Machines {
         self.hosts.iter().map(|h| h.name.clone()).collect()
     }
 
-    /// Gives the ranks of a host to another: to one that has none, or the one with the fewest. `None`: there
-    /// is no other.
+    /// What central must know to place the ranks of a lost host.
     #[must_use]
-    pub fn lose(&mut self, host: HostIndex) -> Option<HostIndex> {
-        self.hosts.get_mut(host)?.lost = true;
-        let left = (0..self.hosts.len()).filter(|&other| !self.hosts[other].lost);
-        let next = left.min_by_key(|&other| self.ranks_on(other))?;
-        let moved = self.placement.iter_mut().filter(|h| **h == host);
-        moved.for_each(|h| *h = next);
-        Some(next)
+    pub fn failover(&self) -> Failover {
+        let hosts = self.hosts.iter().enumerate();
+        let lost = hosts.filter(|(_, host)| host.lost).map(|(host, _)| host);
+        Failover {
+            lost: lost.collect(),
+        }
     }
 
     /// How many ranks a host has.
@@ -121,24 +119,6 @@ fn quoted(path: &OsString) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_lost_hosts_ranks_go_to_a_spare_then_to_the_least_loaded() {
-        let mut machines = Machines::only("a".into(), 2);
-        for name in ["b", "c"] {
-            machines.hosts.push(Machine {
-                name: name.into(),
-                here: false,
-                lost: false,
-            });
-        }
-        machines.placement = vec![0, 0, 0, 1];
-        assert_eq!(machines.lose(0), Some(2));
-        assert_eq!(machines.placement, [2, 2, 2, 1]);
-        assert_eq!(machines.lose(2), Some(1));
-        assert_eq!(machines.placement, [1, 1, 1, 1]);
-        assert_eq!(machines.lose(1), None);
-    }
 
     #[test]
     fn the_agent_gets_host_and_program() {

@@ -15,7 +15,7 @@ use crate::report::status_board::StatusBoard;
 use crate::report::verbose_log::VerboseLog;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, JobId, Rank};
 use rejoin_managers_protocol::central::{
-    Central, Effect, Event, HostIndex, Input, Job, Record, View,
+    Central, Effect, Event, HostIndex, Input, Job, Record, Relaunch, View,
 };
 use rejoin_managers_protocol::control::ToCentral;
 use rejoin_managers_protocol::verdict::Verdict;
@@ -57,6 +57,9 @@ pub(super) struct CentralHandle {
     counters: BTreeMap<Rank, Counters>,
     /// The verdict of a job that is over, and since when it is.
     over: Option<(Verdict, Instant)>,
+    asks_stored: bool,
+    /// The next launch.
+    relaunch: Option<Relaunch>,
     news: Vec<News>,
     /// Losses, and the last recovery, that were told: after a resumption they may come again.
     lost: BTreeSet<(Generation, Rank, u32)>,
@@ -108,6 +111,8 @@ impl CentralHandle {
             queue,
             counters: BTreeMap::new(),
             over: None,
+            asks_stored: false,
+            relaunch: None,
             news: Vec::new(),
             lost: BTreeSet::new(),
             recovered: None,
@@ -201,7 +206,7 @@ impl CentralHandle {
 
     /// Something came from the central manager's process.
     pub fn read(&mut self, hosts: &mut LocalManagers, reactor: &Reactor) -> Result<()> {
-        let over = self.over.is_some();
+        let over = self.over.is_some() || self.relaunch.is_some();
         let Core::Remote(remote) = &mut self.core else {
             return Ok(());
         };
@@ -282,7 +287,13 @@ impl CentralHandle {
             let lost = Verdict::CentralLost { why };
             records.push(Record::Decided(self.verdict.clone().unwrap_or(lost)));
         }
-        let central = Central::resume(self.job.clone(), records);
+        // Which generations have begun is not known here, so none can be begun.
+        let failover = None;
+        let job = Job {
+            failover,
+            ..self.job.clone()
+        };
+        let central = Central::resume(job, records);
         self.core = Core::InProcess(Box::new(CoreDriver::new(central, None)));
         self.queue.push_front(Input::Begin);
         self.queue.extend(said);
@@ -319,6 +330,8 @@ impl CentralHandle {
                     self.decided = Some(verdict);
                 }
             }
+            Effect::AskStored => self.asks_stored = true,
+            Effect::Relaunch(next) => self.relaunch = Some(next),
             Effect::Over(verdict) => {
                 self.verbose_log.over(&verdict);
                 self.over = Some((verdict, Instant::now()));
@@ -470,18 +483,20 @@ impl CentralHandle {
         self.over.as_ref().map(|(verdict, since)| (verdict, *since))
     }
 
-    /// The job, which was over, does not go on elsewhere for another reason: that is the verdict now.
-    pub fn replace(&mut self, verdict: Verdict) {
-        self.over = Some((verdict, Instant::now()));
+    /// Central has asked which state every rank has stored.
+    pub fn asks_stored(&self) -> bool {
+        self.asks_stored
     }
 
-    /// The highest generation that the job can have been in; its central manager is none any more.
-    pub fn last_generation(&mut self) -> Generation {
-        let known = self.view().generation;
-        match &mut self.core {
-            Core::InProcess(_) => known,
-            Core::Remote(remote) => remote.last_generation().max(known),
-        }
+    /// Answers that.
+    pub fn tell_stored(&mut self, state: Option<u32>) {
+        self.asks_stored = false;
+        self.tell(Input::Stored(state));
+    }
+
+    /// The next launch of the job, and the verdict for which this one has ended.
+    pub fn relaunch(&self) -> Option<(&Relaunch, &Verdict)> {
+        self.relaunch.as_ref().zip(self.verdict.as_ref())
     }
 
     /// Something went wrong after the job's end, when only its output kept us: that is the verdict now.

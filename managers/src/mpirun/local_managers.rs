@@ -386,19 +386,6 @@ impl LocalManagers {
         std::mem::take(&mut self.gone)
     }
 
-    /// When the ranks of all hosts stand still for certain, by their leases. More than one may be out of reach;
-    /// a manager that has ended the link itself has none any more.
-    pub fn fenced_at(&mut self, terms: Terms) -> Instant {
-        let links = self.locals.iter_mut().flatten();
-        let open = links
-            .filter_map(|l| l.link.net())
-            .filter(|l| !l.heard_bye());
-        // No lease is given but to what was heard.
-        let heard = open.map(|link| link.heard()).max();
-        let fence = Duration::from_millis(terms.fence() + terms.every());
-        heard.map_or_else(Instant::now, |heard| heard + fence)
-    }
-
     /// Nothing has come from a host for so long that it must have tried to call again.
     pub fn is_silent(&mut self, host: HostIndex, terms: Terms) -> bool {
         let local = self.locals.get_mut(host).and_then(Option::as_mut);

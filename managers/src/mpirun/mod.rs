@@ -7,8 +7,8 @@
 mod central_handle;
 mod launch_order;
 mod local_managers;
-mod relaunch;
 mod remote_central;
+mod state_folder;
 mod streams;
 mod tree_top;
 mod watchdog;
@@ -36,9 +36,8 @@ use local_managers::{Kinds, LocalManagers};
 use rejoin_channel_table::Rank;
 use rejoin_managers_protocol::central::{Event, HostIndex, Input, Job};
 use rejoin_managers_protocol::lease::Terms;
-use rejoin_managers_protocol::signals;
 use rejoin_managers_protocol::verdict::Verdict;
-use relaunch::Relaunch;
+use state_folder::StateFolder;
 use std::io::Write;
 use std::time::{Duration, Instant};
 pub use streams::Show;
@@ -62,7 +61,7 @@ const READER_LIMIT: Duration = Duration::from_secs(2);
 /// Runs a job to its end. Returns the exit code.
 #[must_use]
 pub fn run(mut launch: Launch) -> i32 {
-    let _claim = match relaunch::claim(&launch) {
+    let _claim = match state_folder::claim(&launch) {
         Ok(claim) => claim,
         Err(error) => {
             eprintln!("mpirun: {error}");
@@ -103,8 +102,7 @@ fn run_once(launch: &Launch) -> (Result<Verdict>, Option<Launch>) {
         Err(error) => return (Err(error), None),
     };
     let verdict = launcher.run();
-    let next = verdict.as_ref().ok();
-    let next = next.and_then(|verdict| launcher.relaunch(verdict));
+    let next = verdict.is_ok().then(|| launcher.relaunch()).flatten();
     launcher.central.forget();
     if next.is_none() {
         launcher.report();
@@ -128,10 +126,9 @@ struct Launcher {
     control: QueryServer,
     events: Option<EventLog>,
     checkpoint_signal: Option<i32>,
-    elsewhere: Relaunch,
+    launch: Launch,
+    state_folder: StateFolder,
     terms: Terms,
-    /// The signal by which somebody wants the job to end.
-    unwanted: Option<i32>,
 }
 
 /// Whether mpirun and the local manager of its host may have what they need; others look for themselves.
@@ -166,7 +163,7 @@ fn setup(launch: &Launch, elsewhere: Option<bool>) -> Setup {
 }
 
 /// What the central manager must know of a launch.
-fn job(launch: &Launch) -> Job {
+fn job(launch: &Launch, failover: bool) -> Job {
     let spent = u64::try_from(launch.begun.elapsed().as_millis());
     Job {
         generation: launch.generation,
@@ -179,12 +176,13 @@ fn job(launch: &Launch) -> Job {
         },
         recovery: launch.recovery,
         leases: launch.machines.leases(),
+        failover: failover.then(|| launch.machines.failover()),
     }
 }
 
 impl Launcher {
     fn new(launch: Launch) -> Result<Self> {
-        let elsewhere = Relaunch::of(&launch);
+        let state_folder = StateFolder::of(&launch);
         let machines = &launch.machines;
         check_limits(machines, launch.recovery.is_some())?;
         let name = run_dir::name(launch.plan.job);
@@ -206,7 +204,8 @@ impl Launcher {
         };
         let hosts = LocalManagers::start(plan, machines, launch.launch, kinds, &reactor)?;
         reactor.add(&signals, Token::single(kind::SIGNALS), Interest::READ)?;
-        let setup = setup(&launch, elsewhere.is_prepared());
+        let failover = state_folder.is_prepared();
+        let setup = setup(&launch, failover);
         let streams = Streams::new(setup, [kind::SINK, kind::STDIN])?;
         let program = plan.programs.first().and_then(|p| p.argv.first());
         let program = program.map_or_else(String::new, |name| {
@@ -217,7 +216,13 @@ impl Launcher {
         let place = control.journal().filter(|_| launch.recovery.is_some());
         let remote = place.map(|path| (plan.job, path));
         let board = (board, launch.verbose);
-        let central = CentralHandle::new(job(&launch), board, remote, kind::CENTRAL, &reactor)?;
+        let central = CentralHandle::new(
+            job(&launch, failover.is_some()),
+            board,
+            remote,
+            kind::CENTRAL,
+            &reactor,
+        )?;
         Ok(Launcher {
             counted: plan.options.stats.then_some(plan.size),
             central,
@@ -229,9 +234,9 @@ impl Launcher {
             control,
             events,
             checkpoint_signal: launch.checkpoint_signal,
-            elsewhere,
+            state_folder,
             terms: machines.terms,
-            unwanted: None,
+            launch,
         })
     }
 
@@ -239,6 +244,7 @@ impl Launcher {
         let mut tokens = Vec::new();
         loop {
             self.central.steps(&mut self.hosts, &self.reactor)?;
+            self.answer_stored();
             self.tell_events();
             self.streams.arrange(&mut self.hosts, &self.reactor)?;
             self.streams.flush(&mut self.hosts, &self.reactor)?;
@@ -351,7 +357,7 @@ impl Launcher {
     /// A lost host would not end the job.
     fn may_go_on(&self) -> bool {
         let stored = self.streams.newest_state();
-        self.elsewhere.state(stored).is_some()
+        self.state_folder.state(stored).is_some()
     }
 
     /// Somebody has a question, or comes to ask one.
@@ -368,14 +374,13 @@ impl Launcher {
     }
 
     fn wait_limit(&self) -> Option<Duration> {
-        let reader = self.central.over().map(|_| Duration::from_millis(50));
+        let over = self.central.over().is_some() || self.central.relaunch().is_some();
+        let reader = over.then_some(Duration::from_millis(50));
         let limits = [
             self.central.wait_limit(),
             self.streams.wait_limit(),
             self.control.wait_limit(),
             self.hosts.wait_limit(),
-            // When it is over, only the output is waited for.
-            self.elsewhere.wait_limit().filter(|left| !left.is_zero()),
             reader,
         ];
         limits.into_iter().flatten().min()
@@ -384,10 +389,8 @@ impl Launcher {
     /// The job is over, its last output has come and was written.
     fn finished(&mut self) -> Option<Verdict> {
         let open = self.hosts.any_open();
-        let verdict = self.central.over()?.0.clone();
-        if !open && self.goes_on(&verdict) {
-            let ready = self.elsewhere.wait_limit() == Some(Duration::ZERO);
-            return (ready && self.streams.is_written()).then_some(verdict);
+        if let Some((_, verdict)) = self.central.relaunch() {
+            return self.streams.is_written().then(|| verdict.clone());
         }
         let (verdict, since) = self.central.over()?;
         let impatient = matches!(
@@ -402,50 +405,21 @@ impl Launcher {
         (done || given_up).then(|| verdict.clone())
     }
 
-    /// A job that has lost a host, and of which nothing acts here any more, may go on elsewhere: whether it does.
-    /// What it may show of its output is shown then.
-    fn goes_on(&mut self, verdict: &Verdict) -> bool {
-        if self.elsewhere.is_open() {
-            let next = self.next_launch(verdict);
-            self.elsewhere.decide(next);
+    /// Central has asked which state is stored: that is certain once no host has a link.
+    fn answer_stored(&mut self) {
+        if self.central.asks_stored() && !self.hosts.any_open() {
+            let stored = self.streams.newest_state();
+            self.central.tell_stored(self.state_folder.state(stored));
         }
-        if self.elsewhere.next().is_none() {
-            return false;
-        }
-        if let Some(limit) = self.elsewhere.timed_out() {
-            self.central.replace(Verdict::TimedOut { limit });
-            self.elsewhere.stay();
-        }
-        self.elsewhere.next().is_some()
     }
 
-    /// The job is over because of a host.
-    fn has_lost_a_host(&self) -> bool {
-        matches!(self.central.over(), Some((Verdict::HostLost { .. }, _)))
-    }
-
-    fn next_launch(&mut self, verdict: &Verdict) -> Option<(Box<Launch>, Instant)> {
-        let Verdict::HostLost { host, .. } = verdict else {
-            return None;
-        };
-        let stored = self.streams.newest_state();
-        let (mut next, state) = self.elsewhere.after_loss(host, stored)?;
-        if let Some(signal) = self.unwanted {
-            self.central.replace(Verdict::Interrupted { signal });
-            return None;
-        }
-        if let Some(begun) = self.streams.begun(state) {
+    /// Tells that the job is launched again, and hands over what the next launch needs of this one.
+    fn relaunch(&mut self) -> Option<Launch> {
+        let (relaunch, verdict) = self.central.relaunch()?;
+        let mut next = state_folder::after(&self.launch, relaunch);
+        if let Some(begun) = self.streams.begun(relaunch.state) {
             next.plan.begun = begun;
         }
-        let at = self.hosts.fenced_at(self.terms);
-        next.plan.options.newest = (next.show == Show::Commit).then_some(state);
-        Some((Box::new(next), at))
-    }
-
-    /// Tells that the job goes on elsewhere, and hands over what the next launch needs of this one.
-    fn relaunch(&mut self, verdict: &Verdict) -> Option<Launch> {
-        let mut next = self.elsewhere.take()?;
-        next.generation = self.central.last_generation().next();
         let mut text = format!("{verdict}; the job goes on elsewhere from what it has stored");
         next.consumed = self.streams.consumed();
         if next.consumed.is_lost() {
@@ -456,14 +430,6 @@ impl Launcher {
             journal.verdict("relaunched", next.generation.0, verdict);
         }
         Some(next)
-    }
-
-    /// A signal came while a job waits to go on elsewhere.
-    fn signal_before_relaunch(&mut self, signal: i32) {
-        if signals::ends(signal) {
-            self.central.replace(Verdict::Interrupted { signal });
-            self.elsewhere.stay();
-        }
     }
 
     fn output_lost(&mut self, lost: Lost) -> Result<()> {
@@ -544,9 +510,6 @@ impl Launcher {
 
     fn read_signals(&mut self) -> Result<()> {
         while let Some(signal) = self.signals.take() {
-            let ends = signals::ends(signal) && self.checkpoint_signal != Some(signal);
-            let first = ends && self.unwanted.is_none();
-            self.unwanted = self.unwanted.or(ends.then_some(signal));
             match signal {
                 libc::SIGCHLD => {
                     // The local manager's end is seen on its link; orphans only need reaping.
@@ -573,9 +536,6 @@ impl Launcher {
                 _ if self.checkpoint_signal == Some(signal) => {
                     self.central.tell(Input::Checkpoint);
                 }
-                _ if self.elsewhere.next().is_some() => self.signal_before_relaunch(signal),
-                // When all hosts have ended, too, that is why it does not go on elsewhere.
-                _ if first && self.elsewhere.is_open() && self.has_lost_a_host() => {}
                 _ if self.central.over().is_some() && signal != libc::SIGCONT => {
                     // Only a slow reader keeps us: it is not waited for any longer.
                     self.central.overrule(Verdict::Interrupted { signal });

@@ -7,14 +7,13 @@
 use super::watchdog::{self, Duty, Watchdog};
 use crate::CENTRAL_MANAGER;
 use crate::central::central_messages::{Begin, CentralToMpirun, MpirunToCentral};
-use crate::central::journal::Journal;
 use crate::error::Result;
 use crate::host::descendants;
 use crate::launch::child_manager::start_manager;
 use crate::net::local_link::{Filled, LocalLink};
 use crate::net::reactor::{Interest, Reactor, Token};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use rejoin_channel_table::{Generation, JobId};
+use rejoin_channel_table::JobId;
 use rejoin_managers_protocol::central::{HostIndex, Input, Job, View};
 use rejoin_managers_protocol::control::ToCentral;
 use rejoin_managers_protocol::policy::{History, Limit};
@@ -189,23 +188,6 @@ impl RemoteCentral {
         self.looks.iter().copied()
     }
 
-    /// The highest generation that it, or one before it, has begun: it may have ended before it told of that. Ends
-    /// it.
-    pub fn last_generation(&mut self) -> Generation {
-        self.kill();
-        self.how();
-        let told = self.view.generation;
-        match Journal::last_generation(&self.journal) {
-            Ok(stored) => stored.map_or(told, |stored| stored.max(told)),
-            Err(error) => {
-                tracing::warn!(%error, "generations are skipped");
-                // It can't be further than one ahead: the next failure would be one of ranks that we passed the
-                // order for, and it was told with that.
-                told.next().next()
-            }
-        }
-    }
-
     /// The last words of hosts.
     pub fn last_words(&self) -> impl Iterator<Item = Input> {
         self.last.values().cloned()
@@ -227,7 +209,8 @@ impl RemoteCentral {
             Input::HostLost(host) | Input::HostGone(host, _) => {
                 self.last.entry(*host).or_insert(input.clone());
             }
-            Input::Local(..) | Input::Slept => {}
+            // Another one asks again.
+            Input::Local(..) | Input::Slept | Input::Stored(_) => {}
             Input::Signal(_) | Input::Checkpoint | Input::OutputLost(_) => {
                 let ends = |input: &Input| matches!(input, Input::Signal(s) if signals::ends(*s));
                 if ends(&input) {

@@ -14,7 +14,7 @@ const KILL: i32 = 9;
 const CONT: i32 = 18;
 
 /// What a clock shows that goes so many parts in a million too fast.
-fn clock(now: u64, drift: i64) -> u64 {
+pub(super) fn clock(now: u64, drift: i64) -> u64 {
     let wrong = i128::from(now) * i128::from(drift) / 1_000_000;
     u64::try_from(i128::from(now) + wrong).unwrap_or(now)
 }
@@ -99,6 +99,8 @@ impl<W: Work> World<W> {
                 }
             }
             central::Effect::Counters(..) => {}
+            central::Effect::AskStored => self.ask_stored(),
+            central::Effect::Relaunch(next) => self.relaunch(next)?,
             central::Effect::Resumed { committed, burnt } => {
                 let stored = (self.stored.committed, self.stored.ordered);
                 if (committed, burnt) != stored {
@@ -114,7 +116,7 @@ impl<W: Work> World<W> {
     }
 
     /// Of a host that counts as silent, no rank acts.
-    fn is_fenced(&self, host: HostIndex) -> Result<(), String> {
+    pub(super) fn is_fenced(&self, host: HostIndex) -> Result<(), String> {
         let state = &self.hosts[host];
         let acts = |p: &Process| p.acts() && self.host_of(p.instance.rank) == host;
         if state.still || state.local.is_none() || !self.processes.values().any(acts) {

@@ -7,6 +7,7 @@ use crate::rng::Rng;
 use rejoin_channel_table::Rank;
 use rejoin_managers_protocol::central::{self, Central};
 use rejoin_managers_protocol::control::{End, ToCentral};
+use std::collections::BTreeSet;
 
 /// One blow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -183,10 +184,11 @@ impl<W: Work> World<W> {
             return;
         }
         self.tally.locals += 1;
-        let per = self.shape.per_host;
-        let ranks = Rank(host as u32 * per)..Rank((host as u32 + 1) * per);
-        for rank in ranks.start.0..ranks.end.0 {
-            self.work.gone(Rank(rank));
+        let placement = self.job.placement.iter();
+        let ranks = (0u32..).map(Rank).zip(placement);
+        let ranks: BTreeSet<Rank> = ranks.filter(|(_, h)| **h == host).map(|(r, _)| r).collect();
+        for rank in &ranks {
+            self.work.gone(*rank);
         }
         self.processes.retain(|key, _| !ranks.contains(&key.0));
         self.wakes.retain(|key, _| !ranks.contains(&key.0));
@@ -233,7 +235,7 @@ impl<W: Work> World<W> {
         if let Some(last) = records.iter().rposition(ordered).filter(|_| self.forgets) {
             records.remove(last);
         }
-        self.central = Some(Central::resume(self.shape.job(), records));
+        self.central = Some(Central::resume(self.job.clone(), records));
         self.central(central::Input::Begin)?;
         for host in 0..self.hosts.len() {
             let Host { local, done, .. } = &self.hosts[host];

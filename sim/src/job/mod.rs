@@ -8,6 +8,7 @@
 mod drive;
 pub mod engines;
 mod fate;
+mod next_launch;
 pub mod process;
 pub mod queue;
 mod ranks;
@@ -23,7 +24,9 @@ use crate::rng::Rng;
 use process::{Image, Process, Wake};
 use queue::Queue;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
-use rejoin_managers_protocol::central::{self, Central, HostIndex, Job, Leases, Record, Recovery};
+use rejoin_managers_protocol::central::{
+    self, Central, Failover, HostIndex, Job, Leases, Record, Recovery,
+};
 use rejoin_managers_protocol::checkpoint::Interval;
 use rejoin_managers_protocol::control::{End, ProcessInstance, Time, ToCentral, ToLocal};
 use rejoin_managers_protocol::lease::{DRIFT, STOPPING, Terms};
@@ -57,6 +60,8 @@ pub struct Shape {
     pub leases: Option<Terms>,
     /// Ranks look cards up: each asks for one when it begins.
     pub lookups: bool,
+    /// The job is launched again without a lost host.
+    pub failover: bool,
 }
 
 impl Shape {
@@ -78,6 +83,7 @@ impl Shape {
                 terms,
                 hosts: (0..self.hosts).collect(),
             }),
+            failover: self.failover.then(Failover::default),
             recovery: Some(Recovery {
                 interval: self.interval,
                 limit: Limit {
@@ -122,6 +128,8 @@ enum Event<E> {
     Fault(Fault),
     /// Central is started again.
     Resume,
+    /// The stored state that this run of central has asked for is known.
+    Stored(u32),
     Work(E),
 }
 
@@ -169,6 +177,8 @@ pub struct World<W: Work> {
     now: u64,
     queue: Queue<Event<W::Event>>,
     shape: Shape,
+    /// The present launch.
+    job: Job,
     /// `None`: it crashed.
     central: Option<Central>,
     /// How often it crashed.
@@ -206,30 +216,7 @@ impl<W: Work> World<W> {
             0
         };
         let drifts: Vec<u64> = (0..shape.hosts).map(|_| rng.below(most + 1)).collect();
-        let local = || {
-            let mut local = Local::new();
-            if let Some(terms) = shape.leases {
-                local.go_by_leases(terms, Time(0));
-            }
-            if shape.lookups {
-                // There is no tree: each host gets the table.
-                local.go_by_lookups(0, shape.ranks());
-            }
-            local
-        };
-        let host = |drift: u64| Host {
-            drift: drift as i64 - (most / 2) as i64,
-            still: false,
-            told: 0,
-            local: Some(local()),
-            up: 0,
-            down: 0,
-            held: 0,
-            relayed: Vec::new(),
-            done: false,
-            dropped: false,
-            tick: None,
-        };
+        let host = |drift: u64| Host::new(&shape, drift as i64 - (most / 2) as i64, Time(0), 0);
         let mut queue = Queue::default();
         let mut last_fault = 0;
         for (at, fault) in fate.draw(&mut rng, &shape) {
@@ -241,6 +228,7 @@ impl<W: Work> World<W> {
             now: 0,
             queue,
             central: Some(Central::new(shape.job())),
+            job: shape.job(),
             boots: 0,
             crashes: None,
             outage: 0,
@@ -363,6 +351,7 @@ impl<W: Work> World<W> {
             }
             Event::Fault(fault) => self.strike(fault),
             Event::Resume => self.resume(),
+            Event::Stored(boot) => self.stored(boot),
             Event::Work(event) => self.working(event),
         }
     }
@@ -372,7 +361,7 @@ impl<W: Work> World<W> {
     }
 
     fn host_of(&self, rank: Rank) -> HostIndex {
-        (rank.0 / self.shape.per_host) as HostIndex
+        self.job.placement[rank.index()]
     }
 
     /// The process that a rank's manager means.

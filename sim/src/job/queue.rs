@@ -29,6 +29,14 @@ impl<E> Queue<E> {
         self.events.insert(self.sequence, event);
     }
 
+    /// Forgets events that are not to be kept.
+    pub fn retain(&mut self, keep: impl Fn(&E) -> bool) {
+        self.events.retain(|_, event| keep(event));
+        let events = &self.events;
+        self.order
+            .retain(|Reverse((_, sequence))| events.contains_key(sequence));
+    }
+
     /// The next event and its time.
     pub fn pop(&mut self) -> Option<(u64, E)> {
         let Reverse((time, sequence)) = self.order.pop()?;

@@ -2,7 +2,7 @@
 
 use super::process::Image;
 use rejoin_channel_table::{Epoch, Generation, Rank};
-use rejoin_managers_protocol::central::Record;
+use rejoin_managers_protocol::central::{Record, Relaunch};
 use rejoin_managers_protocol::control::ToLocal;
 use std::collections::BTreeMap;
 
@@ -21,22 +21,31 @@ pub struct Stored {
     pub finalized: bool,
     /// There is a verdict.
     pub decided: bool,
+    /// The next launch.
+    pub relaunching: Option<Relaunch>,
 }
 
 impl Default for Stored {
     fn default() -> Stored {
-        Stored {
-            ordered: Epoch(0),
-            committed: None,
-            generation: Generation(0),
-            origins: BTreeMap::from([(Generation(0), None)]),
-            finalized: false,
-            decided: false,
-        }
+        Stored::begin(Generation(0))
     }
 }
 
 impl Stored {
+    /// Nothing is stored of a launch that begins with this generation.
+    #[must_use]
+    pub fn begin(generation: Generation) -> Stored {
+        Stored {
+            ordered: Epoch(0),
+            committed: None,
+            generation,
+            origins: BTreeMap::from([(generation, None)]),
+            finalized: false,
+            decided: false,
+            relaunching: None,
+        }
+    }
+
     /// What was stored before makes sense of this, and so do the images that there are. Some may be
     /// lost: that is told after the commit.
     ///
@@ -85,6 +94,10 @@ impl Stored {
             }
             Record::Finalized { .. } => self.finalized = true,
             Record::Decided(_) => self.decided = true,
+            Record::Relaunching(next) => {
+                check(self.decided, "a relaunch before the end is decided")?;
+                self.relaunching = Some(next);
+            }
             Record::Began { .. }
             | Record::Started { .. }
             | Record::Settled(_)

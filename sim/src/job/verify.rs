@@ -34,6 +34,8 @@ pub struct Tally {
     pub stops: u64,
     /// Hosts that were silent.
     pub silent: u64,
+    /// Launches after the first.
+    pub relaunches: u64,
     /// Deaths of central.
     pub centrals: u64,
     /// Signals to the launcher.

@@ -33,6 +33,13 @@ impl Central {
         }
     }
 
+    /// A local manager has ended, and every process below it: its lease gives nobody any time.
+    pub(super) fn nothing_acts_on(&mut self, host: HostIndex) {
+        if let Some(state) = self.hosts.get_mut(host) {
+            state.lease = None;
+        }
+    }
+
     /// When a lease runs out, or patience does.
     pub(super) fn silence_due(&self) -> Option<Time> {
         let open = self.hosts.iter().filter(|h| !h.done);

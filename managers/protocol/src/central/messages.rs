@@ -31,6 +31,8 @@ pub enum Input {
     Checkpoint,
     /// The ranks' output can't be written, for this reason, or (without one) nobody reads it.
     OutputLost(Option<String>),
+    /// The answer to [`Effect::AskStored`]: the newest state that every rank has stored, if there is one.
+    Stored(Option<u32>),
     /// The deadline may have come.
     Tick,
     /// Nothing has been passed on for a while, for no fault of the hosts: the launcher stood still.
@@ -62,6 +64,11 @@ pub enum Effect {
     },
     /// The job is decided: nothing later changes the verdict.
     Decided(Verdict),
+    /// Say which state every rank has stored, once the last output of every host has come:
+    /// [`Input::Stored`].
+    AskStored,
+    /// This launch of the job is over, and this is the next.
+    Relaunch(Relaunch),
     /// The job is over and every host has been heard of or dropped.
     Over(Verdict),
 }
@@ -123,6 +130,8 @@ pub enum Record {
     Settled(Verdict),
     /// What the next failure is judged by.
     Memory(Box<Memory>),
+    /// The job is launched again as soon as nothing of this launch can act.
+    Relaunching(Relaunch),
     /// A signal that asks programs to end is about to be passed on.
     Interrupted {
         /// Its number.
@@ -133,23 +142,17 @@ pub enum Record {
     },
 }
 
-impl Record {
-    /// The generation that it speaks of.
-    #[must_use]
-    pub fn generation(&self) -> Option<Generation> {
-        match self {
-            Record::Began { generation, .. }
-            | Record::Started { generation, .. }
-            | Record::Restoring { generation, .. }
-            | Record::Finalized { generation, .. } => Some(*generation),
-            Record::Ordered { .. }
-            | Record::Committed { .. }
-            | Record::Decided(_)
-            | Record::Settled(_)
-            | Record::Memory(_)
-            | Record::Interrupted { .. } => None,
-        }
-    }
+/// The next launch of a job that has lost a host.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Relaunch {
+    /// Generation of its first processes.
+    pub generation: Generation,
+    /// The lost host.
+    pub lost: HostIndex,
+    /// For each rank its host from now on.
+    pub placement: Vec<HostIndex>,
+    /// The number of the stored state from which the program continues.
+    pub state: u32,
 }
 
 /// What failures leave behind.
@@ -178,6 +181,15 @@ pub struct Job {
     pub recovery: Option<Recovery>,
     /// The hosts that are reached over a network.
     pub leases: Option<Leases>,
+    /// The job may be launched again without a lost host.
+    pub failover: Option<Failover>,
+}
+
+/// What a relaunch must know of the launches before.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Failover {
+    /// Hosts that were lost before.
+    pub lost: Vec<HostIndex>,
 }
 
 /// Hosts that may fall silent.

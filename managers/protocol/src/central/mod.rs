@@ -13,13 +13,16 @@ mod event;
 mod hosts;
 mod losses;
 mod messages;
+pub mod placement;
 mod recovery;
 mod resume;
 mod view;
 
 pub use event::Event;
 pub use losses::Losses;
-pub use messages::{Effect, HostIndex, Input, Job, Leases, Memory, Record, Recovery};
+pub use messages::{
+    Effect, Failover, HostIndex, Input, Job, Leases, Memory, Record, Recovery, Relaunch,
+};
 pub use resume::REPORT_BOUND;
 pub use view::{Course, RankView, View};
 
@@ -27,7 +30,7 @@ use crate::control::{ProcessInstance, Stage, Time, ToCentral, ToLocal};
 use crate::lease::Giver;
 use crate::signals;
 use crate::verdict::Verdict;
-use recovery::{RecoveryMode, Restoring};
+use recovery::{RecoveryMode, Relaunching, Restoring};
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_wire::Limits;
 use resume::Resuming;
@@ -72,6 +75,8 @@ enum Phase {
     Finalized,
     /// Everything is being ended.
     Ending,
+    /// The job has lost a host, has ended on all others, and may be launched again.
+    Relaunching(Relaunching),
     /// Nothing more happens.
     Over,
 }
@@ -97,6 +102,8 @@ pub struct Central {
     alone: BTreeMap<Rank, Time>,
     /// When its processes were first started.
     began: Time,
+    /// Of a job that may be launched again without a lost host.
+    failover: Option<Failover>,
     /// A rank that ended without registering: who waits for it would wait for ever.
     absent: Option<Rank>,
     /// Ranks below this one have registered: where to look first for one that has not.
@@ -125,6 +132,7 @@ impl Central {
             began: Time::default(),
             absent: None,
             complete: 0,
+            failover: job.failover,
             generation: job.generation,
             phase: Phase::Starting,
             hosts: job
@@ -153,6 +161,7 @@ impl Central {
         match self.phase {
             Phase::Over => None,
             Phase::Ending => self.end_at,
+            Phase::Relaunching(_) => earlier(self.limit_at, self.relaunch_due()),
             Phase::Resuming(ref resuming) => {
                 earlier(earlier(self.limit_at, resuming.due()), self.silence_due())
             }
@@ -184,6 +193,7 @@ impl Central {
         match self.phase {
             Phase::Over => return,
             Phase::Resuming(_) => self.resuming(now, input, effects),
+            Phase::Relaunching(_) => self.relaunching(now, input, effects),
             _ => self.take(now, input, effects),
         }
         self.close(effects);
@@ -196,6 +206,7 @@ impl Central {
             Input::Local(host, message) => self.heard(now, host, message, effects),
             Input::HostLost(host) => {
                 let why = "its local manager ended".to_string();
+                self.nothing_acts_on(host);
                 self.host_gone(now, host, why, effects);
             }
             Input::HostGone(host, why) => self.host_gone(now, host, why, effects),
@@ -207,6 +218,8 @@ impl Central {
             }
             Input::Tick => self.tick(now, effects),
             Input::Slept => self.slept(now),
+            // Nobody has asked, or the answer to who died asking.
+            Input::Stored(_) => {}
         }
     }
 
@@ -298,6 +311,7 @@ impl Central {
                 }
             }
             ToCentral::Done => {
+                self.nothing_acts_on(host);
                 if let Some(state) = self.hosts.get_mut(host) {
                     state.done = true;
                 }
@@ -451,6 +465,12 @@ impl Central {
         let ends = signals::ends(signal);
         if ends && (self.interrupted.is_some() || self.phase == Phase::Ending) {
             // The second one means it.
+            if self.failover.is_some() && self.interrupted.is_none() {
+                // Nor is the job launched again.
+                self.interrupted = Some(signal);
+                let input = None;
+                effects.push(Effect::Persist(Record::Interrupted { signal, input }));
+            }
             self.decide(now, Verdict::Interrupted { signal }, effects);
             return self.send_all(|| ToLocal::Kill, effects);
         }
@@ -521,14 +541,20 @@ impl Central {
     }
 
     fn close(&mut self, effects: &mut Vec<Effect>) {
-        if self.phase != Phase::Over && self.hosts.iter().all(|h| h.done) {
-            self.phase = Phase::Over;
-            let verdict = self.verdict.get_or_insert(Verdict::Success).clone();
-            if verdict == Verdict::Success {
-                effects.push(Effect::Persist(Record::Decided(Verdict::Success)));
-            }
-            effects.push(Effect::Over(verdict));
+        let closed = matches!(self.phase, Phase::Over | Phase::Relaunching(_));
+        if closed || self.hosts.iter().any(|h| !h.done) || self.relaunches(effects) {
+            return;
         }
+        let verdict = self.verdict.get_or_insert(Verdict::Success).clone();
+        if verdict == Verdict::Success {
+            effects.push(Effect::Persist(Record::Decided(Verdict::Success)));
+        }
+        self.over(verdict, effects);
+    }
+
+    fn over(&mut self, verdict: Verdict, effects: &mut Vec<Effect>) {
+        self.phase = Phase::Over;
+        effects.push(Effect::Over(verdict));
     }
 
     fn ranks_by_host(&self) -> Vec<Vec<(Rank, Incarnation)>> {

@@ -6,7 +6,8 @@
 //! report, and whatever it said before that is part of it. What is then ordered again is either new to a
 //! host or without effect there.
 
-use super::{Central, Effect, HostIndex, Input, Job, Memory, Phase, Record};
+use super::recovery::Relaunching;
+use super::{Central, Effect, HostIndex, Input, Job, Memory, Phase, Record, Relaunch};
 use crate::control::{ProcessInstance, RankReport, Report, Stage, Time, ToCentral, ToLocal};
 use crate::verdict::Verdict;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
@@ -29,6 +30,7 @@ struct Past {
     committed: Option<(Epoch, Time, ImageCost)>,
     finalized: bool,
     decided: bool,
+    relaunching: Option<Relaunch>,
 }
 
 /// Hosts are being asked.
@@ -63,7 +65,10 @@ impl Central {
         if let Some(checkpoints) = central.mode.checkpoints_mut() {
             checkpoints.resume(past.committed, past.ordered);
         }
-        if past.decided {
+        if let Some(relaunch) = past.relaunching {
+            let decided = Relaunching::Decided(Box::new(relaunch), None);
+            central.phase = Phase::Relaunching(decided);
+        } else if past.decided {
             central.phase = Phase::Ending;
         } else if past.began {
             central.phase = Phase::Resuming(Box::new(Resuming {
@@ -119,6 +124,7 @@ impl Central {
             Record::Settled(verdict) => self.verdict = Some(verdict),
             Record::Memory(memory) => self.recall_memory(*memory),
             Record::Interrupted { signal, .. } => self.interrupted = Some(signal),
+            Record::Relaunching(relaunch) => past.relaunching = Some(relaunch),
         }
     }
 
@@ -135,7 +141,7 @@ impl Central {
     }
 
     /// For those who follow the checkpoints.
-    fn resumed(&self) -> Effect {
+    pub(super) fn resumed(&self) -> Effect {
         let checkpoints = self.mode.checkpoints();
         Effect::Resumed {
             committed: checkpoints.and_then(|c| c.committed()),
@@ -146,6 +152,7 @@ impl Central {
     /// The end of everything had been decided: all are told once more.
     pub(super) fn end_again(&mut self, now: Time, effects: &mut Vec<Effect>) {
         effects.push(self.resumed());
+        self.leases_again(now);
         self.without_ranks_done();
         effects.extend(self.verdict.clone().map(Effect::Decided));
         self.end_all(now, effects);
@@ -191,6 +198,7 @@ impl Central {
                 }
             }
             Input::Local(host, ToCentral::Done) => {
+                self.nothing_acts_on(host);
                 if let Some(state) = self.hosts.get_mut(host) {
                     state.done = true;
                 }

@@ -65,7 +65,7 @@ impl Central {
                 Phase::Restoring(_) => Course::Restoring,
                 Phase::Running => Course::Running,
                 Phase::Finalizing | Phase::Finalized => Course::Finalizing,
-                Phase::Ending | Phase::Over => Course::Ending,
+                Phase::Ending | Phase::Relaunching(_) | Phase::Over => Course::Ending,
             },
             recovers: checkpoints.is_some(),
             ordered: checkpoints.and_then(|c| c.ordered()),

@@ -90,6 +90,7 @@ fn job(hosts: usize, ranks: u32) -> Job {
             limit: Limit::default(),
         }),
         leases: None,
+        failover: None,
     }
 }
 

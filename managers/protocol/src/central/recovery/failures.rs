@@ -48,7 +48,9 @@ impl Central {
             Phase::Starting | Phase::Restoring(_) => JobProgress::InInit,
             Phase::Running | Phase::Finalizing => JobProgress::Running,
             Phase::Finalized => JobProgress::Finalized,
-            Phase::Resuming(_) | Phase::Ending | Phase::Over => return Response::End(None),
+            Phase::Resuming(_) | Phase::Ending | Phase::Relaunching(_) | Phase::Over => {
+                return Response::End(None);
+            }
         };
         if self.interrupted.is_some() || self.verdict.is_some() {
             return Response::End(None);

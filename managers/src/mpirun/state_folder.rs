@@ -1,0 +1,116 @@
+//! A job that loses a host is launched again on the others, from what its program stored where all
+//! hosts see it. Central decides that, and when nothing of the present launch can act any more; here
+//! is what the next launch continues from. A manager that comes back from the lost host finds that
+//! nobody wants it.
+//!
+//! Where only output is shown that stays, the job continues from the state that the shown output
+//! belongs to, not from a newer one: later output was not shown, and is written again.
+
+use super::launch_order::Launch;
+use super::streams::Show;
+use crate::error::{Error, Result};
+use rejoin_managers_protocol::central::Relaunch;
+use std::collections::BTreeSet;
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+
+/// The folder of a job's registered memory, if the job may be launched again from it.
+#[derive(Debug)]
+pub(super) struct StateFolder {
+    folder: Option<PathBuf>,
+    ranks: u32,
+    /// The present launch began from a stored state.
+    restarted: bool,
+    /// The newest state that it can have begun from.
+    began_from: Option<u32>,
+    /// Only output is shown that stays.
+    exact: bool,
+}
+
+/// The newest state that every rank has stored. Whether it is whole, the ranks find out.
+fn newest(folder: &Path, ranks: u32, limit: u32) -> Option<u32> {
+    let epochs = |rank| -> BTreeSet<u32> {
+        let stored = rejoin_ckpt::regions::stored(folder, rank);
+        stored.into_iter().map(|(epoch, _)| epoch).collect()
+    };
+    let mut common = epochs(0);
+    for rank in 1..ranks {
+        if common.is_empty() {
+            return None;
+        }
+        let own = epochs(rank);
+        common.retain(|epoch| own.contains(epoch));
+    }
+    common.range(..=limit).next_back().copied()
+}
+
+impl StateFolder {
+    /// What this launch may be followed by.
+    pub fn of(launch: &Launch) -> StateFolder {
+        let options = &launch.plan.options;
+        let folder = options.folder.as_ref().map(PathBuf::from);
+        let recovers = launch.recovery.is_some() && launch.machines.is_networked();
+        let limit = launch.recovery.map_or(0, |r| r.limit.restarts);
+        let folder = folder.filter(|_| recovers && launch.launch < limit);
+        let began_from = folder.as_ref().filter(|_| options.restart);
+        let at_most = options.newest.unwrap_or(u32::MAX);
+        StateFolder {
+            began_from: began_from.and_then(|folder| newest(folder, launch.plan.size, at_most)),
+            restarted: options.restart,
+            ranks: launch.plan.size,
+            exact: launch.show == Show::Commit,
+            folder,
+        }
+    }
+
+    /// The job may be launched again; whether this launch began from a stored state.
+    pub fn is_prepared(&self) -> Option<bool> {
+        self.folder.as_ref().map(|_| self.restarted)
+    }
+
+    /// The state that the job would continue from, when all ranks have stored up to this one.
+    pub fn state(&self, stored: Option<u32>) -> Option<u32> {
+        let limit = match self.exact {
+            true => stored.or(self.began_from)?,
+            false => u32::MAX,
+        };
+        newest(self.folder.as_ref()?, self.ranks, limit)
+    }
+}
+
+/// The launch after this one, as central has decided it.
+pub(super) fn after(launch: &Launch, relaunch: &Relaunch) -> Launch {
+    let mut next = launch.clone();
+    if let Some(lost) = next.machines.hosts.get_mut(relaunch.lost) {
+        lost.lost = true;
+    }
+    next.machines.placement.clone_from(&relaunch.placement);
+    next.generation = relaunch.generation;
+    next.launch += 1;
+    next.plan.options.restart = true;
+    next.plan.options.newest = (next.show == Show::Commit).then_some(relaunch.state);
+    next
+}
+
+/// Claims the folder of a job's registered memory for as long as the value lives: another job would take this one's
+/// files for its own. A file system that has no locks claims nothing.
+///
+/// # Errors
+/// Another job has it.
+pub(super) fn claim(launch: &Launch) -> Result<Option<File>> {
+    let Some(folder) = launch.plan.options.folder.as_ref() else {
+        return Ok(None);
+    };
+    // The ranks make it, too, and say why they can't.
+    let _ = std::fs::create_dir_all(folder);
+    let Ok(opened) = File::open(folder) else {
+        return Ok(None);
+    };
+    match opened.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            let why = format!("--images {folder}: another job stores its state there");
+            Err(Error::Usage(why))
+        }
+        _ => Ok(Some(opened)),
+    }
+}

@@ -1,0 +1,112 @@
+//! A job that has lost a host is launched again: what mpirun does for central then.
+
+use super::stored::Stored;
+use super::work::Work;
+use super::{Event, Host, MILLI, Shape, World};
+use rejoin_channel_table::Rank;
+use rejoin_managers_protocol::central::{self, Central, HostIndex, Relaunch};
+use rejoin_managers_protocol::control::Time;
+use rejoin_managers_protocol::local::Local;
+
+impl Host {
+    /// One whose local manager begins now, after so many runs of central have ended.
+    pub(super) fn new(shape: &Shape, drift: i64, now: Time, boots: u32) -> Host {
+        let mut local = Local::new();
+        if let Some(terms) = shape.leases {
+            local.go_by_leases(terms, now);
+        }
+        if shape.lookups {
+            // There is no tree: each host gets the table.
+            local.go_by_lookups(0, shape.ranks());
+        }
+        Host {
+            drift,
+            still: false,
+            told: 0,
+            local: Some(local),
+            up: 0,
+            down: 0,
+            held: 0,
+            relayed: vec![0; boots as usize],
+            done: false,
+            dropped: false,
+            tick: None,
+        }
+    }
+}
+
+impl<W: Work> World<W> {
+    /// Central asks which state is stored: that is known when the last output has come.
+    pub(super) fn ask_stored(&mut self) {
+        // What comes of the job is open again.
+        self.tally.verdict = None;
+        let delay = self.rng.between(100_000, 5 * MILLI);
+        self.after(delay, Event::Stored(self.boots));
+    }
+
+    /// The answer, to this run of central.
+    pub(super) fn stored(&mut self, boot: u32) -> Result<(), String> {
+        if boot != self.boots || self.central.is_none() {
+            return Ok(());
+        }
+        let state = self.rng.chance(90).then_some(1);
+        self.central(central::Input::Stored(state))
+    }
+
+    /// All ranks are launched again. Nothing of the launch before acts any more, wherever it is.
+    pub(super) fn relaunch(&mut self, next: Relaunch) -> Result<(), String> {
+        for host in 0..self.hosts.len() {
+            self.is_fenced(host)?;
+        }
+        self.allows(&next)?;
+        self.tally.relaunches += 1;
+        for rank in (0..self.shape.ranks()).map(Rank) {
+            self.work.gone(rank);
+        }
+        for (rank, epoch) in std::mem::take(&mut self.images).into_keys() {
+            self.work.forget(rank, epoch);
+        }
+        self.processes.clear();
+        self.instances.clear();
+        self.wakes.clear();
+        self.records.clear();
+        self.queue.retain(|event| matches!(event, Event::Fault(_)));
+        (self.tick, self.crashes, self.signalled) = (None, None, None);
+        self.tally.verdict = None;
+        self.stored = Stored::begin(next.generation);
+        let (shape, boots) = (self.shape, self.boots);
+        for host in &mut self.hosts {
+            let now = Time(super::drive::clock(self.now, host.drift));
+            *host = Host {
+                held: host.held,
+                ..Host::new(&shape, host.drift, now, boots)
+            };
+        }
+        if let Some(failover) = &mut self.job.failover {
+            failover.lost.push(next.lost);
+        }
+        self.job.placement = next.placement;
+        self.job.generation = next.generation;
+        self.last_fault = self.last_fault.max(self.now);
+        self.central = Some(Central::new(self.job.clone()));
+        self.central(central::Input::Begin)
+    }
+
+    /// It was stored, its generation is new, and no rank is placed on a host that was lost.
+    fn allows(&self, next: &Relaunch) -> Result<(), String> {
+        let stored = self.stored.relaunching.as_ref() == Some(next);
+        let mut instances = self.instances.values();
+        let new = instances.all(|i| i.generation < next.generation);
+        let lost = |host: &HostIndex| {
+            let before = self.job.failover.iter().flat_map(|f| &f.lost);
+            before.chain([&next.lost]).any(|lost| lost == host)
+        };
+        let placed = !next.placement.iter().any(lost);
+        match stored && new && placed {
+            true => Ok(()),
+            false => Err(format!(
+                "{next:?}: stored {stored}, new {new}, placed {placed}"
+            )),
+        }
+    }
+}
