@@ -1,4 +1,5 @@
-//! What the indices of a ring cost: one side writes and the other reads, on one thread and without memory.
+//! What the indices of a ring cost: one side writes and the other reads, on one thread and without
+//! memory.
 
 use std::sync::atomic::AtomicU64;
 

@@ -1,5 +1,5 @@
-//! What several benches use: two engines without any transport between them. Bytes are copied as a device
-//! would copy them.
+//! What several benches use: two engines without any transport between them. Bytes are copied as a
+//! device would copy them.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::missing_panics_doc,

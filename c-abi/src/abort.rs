@@ -1,8 +1,8 @@
 //! The end of the whole job by this process (MPI-5.0 §9.3, §11.4): `MPI_Abort` and fatal errors.
 //!
-//! Programs call `MPI_Abort` in signal handlers, which the standard does not allow and users need. So
-//! nothing here waits for a lock of the C library without a limit, and where a handler has interrupted
-//! this library itself, nothing of it is touched.
+//! Programs call `MPI_Abort` in signal handlers, which the standard does not allow and users need.
+//! So nothing here waits for a lock of the C library without a limit, and where a handler has
+//! interrupted this library itself, nothing of it is touched.
 
 use std::ffi::c_int;
 use std::fmt::{self, Write as _};
@@ -19,8 +19,8 @@ fn status_of(code: c_int) -> c_int {
     if code & 0xff == 0 { 1 } else { code & 0xff }
 }
 
-/// Ends the job: `why` is one line for the user. After the end of MPI, and in a forked child, there is no job to
-/// end: this process alone ends, with the same status.
+/// Ends the job: `why` is one line for the user. After the end of MPI, and in a forked child, there
+/// is no job to end: this process alone ends, with the same status.
 pub fn abort(mpi: &Mpi, code: c_int, why: &str) -> ! {
     let status = status_of(code);
     let core = mpi.core.get();
@@ -49,7 +49,8 @@ pub fn abort_inside(mpi: &Mpi, code: c_int) -> ! {
     exit(status_of(code))
 }
 
-/// Whether this call of `MPI_Abort` has interrupted another call: not from a callback, where the program runs.
+/// Whether this call of `MPI_Abort` has interrupted another call: not from a callback, where the
+/// program runs.
 pub fn is_nested() -> bool {
     callback::calls() > 1
 }
@@ -97,8 +98,8 @@ impl fmt::Write for Line {
     }
 }
 
-/// One write, so that lines of several ranks do not mix; not through a lock of this process. A full pipe does
-/// not keep the job from its end: one that has room for anything has room for a line.
+/// One write, so that lines of several ranks do not mix; not through a lock of this process. A full
+/// pipe does not keep the job from its end: one that has room for anything has room for a line.
 fn say(line: &[u8]) {
     let mut stderr = libc::pollfd {
         fd: libc::STDERR_FILENO,
@@ -116,9 +117,9 @@ fn say(line: &[u8]) {
 /// The status to end with when the streams take too long.
 static STATUS: AtomicI32 = AtomicI32::new(1);
 
-/// Writes out what the program has printed, for a limited time: a thread that reads from a stream holds its lock,
-/// and a pipe may be full. No helper thread: to make one takes the C library's heap, whose lock the interrupted
-/// program may hold.
+/// Writes out what the program has printed, for a limited time: a thread that reads from a stream
+/// holds its lock, and a pipe may be full. No helper thread: to make one takes the C library's
+/// heap, whose lock the interrupted program may hold.
 fn flush_streams(status: c_int) {
     STATUS.store(status, Ordering::Relaxed);
     // Without the alarm, streams may take for ever.
@@ -130,8 +131,8 @@ fn flush_streams(status: c_int) {
 
 /// Ends the job from where `fflush` hangs.
 extern "C" fn give_up(_signal: c_int) {
-    // SAFETY: this thread is in `flush_streams`, which uses nothing of the library; other threads are kept out as they
-    // were when it was called.
+    // SAFETY: this thread is in `flush_streams`, which uses nothing of the library; other threads
+    // are kept out as they were when it was called.
     end(unsafe { state::mpi() }, STATUS.load(Ordering::Relaxed))
 }
 

@@ -11,21 +11,22 @@ use crate::types::{
     MPI_User_function_c,
 };
 
-/// Calls inside the library that came without the lock: below `MPI_THREAD_MULTIPLE` the program promises
-/// one thread at a time, so loads and stores do. Zero while a function of the program runs.
+/// Calls inside the library that came without the lock: below `MPI_THREAD_MULTIPLE` the program
+/// promises one thread at a time, so loads and stores do. Zero while a function of the program
+/// runs.
 static UNLOCKED: AtomicU32 = AtomicU32::new(0);
-/// The same for calls that take the lock, of all threads together: some of them may wait inside. Who holds the lock
-/// changes it.
+/// The same for calls that take the lock, of all threads together: some of them may wait inside.
+/// Who holds the lock changes it.
 static LOCKED: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// This thread's part of [`LOCKED`]. Not for the handler of requests, where a thread's variable may take memory
-    /// from the C library.
+    /// This thread's part of [`LOCKED`]. Not for the handler of requests, where a thread's variable
+    /// may take memory from the C library.
     static MINE: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Marks that a call is inside the library; [`leave`] takes what comes back: how many calls of this thread it lies
-/// in. Two stores a call where no lock is needed.
+/// Marks that a call is inside the library; [`leave`] takes what comes back: how many calls of this
+/// thread it lies in. Two stores a call where no lock is needed.
 #[inline(always)]
 pub(crate) fn enter(locked: bool) -> u32 {
     if locked {
@@ -60,20 +61,20 @@ fn leave_locked(before: u32) {
     LOCKED.store(LOCKED.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
 }
 
-/// Whether code of the library is running, in contrast to the program's, its callbacks included: an image
-/// of the process may be taken at the library's own safe points only.
+/// Whether code of the library is running, in contrast to the program's, its callbacks included: an
+/// image of the process may be taken at the library's own safe points only.
 pub fn is_inside() -> bool {
     UNLOCKED.load(Ordering::Relaxed) + LOCKED.load(Ordering::Relaxed) > 0
 }
 
-/// How many calls of this thread are inside, one in another: more than one when a signal handler of the program has
-/// come between.
+/// How many calls of this thread are inside, one in another: more than one when a signal handler of
+/// the program has come between.
 pub(crate) fn calls() -> u32 {
     UNLOCKED.load(Ordering::Relaxed) + MINE.get()
 }
 
-/// The one way out to a function of the program: attribute, operation, generalized request, error handler.
-/// The caller has nothing of the library borrowed, as the function may call MPI.
+/// The one way out to a function of the program: attribute, operation, generalized request, error
+/// handler. The caller has nothing of the library borrowed, as the function may call MPI.
 #[inline]
 pub fn outside<R>(call: impl FnOnce() -> R) -> R {
     if crate::lock::is_held() {
@@ -90,11 +91,12 @@ pub fn outside<R>(call: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Lowest address that can hold a function; below it lie the ABI's constants such as `MPI_COMM_DUP_FN`.
+/// Lowest address that can hold a function; below it lie the ABI's constants such as
+/// `MPI_COMM_DUP_FN`.
 const LOWEST: usize = 0x1000;
 
-/// A function pointer of the C type `F` (one of `types::MPI_…_function`), possibly null or one of the
-/// ABI's constants, hence no Rust function pointer yet.
+/// A function pointer of the C type `F` (one of `types::MPI_…_function`), possibly null or one of
+/// the ABI's constants, hence no Rust function pointer yet.
 #[repr(transparent)]
 pub struct Callback<F> {
     address: *const c_void,
@@ -130,7 +132,8 @@ impl<F: Copy> Callback<F> {
         if self.address() < LOWEST {
             return None;
         }
-        // SAFETY: `F` is a function pointer type (its size is checked), the address is a function's.
+        // SAFETY: `F` is a function pointer type (its size is checked), the address is a
+        // function's.
         Some(unsafe { std::mem::transmute_copy(&self.address) })
     }
 }

@@ -34,8 +34,9 @@ pub fn current() -> &'static str {
     call.map_or("a call", |call| call.name)
 }
 
-/// Runs an implementation: checks the library's state, takes the lock when threads need it, sends an
-/// error to the handler of `owner`. On the fast path, one relaxed load, three stores and a test of the result.
+/// Runs an implementation: checks the library's state, takes the lock when threads need it, sends
+/// an error to the handler of `owner`. On the fast path, one relaxed load, three stores and a test
+/// of the result.
 #[inline(always)]
 pub fn enter(call: &'static Call, owner: Owner, run: impl FnOnce(&Mpi) -> Result<()>) -> c_int {
     let locked = if library_state::is_running_unlocked() && !call.lock_always {
@@ -52,7 +53,8 @@ pub fn enter(call: &'static Call, owner: Owner, run: impl FnOnce(&Mpi) -> Result
         LATEST.store(std::ptr::from_ref(call).cast_mut(), Ordering::Relaxed);
     }
     let mark = callback::enter(locked);
-    // SAFETY: the library runs without lock (one thread at a time, by the program's promise) or the lock is held.
+    // SAFETY: the library runs without lock (one thread at a time, by the program's promise) or the
+    // lock is held.
     let mpi = unsafe { mpi() };
     let code = match run(mpi) {
         Ok(()) => MPI_SUCCESS,
@@ -68,8 +70,8 @@ pub fn enter(call: &'static Call, owner: Owner, run: impl FnOnce(&Mpi) -> Result
     code
 }
 
-/// Runs the part of an implementation that does all of a plain call or nothing, which is to be done by [`enter`]
-/// then: `None`. Not where threads need the lock.
+/// Runs the part of an implementation that does all of a plain call or nothing, which is to be done
+/// by [`enter`] then: `None`. Not where threads need the lock.
 #[inline(always)]
 pub fn at_once(
     call: &'static Call,

@@ -1,8 +1,9 @@
-//! Error handlers, error codes and texts (MPI-5.0 chapter 9). [`crate::raise`] brings errors to the handlers.
+//! Error handlers, error codes and texts (MPI-5.0 chapter 9). [`crate::raise`] brings errors to the
+//! handlers.
 //!
-//! Handlers are kept here, by handle value of the object that has one, so that the fast path carries
-//! nothing of them. A returned code is the number of the error class; the sentence that says what was
-//! wrong is kept for `MPI_Error_string` until the next error.
+//! Handlers are kept here, by handle value of the object that has one, so that the fast path
+//! carries nothing of them. A returned code is the number of the error class; the sentence that
+//! says what was wrong is kept for `MPI_Error_string` until the next error.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -31,7 +32,8 @@ pub enum Owner {
     Object(Kind, usize),
     /// The same, read from where the program keeps the handle (`MPI_Comm_free`).
     At(Kind, *const usize),
-    /// The object of this kind that the call makes, with the handler that it gets (`MPI_Session_init`).
+    /// The object of this kind that the call makes, with the handler that it gets
+    /// (`MPI_Session_init`).
     Made(Kind, MPI_Errhandler),
     /// A function of the tools' interface: the code is returned, no handler runs.
     Tool,
@@ -71,8 +73,8 @@ pub enum Handler {
     Session(MPI_Session_errhandler_function),
 }
 
-/// An error handler object: what it does, and, for those that the program made, how many of its handles
-/// the program has still to free. Copies are the same object.
+/// An error handler object: what it does, and, for those that the program made, how many of its
+/// handles the program has still to free. Copies are the same object.
 #[derive(Clone, Debug)]
 pub struct Installed {
     /// What it does.
@@ -164,8 +166,8 @@ impl Errors {
         self.lookup(H::KIND, object.raw())
     }
 
-    /// A handle of a handler, which the program frees. A handler that the program made keeps its number as
-    /// long as it has a handle.
+    /// A handle of a handler, which the program frees. A handler that the program made keeps its
+    /// number as long as it has a handle.
     pub fn share(&self, handler: Installed) -> MPI_Errhandler {
         let Some(handles) = &handler.handles else {
             return match handler.action {
@@ -253,8 +255,8 @@ impl Errors {
         self.blamed.take()
     }
 
-    /// The text of a code: the program's own; that of a class, with the sentence of the latest error when
-    /// this has the code.
+    /// The text of a code: the program's own; that of a class, with the sentence of the latest
+    /// error when this has the code.
     pub fn text(&self, code: c_int) -> Option<String> {
         if let Some(text) = self.codes.text(code) {
             return Some(text);

@@ -1,8 +1,8 @@
 //! Handles: what the program holds instead of objects.
 //!
-//! Predefined handles are the ABI's small constants. All others are made here: kind, generation and slot
-//! in one pointer-sized number, far above the constants. A freed or invented handle is recognised by
-//! comparing numbers; nothing is ever followed.
+//! Predefined handles are the ABI's small constants. All others are made here: kind, generation and
+//! slot in one pointer-sized number, far above the constants. A freed or invented handle is
+//! recognised by comparing numbers; nothing is ever followed.
 
 use std::cell::RefCell;
 use std::ffi::c_int;
@@ -147,8 +147,8 @@ impl<H: Handle, T> Table<H, T> {
         }
     }
 
-    /// Sets the object of a predefined handle such as `MPI_COMM_WORLD`. A handle outside the reserved
-    /// range is ignored.
+    /// Sets the object of a predefined handle such as `MPI_COMM_WORLD`. A handle outside the
+    /// reserved range is ignored.
     pub fn define(&self, handle: H, value: T) {
         let index = handle.raw().wrapping_sub(H::NULL.raw());
         if index >= H::PREDEFINED {
@@ -256,7 +256,8 @@ impl<H: Handle, T> Table<H, T> {
         self.with(handle, |_| ()).is_ok()
     }
 
-    /// Takes the object out; its handle is invalid from now on. Predefined handles cannot be removed.
+    /// Takes the object out; its handle is invalid from now on. Predefined handles cannot be
+    /// removed.
     pub fn remove(&self, handle: H) -> Result<T> {
         let mut slots = self.slots.borrow_mut();
         let Some(index) = slots.find::<H>(handle) else {

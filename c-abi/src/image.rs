@@ -1,4 +1,5 @@
-//! Images of this process: requested by signal, taken in the program's own code or as it leaves the library.
+//! Images of this process: requested by signal, taken in the program's own code or as it leaves the
+//! library.
 
 use rejoin_mpi::{Mpi as Core, Result, checkpointing};
 
@@ -13,7 +14,8 @@ pub fn accept_checkpoints(core: &Core) -> Result<()> {
     core.accept_checkpoints(take_here)
 }
 
-/// Whether this process has one thread. Each has a folder, so the count of links tells without reading any.
+/// Whether this process has one thread. Each has a folder, so the count of links tells without
+/// reading any.
 fn is_alone() -> bool {
     // SAFETY: `stat` is plain data that the call fills in; the path ends with a zero byte.
     unsafe {
@@ -22,8 +24,9 @@ fn is_alone() -> bool {
     }
 }
 
-/// Takes the image of an epoch, if the program is in its own code and in its one thread: with several threads the
-/// handler runs in any of them, and another one may be about to come in. Runs in the signal's handler.
+/// Takes the image of an epoch, if the program is in its own code and in its one thread: with
+/// several threads the handler runs in any of them, and another one may be about to come in. Runs
+/// in the signal's handler.
 fn take_here(epoch: u32) -> bool {
     if callback::is_inside() || !is_alone() {
         return false;

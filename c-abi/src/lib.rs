@@ -1,12 +1,13 @@
 //! The MPI-5.0 standard ABI as a shared library.
 //!
 //! `generated` holds the entry points (`cargo xtask codegen` writes them), `functions` the
-//! implementations, one per pair of an int form and a large-count form. Between them, [`enter`] checks
-//! the library's state, takes the lock when threads need it and sends errors to the error handler.
+//! implementations, one per pair of an int form and a large-count form. Between them, [`enter`]
+//! checks the library's state, takes the lock when threads need it and sends errors to the error
+//! handler.
 //!
-//! The layers, each of which imports only those before it: handles, counts and callbacks; error handlers
-//! and codes ([`errors`]); the library's objects ([`state`]); the ways to an end ([`raise`], [`abort`]);
-//! [`enter`]; the functions; the entry points.
+//! The layers, each of which imports only those before it: handles, counts and callbacks; error
+//! handlers and codes ([`errors`]); the library's objects ([`state`]); the ways to an end
+//! ([`raise`], [`abort`]); [`enter`]; the functions; the entry points.
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("the library is for 64-bit machines: handles and counts rely on it");

@@ -20,7 +20,8 @@ static WORLD: AtomicU32 = AtomicU32::new(0);
 /// The provided thread level, an `MPI_THREAD_…` constant; meaningful once initialised.
 static LEVEL: AtomicU32 = AtomicU32::new(0);
 
-/// Whether the library runs and calls need no lock: one relaxed load, the whole check of the fast path.
+/// Whether the library runs and calls need no lock: one relaxed load, the whole check of the fast
+/// path.
 #[inline(always)]
 pub fn is_running_unlocked() -> bool {
     CALLS.load(Ordering::Relaxed) == RUNNING
@@ -41,7 +42,8 @@ pub fn is_initialized() -> bool {
     WORLD.load(Ordering::Acquire) & INITIALIZED != 0
 }
 
-/// The answer of `MPI_Finalized`. True in a forked child, so that exit handlers do not finalise there.
+/// The answer of `MPI_Finalized`. True in a forked child, so that exit handlers do not finalise
+/// there.
 pub fn is_finalized() -> bool {
     is_forked() || WORLD.load(Ordering::Acquire) & FINALIZED != 0
 }
@@ -63,8 +65,8 @@ pub fn set_initialized(provided: i32) {
     WORLD.fetch_or(INITIALIZED, Ordering::AcqRel);
 }
 
-/// The library runs from now on. `multiple` says that calls may come from several threads at once; once
-/// calls take the lock, they keep taking it.
+/// The library runs from now on. `multiple` says that calls may come from several threads at once;
+/// once calls take the lock, they keep taking it.
 pub fn set_running(multiple: bool) {
     let locked = if multiple { LOCKED } else { 0 };
     CALLS.fetch_or(RUNNING | locked, Ordering::AcqRel);

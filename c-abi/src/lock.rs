@@ -1,5 +1,6 @@
-//! The one lock of the library: recursive, because callbacks of the program call MPI again. Taken only
-//! at `MPI_THREAD_MULTIPLE` and by the few functions that are thread-safe at any level (MPI-5.0 §11.6.1).
+//! The one lock of the library: recursive, because callbacks of the program call MPI again. Taken
+//! only at `MPI_THREAD_MULTIPLE` and by the few functions that are thread-safe at any level
+//! (MPI-5.0 §11.6.1).
 //!
 //! Until [`install`], a futex excludes; after it, the runtime's own lock, which knows how to wake a
 //! thread that blocks in the device.
@@ -31,8 +32,8 @@ pub struct Inner {
     pub leave: fn(),
 }
 
-/// From now on the runtime's lock excludes. The calling thread (in `MPI_Init_thread`) holds the lock and
-/// keeps holding it.
+/// From now on the runtime's lock excludes. The calling thread (in `MPI_Init_thread`) holds the
+/// lock and keeps holding it.
 pub fn install(inner: Inner) {
     if INNER.set(inner).is_ok() && is_held() {
         (inner.enter)();

@@ -35,7 +35,8 @@ pub fn raise(mpi: &Mpi, call: &Call, owner: Owner, error: Error) -> c_int {
 pub fn invoke(mpi: &Mpi, owner: Owner, mut code: c_int) -> c_int {
     let (handler, kind, raw) = locked(|| resolve(mpi, owner));
     let code_at = &raw mut code;
-    // The handlers' functions get the handle of the object, which they may read through the pointer.
+    // The handlers' functions get the handle of the object, which they may read through the
+    // pointer.
     let (mut comm, mut win) = (MPI_Comm(raw), MPI_Win(raw));
     let (mut file, mut session) = (MPI_File(raw), MPI_Session(raw));
     match handler {
@@ -66,8 +67,9 @@ pub fn invoke(mpi: &Mpi, owner: Owner, mut code: c_int) -> c_int {
     code
 }
 
-/// The handler that an error of `owner` goes to, and the object that the handler gets. Null handles (except
-/// `MPI_FILE_NULL`) and handles of nothing have no handler: their errors go to that of `MPI_COMM_SELF`.
+/// The handler that an error of `owner` goes to, and the object that the handler gets. Null handles
+/// (except `MPI_FILE_NULL`) and handles of nothing have no handler: their errors go to that of
+/// `MPI_COMM_SELF`.
 fn resolve(mpi: &Mpi, owner: Owner) -> (Handler, Kind, usize) {
     let errors = &mpi.errors;
     let own = || {

@@ -28,8 +28,8 @@ pub struct Session {
     pub level: c_int,
 }
 
-/// The library's objects. One per process; reached through [`crate::enter::enter`] only, so that one
-/// thread at a time sees it.
+/// The library's objects. One per process; reached through [`crate::enter::enter`] only, so that
+/// one thread at a time sees it.
 pub struct Mpi {
     /// Error handlers, error codes of the program, the last error.
     pub errors: Errors,
@@ -62,9 +62,9 @@ pub struct Mpi {
 /// The one instance.
 struct Shared(Mpi);
 
-// SAFETY: `mpi()` is called by entry points that checked the library's state. At MPI_THREAD_MULTIPLE they hold the
-// lock; below it the program promises one thread at a time (MPI-5.0 §11.6.2), and functions that are
-// thread-safe at any level always take the lock.
+// SAFETY: `mpi()` is called by entry points that checked the library's state. At
+// MPI_THREAD_MULTIPLE they hold the lock; below it the program promises one thread at a time
+// (MPI-5.0 §11.6.2), and functions that are thread-safe at any level always take the lock.
 unsafe impl Sync for Shared {}
 
 static SHARED: Shared = Shared(Mpi::new());
@@ -107,8 +107,8 @@ impl Mpi {
         self.core.get().ok_or_else(not_there)
     }
 
-    /// Whether a handle of this kind stands for an object that can have an error handler. Files: also
-    /// `MPI_FILE_NULL`, whose handler is the default of all files (MPI-5.0 §14.7).
+    /// Whether a handle of this kind stands for an object that can have an error handler. Files:
+    /// also `MPI_FILE_NULL`, whose handler is the default of all files (MPI-5.0 §14.7).
     pub fn exists(&self, kind: Kind, raw: usize) -> bool {
         match kind {
             Kind::Comm => self.comms.contains(MPI_Comm(raw)),

@@ -65,8 +65,8 @@ pub unsafe fn string(source: *const c_char, what: &'static str) -> Result<String
     Ok(text.to_string_lossy().into_owned())
 }
 
-/// Stores a string with its NUL into a buffer of `capacity` bytes, cut at a character's border when it
-/// is too long; `length` gets the length without NUL, when it is not null.
+/// Stores a string with its NUL into a buffer of `capacity` bytes, cut at a character's border when
+/// it is too long; `length` gets the length without NUL, when it is not null.
 ///
 /// # Safety
 /// `target` is null or has room for `capacity` bytes; `length` is null or valid.

@@ -1,7 +1,7 @@
 //! The address book: every rank's current incarnation, and the business cards that are known.
 //!
-//! In a large job a rank knows every incarnation and every host from the start, and learns a card when it
-//! first needs one.
+//! In a large job a rank knows every incarnation and every host from the start, and learns a card
+//! when it first needs one.
 
 use crate::card::{BusinessCard, CardError, LocalHostId};
 use crate::ids::{Incarnation, Rank};
@@ -91,7 +91,8 @@ impl AddressBook {
         }
     }
 
-    /// A book without cards: each rank's incarnation and the number of its site, in the order of ranks.
+    /// A book without cards: each rank's incarnation and the number of its site, in the order of
+    /// ranks.
     pub fn without_cards(entries: Vec<(Incarnation, u32)>, sites: Vec<Site>) -> Self {
         let entry = |(incarnation, site)| Entry {
             incarnation,

@@ -20,7 +20,7 @@ pub const MAX_RESUME_BYTES: usize = 16 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Resume {
     /// Epoch in which it was taken. A resume is an ack: a rank that is in an earlier epoch takes
-    /// its own image before it heeds one of a later.
+    /// its own image before it accepts one of a later.
     pub epoch: Epoch,
     /// Every envelope below was received, and its match, if it has one, is permanent.
     pub next_envelope: Ssn,

@@ -3,8 +3,8 @@
 //!
 //! An entry has an *index*, under which the owner finds it without a check, and an *id* (index and
 //! generation) for whoever may hold on to it longer than the entry lives: `find`, `get` and `take`
-//! answer `None` to an id whose entry is gone, also when the index is used again. A generation comes
-//! back after 2^32 - 1 uses of one index.
+//! answer `None` to an id whose entry is gone, also when the index is used again. A generation
+//! comes back after 2^32 - 1 uses of one index.
 
 use std::ops::{Index, IndexMut};
 

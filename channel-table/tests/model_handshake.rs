@@ -1,12 +1,13 @@
 //! Exhaustive check of handshake and table with stateright, on the code itself.
 //!
-//! Bounds: two ranks, one or two messages in each direction; a limited number of cuts and of
-//! timers that fire before everything under way has arrived (`impatience`: a handshake given up
-//! early, a redial without back-off); of a cut, one end may never hear; at most one restore of rank 1 whose old process goes on
-//! living, or two rollbacks of the job of which the first is aborted half way; connections deliver
-//! whole messages, in order, each direction in its own time. A timer that fires when nothing else
-//! can happen is free; a handshake's time limit fires before the longest back-off is over. Dials are unlimited but counted: more than `dials` of one process is a
-//! failure, so a livelock would show.
+//! Bounds: two ranks, one or two messages in each direction; a limited number of cuts and of timers
+//! that fire before everything under way has arrived (`impatience`: a handshake given up early, a
+//! redial without back-off); of a cut, one end may never hear; at most one restore of rank 1 whose
+//! old process goes on living, or two rollbacks of the job of which the first is aborted half way;
+//! connections deliver whole messages, in order, each direction in its own time. A timer that fires
+//! when nothing else can happen is free; a handshake's time limit fires before the longest back-off
+//! is over. Dials are unlimited but counted: more than `dials` of one process is a failure, so a
+//! livelock would show.
 
 mod model;
 

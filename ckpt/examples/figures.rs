@@ -1,4 +1,5 @@
-//! What images, wakes and notices cost on this machine: `cargo run --release -p rejoin-ckpt --example figures`.
+//! What images, wakes and notices cost on this machine:
+//! `cargo run --release -p rejoin-ckpt --example figures`.
 //!
 //! Each line gives the median and the 99th percentile in microseconds.
 

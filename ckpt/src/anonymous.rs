@@ -1,4 +1,5 @@
-//! Files without a name that are memory which processes share: how managers and ranks get room in them.
+//! Files without a name that are memory which processes share: how managers and ranks get room in
+//! them.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -6,8 +7,8 @@ use std::os::fd::{AsFd, AsRawFd};
 /// Times that a reservation which signals interrupt is begun.
 const MOST_BEGUN: u32 = 100;
 
-/// Whether this process may make files of so many bytes; to go on where it may not ends it by SIGXFSZ, unless that is
-/// ignored.
+/// Whether this process may make files of so many bytes; to go on where it may not ends it by
+/// SIGXFSZ, unless that is ignored.
 ///
 /// # Errors
 /// The limit is below.
@@ -43,8 +44,8 @@ pub fn reserve(file: &impl AsFd, bytes: u64) -> io::Result<()> {
     })
 }
 
-/// Begins a call anew when a signal has interrupted it, a bounded number of times: kernels before 6.10 or so give
-/// up memory in the making for any signal that is pending.
+/// Begins a call anew when a signal has interrupted it, a bounded number of times: kernels before
+/// 6.10 or so give up memory in the making for any signal that is pending.
 fn repeat(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     for _ in 1..MOST_BEGUN {
         match call() {

@@ -1,13 +1,15 @@
-//! Requests for a checkpoint that come by signal, wherever the program is. The program does not notice.
+//! Requests for a checkpoint that come by signal, wherever the program is. The program does not
+//! notice.
 //!
-//! The signal carries the epoch. The handler asks the library whether an image may be taken right there, and if so
-//! the library takes it ([`Ask`]); if not, the request is pending until the next safe point ([`take_pending`]). Calls that report an interruption although the handler asks for
-//! their restart are started again by changing the saved registers (x86-64; elsewhere such calls return EINTR as
-//! they do for any signal).
+//! The signal carries the epoch. The handler asks the library whether an image may be taken right
+//! there, and if so the library takes it ([`Ask`]); if not, the request is pending until the next
+//! safe point ([`take_pending`]). Calls that report an interruption although the handler asks for
+//! their restart are started again by changing the saved registers (x86-64; elsewhere such calls
+//! return EINTR as they do for any signal).
 //!
-//! What cannot be hidden: a long write to a pipe or socket returns the part that it has written, and a relative
-//! time-out of which the system does not tell the rest starts anew, once (that of a socket's own: at each order, until its
-//! time is over).
+//! What cannot be hidden: a long write to a pipe or socket returns the part that it has written,
+//! and a relative time-out of which the system does not tell the rest starts anew, once (that of a
+//! socket's own: at each order, until its time is over).
 
 use std::ffi::c_void;
 use std::io;
@@ -23,8 +25,8 @@ mod rewind;
 
 pub use hint::Hint;
 
-/// Takes the image of an epoch if one may be taken here, and says whether it may. Runs in the handler, with all
-/// signals blocked.
+/// Takes the image of an epoch if one may be taken here, and says whether it may. Runs in the
+/// handler, with all signals blocked.
 pub type Ask = fn(epoch: u32) -> bool;
 
 /// The signal of requests unless another is configured: `SIGRTMAX - 2`.
@@ -33,7 +35,8 @@ pub fn usual_signal() -> i32 {
     libc::SIGRTMAX() - 2
 }
 
-/// The process that requests are for: a child that the program forks inherits the handler, but is not the rank.
+/// The process that requests are for: a child that the program forks inherits the handler, but is
+/// not the rank.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 /// The epoch of the pending request, plus one; 0 for none.
 static PENDING: AtomicU64 = AtomicU64::new(0);
@@ -88,8 +91,9 @@ fn defer(epoch: u32) {
     PENDING.fetch_max(u64::from(epoch) + 1, Ordering::AcqRel);
 }
 
-/// Takes a request that came just when the program began to block signals, and leaves it for the next safe point: the
-/// program must not find it, nor must an image hold it. Safe in a signal handler.
+/// Takes a request that came just when the program began to block signals, and leaves it for the
+/// next safe point: the program must not find it, nor must an image hold it. Safe in a signal
+/// handler.
 pub fn drain() {
     let set = sys::bit(usual_signal());
     if sys::pending() & set == 0 {
@@ -99,7 +103,8 @@ pub fn drain() {
     // SAFETY: both structures are plain data for which all zeros is a value.
     let (mut info, now): (libc::siginfo_t, libc::timespec) = unsafe { std::mem::zeroed() };
     let (set, info_at, now) = (&raw const set, &raw mut info, &raw const now);
-    // SAFETY: the pointers are to a set of the size given, to details to fill in, and to a timespec.
+    // SAFETY: the pointers are to a set of the size given, to details to fill in, and to a
+    // timespec.
     while unsafe { libc::syscall(libc::SYS_rt_sigtimedwait, set, info_at, now, 8) } > 0 {
         if info.si_code == libc::SI_QUEUE {
             // SAFETY: the kernel has filled in the value of a queued signal.
@@ -164,8 +169,8 @@ pub struct Seen {
     pid: i32,
     /// It takes the signal in its own code, and has not been seen to block it since.
     open: bool,
-    /// Since it was seen to block it, or first, it was seen running with the signal open: its time on
-    /// processors in nanoseconds, and how often it had gone to sleep.
+    /// Since it was seen to block it, or first, it was seen running with the signal open: its time
+    /// on processors in nanoseconds, and how often it had gone to sleep.
     ran: Option<(u64, u64)>,
     /// How often it was so in a row.
     times: u8,
@@ -174,14 +179,14 @@ pub struct Seen {
 /// Time on a processor, in nanoseconds, after which a process that never slept is in no call.
 const RAN: u64 = 1_000_000;
 
-/// Tries in a row that found a process running with the signal open, which is then taken to be: one that
-/// comes out of a wait for signals is not met there time after time.
+/// Tries in a row that found a process running with the signal open, which is then taken to be: one
+/// that comes out of a wait for signals is not met there time after time.
 const TIMES: u8 = 4;
 
-/// Sends a request to the rank that `pidfd` and `pid` name, if it takes the signal at once. A program that changed what
-/// the signal does, or runs another program by now, would die of it; one that blocks it, or waits for all signals
-/// (`sigwait`), would find one that is none of its own. `false` then: the request by socket stands, and the caller may
-/// try again.
+/// Sends a request to the rank that `pidfd` and `pid` name, if it takes the signal at once. A
+/// program that changed what the signal does, or runs another program by now, would die of it; one
+/// that blocks it, or waits for all signals (`sigwait`), would find one that is none of its own.
+/// `false` then: the request by socket stands, and the caller may try again.
 ///
 /// # Errors
 /// When the process is gone, or the system refuses.
@@ -214,7 +219,8 @@ pub fn send(
         ),
         Err(_) => (Hint::none(), false),
     };
-    // While a process waits for signals the system shows them as not blocked, and it may have done so a moment ago.
+    // While a process waits for signals the system shows them as not blocked, and it may have done
+    // so a moment ago.
     if !is_open(pid, signal, &mut text)? {
         return Ok(false);
     }
@@ -227,8 +233,8 @@ pub fn send(
 }
 
 impl Seen {
-    /// Whether a process has been running with the signal open since the last try, and slept in no call; by
-    /// the text of `/proc/PID/status`.
+    /// Whether a process has been running with the signal open since the last try, and slept in no
+    /// call; by the text of `/proc/PID/status`.
     fn runs(&mut self, pid: i32, status: &[u8]) -> bool {
         self.times += 1;
         if self.times >= TIMES {
@@ -263,7 +269,8 @@ fn is_open(pid: i32, signal: i32, text: &mut Vec<u8>) -> io::Result<bool> {
     Ok(has("SigCgt:") && !has("SigBlk:"))
 }
 
-/// Whether a process is in a call that takes this signal as its result, by the text of `/proc/PID/syscall`.
+/// Whether a process is in a call that takes this signal as its result, by the text of
+/// `/proc/PID/syscall`.
 fn waits_for(pid: i32, signal: i32, call: &[u8]) -> bool {
     let mut words = proc::words(call.trim_ascii());
     let number = words.next().and_then(proc::number);

@@ -43,7 +43,8 @@ impl Refused {
     }
 }
 
-/// What a process restored from an image does not get back as it was. The job goes on; the user is told once.
+/// What a process restored from an image does not get back as it was. The job goes on; the user is
+/// told once.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Caveat {
     /// An open file that is written before its end: what the lost run wrote there stays.

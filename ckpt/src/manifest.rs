@@ -14,17 +14,18 @@ mod timers;
 
 pub(crate) use files::{Descriptor, descriptors};
 
-/// What the manager is told of an image.
+/// What the manager learns of an image.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// The files that a wake cuts back to their length at the image.
     pub written: Vec<WrittenFile>,
-    /// Device and inode of every file that is open for writing, those above included: one that several ranks
-    /// list must not be cut.
+    /// Device and inode of every file that is open for writing, those above included: one that
+    /// several ranks list must not be cut.
     pub writable: Vec<(u64, u64)>,
     /// Standard input, when it is a pipe.
     pub input: Option<Input>,
-    /// The process holds locks of files: it must be dead, not only stopped, before a runner can take them again.
+    /// The process holds locks of files: it must be dead, not only stopped, before a runner can
+    /// take them again.
     pub has_locks: bool,
     /// What will not be as it was.
     pub caveats: Vec<Caveat>,
@@ -91,8 +92,9 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Reads the state of this process. Signals are blocked; `order` is the signal that is nobody's business.
-    /// `inherited` are things that the manager has open under the same numbers: nobody's who means the program.
+    /// Reads the state of this process. Signals are blocked; `order` is the signal that is nobody's
+    /// business. `inherited` are things that the manager has open under the same numbers: nobody's
+    /// who means the program.
     pub fn capture(all: &[Descriptor], order: i32, inherited: &[(RawFd, (u64, u64))]) -> Self {
         Self {
             files: files::Files::capture(all, inherited),
@@ -113,13 +115,14 @@ impl Manifest {
         }
     }
 
-    /// In the twin: shares nothing with the rank that the rank could miss, but for the returned number of open files.
+    /// In the twin: shares nothing with the rank that the rank could miss, but for the returned
+    /// number of open files.
     pub fn detach(&self) -> u16 {
         self.files.detach()
     }
 
-    /// Sets everything again, in a runner with its signals blocked. Alarms come last, that none is late by what
-    /// the rest takes.
+    /// Sets everything again, in a runner with its signals blocked. Alarms come last, that none is
+    /// late by what the rest takes.
     pub fn restore(&self, cut: &Cut) -> Vec<Caveat> {
         let mut caveats = Vec::new();
         self.files.restore(cut, &mut caveats);

@@ -1,10 +1,11 @@
 //! Registered memory on disk: for programs that know their state.
 //!
-//! A program registers the ranges that matter and stores them at a call. Started again, on any machine with the same
-//! byte order and data layout, it registers them again and loads what was stored. One file per rank and
-//! epoch; it is there whole or not at all (written beside, synced, renamed, the folder synced). Loading checks
-//! everything before the program's memory is touched; a file that is torn, altered or another's is refused with
-//! the reason, and the next older one is tried.
+//! A program registers the ranges that matter and stores them at a call. Started again, on any
+//! machine with the same byte order and data layout, it registers them again and loads what was
+//! stored. One file per rank and epoch; it is there whole or not at all (written beside, synced,
+//! renamed, the folder synced). Loading checks everything before the program's memory is touched; a
+//! file that is torn, altered or another's is refused with the reason, and the next older one is
+//! tried.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -100,8 +101,8 @@ impl Regions {
     /// [`Error::Registered`], [`Error::TooMany`].
     ///
     /// # Safety
-    /// The memory stays valid for reads and writes until it is unregistered, and while [`Regions::store`] and
-    /// [`Regions::load`] run nobody else uses it.
+    /// The memory stays valid for reads and writes until it is unregistered, and while
+    /// [`Regions::store`] and [`Regions::load`] run nobody else uses it.
     pub unsafe fn register(
         &mut self,
         id: u32,
@@ -136,8 +137,8 @@ impl Regions {
         self.list.is_empty()
     }
 
-    /// Whose is the newest file up to epoch `limit` that [`Regions::load`] would take, and the newer ones that it would
-    /// not. The program's memory stays as it is.
+    /// Whose is the newest file up to epoch `limit` that [`Regions::load`] would take, and the
+    /// newer ones that it would not. The program's memory stays as it is.
     #[must_use]
     pub fn newest(
         &self,
@@ -162,8 +163,8 @@ impl Regions {
         self.list.iter().map(|r| r.length as u64).sum()
     }
 
-    /// Writes all registered memory to a file of its own in `folder`, which is made if need be, and returns when it
-    /// would survive a power cut. Older files stay: see [`prune`].
+    /// Writes all registered memory to a file of its own in `folder`, which is made if need be, and
+    /// returns when it would survive a power cut. Older files stay: see [`prune`].
     ///
     /// # Errors
     /// [`Error::System`]; nothing of the attempt is left then.
@@ -216,13 +217,13 @@ impl Regions {
         Ok(head.len() as u64 + self.bytes() + end.len() as u64)
     }
 
-    /// Loads the newest file that is whole, undamaged and this rank's, of the wanted epoch if one is wanted. The
-    /// same numbers must be registered with the same lengths. The program's memory is untouched unless a file has passed
-    /// all checks.
+    /// Loads the newest file that is whole, undamaged and this rank's, of the wanted epoch if one
+    /// is wanted. The same numbers must be registered with the same lengths. The program's memory
+    /// is untouched unless a file has passed all checks.
     ///
     /// # Errors
-    /// [`Error::Nothing`] with the reasons; [`Error::System`] when a file changes while it is loaded, and the memory
-    /// is then undefined.
+    /// [`Error::Nothing`] with the reasons; [`Error::System`] when a file changes while it is
+    /// loaded, and the memory is then undefined.
     pub fn load(&mut self, folder: &Path, wanted: &Wanted) -> Result<Loaded, Error> {
         let mut refused = Vec::new();
         for (epoch, path) in stored(folder, wanted.rank).into_iter().rev() {
@@ -278,8 +279,8 @@ impl Region {
     }
 }
 
-/// Removes what is not needed once `committed` is what all ranks would go back to: keeps that, the one before it
-/// and whatever is newer; drafts that a crash left go as well.
+/// Removes what is not needed once `committed` is what all ranks would go back to: keeps that, the
+/// one before it and whatever is newer; drafts that a crash left go as well.
 ///
 /// # Errors
 /// When a file cannot be removed.

@@ -38,8 +38,8 @@ pub type SignalSet = u64;
 /// Every signal.
 pub const ALL_SIGNALS: SignalSet = !0;
 
-/// Replaces the mask of blocked signals and gives the former one. Not the C library's function: that one spares
-/// its internal signals.
+/// Replaces the mask of blocked signals and gives the former one. Not the C library's function:
+/// that one spares its internal signals.
 pub fn set_mask(mask: SignalSet) -> SignalSet {
     let mut old: SignalSet = 0;
     // SAFETY: both pointers are to sets of the size given.
@@ -68,7 +68,8 @@ pub fn bit(signal: i32) -> SignalSet {
     1 << (signal - 1)
 }
 
-/// This process's number, asked of the kernel: the C library's idea of a thread is stale in a clone.
+/// This process's number, asked of the kernel: the C library's idea of a thread is stale in a
+/// clone.
 pub fn pid() -> i32 {
     // SAFETY: touches no memory.
     unsafe { libc::syscall(libc::SYS_getpid) as i32 }
@@ -117,8 +118,8 @@ pub fn close_between(first: RawFd, end: RawFd) {
     // SAFETY: touches no memory; callers own the range.
     let result = unsafe { libc::syscall(libc::SYS_close_range, first as u32, end as u32 - 1, 0) };
     if result != 0 {
-        // Before Linux 5.9, and where a filter does not know the call. Closing while the directory is read may hide
-        // entries, so the list comes first.
+        // Before Linux 5.9, and where a filter does not know the call. Closing while the directory
+        // is read may hide entries, so the list comes first.
         let mut open = Vec::new();
         let _ = numbers_in(c"/proc/self/fd", |fd| open.push(fd));
         open.into_iter()
@@ -138,7 +139,8 @@ pub fn duplicate(old: RawFd, new: RawFd, cloexec: bool) -> Sys<()> {
     check_int(unsafe { libc::dup3(old, new, flag) }).map(drop)
 }
 
-/// A copy of the descriptor at the lowest free number from `first` on, close-on-exec; where none is free, at any.
+/// A copy of the descriptor at the lowest free number from `first` on, close-on-exec; where none is
+/// free, at any.
 pub fn raise(fd: RawFd, first: RawFd) -> Sys<RawFd> {
     control(fd, libc::F_DUPFD_CLOEXEC, first).or_else(|_| control(fd, libc::F_DUPFD_CLOEXEC, 3))
 }
@@ -246,7 +248,8 @@ pub struct Path {
 }
 
 impl Path {
-    /// Formats a path. One that does not fit in 63 bytes is cut: the paths made here are far shorter.
+    /// Formats a path. One that does not fit in 63 bytes is cut: the paths made here are far
+    /// shorter.
     pub fn new(text: std::fmt::Arguments<'_>) -> Self {
         let mut path = Self {
             bytes: [0; 64],
@@ -299,7 +302,8 @@ pub fn numbers_in(directory: &CStr, mut each: impl FnMut(i32)) -> Sys<()> {
     result
 }
 
-/// The numbers among the entries of `linux_dirent64`: inode and offset of 8 bytes each, length of 2, kind of 1, name.
+/// The numbers among the entries of `linux_dirent64`: inode and offset of 8 bytes each, length of
+/// 2, kind of 1, name.
 fn entries(mut bytes: &[u8], mut each: impl FnMut(i32)) {
     while bytes.len() > 19 {
         let length = usize::from(u16::from_ne_bytes([bytes[16], bytes[17]]));

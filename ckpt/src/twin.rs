@@ -1,10 +1,10 @@
 //! The frozen clone of a process.
 //!
-//! [`take`] makes one with a raw `clone`: neither `fork` nor `_Fork`, whose own work takes locks that the
-//! interrupted program may hold. The clone is a *zygote*: it never becomes the rank. It closes the library's
-//! descriptors, blocks every signal and waits on a socket of its own. Each time it is woken it clones a
-//! *runner*, in which [`take`] returns the second time, and goes on waiting. When the manager's end of the
-//! socket is closed, it ends.
+//! [`take`] makes one with a raw `clone`: neither `fork` nor `_Fork`, whose own work takes locks
+//! that the interrupted program may hold. The clone is a *zygote*: it never becomes the rank. It
+//! closes the library's descriptors, blocks every signal and waits on a socket of its own. For each
+//! restore it clones a *runner*, in which [`take`] returns the second time, and goes on waiting.
+//! When the manager's end of the socket is closed, it ends.
 
 use std::ops::Range;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
@@ -33,8 +33,9 @@ pub const NAME: &str = "rejoin-twin";
 /// What the library knows of its process.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The local manager's process number, as this process sees it; 0 when there is none. A process that is
-    /// its direct child has its twins as siblings, where the program's own `wait` does not meet them.
+    /// The local manager's process number, as this process sees it; 0 when there is none. A process
+    /// that is its direct child has its twins as siblings, where the program's own `wait` does not
+    /// meet them.
     pub manager: i32,
     /// The first number of the library's block of descriptors: the twin closes all from there on.
     pub block: RawFd,
@@ -52,8 +53,8 @@ pub struct Imager {
     shared: Vec<Range<usize>>,
     /// Which pipes the standard streams are now.
     pipes: [Option<(u64, u64)>; 2],
-    /// Descriptors that the manager has open under the same numbers, device and inode each: they came down from
-    /// whoever started the job, and the program knows nothing of them.
+    /// Descriptors that the manager has open under the same numbers, device and inode each: they
+    /// came down from whoever started the job, and the program knows nothing of them.
     inherited: Vec<(RawFd, (u64, u64))>,
     /// Twins that are this process's own children.
     twins: Vec<i32>,
@@ -89,9 +90,9 @@ pub struct Timings {
     pub clone: u64,
 }
 
-/// What a restored process was woken with.
+/// What a restored process is given.
 #[derive(Debug)]
-pub struct Woken {
+pub struct Restored {
     /// The manager's message, at most [`BODY_LIMIT`] bytes.
     pub body: Vec<u8>,
     /// Descriptors that came along beside the standard streams, all in the library's block.
@@ -106,7 +107,7 @@ pub enum Taken {
     /// The rank goes on.
     Continued(Image),
     /// A new process: what the image holds of connections and descriptors of the library is gone.
-    Restored(Woken),
+    Restored(Restored),
 }
 
 impl Imager {
@@ -130,8 +131,8 @@ impl Imager {
         }
     }
 
-    /// Says that a shared mapping is the library's own and no reason to refuse an image. It is made anew, or
-    /// still right, in a restored process.
+    /// Says that a shared mapping is the library's own and no reason to refuse an image. It is made
+    /// anew, or still right, in a restored process.
     pub fn allow_shared(&mut self, range: Range<usize>) {
         self.shared.push(range);
     }
@@ -142,15 +143,17 @@ impl Imager {
     }
 }
 
-/// Takes an image. Returns once in the process that asked, and again in each process woken from the image, with
-/// everything as it was but for what [`Woken::caveats`] lists. Callers drop what they hold of connections when
-/// it is [`Taken::Restored`], without closing: those numbers are not theirs any more.
+/// Takes an image. Returns once in the process that asked, and again in each process restored from
+/// the image, with everything as it was but for what [`Restored::caveats`] lists. Callers drop what
+/// they hold of connections when it is [`Taken::Restored`], without closing: those numbers are not
+/// theirs any more.
 ///
 /// May be called in a signal handler, with this library's own allocator.
 ///
-/// In a restored process the C library takes its thread for the old one: `pthread_setaffinity_np` and the like on
-/// the calling thread meet a number that is gone, and robust or priority-inheriting locks that it takes name a
-/// dead owner. Setting the number anew would break every lock that the interrupted program holds.
+/// In a restored process the C library takes its thread for the old one: `pthread_setaffinity_np`
+/// and the like on the calling thread meet a number that is gone, and robust or priority-inheriting
+/// locks that it takes name a dead owner. Setting the number anew would break every lock that the
+/// interrupted program holds.
 ///
 /// # Errors
 /// [`Refused`], with the process and its streams as they were.
@@ -209,8 +212,8 @@ fn masked(imager: &mut Imager, start: u64) -> Result<Taken, Refused> {
         }
         Ok(pid) => {
             if summary.has_locks {
-                // Until the clone has opened its files anew it has part in the locks: one that the rank gives up by
-                // closing its file would stay.
+                // Until the clone has opened its files anew it has part in the locks: one that the
+                // rank gives up by closing its file would stay.
                 sys::wait_readable(manager_end, DETACHED_IN);
             }
             let timings = Timings {

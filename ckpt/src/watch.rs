@@ -1,16 +1,16 @@
 //! A rank's end, noticed before its memory is torn down.
 //!
-//! The kernel marks the robust futexes of a dying thread at the very beginning of its end; a pidfd tells only
-//! when all memory is freed, which takes tens of milliseconds per gigabyte. So each rank holds one word, in
-//! a page that it shares with its manager, through an entry in its own robust list ([`hold`]). The manager watches
-//! the words of its ranks ([`Watcher`]).
+//! The kernel marks the robust futexes of a dying thread at the very beginning of its end; a pidfd
+//! tells only when all memory is freed, which takes tens of milliseconds per gigabyte. So each rank
+//! holds one word, in a page that it shares with its manager, through an entry in its own robust
+//! list ([`hold`]). The manager watches the words of its ranks ([`Watcher`]).
 //!
-//! The notice is early, not certain: `execve` and the end of the main thread alone mark the word as well. A
-//! pidfd confirms.
+//! The notice is early, not certain: `execve` and the end of the main thread alone mark the word as
+//! well. A pidfd confirms.
 //!
-//! Layout: the kernel finds the word at a fixed distance before the list's entry. The entry must lie in private
-//! memory, or a twin and its rank would change each other's list; so the word is at the end of the shared page, and the
-//! entry at the beginning of a private page right after it.
+//! Layout: the kernel finds the word at a fixed distance before the list's entry. The entry must
+//! lie in private memory, or a twin and its rank would change each other's list; so the word is at
+//! the end of the shared page, and the entry at the beginning of a private page right after it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -109,7 +109,8 @@ impl Page {
         let slot = usize::try_from(slot)
             .ok()
             .filter(|slot| *slot < self.slots)?;
-        // SAFETY: the word lies in the mapping, which lives as long as this, and is only used as an atomic.
+        // SAFETY: the word lies in the mapping, which lives as long as this, and is only used as an
+        // atomic.
         Some(unsafe { AtomicU32::from_ptr(self.address.add(slot * PAGE + WORD).cast()) })
     }
 }
@@ -127,12 +128,13 @@ impl AsFd for Page {
     }
 }
 
-/// Holds a slot of the manager's memory until this thread ends or [`release`] is called: to be called by the
-/// program's main thread. A restored process calls it with a slot of its own; that may be in a handler.
+/// Holds a slot of the manager's memory until this thread ends or [`release`] is called: to be
+/// called by the program's main thread. A restored process calls it with a slot of its own; that
+/// may be in a handler.
 ///
 /// # Errors
-/// When the page cannot be mapped, and `Unsupported` when the C library's robust list is not laid out as glibc's
-/// is on 64-bit machines. The manager then notices by pidfd alone.
+/// When the page cannot be mapped, and `Unsupported` when the C library's robust list is not laid
+/// out as glibc's is on 64-bit machines. The manager then notices by pidfd alone.
 pub fn hold(memory: BorrowedFd<'_>, slot: u32) -> io::Result<()> {
     let (fd, offset) = (memory.as_raw_fd(), i64::from(slot) * PAGE as i64);
     let size = sys::status(memory.as_raw_fd())
@@ -143,7 +145,8 @@ pub fn hold(memory: BorrowedFd<'_>, slot: u32) -> io::Result<()> {
     }
     let held = HELD.load(Ordering::Acquire);
     if !held.is_null() {
-        // The entry is in the list already, in this process's own memory: only the word is another one.
+        // The entry is in the list already, in this process's own memory: only the word is another
+        // one.
         let page = map(held, PAGE, libc::MAP_SHARED | libc::MAP_FIXED, fd, offset)?;
         mark(page);
         return Ok(());
@@ -158,7 +161,8 @@ pub fn hold(memory: BorrowedFd<'_>, slot: u32) -> io::Result<()> {
     }
     mark(both);
     let mask = sys::set_mask(sys::ALL_SIGNALS);
-    // SAFETY: the entry lies in the private page, which stays mapped until it is taken out of the list.
+    // SAFETY: the entry lies in the private page, which stays mapped until it is taken out of the
+    // list.
     unsafe { list.insert(both.add(ENTRY)) };
     HELD.store(both, Ordering::Release);
     sys::set_mask(mask);
@@ -188,8 +192,8 @@ pub(crate) fn shared_page() -> Option<std::ops::Range<usize>> {
     (start != 0).then_some(start..start + PAGE)
 }
 
-/// Writes this thread into the word. The kernel compares with its own number, which in a clone is not the C
-/// library's.
+/// Writes this thread into the word. The kernel compares with its own number, which in a clone is
+/// not the C library's.
 fn mark(page: *mut u8) {
     // SAFETY: the page is mapped, and the word is only used as an atomic.
     unsafe {

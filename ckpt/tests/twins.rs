@@ -15,7 +15,8 @@ mod support;
 #[path = "twins/waits.rs"]
 mod waits;
 
-/// As in the library that ranks load: memory apart from the C library's heap, which a handler must not touch.
+/// As in the library that ranks load: memory apart from the C library's heap, which a handler must
+/// not touch.
 #[global_allocator]
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 

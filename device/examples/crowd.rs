@@ -1,6 +1,6 @@
 //! More ranks than cores: the time of a dissemination barrier.
 //!
-//! `cargo run --profile fast -p rejoin-device --example crowd [ranks] [cores as told to the ranks]`.
+//! `cargo run --profile fast -p rejoin-device --example crowd [ranks] [cores]`.
 
 #[path = "../tests/common/mod.rs"]
 mod common;

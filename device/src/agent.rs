@@ -85,8 +85,8 @@ fn check_local_stream(descriptor: BorrowedFd<'_>) -> std::result::Result<(), Str
     Ok(())
 }
 
-/// Has the kernel kill this process when the local manager ends, if that is its parent. The end of a
-/// wrapper that started this process is no reason to end: `setsid` and shells leave ranks behind.
+/// Has the kernel kill this process when the local manager ends, if that is its parent. The end of
+/// a wrapper that started this process is no reason to end: `setsid` and shells leave ranks behind.
 pub fn die_with_manager(channel: BorrowedFd<'_>) {
     let manager = getsockopt(&channel, sockopt::PeerCredentials).map(|peer| peer.pid());
     if manager == Ok(nix::unistd::getppid().as_raw()) {
@@ -147,9 +147,10 @@ impl Agent {
         let _ = self.socket.into_raw_fd();
     }
 
-    /// Reports this process and the sizes it goes by, and waits until every rank of the job has done so. There is no bound:
-    /// a rank may begin MPI hours after another, and the manager's end ends the wait. With the table
-    /// comes the epoch of the image to be taken once `MPI_Init` is through.
+    /// Reports this process and the sizes it goes by, and waits until every rank of the job has
+    /// done so. There is no bound: a rank may begin MPI hours after another, and the manager's end
+    /// ends the wait. With the table comes the epoch of the image to be taken once `MPI_Init` is
+    /// through.
     ///
     /// # Errors
     /// [`Error::Manager`] when the table does not fit the job.

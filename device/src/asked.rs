@@ -12,7 +12,7 @@ pub(crate) struct Known {
     /// The last one that the job can go back to.
     pub(crate) kept: Epoch,
     /// The last number of which no checkpoint can come any more.
-    pub(crate) burnt: Epoch,
+    pub(crate) abandoned: Epoch,
 }
 
 impl Device {
@@ -33,23 +33,24 @@ impl Device {
         }
     }
 
-    /// Asks for a checkpoint with this rank's state from here on. [`Device::checkpointed`] tells what becomes of it; a
-    /// process that comes back from its image goes on behind this call.
+    /// Asks for a checkpoint with this rank's state from here on. [`Device::checkpointed`] tells
+    /// what becomes of it; a process that comes back from its image goes on behind this call.
     ///
     /// # Errors
     /// A manager that cannot be spoken to.
     pub fn ask_for_checkpoint(&mut self) -> Result<Epoch> {
-        let after = self.engine.epoch().max(self.known.burnt);
+        let after = self.engine.epoch().max(self.known.abandoned);
         if let Some(agent) = &mut self.io.agent {
             agent.tell(&ToManager::Checkpoint { after })?;
         }
         Ok(after)
     }
 
-    /// Whether a checkpoint later than `after` is there; `false` when it was given up, `None` while it is under way.
+    /// Whether a checkpoint later than `after` is there; `false` when it was given up, `None` while
+    /// it is under way.
     #[must_use]
     pub fn checkpointed(&self, after: Epoch) -> Option<bool> {
-        let Known { kept, burnt } = self.known;
-        (kept.max(burnt) > after).then_some(kept > after)
+        let Known { kept, abandoned } = self.known;
+        (kept.max(abandoned) > after).then_some(kept > after)
     }
 }

@@ -1,9 +1,10 @@
 //! Messages that were sent before their link was established, at the end of a blocking call.
 //!
-//! A link is dialed at the first message, and its handshake takes two answers of the peer. Nothing makes progress
-//! between MPI calls: without this wait, a program that sends once and then computes leaves its peer without the
-//! message until its next call. So a blocking call stays until the handshake is over, as long as the peer can
-//! answer. A peer that gives no sign within [`SILENCE`] computes, and gets the message at a later call.
+//! A link is dialed at the first message, and its handshake takes two answers of the peer. Nothing
+//! makes progress between MPI calls: without this wait, a program that sends once and then computes
+//! leaves its peer without the message until its next call. So a blocking call stays until the
+//! handshake is over, as long as the peer can answer. A peer that gives no sign within [`SILENCE`]
+//! computes, and gets the message at a later call.
 
 use std::time::{Duration, Instant};
 
@@ -12,16 +13,16 @@ use rejoin_channel_table::ids::Rank;
 use crate::device::Device;
 use crate::error::Result;
 
-/// How long a call waits for the first answer of a peer. A peer that is in an MPI call answers within a millisecond,
-/// or within some tens of them where many ranks share a core.
+/// How long a call waits for the first answer of a peer. A peer that is in an MPI call answers
+/// within a millisecond, or within some tens of them where many ranks share a core.
 const SILENCE: Duration = Duration::from_millis(100);
-/// The wait is halved after each wait in vain, down to this: a rank that sends to many that compute loses
-/// little by it.
+/// The wait is halved after each wait in vain, down to this: a rank that sends to many that compute
+/// loses little by it.
 const SHORTEST_SILENCE: Duration = Duration::from_millis(1);
 /// How long a call waits for the rest of a handshake that the peer has answered.
 const ANSWERED: Duration = Duration::from_secs(1);
-/// After a recovery, a rank that knows at most so many peers makes the links to all of them at once. With more, it
-/// makes those that it has something to send over.
+/// After a recovery, a rank that knows at most so many peers makes the links to all of them at
+/// once. With more, it makes those that it has something to send over.
 const MOST_AT_ONCE: usize = 32;
 
 /// The links that blocking calls wait for at their end.
@@ -57,8 +58,8 @@ impl Device {
         !self.awaited.ranks.is_empty()
     }
 
-    /// Waits until the links are established over which the program has sent something, for as long as their
-    /// peers answer. For the end of a blocking call that has nothing else to wait for.
+    /// Waits until the links are established over which the program has sent something, for as long
+    /// as their peers answer. For the end of a blocking call that has nothing else to wait for.
     ///
     /// # Errors
     /// As [`Device::progress`].
@@ -90,8 +91,9 @@ impl Device {
         Ok(())
     }
 
-    /// After a recovery: makes the links anew over which this rank has talked, while all ranks are in the library. A rank
-    /// whose image was taken while it computed goes on computing behind this.
+    /// After a recovery: makes the links anew over which this rank has talked, while all ranks are
+    /// in the library. A rank whose image was taken while it computed goes on computing behind
+    /// this.
     ///
     /// # Errors
     /// As [`Device::progress`].
@@ -110,7 +112,8 @@ impl Device {
         self.await_links()
     }
 
-    /// Has the end of a blocking call wait for the link to a rank, if there is none and something is to be sent to it.
+    /// Has the end of a blocking call wait for the link to a rank, if there is none and something
+    /// is to be sent to it.
     #[inline]
     pub(crate) fn expect_link(&mut self, rank: Rank) {
         if self.table.live(rank).is_none() && self.engine.tx_waiting(rank) {

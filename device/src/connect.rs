@@ -1,10 +1,10 @@
 //! Making and mending links: whom to dial when, at which address, and when to give up.
 //!
-//! A link is dialed when there is something to send (in a large job the peer's card is asked for first),
-//! and again after it was lost: at once by the larger rank, a moment later by the smaller, so that they seldom meet. A connection that the
-//! system refuses is tried at the next address, then again with growing pauses; after
-//! `REJOIN_CONNECT_TIMEOUT` of failures it is an error. A peer that took the connection and does
-//! not answer is computing: it is waited for.
+//! A link is dialed when there is something to send (in a large job the peer's card is asked for
+//! first), and again after it was lost: at once by the larger rank, a moment later by the smaller,
+//! so that they seldom meet. A connection that the system refuses is tried at the next address,
+//! then again with growing pauses; after `REJOIN_CONNECT_TIMEOUT` of failures it is an error. A
+//! peer that took the connection and does not answer is computing: it is waited for.
 
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
@@ -17,8 +17,8 @@ use socket2::Socket;
 use crate::agent;
 use crate::device::Device;
 use crate::error::{Error, Result, text_of};
-use crate::fruitless::Row;
 use crate::io;
+use crate::link_flapping::Row;
 use crate::pending::Pending;
 use crate::poller::Token;
 use crate::slots::Slot;
@@ -38,11 +38,12 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST_STEP: Duration = Duration::from_secs(6);
 /// The same where there is no other address: the kernel notices a dead connection by itself.
 const LONG_PATIENCE: Duration = Duration::from_secs(3600);
-/// How long the manager has for a card before it is asked again: it asks others itself, and again sooner.
+/// How long the manager has for a card before it is asked again: it asks others itself, and again
+/// sooner.
 const LOOK_UP_PATIENCE: Duration = Duration::from_secs(1);
 
-/// For how long a door that is there may take no more callers, or this rank have no descriptor for it, before that
-/// counts as an attempt that broke off.
+/// For how long a door that is there may take no more callers, or this rank have no descriptor for
+/// it, before that counts as an attempt that broke off.
 const QUEUE_PATIENCE: Duration = Duration::from_secs(1);
 /// Attempts over shared memory that may break off before TCP takes its place.
 const MOST_BROKEN: u32 = 4;
@@ -131,7 +132,7 @@ fn place(address: &Address) -> String {
 }
 
 impl Device {
-    /// Sees to it that a link to `rank` comes to stand: dials now, or later when an attempt has
+    /// Has a link to `rank` established: dials now, or later when an attempt has
     /// failed a moment ago.
     pub(crate) fn want_link(&mut self, rank: Rank) -> Result<()> {
         if self.table.state(rank) != LinkState::Null || rank == self.identity.rank {
@@ -248,7 +249,8 @@ impl Device {
             let text = text_of(&error);
             last = format!("{}: {text}", place(&address));
             if is_local(&address) {
-                // A full queue and a lack of descriptors pass; a door that is not there, or another user's, stays so.
+                // A full queue and a lack of descriptors pass; a door that is not there, or another
+                // user's, stays so.
                 let kind = error.kind();
                 let for_good = matches!(
                     kind,
@@ -331,7 +333,8 @@ impl Device {
         self.dial_state(rank).addresses = addresses;
     }
 
-    /// What has become of the way to a rank that has no link, where something is known of it: for people.
+    /// What has become of the way to a rank that has no link, where something is known of it: for
+    /// people.
     pub(crate) fn link_in_words(&self, rank: Rank) -> Option<String> {
         let dial = self.io.dials.get(rank.index())?.as_deref()?;
         let pending = dial
@@ -423,8 +426,8 @@ impl Device {
         Ok(())
     }
 
-    /// Whether a rank that was not reached is tried again: it is an error where that lasts, and nothing
-    /// where the rank is not needed any more.
+    /// Whether a rank that was not reached is tried again: it is an error where that lasts, and
+    /// nothing where the rank is not needed any more.
     fn goes_on(&mut self, rank: Rank, why: &str) -> Result<bool> {
         let limit = self.options.connect_timeout;
         let needed = self.engine.tx_waiting(rank);

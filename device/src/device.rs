@@ -138,8 +138,8 @@ impl Device {
         known.unwrap_or(&self.card.local_host)
     }
 
-    /// What a message between ranks of one host costs, the same on all ranks: it follows from what the
-    /// launcher allows, not from what a rank then can do or asks for itself.
+    /// What a message between ranks of one host costs, the same on all ranks: it follows from what
+    /// the launcher allows, not from what a rank then can do or asks for itself.
     #[must_use]
     pub fn local_cost(&self) -> LocalCost {
         match self.settings.transport {
@@ -180,8 +180,8 @@ impl Device {
         stats
     }
 
-    /// Grows whenever something has come or is complete that a wait may be for, and with words of the manager's. The end
-    /// of a body counts, which no frame tells of.
+    /// Grows whenever something has come or is complete that a wait may be for, and with words of
+    /// the manager's. The end of a body counts, which no frame tells of.
     #[must_use]
     #[inline]
     pub fn moved(&self) -> u64 {
@@ -217,7 +217,7 @@ impl Device {
             Mode::Synchronous => rejoin_engine::Mode::Synchronous,
         };
         // SAFETY: the caller's promise.
-        let (sent, small) = unsafe { self.hand_over(to, env, buf, len, mode, "isend")? };
+        let (sent, small) = unsafe { self.issue_send(to, env, buf, len, mode, "isend")? };
         if to == self.identity.rank {
             self.copy_matched();
         } else {
@@ -259,7 +259,7 @@ impl Device {
             return Ok(None);
         }
         // SAFETY: the caller's promise.
-        let (sent, _) = unsafe { self.hand_over(to, env, buf, len, mode, "send")? };
+        let (sent, _) = unsafe { self.issue_send(to, env, buf, len, mode, "send")? };
         if to == self.identity.rank {
             self.copy_matched();
         } else {
@@ -281,7 +281,8 @@ impl Device {
         Ok(Some(request))
     }
 
-    /// A small message on a link that has nothing else to write. False: nothing was done, and the engine is to plan it.
+    /// A small message on a link that has nothing else to write. False: nothing was done, and the
+    /// engine is to plan it.
     ///
     /// # Safety
     /// As for [`Device::isend`].
@@ -308,7 +309,8 @@ impl Device {
         Ok(true)
     }
 
-    /// A program whose calls need no pass of progress, or that only sends, accepts and reads here now and then.
+    /// A program whose calls need no pass of progress, or that only sends, accepts and reads here
+    /// now and then.
     ///
     /// # Errors
     /// As [`Device::progress`].
@@ -327,7 +329,7 @@ impl Device {
     /// # Safety
     /// As for [`Device::isend`].
     #[inline]
-    unsafe fn hand_over(
+    unsafe fn issue_send(
         &mut self,
         to: Rank,
         env: Envelope,
@@ -472,9 +474,10 @@ impl Device {
         }
     }
 
-    /// Takes back what was offered to ranks of this host to read in this process's memory: from here on whoever
-    /// would read it asks for it over the link instead. For a caller that gives up requests under way, and makes no
-    /// progress after that: nothing reaches into their memory any more.
+    /// Takes back what was offered to ranks of this host to read in this process's memory: from
+    /// here on whoever would read it asks for it over the link instead. For a caller that gives up
+    /// requests under way, and makes no progress after that: nothing reaches into their memory any
+    /// more.
     pub fn withdraw(&mut self) {
         self.io.slots.withdraw();
     }

@@ -4,7 +4,7 @@ use std::io;
 
 use rejoin_channel_table::ids::Rank;
 
-/// A failure of the device. A lost link is none: it is mended below this level.
+/// A failure of the device. A lost link is none: it is resumed below this level.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// An environment variable holds something that cannot be used.
@@ -82,7 +82,7 @@ pub enum Error {
         "{links} links in a row to rank {rank} on host {host} were lost before anything was \
          received; the last one: {last}"
     )]
-    Fruitless {
+    LinkFlapping {
         /// The peer.
         rank: Rank,
         /// The peer's host name.

@@ -1,8 +1,8 @@
 //! The fast path of a blocking call: from the call into the endpoint and back.
 //!
-//! A send of few bytes goes straight to the peer's endpoint, a receive takes it out there, and neither makes a
-//! request or a pass of progress. Whatever else there is to do is left to the slow path: now and then such
-//! a call says that it did nothing, and the caller goes there.
+//! A send of few bytes goes straight to the peer's endpoint, a receive takes it out there, and
+//! neither makes a request or a pass of progress. Whatever else there is to do is left to the slow
+//! path: now and then such a call says that it did nothing, and the caller goes there.
 
 use rejoin_channel_table::ids::Rank;
 use rejoin_engine::{Completion, Engine, Envelope, Pattern, Segment, ShortHeader};
@@ -29,8 +29,8 @@ pub enum Caller {
     Nonblocking,
 }
 
-/// A short message that the engine keeps once there is room for it. No closure, so that it is inlined at both of its
-/// places.
+/// A short message that the engine keeps once there is room for it. No closure, so that it is
+/// inlined at both of its places.
 struct ShortSend<'a> {
     engine: &'a mut Engine,
     to: Rank,
@@ -116,8 +116,8 @@ impl Device {
         self.write_failed(rank, token, fault).map(drop)
     }
 
-    /// Receives a message of few bytes that is there, or comes at once, and that no other receive could get;
-    /// `None`: nothing was received, and the caller posts it.
+    /// Receives a message of few bytes that is there, or comes at once, and that no other receive
+    /// could get; `None`: nothing was received, and the caller posts it.
     ///
     /// # Safety
     /// `buf` is writable for `len` bytes, and nothing else uses it during the call.
@@ -152,7 +152,8 @@ impl Device {
         self.flush_ready().map(|_| ())
     }
 
-    /// The short message that is next on the link of this peer, or comes at once, if it meets the receive.
+    /// The short message that is next on the link of this peer, or comes at once, if it meets the
+    /// receive.
     ///
     /// # Safety
     /// The segment is writable, and nothing else uses it.
@@ -189,10 +190,11 @@ impl Device {
         Some(done)
     }
 
-    /// With the fault injector of a test: the link over which a short message has just gone may end.
+    /// With the fault injector of a test: the link over which a short message has just gone may
+    /// end.
     #[inline]
     pub(crate) fn inject_cut_of(&mut self, rank: Rank) -> Result<()> {
-        if self.meter.cutter.is_none() {
+        if self.meter.injector.is_none() {
             return Ok(());
         }
         let Some(live) = self.io.slots.live_to(&self.table, rank) else {
@@ -214,27 +216,29 @@ impl Device {
             && !self.engine.any_ready()
             && !self.checkpoint.is_pending()
             && self.detaching.is_empty()
-            && (self.meter.cutter.is_none() || self.inject_cut())
+            && (self.meter.injector.is_none() || self.inject_cut())
     }
 
-    /// With the fault injector of a test: now and then one of the links ends between two such calls, as when its other
-    /// side dies. What goes over it until that is noticed is lost, and comes again.
+    /// With the fault injector of a test: now and then one of the links ends between two such
+    /// calls, as when its other side dies. What goes over it until that is noticed is lost, and
+    /// comes again.
     #[cold]
     fn inject_cut(&mut self) -> bool {
-        let injector = self.meter.cutter.as_mut();
+        let injector = self.meter.injector.as_mut();
         if injector.is_some_and(|injector| injector.strike(0).is_some()) {
             let at = self.passes as usize % self.io.polled.len().max(1);
             let token = self.io.polled.get(at).copied();
             if let Some(live) = token.and_then(|token| self.io.slots.live(token)) {
                 live.endpoint.cut();
-                self.meter.stats.snips += 1;
+                self.meter.stats.injected_cuts += 1;
             }
         }
         true
     }
 }
 
-/// Waits for the reader of a link that could not take all, while it goes on; true if nothing is left to be written.
+/// Waits for the reader of a link that could not take all, while it goes on; true if nothing is
+/// left to be written.
 #[cold]
 #[inline(never)]
 fn unblock(engine: &mut Engine, live: &mut Live, meter: &mut Meter) -> bool {

@@ -1,4 +1,5 @@
-//! Bodies that are read out of the memory of a sender on the same host, or that it writes into this rank's.
+//! Bodies that are read out of the memory of a sender on the same host, or that it writes into this
+//! rank's.
 //!
 //! Bodies are cut into parts, which both sides carry: for few bytes it costs more to share them.
 
@@ -9,7 +10,8 @@ use crate::device::Device;
 use crate::memory;
 use crate::transport::{Endpoint, GetPart, MAX_GET_PARTS as MOST};
 
-/// Most bytes of a part, of a body with few: the last part that is carried has one side wait for the other.
+/// Most bytes of a part, of a body with few: the last part that is carried has one side wait for
+/// the other.
 const PART: usize = 512 << 10;
 /// A body from this length on is shared though it is alone.
 const TWO: usize = 64 << 10;
@@ -17,7 +19,8 @@ const TWO: usize = 64 << 10;
 const PAGE: usize = 4096;
 
 impl Device {
-    /// Tells the engine, once it is known, which side of the link to a rank can read the other's memory.
+    /// Tells the engine, once it is known, which side of the link to a rank can read the other's
+    /// memory.
     #[inline]
     pub(crate) fn learn_access(&mut self, rank: Rank) {
         let token = self.table.live(rank).map(|(_, token)| token);
@@ -45,7 +48,8 @@ impl Device {
         any
     }
 
-    /// Carries a body and those that come behind it from the same sender; returns the one that was next.
+    /// Carries a body and those that come behind it from the same sender; returns the one that was
+    /// next.
     fn get_with(&mut self, first: RemoteGet) -> Option<RemoteGet> {
         let mut batch = Batch::new(first);
         let next = loop {

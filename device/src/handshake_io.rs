@@ -302,10 +302,10 @@ impl Device {
         self.link_up(rank, &proved.resume)
     }
 
-    /// A resume is an ack: one of a later epoch ends the attempt before anything has moved. The next
-    /// attempt comes after this rank's safe point.
+    /// A resume is an ack: one of a later epoch ends the attempt before anything has moved. The
+    /// next attempt comes after this rank's safe point.
     fn later(&mut self, resume: &Resume) -> Option<Step> {
-        let refused = self.engine.heeds(resume.epoch).err()?;
+        let refused = self.engine.accepts_epoch(resume.epoch).err()?;
         self.checkpoint.request(resume.epoch);
         Some(Step::Fail(refused.to_string()))
     }
@@ -409,7 +409,8 @@ impl Device {
         }
     }
 
-    /// What the peer broke is told to the user; a device error only when it does so again and again.
+    /// What the peer broke is told to the user; a device error only when it does so again and
+    /// again.
     pub(crate) fn breach(&mut self, rank: Rank, why: &str) -> Result<()> {
         const MOST_BREACHES: u32 = 16;
         self.breaches += 1;

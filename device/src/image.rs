@@ -6,7 +6,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::stat::fstat;
 use nix::sys::time::TimeValLike;
 use rejoin_channel_table::Epoch;
-use rejoin_ckpt::twin::{self, Image, Imager, Settings, Summary, Taken, Woken};
+use rejoin_ckpt::twin::{self, Image, Imager, Restored, Settings, Summary, Taken};
 use rejoin_ckpt::{checkpoint_request, watch};
 use rejoin_wire::ImageCost;
 use rejoin_wire::{Holds, Images, MOST_FILES, ToManager, Unread};
@@ -62,8 +62,8 @@ pub(crate) fn hold(images: Option<&Images>) {
     }
 }
 
-/// Pages that a process has had to copy since its last image, as far as the system tells: faults that no
-/// disk was needed for. Pages that the program used for the first time are among them.
+/// Pages that a process has had to copy since its last image, as far as the system tells: faults
+/// that no disk was needed for. Pages that the program used for the first time are among them.
 #[derive(Debug, Default)]
 pub(crate) struct Copied {
     /// Faults, and microseconds of system time, until the last image, if there is one.
@@ -94,13 +94,14 @@ impl Copied {
 /// Bytes of a page that is copied.
 const PAGE: u64 = 4096;
 
-/// Why there is no image of a process that a wrapper started: the wrapper would see its end and go on.
+/// Why there is no image of a process that a wrapper started: the wrapper would see its end and go
+/// on.
 const WRAPPED: &str = "it was started by another program (a shell without exec, a debugger), which would see its end \
                        and go on";
 
 impl Device {
-    /// Takes the image of an epoch that this rank has just entered, and reports it. In a process that is
-    /// restored from it, comes back into the job instead.
+    /// Takes the image of an epoch that this rank has just entered, and reports it. In a process
+    /// that is restored from it, comes back into the job instead.
     pub(crate) fn take_image(&mut self, epoch: Epoch) -> Result<()> {
         let wrapped = self.is_wrapped();
         let Some(imager) = &mut self.imager else {
@@ -116,7 +117,7 @@ impl Device {
         checkpoint_request::drain();
         match twin::take(imager) {
             Ok(Taken::Continued(image)) => self.report_image(epoch, &image),
-            Ok(Taken::Restored(woken)) => self.come_back(woken),
+            Ok(Taken::Restored(restored)) => self.come_back(restored),
             Err(refused) => {
                 let generation = self.identity.generation;
                 self.tell_manager(&ToManager::NotImaged {
@@ -163,13 +164,13 @@ impl Device {
         }
     }
 
-    fn come_back(&mut self, woken: Woken) -> Result<()> {
-        let mut fds = woken.fds.into_iter();
+    fn come_back(&mut self, restored: Restored) -> Result<()> {
+        let mut fds = restored.fds.into_iter();
         let socket: OwnedFd = fds.next().ok_or_else(|| Error::Manager {
             rank: self.identity.rank,
             problem: "it woke an image without a socket to speak through".to_owned(),
         })?;
-        for caveat in &woken.caveats {
+        for caveat in &restored.caveats {
             tracing::warn!("rank {}: {caveat}", self.identity.rank);
         }
         self.copied = Copied::default();
@@ -197,8 +198,8 @@ mod tests {
         const PAGES: usize = 512;
         let mut copied = Copied::default();
         assert_eq!(copied.since_last(), (0, 0), "there is no image");
-        // New to this process, which the system treats as it does a page that is to be copied. Huge ones
-        // would be fewer.
+        // New to this process, which the system treats as it does a page that is to be copied. Huge
+        // ones would be fewer.
         let length = std::num::NonZeroUsize::new(PAGES * PAGE as usize).expect("a length");
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: new memory wherever there is room.

@@ -1,8 +1,8 @@
 //! All that is tied to descriptors: what a restored process must forget, and makes anew.
 //!
 //! An image of a rank keeps the rest of [`Device`](crate::Device): the engine, the table, what the
-//! program asked for. The numbers in here mean nothing in the process that an image becomes: they may
-//! be anyone's by then. So they are let go of without a system call ([`Io::forget`]).
+//! program asked for. The numbers in here mean nothing in the process that an image becomes: they
+//! may be anyone's by then. So they are let go of without a system call ([`Io::forget`]).
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -28,7 +28,7 @@ pub(crate) struct Io {
     pub(crate) key: KeyPage,
     pub(crate) poller: Poller,
     pub(crate) listeners: Listeners,
-    /// What the user is told of it.
+    /// What the user learns of it.
     pub(crate) notes: Notes,
     pub(crate) agent: Option<Agent>,
     pub(crate) slots: Slots,
@@ -118,8 +118,8 @@ pub(crate) fn transport(options: &Options, settings: &RankOptions) -> Transport 
     options.transport.unwrap_or(settings.transport)
 }
 
-/// Opens the listeners that were asked for, and watches them. Beside them: why there is no shared memory, where it
-/// was wanted.
+/// Opens the listeners that were asked for, and watches them. Beside them: why there is no shared
+/// memory, where it was wanted.
 fn listen(
     poller: &Poller,
     options: &Options,

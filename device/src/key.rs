@@ -1,8 +1,8 @@
 //! The job's key, in one place, which no image of the process keeps.
 //!
 //! It lies in a page of its own that the kernel empties in every fork and leaves out of core dumps
-//! (`MADV_WIPEONFORK`, `MADV_DONTDUMP`; madvise(2)). A twin is a fork, and process images are written
-//! by one. A restored process is told the key anew by its manager.
+//! (`MADV_WIPEONFORK`, `MADV_DONTDUMP`; madvise(2)). A twin is a fork, and process images are
+//! written by one. A restored process is told the key anew by its manager.
 
 use std::num::NonZero;
 use std::ptr::NonNull;
@@ -54,8 +54,8 @@ impl KeyPage {
 
 impl Drop for KeyPage {
     fn drop(&mut self) {
-        // SAFETY: the page is this value's own, and no reference to it is left. A failure would leave
-        // it mapped, which harms nobody.
+        // SAFETY: the page is this value's own, and no reference to it is left. A failure would
+        // leave it mapped, which harms nobody.
         let _ = unsafe {
             wipe(self.key.as_mut());
             munmap(self.key.cast(), LENGTH.get())

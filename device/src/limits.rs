@@ -11,8 +11,8 @@ const LEAST_WINDOW: u64 = 16 << 10;
 /// Largest window: each sender may put as much into a receiver that does not receive.
 const MOST_WINDOW: u64 = 1 << 30;
 
-/// The sizes in force: the user's variables, then the launcher's, then the defaults for a job of `size`
-/// ranks, with which those that are not set comply.
+/// The sizes in force: the user's variables, then the launcher's, then the defaults for a job of
+/// `size` ranks, with which those that are not set comply.
 ///
 /// # Errors
 /// [`Error::Environment`] names the variable whose value is out of range.

@@ -5,17 +5,17 @@ use std::time::Instant;
 use rejoin_channel_table::ids::Rank;
 use rejoin_engine::HEADER_LEN;
 
-use crate::cut::Cutter;
+use crate::fault_injector::FaultInjector;
 use crate::stats::Stats;
 use crate::transport::{AnyEndpoint, Endpoint, Fault, Lost, Piece};
 
 /// Why a link of a test is gone.
 const CUT: &str = "cut by REJOIN_TEST_CUT";
 
-/// What links share: counters, and the test's scissors.
+/// What links share: counters, and the fault injector of tests.
 pub(crate) struct Meter {
     pub(crate) stats: Stats,
-    pub(crate) cutter: Option<Cutter>,
+    pub(crate) injector: Option<FaultInjector>,
 }
 
 /// The part of a body that is still to come.
@@ -151,8 +151,9 @@ impl Live {
         self.still_good()?;
         meter.stats.writes += 1;
         meter.stats.ring_calls += u64::from(self.polled);
-        // A link that is polled is written to in vain as often as it is looked at: that must not count.
-        if meter.cutter.is_some() && !self.polled {
+        // A link that is polled is written to in vain as often as it is looked at: that must not
+        // count.
+        if meter.injector.is_some() && !self.polled {
             // SAFETY: the caller's promise.
             unsafe { self.struck(meter, pieces)? };
         }
@@ -199,20 +200,20 @@ impl Live {
         }
     }
 
-    /// Breaks the link after bytes have moved, when the scissors say so.
+    /// Breaks the link after bytes have moved, when the fault injector says so.
     #[inline]
     pub(crate) fn struck_after(&mut self, meter: &mut Meter) -> Result<(), Box<Fault>> {
-        let Some(cutter) = &mut meter.cutter else {
+        let Some(injector) = &mut meter.injector else {
             return Ok(());
         };
-        if cutter.strike(0).is_none() {
+        if injector.strike(0).is_none() {
             return Ok(());
         }
         self.endpoint.cut();
         Err(Box::new(Fault::Link(Lost(CUT.to_owned()))))
     }
 
-    /// Writes a random part of the bytes and then breaks the link, when the scissors say so.
+    /// Writes a random part of the bytes and then breaks the link, when the fault injector says so.
     ///
     /// # Safety
     /// As for `write`.
@@ -222,9 +223,9 @@ impl Live {
             return Ok(());
         };
         let Some(len) = meter
-            .cutter
+            .injector
             .as_mut()
-            .and_then(|cutter| cutter.strike(first.iov_len))
+            .and_then(|injector| injector.strike(first.iov_len))
         else {
             return Ok(());
         };

@@ -28,11 +28,11 @@ impl Device {
                 Some(FromManager::Kept {
                     generation,
                     epoch,
-                    burnt,
+                    abandoned,
                 }) => {
                     if generation == self.identity.generation {
                         self.known.kept = self.known.kept.max(epoch.unwrap_or_default());
-                        self.known.burnt = self.known.burnt.max(burnt);
+                        self.known.abandoned = self.known.abandoned.max(abandoned);
                     }
                 }
                 Some(
@@ -64,8 +64,8 @@ impl Device {
         Ok(moved)
     }
 
-    /// A rank has a new incarnation, or is elsewhere, or its card has come: nothing known of the way to it is
-    /// good any more.
+    /// A rank has a new incarnation, or is elsewhere, or its card has come: nothing known of the
+    /// way to it is good any more.
     fn updated(&mut self, rank: Rank, incarnation: Incarnation, card: BusinessCard) {
         let before = self.table.book().incarnation(rank);
         match self.table.update(rank, incarnation, card) {

@@ -1,5 +1,5 @@
-//! What the user is told of transports: that something slower is used than could be, and, with `--verbose`,
-//! what was used.
+//! What the user learns of transports: that something slower is used than could be, and, with
+//! `--verbose`, what was used.
 
 use rejoin_channel_table::ids::Rank;
 use rejoin_wire::ToManager;
@@ -81,7 +81,8 @@ impl Carrier {
 }
 
 impl Device {
-    /// Says, to who wants to know how things go, which links carried what this rank sent and received last.
+    /// Says, to who wants to know how things go, which links carried what this rank sent and
+    /// received last.
     pub(crate) fn tell_links(&mut self) -> Result<()> {
         if !self.settings.verbose {
             return Ok(());

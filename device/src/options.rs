@@ -41,8 +41,8 @@ pub struct Options {
     pub transport: Option<Transport>,
     /// `REJOIN_SINGLE_COPY=off`: no rank of this host's memory is read for long messages.
     pub single_copy: bool,
-    /// `REJOIN_REDUCE_ORDER`, `ranks` or `hosts`: the order in which a reduction combines may follow the hosts. Nothing to
-    /// the device, but it tells the manager what all ranks must share.
+    /// `REJOIN_REDUCE_ORDER`, `ranks` or `hosts`: the order in which a reduction combines may
+    /// follow the hosts. Nothing to the device, but it tells the manager what all ranks must share.
     pub reduce_by_hosts: bool,
     /// `REJOIN_TEST_CUT=seed:interval`: a test facility, not for production. Cuts a live link at
     /// random moments, on average once in `interval` writes and reads that move bytes, also inside

@@ -90,7 +90,8 @@ impl Pending {
         }
     }
 
-    /// Has the other side read nothing in this process, though it may hold the connection for a link already.
+    /// Has the other side read nothing in this process, though it may hold the connection for a
+    /// link already.
     pub(crate) fn withdraw(&self) {
         self.wireup.withdraw();
     }
@@ -202,7 +203,8 @@ impl Pending {
         }
     }
 
-    /// This rank's end of the link, the handshake being over, and what is still to be sent ahead of frames.
+    /// This rank's end of the link, the handshake being over, and what is still to be sent ahead of
+    /// frames.
     pub(crate) fn into_endpoint(mut self, copies: Copies) -> (AnyEndpoint, Vec<u8>) {
         let rest = self.out.split_off(self.sent);
         let dialed = matches!(self.side, Side::Dial(_));

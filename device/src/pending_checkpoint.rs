@@ -2,8 +2,8 @@
 
 use rejoin_channel_table::Epoch;
 
-/// The one request for a checkpoint that this rank has heard of and not met yet. It comes from the manager, by socket
-/// or signal, or from a peer of a later epoch.
+/// The one request for a checkpoint that this rank has heard of and not met yet. It comes from the
+/// manager, by socket or signal, or from a peer of a later epoch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PendingCheckpoint {
     epoch: Option<Epoch>,

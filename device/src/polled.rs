@@ -11,7 +11,8 @@ use crate::transport::{Endpoint, Fault, Lost};
 const LOOK_AFTER: u64 = 50 * clock::MICROSECOND;
 
 impl Device {
-    /// Reads every polled link that has something, and retries what did not fit. `all`: as [`Device::poll_link`].
+    /// Reads every polled link that has something, and retries what did not fit. `all`: as
+    /// [`Device::poll_link`].
     #[inline]
     pub(crate) fn serve_polled(&mut self, all: bool) -> Result<bool> {
         let mut moved = false;
@@ -28,8 +29,8 @@ impl Device {
         Ok(moved)
     }
 
-    /// Whether it is time to look at epoll: after so many passes where some links need it, and where links are
-    /// polled after a while, however few the passes are (some calls make none).
+    /// Whether it is time to look at epoll: after so many passes where some links need it, and
+    /// where links are polled after a while, however few the passes are (some calls make none).
     #[inline]
     pub(crate) fn must_look(&self, every: u32) -> bool {
         let slots = &self.io.slots;
@@ -44,8 +45,8 @@ impl Device {
         clock::ticks().wrapping_sub(self.io.looked) > LOOK_AFTER
     }
 
-    /// Has every polled link raise an event from here on; true if one of them has something already, so
-    /// that nothing may block.
+    /// Has every polled link raise an event from here on; true if one of them has something
+    /// already, so that nothing may block.
     pub(crate) fn arm_polled(&mut self) -> Result<bool> {
         let mut any = false;
         self.io.armed = !self.io.polled.is_empty();
@@ -72,13 +73,14 @@ impl Device {
         Ok(any)
     }
 
-    /// The rank is awake: its peers need not wake it. What has come without a wake-up while it `slept` is counted.
+    /// The rank is awake: its peers need not wake it. What has come without a wake-up while it
+    /// `slept` is counted.
     pub(crate) fn disarm_polled(&mut self, slept: bool) {
         self.io.armed = false;
         for token in &self.io.polled {
             if let Some(live) = self.io.slots.live(*token) {
-                let unheard = live.endpoint.disarm_doorbell();
-                self.meter.stats.late += u64::from(unheard && slept);
+                let unnoticed = live.endpoint.disarm_doorbell();
+                self.meter.stats.late += u64::from(unnoticed && slept);
             }
         }
     }

@@ -117,7 +117,8 @@ impl Device {
         self.block(hint, left)
     }
 
-    /// Whether the peer of the request that is waited for has moved a part of a message, and the rest is to follow.
+    /// Whether the peer of the request that is waited for has moved a part of a message, and the
+    /// rest is to follow.
     fn is_half_way(&mut self, hint: Option<ReqId>) -> bool {
         let rank = hint.and_then(|request| self.engine.peer_of(request));
         let live = rank.and_then(|rank| self.io.slots.live_to(&self.table, rank));
@@ -152,7 +153,7 @@ impl Device {
     }
 
     /// With more ranks than cores: lets the others run a few times, which costs less than to be
-    /// put to sleep and woken when the message is about to come. True if anything moved.
+    /// put to sleep and started again when the message is about to come. True if anything moved.
     fn give_way(&mut self, hint: Option<ReqId>) -> Result<bool> {
         for _ in 0..YIELDS {
             std::thread::yield_now();
@@ -196,8 +197,8 @@ impl Device {
         self.look_at(limit, true)
     }
 
-    /// The same; unless `all` is wanted, short messages that meet no receive are left in their links: to keep them
-    /// and to find them again costs more than to receive them there.
+    /// The same; unless `all` is wanted, short messages that meet no receive are left in their
+    /// links: to keep them and to find them again costs more than to receive them there.
     fn look_at(&mut self, limit: Option<Duration>, all: bool) -> Result<bool> {
         if limit == Some(Duration::ZERO) {
             self.meter.stats.looks += 1;
@@ -291,8 +292,8 @@ impl Device {
         Ok(moved)
     }
 
-    /// Reads a link that is waited for, and retries what did not fit: its turn in a spin. Unless `all` is wanted,
-    /// short messages that meet no receive stay where they are.
+    /// Reads a link that is waited for, and retries what did not fit: its turn in a spin. Unless
+    /// `all` is wanted, short messages that meet no receive stay where they are.
     #[inline]
     pub(crate) fn poll_link(&mut self, rank: Rank, token: Token, all: bool) -> Result<bool> {
         let Some(live) = self.io.slots.live(token) else {
@@ -300,7 +301,7 @@ impl Device {
         };
         let mut moved = false;
         if live.polled && !live.write_blocked && live.held.is_empty() {
-            if self.meter.cutter.is_none() {
+            if self.meter.injector.is_none() {
                 let mut intake = Intake {
                     engine: &mut self.engine,
                     staging: &mut self.io.staging,
@@ -359,8 +360,8 @@ impl Device {
         }
     }
 
-    /// A nonblocking send of `len` bytes has been queued: the first since the last progress goes out
-    /// at once; those that follow within two microseconds of it share a write, which the next
+    /// A nonblocking send of `len` bytes has been queued: the first since the last progress goes
+    /// out at once; those that follow within two microseconds of it share a write, which the next
     /// progress or a full batch makes. A program that computes after a pause of that length has
     /// nothing left unsent but the tail of a burst, which its next call flushes. Bodies that the
     /// write takes out of the program's memory (`long`) share one only in a stream of them: large

@@ -25,8 +25,8 @@ use crate::transport::{Endpoint, Fault, Lost, Piece};
 pub(crate) const STAGING: usize = 32 << 10;
 /// What is read of it where a long body is likely to follow.
 const STAGING_LARGE: usize = 4 << 10;
-/// What is read of a polled link whose sender is ahead, and short messages that are kept of it: what is left there is
-/// received in place, and its sender sees how far this rank is.
+/// What is read of a polled link whose sender is ahead, and short messages that are kept of it:
+/// what is left there is received in place, and its sender sees how far this rank is.
 const STAGING_EARLY: usize = 1 << 10;
 const EARLY_SHORT: usize = 16;
 /// Bodies from this length on make the next one likely to be long.
@@ -133,8 +133,8 @@ impl Intake<'_> {
         }
     }
 
-    /// Takes in the short messages that come next and meet their receives; returns their number. One that
-    /// does not is left.
+    /// Takes in the short messages that come next and meet their receives; returns their number.
+    /// One that does not is left.
     ///
     /// # Errors
     /// The link must be dropped.
@@ -160,7 +160,8 @@ impl Intake<'_> {
         Ok(count)
     }
 
-    /// Takes in the short messages that come next; returns their number, and how many met no receive.
+    /// Takes in the short messages that come next; returns their number, and how many met no
+    /// receive.
     ///
     /// # Errors
     /// The link must be dropped.
@@ -180,8 +181,8 @@ impl Intake<'_> {
         Ok((count, kept))
     }
 
-    /// Takes a short message that meets no receive, or is none that the engine takes at once, as a frame;
-    /// false when there is none.
+    /// Takes a short message that meets no receive, or is none that the engine takes at once, as a
+    /// frame; false when there is none.
     #[cold]
     fn take_as_frame(&mut self, live: &mut Live) -> Result<bool, Broken> {
         let within = !live.is_between_frames();

@@ -29,15 +29,15 @@ pub enum Old {
 
 impl Device {
     /// Drops everything that is tied to descriptors and joins the job again over `socket`, a new
-    /// channel to a local manager: hears the new identity and the key, listens, registers with a new
-    /// card, and waits for the job's table. Messages are where they were: what was under way is
+    /// channel to a local manager: hears the new identity and the key, listens, registers with a
+    /// new card, and waits for the job's table. Messages are where they were: what was under way is
     /// resumed when the links stand again. Handles of [`Device::waker`] stay good.
     ///
     /// Nothing of the C library's heap is used on the way.
     ///
     /// # Errors
-    /// A manager that cannot be understood or speaks to another rank or job, or no address to listen
-    /// on. The device is of no use then.
+    /// A manager that cannot be understood or speaks to another rank or job, or no address to
+    /// listen on. The device is of no use then.
     pub fn reopen(&mut self, socket: OwnedFd, old: Old) -> Result<()> {
         match old {
             Old::Close => self.waker.close(),
@@ -83,8 +83,8 @@ impl Device {
         }
         self.checkpoint = PendingCheckpoint::new(image);
         self.table.rejoin(now, book);
-        // Those that were not up as well: what waited for a link asks for a new one, since the dial that was under way is
-        // gone with the rest.
+        // Those that were not up as well: what waited for a link asks for a new one, since the dial
+        // that was under way is gone with the rest.
         for rank in (0..self.size).map(Rank) {
             self.engine.link_down(rank);
         }

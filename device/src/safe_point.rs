@@ -2,9 +2,9 @@
 //!
 //! A rank takes its image when it is told to, or when it meets a peer that has. A frame of a later
 //! epoch waits in its link until then, and a resume of a later epoch ends its handshake before the
-//! table has heard of it; both go on behind the safe point (held bytes are parsed, the link is dialed
-//! again). So no image has received what another image has not sent, and what is in flight between two
-//! images is still kept in its sender's.
+//! table has heard of it; both go on behind the safe point (held bytes are parsed, the link is
+//! dialed again). So no image has received what another image has not sent, and what is in flight
+//! between two images is still kept in its sender's.
 
 use rejoin_channel_table::Epoch;
 use rejoin_ckpt::{checkpoint_request, watch};
@@ -15,8 +15,9 @@ use crate::error::{Error, Result};
 pub use rejoin_ckpt::checkpoint_request::{Ask, is_pending};
 
 impl Device {
-    /// Lets the manager request checkpoints by signal, wherever the program is: the handler asks whether the image may be
-    /// taken there. If not, [`is_pending`] is true until a safe point. Nothing happens where no images are taken.
+    /// Lets the manager request checkpoints by signal, wherever the program is: the handler asks
+    /// whether the image may be taken there. If not, [`is_pending`] is true until a safe point.
+    /// Nothing happens where no images are taken.
     ///
     /// # Errors
     /// The system refuses the signal.
@@ -42,9 +43,9 @@ impl Device {
         self.engine.epoch()
     }
 
-    /// Enters a later epoch now, at a safe point of the caller's. All that is sent from now on says so,
-    /// and takes its receivers along. An earlier epoch, or the present one, changes nothing. Returns
-    /// again in each process that is restored from the image that is taken here.
+    /// Enters a later epoch now, at a safe point of the caller's. All that is sent from now on says
+    /// so, and takes its receivers along. An earlier epoch, or the present one, changes nothing.
+    /// Returns again in each process that is restored from the image that is taken here.
     ///
     /// # Errors
     /// A manager that cannot be spoken to.
@@ -71,8 +72,8 @@ impl Device {
         }
     }
 
-    /// A place where nothing is half done but bodies, which links bring again: the end of a look at the
-    /// links, the end of `MPI_Init`, or the program's own code.
+    /// A place where nothing is half done but bodies, which links bring again: the end of a look at
+    /// the links, the end of `MPI_Init`, or the program's own code.
     ///
     /// # Errors
     /// A manager that cannot be spoken to.

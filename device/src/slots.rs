@@ -188,7 +188,7 @@ impl Slots {
         self.watched > 0
     }
 
-    /// Peers that were woken over the links that there are.
+    /// Doorbells that were rung over the links that there are.
     pub(crate) fn wakes(&self) -> u64 {
         let wakes = self.entries.iter().map(|(_, slot)| match slot {
             Slot::Live(live) => live.endpoint.doorbells_rung(),

@@ -1,18 +1,20 @@
 //! How long a wait spins before it blocks.
 //!
-//! Spinning saves a system call on each side while every rank has a core of its own. Where other processes
-//! run on these cores too, a rank that spins takes the time of the very peer that it waits for. Two things
-//! tell that this is so: a gap in this rank's own spinning, and a body that stops half way. Without them two
-//! ranks that share two cores with other work exchanged 16 MiB through a ring in 350 ms instead of 14.
+//! Spinning saves a system call on each side while every rank has a core of its own. Where other
+//! processes run on these cores too, a rank that spins takes the time of the very peer that it
+//! waits for. Two things tell that this is so: a gap in this rank's own spinning, and a body that
+//! stops half way. Without them two ranks that share two cores with other work exchanged 16 MiB
+//! through a ring in 350 ms instead of 14.
 
 use std::time::Duration;
 
 /// A gap in a spinning wait that only the scheduler can make.
 pub(crate) const PREEMPTED: Duration = Duration::from_millis(1);
-/// Longest spin for the rest of a body that is half way: a peer that runs moves some of it within this
-/// time. It is about what blocking and a wake-up cost.
+/// Longest spin for the rest of a body that is half way: a peer that runs moves some of it within
+/// this time. It is about what blocking and a wake-up cost.
 const HALF_WAY: Duration = Duration::from_micros(100);
-/// Waits that block at once after a gap, and most of them after gaps that come one behind the other.
+/// Waits that block at once after a gap, and most of them after gaps that come one behind the
+/// other.
 const CALM: u32 = 64;
 const MOST_CALM: u32 = 64 * CALM;
 /// Waits that spin without a gap before the core counts as this rank's own again.
@@ -63,8 +65,8 @@ impl Spin {
         deadline.map_or(limit, |deadline| deadline.min(limit))
     }
 
-    /// Somebody else had this rank's core while it spun: the next waits block at once, twice as many of them
-    /// as the last time if that was just before.
+    /// Somebody else had this rank's core while it spun: the next waits block at once, twice as
+    /// many of them as the last time if that was just before.
     #[cold]
     pub(crate) fn preempted(&mut self) {
         if self.undisturbed > RECOVERED {

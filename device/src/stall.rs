@@ -8,8 +8,8 @@ use rejoin_engine::{Operation, ReqId, Waiting};
 
 use crate::device::Device;
 
-/// After how long a wait in `MPI_Finalize` is reported unasked: a program that hangs there has often
-/// left a message behind.
+/// After how long a wait in `MPI_Finalize` is reported unasked: a program that hangs there has
+/// often left a message behind.
 const IN_FINALIZE: Duration = Duration::from_secs(10);
 /// How many requests a report shows when any of them may end the wait.
 const SHOWN: usize = 3;
@@ -19,8 +19,8 @@ const SHOWN: usize = 3;
 pub struct Names {
     /// The function that the program has called, such as `MPI_Recv`.
     pub operation: fn() -> &'static str,
-    /// What messages with this context id belong to: those that this rank receives, or those that it
-    /// sends to the rank given.
+    /// What messages with this context id belong to: those that this rank receives, or those that
+    /// it sends to the rank given.
     pub context: fn(u32, Option<Rank>) -> Option<String>,
 }
 

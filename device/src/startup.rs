@@ -11,9 +11,9 @@ use rejoin_wire::{RankOptions, Welcome};
 
 use crate::agent::{self, Agent};
 use crate::await_links::AwaitedLinks;
-use crate::cut::Cutter;
 use crate::device::Device;
 use crate::error::Result;
+use crate::fault_injector::FaultInjector;
 use crate::image;
 use crate::io::Io;
 use crate::key::KeyPage;
@@ -134,12 +134,12 @@ impl Device {
 
 /// Counts from nothing, and cuts links where a test asked for it.
 fn meter(options: &Options, rank: u32) -> Meter {
-    let cutter = options
+    let injector = options
         .cut
-        .map(|(seed, interval)| Cutter::new(seed, rank, interval));
+        .map(|(seed, interval)| FaultInjector::new(seed, rank, interval));
     Meter {
         stats: Stats::default(),
-        cutter,
+        injector,
     }
 }
 

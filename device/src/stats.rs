@@ -21,14 +21,15 @@ pub struct Stats {
     pub rings_made: u64,
     /// Most bytes of shared memory that were mapped for links at any time.
     pub ring_bytes: u64,
-    /// Parts of bodies read out of their senders' memory, by the receiver or with the sender's help, with success or
-    /// without.
+    /// Parts of bodies read out of their senders' memory, by the receiver or with the sender's
+    /// help, with success or without.
     pub gets: u64,
     /// The bytes of these.
     pub bytes_got: u64,
-    /// Bytes that this rank has written into receivers' memory, to help them: among those that they count.
+    /// Bytes that this rank has written into receivers' memory, to help them: among those that they
+    /// count.
     pub bytes_put: u64,
-    /// Peers that slept and were woken over a link of shared memory.
+    /// Peers that slept and were notified over a link of shared memory.
     pub wakes: u64,
     /// Looks at epoll without blocking.
     pub looks: u64,
@@ -48,8 +49,8 @@ pub struct Stats {
     pub links_made: u64,
     /// Live links that were lost.
     pub links_lost: u64,
-    /// Links that the scissors of a test have ended between two direct calls.
-    pub snips: u64,
+    /// Links that the fault injector of a test has ended between two calls of the fast path.
+    pub injected_cuts: u64,
     /// Attempts to dial.
     pub dials: u64,
     /// Questions to the manager where a rank is.
@@ -89,7 +90,7 @@ impl Stats {
             ("looks", self.looks),
             ("blocks", self.blocks),
             ("late", self.late),
-            ("snips", self.snips),
+            ("injected_cuts", self.injected_cuts),
             ("dials", self.dials),
             ("lookups", self.lookups),
             ("links_made", self.links_made),

@@ -60,7 +60,8 @@ pub(crate) fn flush(
     Ok(moved)
 }
 
-/// Sends a small message as a frame on a link that has nothing else to write: kept and written in one go.
+/// Sends a small message as a frame on a link that has nothing else to write: kept and written in
+/// one go.
 #[inline(never)]
 pub(crate) fn send_frame(
     engine: &mut Engine,

@@ -1,7 +1,7 @@
 //! Waking a rank that is blocked, from another thread.
 //!
-//! The handle outlives the descriptor behind it: a restored process makes a new one, and the threads
-//! that hold a [`Waker`] go on with it.
+//! The handle outlives the descriptor behind it: a restored process makes a new one, and the
+//! threads that hold a [`Waker`] go on with it.
 
 use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,8 +26,8 @@ impl Waker {
         }
     }
 
-    /// Makes the descriptor anew, in the high block, and gives it to `watch`. One that is still there
-    /// is closed; see [`Waker::forget`].
+    /// Makes the descriptor anew, in the high block, and gives it to `watch`. One that is still
+    /// there is closed; see [`Waker::forget`].
     pub(crate) fn open(&self, watch: impl FnOnce(&EventFd) -> Result<()>) -> Result<()> {
         let made = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
             .map_err(|errno| Error::system("make an eventfd", errno))?;

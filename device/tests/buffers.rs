@@ -1,5 +1,5 @@
-//! Buffers that are not in the process's memory: an error that says so, no lost link. Over TCP: what moves the bytes of
-//! shared memory is this process itself, which such a buffer ends.
+//! Buffers that are not in the process's memory: an error that says so, no lost link. Over TCP:
+//! what moves the bytes of shared memory is this process itself, which such a buffer ends.
 
 mod common;
 

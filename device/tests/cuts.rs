@@ -259,7 +259,8 @@ fn given_up(address: &'static str) -> (String, u64) {
 
 #[test]
 fn an_unreachable_rank_is_an_error_with_its_name() {
-    // One that nobody listens at, and one that the system refuses itself: the pauses grow there, too.
+    // One that nobody listens at, and one that the system refuses itself: the pauses grow there,
+    // too.
     for address in ["127.0.0.1:1", "127.255.255.255:1"] {
         let (said, dials) = given_up(address);
         for part in ["rank 1", "host1", address, "send"] {

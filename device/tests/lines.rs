@@ -20,8 +20,8 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has the kernel drop, unseen, all that comes in on the connections that stand now, as if the cable
-/// were out: both ends of each are in this process. New connections get through.
+/// Has the kernel drop, unseen, all that comes in on the connections that stand now, as if the
+/// cable were out: both ends of each are in this process. New connections get through.
 fn unplug() -> usize {
     let drop_all = [libc::sock_filter {
         code: 0x06, // BPF_RET | BPF_K: keep so many bytes of the packet.
@@ -141,7 +141,8 @@ impl Passage {
     }
 }
 
-/// Passes on what ranks say to each other until the handshake is over, then breaks the connection: unless it is open.
+/// Passes on what ranks say to each other until the handshake is over, then breaks the connection:
+/// unless it is open.
 fn gate(to: SocketAddr, passage: Arc<Passage>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
     let here = listener.local_addr().expect("an address");
@@ -314,9 +315,14 @@ fn links_that_break_as_soon_as_they_stand_are_an_error() {
         while error.is_none() && start.elapsed() < Duration::from_secs(60) {
             error = device.wait(None, None).err();
         }
-        error.map(|error| (matches!(error, Error::Fruitless { .. }), error.to_string()))
+        error.map(|error| {
+            (
+                matches!(error, Error::LinkFlapping { .. }),
+                error.to_string(),
+            )
+        })
     });
-    let first = said.iter().flatten().find(|(fruitless, _)| *fruitless);
+    let first = said.iter().flatten().find(|(flapping, _)| *flapping);
     let Some((_, text)) = first else {
         panic!("{said:?}");
     };

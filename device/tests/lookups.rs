@@ -53,7 +53,8 @@ fn serve(mut line: Line, table: &Table, answer: Answer, all: &Barrier) -> Vec<Ra
     }
 }
 
-/// A job of ranks that run this, and have no card but their own. Returns what they do, and for whom each asked.
+/// A job of ranks that run this, and have no card but their own. Returns what they do, and for whom
+/// each asked.
 fn job<T: Send + 'static>(
     size: u32,
     options: &Options,

@@ -244,8 +244,8 @@ fn child() {
         if round != 2 {
             return;
         }
-        // As in the fork that an image is: everything in the block is closed, and whatever is opened
-        // now gets the numbers.
+        // As in the fork that an image is: everything in the block is closed, and whatever is
+        // opened now gets the numbers.
         let low = descriptors::block_start();
         let open: Vec<i32> = std::fs::read_dir("/proc/self/fd")
             .expect("listed")

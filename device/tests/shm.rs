@@ -51,7 +51,7 @@ fn messages_need_no_system_call_while_both_sides_are_awake() {
 }
 
 #[test]
-fn ranks_that_sleep_are_woken() {
+fn the_doorbell_wakes_ranks_that_sleep() {
     let mut job = Job::with(2, |_| Options {
         spin: Some(Duration::ZERO),
         ..Options::default()
@@ -170,7 +170,8 @@ fn long_messages_are_read_in_one_copy_where_that_is_allowed() {
     }
 }
 
-/// A sender that gives up its requests has withdrawn what it had offered: its memory may be anything by then.
+/// A sender that gives up its requests has withdrawn what it had offered: its memory may be
+/// anything by then.
 #[test]
 fn a_body_that_was_withdrawn_is_not_read() {
     const LEN: usize = 1 << 20;
@@ -251,7 +252,8 @@ fn a_door_behind_which_nothing_comes_to_stand_is_passed_over() {
     assert!(stats.iter().all(|stats| stats.dials <= 7), "{stats:?}");
 }
 
-/// Messages that go the shortest way, between others that don't: nothing is lost, and nothing overtakes.
+/// Messages that go the shortest way, between others that don't: nothing is lost, and nothing
+/// overtakes.
 #[test]
 fn direct_messages_keep_their_order_among_others() {
     const ROUNDS: usize = 3000;
@@ -303,7 +305,8 @@ fn direct_messages_keep_their_order_among_others() {
     );
 }
 
-/// More bodies than a ring holds go by without a byte of another kind, met and not met: the link stays.
+/// More bodies than a ring holds go by without a byte of another kind, met and not met: the link
+/// stays.
 #[test]
 fn a_link_outlives_many_bodies_that_stood_apart() {
     for ahead in [1, 50] {

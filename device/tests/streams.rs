@@ -1,4 +1,5 @@
-//! Streams of longer nonblocking sends over TCP share writes; a few such sends do not wait for each other.
+//! Streams of longer nonblocking sends over TCP share writes; a few such sends do not wait for each
+//! other.
 
 mod common;
 
@@ -8,7 +9,8 @@ use rejoin_wire::Transport;
 
 const LEN: usize = 32 << 10;
 
-/// Writes of each of twenty windows of so many sends, and those made before anything was waited for.
+/// Writes of each of twenty windows of so many sends, and those made before anything was waited
+/// for.
 fn windows(count: usize) -> Vec<(u64, u64)> {
     let mut ranks = Job::new(2).over(Transport::Tcp).run(move |device| {
         let me = device.rank().0;

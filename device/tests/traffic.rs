@@ -204,7 +204,8 @@ fn one_write_per_small_send_and_shared_writes_in_a_burst() {
             }
         }
         let (_, writes, short_counts) = counts[0];
-        // Over shared memory a write is no system call that others could share, and a short message none.
+        // Over shared memory a write is no system call that others could share, and a short message
+        // none.
         let most =
             [160, 640_u64.saturating_sub(short_counts)][usize::from(transport == Transport::Shm)];
         assert!(

@@ -8,8 +8,8 @@ use rejoin_channel_table::ids::Ssn;
 /// Numbers that the first push makes room for.
 const FIRST: usize = 16;
 
-/// A position for each number of a range that grows at its end and is cut at its beginning. A number's place is
-/// its low bits, so nothing is searched or moved.
+/// A position for each number of a range that grows at its end and is cut at its beginning. A
+/// number's place is its low bits, so nothing is searched or moved.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ends {
     /// Length is zero or a power of two.

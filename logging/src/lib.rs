@@ -1,7 +1,9 @@
-//! What a sender keeps until some horizon has passed: retention, send window, duplicate suppression.
+//! What a sender keeps until some horizon has passed: retention, send window, duplicate
+//! suppression.
 //!
-//! All of it is sans-IO and deterministic: no transport, no clock, no storage. The horizon in use so
-//! far is the receiver's acknowledgement; [`Horizon`] lets checkpoints and logs move it further out.
+//! All of it is sans-IO and deterministic: no transport, no clock, no storage. The horizon in use
+//! so far is the receiver's acknowledgement; [`Horizon`] lets checkpoints and logs move it further
+//! out.
 #![forbid(unsafe_code)]
 
 mod ends;

@@ -129,7 +129,8 @@ impl<B> Retention<B> {
         range
     }
 
-    /// The same for a frame that lies in the ring as a whole, its header in words of little endian order.
+    /// The same for a frame that lies in the ring as a whole, its header in words of little endian
+    /// order.
     #[inline(always)]
     pub fn push_words<const N: usize>(&mut self, header: &[u64; N], payload: &[u8]) -> Range<u64> {
         let range = self.ring.push_words(header, payload);
@@ -185,8 +186,9 @@ impl<B> Retention<B> {
         }
     }
 
-    /// [`Retention::acknowledge`] and [`Retention::release`] in one, where no body lies outside of the ring and the
-    /// ack is the horizon; false: nothing was done. `ack` is at most of all there are.
+    /// [`Retention::acknowledge`] and [`Retention::release`] in one, where no body lies outside of
+    /// the ring and the ack is the horizon; false: nothing was done. `ack` is at most of all there
+    /// are.
     #[inline(always)]
     pub fn let_go(&mut self, ack: Ssn) -> bool {
         let plain = self.bodies.is_empty() && self.horizon == Horizon::Acknowledged;

@@ -67,7 +67,8 @@ impl ByteRing {
         start..self.tail
     }
 
-    /// The same, the first part in words of little endian order: they go from registers to their place.
+    /// The same, the first part in words of little endian order: they go from registers to their
+    /// place.
     #[inline(always)]
     pub fn push_words<const N: usize>(&mut self, first: &[u64; N], second: &[u8]) -> Range<u64> {
         let total = 8 * N + second.len();

@@ -1,9 +1,9 @@
 //! The managers' daemons and the command line.
 //!
-//! `mpirun` is the sink of the job's streams and relays between its managers ([`mpirun`]). It starts a
-//! local manager, the same program again, which starts and watches the ranks ([`local`]), and, for a job
-//! that can go back, the central manager ([`central`]); of another job it is that itself. All are
-//! one thread each; what they decide is decided in `rejoin-managers-protocol`.
+//! `mpirun` is the sink of the job's streams and relays between its managers ([`mpirun`]). It
+//! starts a local manager, the same program again, which starts and watches the ranks ([`local`]),
+//! and, for a job that can go back, the central manager ([`central`]); of another job it is that
+//! itself. All are one thread each; what they decide is decided in `rejoin-managers-protocol`.
 
 pub mod central;
 pub mod cli;
@@ -20,8 +20,8 @@ pub mod net;
 pub mod report;
 pub mod stdio;
 
-/// For tests that make processes, and those whose locked files such a process would have open until it runs its
-/// program: one at a time.
+/// For tests that make processes, and those whose locked files such a process would have open until
+/// it runs its program: one at a time.
 #[cfg(test)]
 fn alone() -> std::sync::MutexGuard<'static, ()> {
     static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());

@@ -177,7 +177,8 @@ fn a_stranger_on_the_socket_is_let_go_and_the_job_goes_on() {
         .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();
     assert_eq!(silent.read(&mut [0; 1]).unwrap(), 0);
-    // More than are let in at a time: the last ones too are answered or let go, and the job can be asked.
+    // More than are let in at a time: the last ones too are answered or let go, and the job can be
+    // asked.
     let crowd: Vec<_> = (0..100).map(|_| UnixStream::connect(&socket)).collect();
     drop(crowd);
     wait_for(Duration::from_secs(60), "an answer", || {

@@ -31,8 +31,8 @@ impl Gate {
     }
 }
 
-/// A job of two ranks that a time limit ends while nobody reads what it writes. Returns those processes, too, that had
-/// come to the script by then.
+/// A job of two ranks that a time limit ends while nobody reads what it writes. Returns those
+/// processes, too, that had come to the script by then.
 fn timed_out(seconds: &str, script: &str) -> (common::Done, Vec<u32>) {
     let scratch = common::Scratch::new(&format!("limit-{seconds}"));
     let noted = format!("echo $$ >> {}; {script}", scratch.path("pids"));
@@ -82,7 +82,7 @@ fn killing_the_local_manager_ends_everything() {
 }
 
 #[test]
-fn a_local_manager_that_stands_still_ends_everything() {
+fn a_suspended_local_manager_ends_everything() {
     let (child, pids) = tree(2);
     let local = children(child.id());
     kill(local[0], libc::SIGSTOP);

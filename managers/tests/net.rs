@@ -1,4 +1,5 @@
-//! Managers of different hosts: who gets in, and what a link survives. Over loopback, without processes.
+//! Managers of different hosts: who gets in, and what a link survives. Over loopback, without
+//! processes.
 
 use rejoin_channel_table::{JobId, JobKey};
 use rejoin_managers::net::auth::Whose;

@@ -3,9 +3,10 @@
 //! Everything above this module speaks in communicators; everything below in world ranks,
 //! context ids and bytes. Unit tests put a network of ranks in one process behind the same door.
 //!
-//! After the first error of the device the door stays shut: calls that failed have returned, and with
-//! `MPI_ERRORS_RETURN` the program may have freed the buffers that their requests name. So nothing goes
-//! to the device any more that could touch memory, and every call says that first error.
+//! After the first error of the device the door stays shut: calls that failed have returned, and
+//! with `MPI_ERRORS_RETURN` the program may have freed the buffers that their requests name. So
+//! nothing goes to the device any more that could touch memory, and every call says that first
+//! error.
 
 use crate::error::{Error, ErrorClass, Result};
 use rejoin_channel_table::{Epoch, Identity};
@@ -153,8 +154,8 @@ impl Dev {
         ask!(self, d => d.identity(), _t => panic!("a test's rank is of no job"))
     }
 
-    /// Folder for what programs register as their state, and the newest of it that the job may go on from, if it
-    /// goes on from there.
+    /// Folder for what programs register as their state, and the newest of it that the job may go
+    /// on from, if it goes on from there.
     pub fn state_folder(&self) -> (Option<PathBuf>, Option<u32>) {
         ask!(self, d => {
             let settings = d.settings();
@@ -197,7 +198,8 @@ impl Dev {
         ask!(self, d => d.size(), t => t.size())
     }
 
-    /// Whether the order in which a reduction combines may follow the hosts (`REJOIN_REDUCE_ORDER`).
+    /// Whether the order in which a reduction combines may follow the hosts
+    /// (`REJOIN_REDUCE_ORDER`).
     pub fn reduces_by_hosts(&self) -> bool {
         ask!(self, d => d.reduces_by_hosts(), _t => false)
     }
@@ -259,7 +261,8 @@ impl Dev {
         self.keep(started)
     }
 
-    /// Sends a message of few bytes on the fast path; false: nothing was done, [`Dev::send`] or [`Dev::isend`] is to.
+    /// Sends a message of few bytes on the fast path; false: nothing was done, [`Dev::send`] or
+    /// [`Dev::isend`] is to.
     ///
     /// # Safety
     /// `buf` is valid for `len` bytes.
@@ -288,7 +291,8 @@ impl Dev {
         }
     }
 
-    /// A message was sent, and its link was lost. What goes wrong then is no error of that send, but of the next call.
+    /// A message was sent, and its link was lost. What goes wrong then is no error of that send,
+    /// but of the next call.
     #[cold]
     #[inline(never)]
     fn link_lost(&mut self, to: Rank, fault: Fault) {
@@ -299,7 +303,8 @@ impl Dev {
         }
     }
 
-    /// Receives a message of few bytes on the fast path; `None`: nothing was done, [`Dev::irecv`] is to.
+    /// Receives a message of few bytes on the fast path; `None`: nothing was done, [`Dev::irecv`]
+    /// is to.
     ///
     /// # Safety
     /// `buf` is valid for writes of `len` bytes and nothing else uses it.
@@ -321,7 +326,8 @@ impl Dev {
         done
     }
 
-    /// Writes what a receive has left to be written. What goes wrong is no error of that, but of the next call.
+    /// Writes what a receive has left to be written. What goes wrong is no error of that, but of
+    /// the next call.
     #[cold]
     #[inline(never)]
     fn answer(&mut self) {
@@ -329,7 +335,8 @@ impl Dev {
         let _ = self.keep(answered);
     }
 
-    /// Looks after what else there is to do, now and then: for calls that do all by [`Dev::try_send`] and its kin.
+    /// Looks after what else there is to do, now and then: for calls that do all by
+    /// [`Dev::try_send`] and its kin.
     #[inline]
     pub fn attend(&mut self) -> Result<()> {
         self.alive()?;
@@ -337,7 +344,8 @@ impl Dev {
         self.keep(attended)
     }
 
-    /// Posts a receive for which no message has come; `None`: nothing was done, [`Dev::irecv`] is to.
+    /// Posts a receive for which no message has come; `None`: nothing was done, [`Dev::irecv`] is
+    /// to.
     ///
     /// # Safety
     /// As [`Dev::irecv`].

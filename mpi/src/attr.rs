@@ -68,7 +68,8 @@ fn unknown(id: i32) -> Error {
 }
 
 impl Keyvals {
-    /// `MPI_Comm_create_keyval` and its like: the new id. Ids are not used again, so that a stale one is an error.
+    /// `MPI_Comm_create_keyval` and its like: the new id. Ids are not used again, so that a stale
+    /// one is an error.
     pub fn create(&self, kind: ObjectKind, callbacks: Box<dyn Callbacks>) -> i32 {
         let mut table = self.table.borrow_mut();
         let id = FIRST + table.len() as i32;
@@ -89,8 +90,8 @@ impl Keyvals {
         }
     }
 
-    /// The same for an attribute that is there: a freed keyval lives as long as an attribute uses it
-    /// (MPI-5.0 §7.7.2, `MPI_Comm_free_keyval`).
+    /// The same for an attribute that is there: a freed keyval lives as long as an attribute uses
+    /// it (MPI-5.0 §7.7.2, `MPI_Comm_free_keyval`).
     pub fn find(&self, kind: ObjectKind, id: i32) -> Result<Rc<Keyval>> {
         let table = self.table.borrow();
         let found = match index(id).and_then(|at| table.get(at)) {

@@ -1,4 +1,5 @@
-//! Checkpoints: those that the manager requests (see [`Mpi::accept_checkpoints`]), and those that the program asks for.
+//! Checkpoints: those that the manager requests (see [`Mpi::accept_checkpoints`]), and those that
+//! the program asks for.
 
 use crate::error::{Error, ErrorClass, Result};
 use crate::runtime::Mpi;
@@ -36,8 +37,8 @@ impl Mpi {
         self.dev.borrow().takes_images()
     }
 
-    /// Has the job take a checkpoint with this process's present state, and waits until it can go back to it. Another
-    /// rank need not ask.
+    /// Has the job take a checkpoint with this process's present state, and waits until it can go
+    /// back to it. Another rank need not ask.
     ///
     /// # Errors
     /// It was given up, or the job takes none.

@@ -5,15 +5,16 @@
 //! these answers (DESIGN.md section 9), so each of them goes through [`Decider::answer`], which
 //! numbers it. Today the answer given is the raw one.
 //!
-//! The order is everywhere: **find a candidate, ask, then take.** Nothing is consumed before the answer is
-//! known, so a replay may say "not yet" to what is there; and what follows an answer goes by the answer, and
-//! waits for what it names, so a replay may say "yes" to what is not there yet. Receives with a wildcard are
-//! asked about where they are posted ([`Decider::post`]): a replay narrows the pattern to the recorded
-//! source and tag, and the engine then matches as it did.
+//! The order is everywhere: **find a candidate, ask, then take.** Nothing is consumed before the
+//! answer is known, so a replay may say "not yet" to what is there; and what follows an answer goes
+//! by the answer, and waits for what it names, so a replay may say "yes" to what is not there yet.
+//! Receives with a wildcard are asked about where they are posted ([`Decider::post`]): a replay
+//! narrows the pattern to the recorded source and tag, and the engine then matches as it did.
 //!
-//! What a replay still needs: the record, given back by kind and number in `answer` and `post`; and in
-//! the blocking any- and some-calls a question *before* the wait, for they wait for a candidate first
-//! (the recorded one may be another, which they then wait for too: right, but later than it could be).
+//! What a replay still needs: the record, given back by kind and number in `answer` and `post`; and
+//! in the blocking any- and some-calls a question *before* the wait, for they wait for a candidate
+//! first (the recorded one may be another, which they then wait for too: right, but later than it
+//! could be).
 
 use crate::adi::Pattern;
 use std::cell::Cell;
@@ -66,7 +67,8 @@ impl Decider {
         raw
     }
 
-    /// Passes a yes or no. After a yes the caller waits for what was asked about, if it is not there.
+    /// Passes a yes or no. After a yes the caller waits for what was asked about, if it is not
+    /// there.
     #[inline]
     pub fn whether(&self, kind: Kind, raw: bool) -> bool {
         #[cfg(test)]

@@ -142,7 +142,8 @@ pub struct Error {
     pub class: ErrorClass,
     /// One sentence with the offending values, for `MPI_Error_string` and the abort message.
     pub message: Cow<'static, str>,
-    /// The code that a user's callback or `MPI_Add_error_code` returned, when it is not the class itself.
+    /// The code that a user's callback or `MPI_Add_error_code` returned, when it is not the class
+    /// itself.
     pub code: Option<i32>,
 }
 
@@ -156,7 +157,8 @@ impl Error {
         }
     }
 
-    /// An error whose code came from the user (a callback's return value): passed through unchanged.
+    /// An error whose code came from the user (a callback's return value): passed through
+    /// unchanged.
     pub fn user(code: i32, message: impl Into<Cow<'static, str>>) -> Self {
         Self {
             class: ErrorClass::Other,

@@ -64,7 +64,8 @@ impl std::fmt::Debug for BigLock {
 }
 
 impl BigLock {
-    /// A free lock; `wake` brings a thread back from the device's wait and may be called from any thread.
+    /// A free lock; `wake` brings a thread back from the device's wait and may be called from any
+    /// thread.
     pub fn new(wake: Box<dyn Fn() + Send + Sync>) -> Self {
         Self {
             state: Mutex::default(),
@@ -117,7 +118,8 @@ impl BigLock {
         }
     }
 
-    /// Gives the lock back at the end of an MPI call; `events` is the runtime's count of what moved.
+    /// Gives the lock back at the end of an MPI call; `events` is the runtime's count of what
+    /// moved.
     pub fn leave(&self, events: u64) {
         let mut s = self.state();
         self.note(&mut s, events);

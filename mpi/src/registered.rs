@@ -1,4 +1,5 @@
-//! Registered memory as a job's state: how all ranks agree on what they store and on what they load.
+//! Registered memory as a job's state: how all ranks agree on what they store and on what they
+//! load.
 //!
 //! The files are [`rejoin_device::regions`]'s; the ranks agree by allreduces over the world.
 
@@ -14,7 +15,8 @@ use crate::error::{Error, ErrorClass, Result};
 use crate::op::{Builtin, Op};
 use crate::runtime::Mpi;
 
-/// The memory that the program of this process registered, by number. Usable before the runtime is there.
+/// The memory that the program of this process registered, by number. Usable before the runtime is
+/// there.
 #[derive(Debug, Default)]
 pub struct Registered(RefCell<Option<Regions>>);
 
@@ -54,8 +56,9 @@ impl Registered {
 }
 
 impl Mpi {
-    /// Stores the registered memory of all ranks in the folder that the user named, together or not at all; where
-    /// the job takes images of its processes, takes them now. Collective over the world.
+    /// Stores the registered memory of all ranks in the folder that the user named, together or not
+    /// at all; where the job takes images of its processes, takes them now. Collective over the
+    /// world.
     ///
     /// # Errors
     /// `Io` where a rank cannot store its memory; those of [`Mpi::checkpoint`].
@@ -105,10 +108,12 @@ impl Mpi {
         }
     }
 
-    /// Loads the registered memory from the newest checkpoint that all ranks can use. Collective over the world.
+    /// Loads the registered memory from the newest checkpoint that all ranks can use. Collective
+    /// over the world.
     ///
-    /// A process that came back from an image is in the job before it runs again, so this call does nothing for it;
-    /// and one that comes back to a place before this call gets the same answer as the first time.
+    /// A process that came back from an image is in the job before it runs again, so this call does
+    /// nothing for it; and one that comes back to a place before this call gets the same answer as
+    /// the first time.
     ///
     /// # Errors
     /// `NoSuchFile` without a checkpoint that all ranks can use, `Io` where a rank cannot load it.
@@ -227,7 +232,8 @@ impl Mpi {
     }
 }
 
-/// Removes what was stored after the state that the job goes on from: it was never reported, and the job repeats it.
+/// Removes what was stored after the state that the job goes on from: it was never reported, and
+/// the job repeats it.
 fn forget_newer(folder: &Path, rank: u32, agreed: u32) {
     let newer = regions::stored(folder, rank)
         .into_iter()

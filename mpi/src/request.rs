@@ -108,7 +108,8 @@ impl Request {
 
 struct Slot {
     generation: u32,
-    /// A receive of which there is nothing else to know; `request` is made of it when more is asked.
+    /// A receive of which there is nothing else to know; `request` is made of it when more is
+    /// asked.
     plain: Option<(ReqId, Rc<Communicator>)>,
     request: Option<Request>,
 }

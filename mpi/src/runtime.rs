@@ -51,8 +51,8 @@ pub struct Mpi {
     pub(crate) tuning: Tuning,
 }
 
-/// `MPI_INFO_ENV` (MPI-5.0 §11.2.1). A key stands for what was asked for before the program started, so
-/// `thread_level` is not among them.
+/// `MPI_INFO_ENV` (MPI-5.0 §11.2.1). A key stands for what was asked for before the program
+/// started, so `thread_level` is not among them.
 fn env_info(dev: &Dev) -> Info {
     let mut args = std::env::args_os().map(|a| a.to_string_lossy().into_owned());
     let command = args.next().unwrap_or_default();
@@ -127,8 +127,8 @@ impl Mpi {
         self.this.upgrade().expect("the state lives in an Rc")
     }
 
-    /// A place where an image of this process may be taken, if one is due: nothing of the library is
-    /// borrowed or half done. Returns again in each process that is restored from it.
+    /// A place where an image of this process may be taken, if one is due: nothing of the library
+    /// is borrowed or half done. Returns again in each process that is restored from it.
     ///
     /// # Errors
     /// The job can't be come back into.
@@ -136,8 +136,9 @@ impl Mpi {
         self.dev.borrow_mut().safe_point()
     }
 
-    /// Takes the image of an epoch, requested by signal while the program is in its own code; false: the device is in
-    /// use, on the way out of a call, and the request stays pending. For the signal's handler.
+    /// Takes the image of an epoch, requested by signal while the program is in its own code;
+    /// false: the device is in use, on the way out of a call, and the request stays pending. For
+    /// the signal's handler.
     pub fn take_checkpoint(&self, epoch: u32) -> bool {
         match self.dev.try_borrow_mut() {
             Ok(mut dev) => {
@@ -149,8 +150,9 @@ impl Mpi {
         }
     }
 
-    /// Lets the manager request checkpoints by signal: the handler calls `ask` with the epoch, which takes the image
-    /// if it may be taken there. If not, [`checkpointing::is_pending`](crate::checkpointing::is_pending) is true until
+    /// Lets the manager request checkpoints by signal: the handler calls `ask` with the epoch,
+    /// which takes the image if it may be taken there. If not,
+    /// [`checkpointing::is_pending`](crate::checkpointing::is_pending) is true until
     /// [`Mpi::safe_point`].
     ///
     /// # Errors
@@ -266,8 +268,8 @@ impl Mpi {
         Ok(())
     }
 
-    /// Has what the program has sent leave this process, where its link is still being made: for the end of
-    /// blocking calls, behind which the program may compute for long.
+    /// Has what the program has sent leave this process, where its link is still being made: for
+    /// the end of blocking calls, behind which the program may compute for long.
     ///
     /// # Errors
     /// The device's.
@@ -298,8 +300,8 @@ impl Mpi {
         }
     }
 
-    /// `MPI_Finalize` before the device: attributes of `MPI_COMM_SELF` go first, last set first; then
-    /// freed and buffered sends are completed.
+    /// `MPI_Finalize` before the device: attributes of `MPI_COMM_SELF` go first, last set first;
+    /// then freed and buffered sends are completed.
     pub fn leave_world(&self) -> Result<()> {
         self.self_comm
             .attributes
@@ -327,8 +329,8 @@ impl Mpi {
         self.dev.borrow_mut().finalize()
     }
 
-    /// `MPI_Abort`. Comes back only from inside a call that moves messages: then the process is to be ended without
-    /// the others being told why.
+    /// `MPI_Abort`. Comes back only from inside a call that moves messages: then the process is to
+    /// be ended without the others being told why.
     pub fn abort(&self, code: i32) {
         if let Ok(mut dev) = self.dev.try_borrow_mut() {
             dev.abort(code);

@@ -1,7 +1,8 @@
 //! How long the table of a job takes to 1,000, 10,000 and 100,000 ranks, and what it costs central.
 //!
-//! `cargo run --release -p rejoin-sim --example broadcast` writes `docs/bench/rejoin-broadcast.{tsv,svg,md}`.
-//! The run is a simulation of virtual time: it gives the same figures everywhere.
+//! `cargo run --release -p rejoin-sim --example broadcast` writes
+//! `docs/bench/rejoin-broadcast.{tsv,svg,md}`. The run is a simulation of virtual time: it gives
+//! the same figures everywhere.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;

@@ -156,7 +156,7 @@ impl Input<'_> {
     }
 }
 
-/// An engine whose authenticated peer has gone mad: the engine refuses, and never panics.
+/// An engine whose authenticated peer is malicious: the engine refuses, and never panics.
 pub fn engine(data: &[u8]) {
     let config = Config {
         eager_copy: 8,

@@ -89,7 +89,7 @@ struct Image {
 pub struct Blind {
     /// Messages of a later epoch are received without an image.
     pub messages: bool,
-    /// Acks of a later epoch, with the resume, are heeded without an image.
+    /// Acks of a later epoch, with the resume, are accepted without an image.
     pub acks: bool,
 }
 
@@ -120,7 +120,7 @@ impl Node {
 
     /// Takes this rank's image of an epoch and enters it; nothing for one that it is in, or past.
     pub fn enter(&mut self, epoch: Epoch) {
-        if self.engine.heeds(epoch).is_err() {
+        if self.engine.accepts_epoch(epoch).is_err() {
             let image = Image {
                 engine: self.engine.clone(),
                 memory: self.memory.clone(),
@@ -172,7 +172,7 @@ impl Node {
         epoch
     }
 
-    /// Whether two ranks' images of one epoch fit together: each heeds the other's resume, so
+    /// Whether two ranks' images of one epoch fit together: each accepts the other's resume, so
     /// nothing was received that the other has not sent, and nothing let go that the other lacks.
     /// An epoch that a rank has passed over, or not entered, is no cut.
     ///

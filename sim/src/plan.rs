@@ -1,9 +1,9 @@
 //! A random program: who sends what to whom, and how it is received.
 //!
 //! Every program ends on a correct library: all sends are started before anything is waited for,
-//! and each message has a receive that no other message can take; talks of two ranks, which come after that,
-//! stand in one order for all. So whatever does not end, or ends otherwise than [`crate::check`] says, is an error of
-//! the code under test.
+//! and each message has a receive that no other message can take; talks of two ranks, which come
+//! after that, stand in one order for all. So whatever does not end, or ends otherwise than
+//! [`crate::check`] says, is an error of the code under test.
 
 use rejoin_engine::{Config, Mode, Pattern};
 

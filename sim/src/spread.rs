@@ -1,5 +1,6 @@
 //! How long the table of a large job takes to its ranks, and what that costs central: the cores of
-//! [`broadcast`] and [`lookup`], or central alone, over links with a latency and managers whose work takes time.
+//! [`broadcast`] and [`lookup`], or central alone, over links with a latency and managers whose
+//! work takes time.
 
 use crate::job::queue::Queue;
 use rejoin_channel_table::{
@@ -20,8 +21,8 @@ pub enum Way {
     Star,
     /// Down a tree in which each has so many children.
     Tree(usize),
-    /// Down the same tree goes what ranks start with, without a card; each asks for its neighbours in a
-    /// three-dimensional grid. The table, which follows, is left out.
+    /// Down the same tree goes what ranks start with, without a card; each asks for its neighbours
+    /// in a three-dimensional grid. The table, which follows, is left out.
     Asked(usize),
 }
 
@@ -85,7 +86,7 @@ struct Sizes {
     card: usize,
 }
 
-struct Spread {
+struct Distribution {
     costs: Costs,
     per_host: u32,
     ranks: u32,
@@ -186,7 +187,7 @@ pub fn measure(ranks: u32, per_host: u32, way: Way, costs: Costs) -> Result<Figu
     let place = |rank: u32| (rank / per_host) as usize;
     let places: Arc<[usize]> = (0..ranks).map(place).collect();
     let directory = |peer| Directory::new(peer, Arc::clone(&places));
-    let mut spread = Spread {
+    let mut spread = Distribution {
         costs,
         per_host,
         ranks,
@@ -217,7 +218,7 @@ fn index(peer: Peer) -> usize {
     peer.map_or(0, |host| host + 1)
 }
 
-impl Spread {
+impl Distribution {
     fn run(&mut self) {
         let learn = matches!(self.way, Way::Asked(_));
         for rank in (0..self.ranks).filter(|_| learn) {
@@ -358,7 +359,8 @@ impl Spread {
     }
 }
 
-/// The six neighbours of a rank in a periodic grid that is as near to a cube as powers of two allow.
+/// The six neighbours of a rank in a periodic grid that is as near to a cube as powers of two
+/// allow.
 fn neighbours(rank: u32, ranks: u32) -> Vec<u32> {
     let side = (f64::from(ranks).cbrt() as u32).max(1);
     let mut neighbours: Vec<u32> = [1, side, side * side]

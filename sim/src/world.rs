@@ -273,14 +273,14 @@ impl World {
         match event {
             Event::Step(rank) => {
                 self.step(rank)?;
-                self.pump(rank);
+                self.drain_queues(rank);
             }
             Event::Arrive(id, side, bytes) => self.arrive(id, side, bytes)?,
             Event::Expire(id, side) => {
                 let rank = self.connections[&id].ranks[side];
                 if self.nodes[rank as usize].is_half_open(id) {
                     self.end(id, side);
-                    self.pump(rank);
+                    self.drain_queues(rank);
                 }
             }
             Event::Dial(from, to) => self.dial(from, to),
@@ -289,12 +289,12 @@ impl World {
                 self.idle(rank);
                 self.reap(rank)?;
                 self.step_if_waiting(rank)?;
-                self.pump(rank);
+                self.drain_queues(rank);
                 self.after(TICK, Event::Tick(rank));
             }
             Event::Poke(rank) => {
                 self.reap(rank)?;
-                self.pump(rank);
+                self.drain_queues(rank);
             }
             Event::Cut => self.cut(),
         }

@@ -1,12 +1,12 @@
 //! Exhaustive check, with stateright, of coordinated checkpoints on the code itself: engine, table,
 //! handshake and resume of two ranks that take images by the rule of epochs, and go back to them.
 //!
-//! Checkpoints are ordered, obeyed and committed in any order with everything else, some are given up;
-//! the link is cut, and both ranks crash at any step, also while they go back. Checked are: a committed
-//! pair of images fits together (no orphan, nothing lost); whatever happens, the program ends, and has
-//! seen every message once, in order, unchanged; and with one half of the rule switched off, that is
-//! found out. Bounds: two messages, one connection at a time, whole writes; `REJOIN_MODELS=soak` takes
-//! larger ones, builds with debug assertions smaller ones.
+//! Checkpoints are requested, taken and committed in any order with everything else, some are given
+//! up; the link is cut, and both ranks crash at any step, also while they go back. Checked are: a
+//! committed pair of images fits together (no orphan, nothing lost); whatever happens, the program
+//! ends, and has seen every message once, in order, unchanged; and with one half of the rule
+//! switched off, that is found out. Bounds: two messages, one connection at a time, whole writes;
+//! `REJOIN_MODELS=soak` takes larger ones, builds with debug assertions smaller ones.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -71,7 +71,7 @@ enum Action {
     /// A rank that is about to block says what it has.
     Block(usize),
     Order,
-    Obey(usize),
+    TakeImage(usize),
     Commit,
     Abort,
     Cut,
@@ -148,8 +148,8 @@ impl State {
         let (committed, ordered) = (self.committed, self.ordered);
         for rank in 0..2 {
             let keep = |epoch| epoch == committed || Some(epoch) >= ordered.or(Some(epoch));
-            let burnt = |epoch: Epoch| ordered.is_none() && epoch != committed;
-            self.nodes[rank].keep_images(|epoch| keep(epoch) && !burnt(epoch));
+            let abandoned = |epoch: Epoch| ordered.is_none() && epoch != committed;
+            self.nodes[rank].keep_images(|epoch| keep(epoch) && !abandoned(epoch));
             let node = &self.nodes[rank];
             self.images[rank].retain(|epoch, _| node.has_image(*epoch));
         }
@@ -368,7 +368,7 @@ impl Model for Setup {
             if state.away[rank] {
                 actions.push(Action::Back(rank));
             } else if state.orders[rank].is_some() {
-                actions.push(Action::Obey(rank));
+                actions.push(Action::TakeImage(rank));
             }
             if !state.runs() {
                 continue;
@@ -432,12 +432,12 @@ impl Model for Setup {
                 next.ordered = Some(epoch);
                 next.orders = [Some(epoch); 2];
             }
-            Action::Obey(rank) => {
+            Action::TakeImage(rank) => {
                 let epoch = next.orders[rank].take()?;
                 next.nodes[rank].enter(epoch);
             }
             Action::Commit => next.commit(),
-            // Orders that are on their way are obeyed all the same.
+            // Orders that are on their way are taken all the same.
             Action::Abort => {
                 next.left.aborts -= 1;
                 next.ordered = None;

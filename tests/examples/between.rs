@@ -1,10 +1,16 @@
-//! What a collective takes over several hosts of one machine, with one setting and another in turns.
+//! What a collective takes over several hosts of one machine, with one setting and another in
+//! turns.
 //!
-//! `REJOIN_PREFIX=… cargo run -p rejoin-tests --example between HOSTS COLLECTIVE BYTES,… ROUNDS SETTING SETTING…`
+//! ```sh
+//! REJOIN_PREFIX=… cargo run -p rejoin-tests --example between \
+//!     HOSTS COLLECTIVE BYTES,… ROUNDS SETTING SETTING…
+//! ```
 //!
-//! `HOSTS` is as for `mpirun --host` (`h1:2,h2:2`), a setting an environment variable for the ranks, `A=B`:
-//! `LD_LIBRARY_PATH=…` takes the library of another installation (not below `/tmp`, which each host has for itself). For each length a line: microseconds of a call by
-//! setting, the median of all rounds, and the median of what the first took by what the others did in the same round.
+//! `HOSTS` is as for `mpirun --host` (`h1:2,h2:2`), a setting an environment variable for the
+//! ranks, `A=B`: `LD_LIBRARY_PATH=…` takes the library of another installation (not below `/tmp`,
+//! which each host has for itself). For each length a line: microseconds of a call by setting, the
+//! median of all rounds, and the median of what the first took by what the others did in the same
+//! round.
 
 use rejoin_tests::hosts::Hosts;
 use rejoin_tests::prefix;

@@ -1,12 +1,15 @@
-//! From `kill -9` of one rank to a message completed by every rank: 4 ranks of 256 MB, killed one at a time.
+//! From `kill -9` of one rank to a message completed by every rank: 4 ranks of 256 MB, killed one
+//! at a time.
 //!
 //! `REJOIN_PREFIX=… cargo run -p rejoin-tests --example recover [KILLS [MB [phases]]]`
 //!
-//! Prints `progress<TAB>MILLISECONDS…`, a column for each kill in order, and `dropped<TAB>KILL<TAB>REASON` for
-//! each that has no figure. The next kill comes after the recovery from the last, so no two are mixed.
+//! Prints `progress<TAB>MILLISECONDS…`, a column for each kill in order, and
+//! `dropped<TAB>KILL<TAB>REASON` for each that has no figure. The next kill comes after the
+//! recovery from the last, so no two are mixed.
 //!
-//! With `phases` the managers note when they come to what lies between, which costs a little time; a line
-//! `PHASE<TAB>MILLISECONDS…` tells of each, a column per kill. `cargo xtask bench recovery` reads them.
+//! With `phases` the managers note when they come to what lies between, which costs a little time;
+//! a line `PHASE<TAB>MILLISECONDS…` tells of each, a column per kill. `cargo xtask bench recovery`
+//! reads them.
 
 use rejoin_tests::gaps::{gaps, now, recoveries};
 use rejoin_tests::job::{Job, Numbers};
@@ -23,7 +26,7 @@ const SOON: Duration = Duration::from_secs(20);
 const PHASES: [(&str, &str, bool); 5] = [
     ("noticed", "dying-noticed", true),
     ("stopped", "retired", true),
-    ("running", "woken", false),
+    ("running", "restored", false),
     ("registered", "all-registered", true),
     ("started", "all-started", true),
 ];
@@ -123,7 +126,8 @@ fn main() {
     );
 }
 
-/// Kills so many ranks, one after the other, each when the recovery from the last is over. Returns when.
+/// Kills so many ranks, one after the other, each when the recovery from the last is over. Returns
+/// when.
 fn kill_again_and_again(mpirun: u32, count: usize, pauses: &Path) -> Vec<i64> {
     let (job, mut numbers, mut kills) = (Job::of(mpirun, "recover"), Numbers(7), Vec::new());
     wait_for(SOON, "images", || job.images().len() >= RANKS);

@@ -1,5 +1,5 @@
-//! From `kill -9` of one rank to a message completed by every rank, where each rank gets the whole table and where it
-//! looks cards up, in turn; root is needed (hosts in namespaces).
+//! From `kill -9` of one rank to a message completed by every rank, where each rank gets the whole
+//! table and where it looks cards up, in turn; root is needed (hosts in namespaces).
 //!
 //! `REJOIN_PREFIX=… cargo run -p rejoin-tests --example table [HOSTS [PER_HOST [ROUNDS [KILLS]]]]`
 
@@ -12,7 +12,8 @@ use std::time::Duration;
 
 const WAYS: [&str; 2] = ["whole", "lazy"];
 
-/// A job of `kills` kills. Returns, for each, the milliseconds to the last rank's first exchange after it.
+/// A job of `kills` kills. Returns, for each, the milliseconds to the last rank's first exchange
+/// after it.
 fn job(hosts: &Hosts, count: usize, per_host: usize, table: &str, kills: usize) -> Vec<f64> {
     let size = count * per_host;
     let names: Vec<_> = (1..=count).map(|n| format!("h{n}:{per_host}")).collect();
@@ -37,7 +38,8 @@ fn job(hosts: &Hosts, count: usize, per_host: usize, table: &str, kills: usize) 
             !is_alive(mpirun) || text.replace(": ", ":").matches(&wanted).count() >= times
         });
     };
-    // The first one is from before the program has looked at its clock: who comes back from that notes no pause.
+    // The first one is from before the program has looked at its clock: who comes back from that
+    // notes no pause.
     happened("committed", 2);
     let mut numbers = Numbers(7);
     let mut killed = Vec::new();

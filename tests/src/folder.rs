@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 /// Bytes that the names of sockets leave for their folder: theirs may have 107 (unix(7)).
 const LONGEST: usize = 75;
 
-/// Where a folder of this name is to be: beside the test's program, or among the system's temporary files where that
-/// leaves no room for names of sockets.
+/// Where a folder of this name is to be: beside the test's program, or among the system's temporary
+/// files where that leaves no room for names of sockets.
 ///
 /// # Panics
 /// When the test's own path is not to be had.

@@ -21,7 +21,8 @@ pub struct Gap {
     pub before: i64,
     /// When the exchange after it was complete.
     pub after: i64,
-    /// Another process completed the second exchange than the first: the rank was restored between them.
+    /// Another process completed the second exchange than the first: the rank was restored between
+    /// them.
     pub restored: bool,
 }
 
@@ -44,8 +45,8 @@ pub fn gaps(text: &str) -> Vec<Gap> {
     text.split_inclusive('\n').filter_map(gap).collect()
 }
 
-/// What is known of the recovery from each kill: milliseconds from the kill until every rank has completed
-/// an exchange as a restored process, or why there is no such figure.
+/// What is known of the recovery from each kill: milliseconds from the kill until every rank has
+/// completed an exchange as a restored process, or why there is no such figure.
 ///
 /// A recovery that a further kill interrupts lasts until all ranks have come through that one too.
 #[must_use]
@@ -69,8 +70,9 @@ pub fn recoveries(kills: &[i64], gaps: &[Gap], ranks: usize) -> Vec<Result<f64, 
 mod tests {
     use super::*;
 
-    /// Two ranks and three kills, at 100, 200 and 300 ms. Rank 1 was in a pause of its own at the first;
-    /// the recovery from the second was not over when the third came; nothing follows the fourth.
+    /// Two ranks and three kills, at 100, 200 and 300 ms. Rank 1 was in a pause of its own at the
+    /// first; the recovery from the second was not over when the third came; nothing follows the
+    /// fourth.
     const RECORDED: &str = "gap 0 10000000 12000000 0\n\
         gap 1 98000000 101000000 0\n\
         gap 0 90000000 130000000 1\n\

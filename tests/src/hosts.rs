@@ -1,7 +1,8 @@
-//! Several hosts on one machine: each is a process tree in network, UTS, PID, mount and IPC namespaces of
-//! its own, with its own address, host name, process table, `/tmp` and `/dev/shm`. A hub holds the switch
-//! between them; `mpirun` runs there, as on a login node. The machine's own network is not touched, and
-//! nothing survives the test: namespaces end with their first process, which ends with us.
+//! Several hosts on one machine: each is a process tree in network, UTS, PID, mount and IPC
+//! namespaces of its own, with its own address, host name, process table, `/tmp` and `/dev/shm`. A
+//! hub holds the switch between them; `mpirun` runs there, as on a login node. The machine's own
+//! network is not touched, and nothing survives the test: namespaces end with their first process,
+//! which ends with us.
 //!
 //! Root is needed. There is no ssh: the launch agent of the tests enters the host's namespaces.
 
@@ -52,8 +53,8 @@ const SOON: Duration = Duration::from_secs(20);
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// What a host does first, as process 1: `$1` is its name, `$2` its folder, the rest are folders that all
-/// hosts share.
+/// What a host does first, as process 1: `$1` is its name, `$2` its folder, the rest are folders
+/// that all hosts share.
 const BOOT: &str = r#"
 set -e
 name=$1 folder=$2; shift 2
@@ -75,8 +76,8 @@ exec <&- >&-
 while :; do sleep 1000 & wait $! || :; done
 "#;
 
-/// The launch agent: like ssh, it hands the words to a shell on the host, whose child is none of ours, and ends
-/// with the same code.
+/// The launch agent: like ssh, it hands the words to a shell on the host, whose child is none of
+/// ours, and ends with the same code.
 const AGENT: &str = r#"#!/bin/sh
 host=$1; shift
 pid=$(cat "@/$host.pid" 2>/dev/null) || { echo "agent: there is no host $host" >&2; exit 255; }
@@ -142,7 +143,8 @@ impl Host {
             .stdin(Stdio::null())
             .stderr(fs::File::create(&log).map_err(|e| e.to_string())?)
             .process_group(0);
-        // SAFETY: between fork and exec only a process attribute is set, which is async-signal-safe.
+        // SAFETY: between fork and exec only a process attribute is set, which is
+        // async-signal-safe.
         unsafe {
             command.pre_exec(|| {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -198,8 +200,8 @@ impl Drop for Host {
     }
 }
 
-/// What all hosts share, as over NFS: programs, the installation, the test's folder; only what a private
-/// `/tmp` would hide.
+/// What all hosts share, as over NFS: programs, the installation, the test's folder; only what a
+/// private `/tmp` would hide.
 fn shared(folder: &Path) -> Vec<PathBuf> {
     let own = std::env::current_exe().expect("the test's own path");
     let own = own.parent().map_or_else(PathBuf::new, Path::to_path_buf);
@@ -328,8 +330,8 @@ impl Hosts {
         run(command.args(words)).expect("a command on a host")
     }
 
-    /// The processes on a host that have this name (as the kernel keeps it), by their numbers here; of a program's those
-    /// that are ranks.
+    /// The processes on a host that have this name (as the kernel keeps it), by their numbers here;
+    /// of a program's those that are ranks.
     pub fn processes(&self, number: usize, name: &str) -> Vec<u32> {
         let mut found = Vec::new();
         let mut waiting = vec![self.host(number).pid];
@@ -365,7 +367,8 @@ impl Hosts {
         }
     }
 
-    /// Everything there stands still; its kernel still acknowledges. `false`: that can't be done here.
+    /// Everything there is suspended; its kernel still acknowledges. `false`: that can't be done
+    /// here.
     pub fn freeze(&self, number: usize) -> bool {
         self.set_frozen(number, "1")
     }
@@ -429,8 +432,8 @@ impl Hosts {
         run(command.args(["ss", "-K", "-t", "state", "established"])).expect("resetting");
     }
 
-    /// Has a host find that nobody listens at mpirun's address, and resets the connections between both: what a
-    /// firewall does that refuses instead of dropping.
+    /// Has a host find that nobody listens at mpirun's address, and resets the connections between
+    /// both: what a firewall does that refuses instead of dropping.
     pub fn refuse(&self, number: usize) {
         let address = ["ip", "addr", "add", "10.77.0.100/32", "dev", "lo"];
         self.exec(number, &address);

@@ -79,7 +79,8 @@ impl Job {
         eldest_of_each_rank(self.called(&self.name))
     }
 
-    /// Waits for as many ranks other than these, and counts them among these: a recovery replaces all of them.
+    /// Waits for as many ranks other than these, and counts them among these: a recovery replaces
+    /// all of them.
     ///
     /// # Panics
     /// When they do not come.
@@ -106,8 +107,8 @@ impl Job {
         all.into_iter().find(is)
     }
 
-    /// Whether the first checkpoint of so many ranks is committed: only then more is made than its images, ahead or for the
-    /// next one. Before that no more than one loss can be masked.
+    /// Whether the first checkpoint of so many ranks is committed: only then more is made than its
+    /// images, ahead or for the next one. Before that no more than one loss can be masked.
     pub fn has_checkpoint(&self, ranks: usize) -> bool {
         self.images().len() > ranks
     }
@@ -136,8 +137,8 @@ pub fn times_back(stderr: &str) -> u32 {
     stderr.lines().filter_map(back).sum()
 }
 
-/// The lines of each rank of a run with `--tag-output`, in the order in which it wrote them if that is the
-/// same in each run.
+/// The lines of each rank of a run with `--tag-output`, in the order in which it wrote them if that
+/// is the same in each run.
 pub fn by_rank(text: &str, ordered: bool) -> Vec<String> {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let tag = |line: &String| line.split('>').next().unwrap_or("").to_owned();

@@ -1,7 +1,8 @@
 //! End-to-end tests with real programs: compiled with the installed `mpicc`, run with the
 //! installed `mpirun`, always bounded in time.
 //!
-//! The installation under test is `REJOIN_PREFIX`, or `target/prefix` as `cargo xtask test` makes it.
+//! The installation under test is `REJOIN_PREFIX`, or `target/prefix` as `cargo xtask test` makes
+//! it.
 
 pub mod folder;
 pub mod gaps;
@@ -44,15 +45,16 @@ pub fn prefix() -> PathBuf {
 /// Programs that this process has compiled.
 static COMPILED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// Where this test binary's programs are: beside itself, so that nothing is left in the system's folders and
-/// the next run overwrites them.
+/// Where this test binary's programs are: beside itself, so that nothing is left in the system's
+/// folders and the next run overwrites them.
 fn programs() -> PathBuf {
     let mut folder = std::env::current_exe().expect("the test's own path");
     folder.set_extension("programs");
     folder
 }
 
-/// Compiles `tests/programs/NAME.c` with the installed `mpicc` and warnings as errors, once per run of a test binary.
+/// Compiles `tests/programs/NAME.c` with the installed `mpicc` and warnings as errors, once per run
+/// of a test binary.
 pub fn program(name: &str) -> PathBuf {
     let source = root().join("tests/programs").join(name).with_extension("c");
     let folder = programs();
@@ -169,8 +171,8 @@ impl Run {
     }
 }
 
-/// Lets a command hear signals: tests that run in the background of a shell inherit ignored ones, which a
-/// program keeps ignored.
+/// Lets a command hear signals: tests that run in the background of a shell inherit ignored ones,
+/// which a program keeps ignored.
 pub fn listening(command: &mut Command) {
     use std::os::unix::process::CommandExt;
     // SAFETY: between fork and exec only signal dispositions are set, which is async-signal-safe.

@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::time::Instant;
 
-/// Says how large a model is that was checked from `begun` on, and shows how each property fails that does: `show` tells
-/// what to know of the last state.
+/// Says how large a model is that was checked from `begun` on, and shows how each property fails
+/// that does: `show` tells what to know of the last state.
 pub fn tell<M>(
     name: &str,
     begun: Instant,

@@ -37,8 +37,8 @@ pub fn is_pending(pid: u32, signal: i32) -> bool {
     sets.into_iter().any(|set| set & (1 << (signal - 1)) != 0)
 }
 
-/// A process runs or sleeps: it is neither stopped nor on its way out, which takes a while where the cores are others'
-/// (proc_pid_stat(5)).
+/// A process runs or sleeps: it is neither stopped nor on its way out, which takes a while where
+/// the cores are others' (proc_pid_stat(5)).
 pub fn lives(pid: u32) -> bool {
     const EXITING: u64 = 0x4;
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -66,16 +66,17 @@ pub fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Of processes that look like ranks those that are ranks: who is being made into an image has its rank's name and number
-/// for a while. Who stands still may have a successor, and is not compared with who does not.
+/// Of processes that look like ranks those that are ranks: who is being made into an image has its
+/// rank's name and number for a while. Who is suspended may have a successor, and is not compared
+/// with who does not.
 pub fn eldest_of_each_rank(pids: Vec<u32>) -> Vec<u32> {
     let born = |pid: u32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // proc_pid_stat(5): the third, and the twenty-second.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-        let stands_still = fields.next()? == "T";
+        let is_suspended = fields.next()? == "T";
         let born: u64 = fields.nth(18)?.parse().ok()?;
-        Some((stands_still, (born, pid)))
+        Some((is_suspended, (born, pid)))
     };
     let rank = |pid: u32| {
         let text = std::fs::read(format!("/proc/{pid}/environ")).ok()?;

@@ -1,13 +1,14 @@
 //! Tests that this machine cannot run.
 //!
 //! A test that returns early looks like one that passed. So it says here that it did not run, and
-//! `cargo xtask test` counts it, names it at the end, and fails unless `REJOIN_ALLOW_SKIPPED` allows it.
+//! `cargo xtask test` counts it, names it at the end, and fails unless `REJOIN_ALLOW_SKIPPED`
+//! allows it.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
 
-/// Names the file that lists what did not run: one line for each, its name and the reason with a tab
-/// between them. `cargo xtask test` sets it.
+/// Names the file that lists what did not run: one line for each, its name and the reason with a
+/// tab between them. `cargo xtask test` sets it.
 const LIST: &str = "REJOIN_SKIPPED_LIST";
 
 /// Notes that the calling test does not run, with the reason. The test returns afterwards.

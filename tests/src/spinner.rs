@@ -26,8 +26,8 @@ impl Spinner {
         Spinner { stop, thread }
     }
 
-    /// Stops, and returns the processor time that the thread was given since the start: as much as has
-    /// passed on an idle machine, and less on a busy one.
+    /// Stops, and returns the processor time that the thread was given since the start: as much as
+    /// has passed on an idle machine, and less on a busy one.
     ///
     /// # Panics
     /// When the thread panicked.

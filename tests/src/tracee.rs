@@ -1,4 +1,5 @@
-//! A process that is stopped at its system calls, so that a test can act in the middle of one (ptrace(2)).
+//! A process that is stopped at its system calls, so that a test can act in the middle of one
+//! (ptrace(2)).
 //!
 //! All of it belongs to one thread of the test.
 

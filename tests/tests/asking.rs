@@ -1,5 +1,5 @@
-//! What people see of a job that survives: status, checkpoints on demand, the journal of events, and output that
-//! is shown only when it stays.
+//! What people see of a job that survives: status, checkpoints on demand, the journal of events,
+//! and output that is shown only when it stays.
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::processes::{all_gone, descendants, is_alive, kill, wait_for};
@@ -135,7 +135,8 @@ fn checkpoints_come_when_asked_for_and_are_told_of() {
     assert!(all.iter().all(|e| e["job"] == seen["job"]));
 }
 
-/// What the lines of one rank say that it wrote: the numbers, folded as the program folds them, and its own sum.
+/// What the lines of one rank say that it wrote: the numbers, folded as the program folds them, and
+/// its own sum.
 fn sums(text: &str, rank: &str) -> (u32, Option<u32>, usize) {
     let (mut folded, mut own, mut steps) = (0u32, None, 0);
     for line in text.lines() {
@@ -255,8 +256,8 @@ fn without_checkpoints_nothing_of_them_can_be_asked_for() {
     }
 }
 
-/// `mpirun` in a mount namespace of its own, in which the folder is a file system of two mebibytes. `None`, and noted as
-/// skipped: this machine cannot do it.
+/// `mpirun` in a mount namespace of its own, in which the folder is a file system of two mebibytes.
+/// `None`, and noted as skipped: this machine cannot do it.
 fn in_little_room(folder: &Folder, arguments: &[&str]) -> Option<Run> {
     const SCRIPT: &str = r#"mount -t tmpfs -o size=2m none "$0" || exit 77; exec "$@""#;
     let inside = |words: &[&std::ffi::OsStr]| {
@@ -280,7 +281,8 @@ fn in_little_room(folder: &Folder, arguments: &[&str]) -> Option<Run> {
 #[test]
 fn held_output_for_which_there_is_no_room_ends_the_job() {
     let folder = Folder::new("room");
-    // After the first checkpoint there is none, and what the ranks write would fill the room ten times.
+    // After the first checkpoint there is none, and what the ranks write would fill the room ten
+    // times.
     let options = [
         "--output",
         "commit",

@@ -1,5 +1,5 @@
-//! The central manager's process is killed, or stopped, at any moment, together with ranks: the job neither
-//! notices nor says anything else than an undisturbed one.
+//! The central manager's process is killed, or stopped, at any moment, together with ranks: the job
+//! neither notices nor says anything else than an undisturbed one.
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, Numbers, by_rank, times_back};
@@ -120,7 +120,7 @@ fn killed_eight_times_at_any_moment() {
         let mut last = 0;
         for turn in 0..8 {
             last = another(&central.job, last);
-            // One that is killed before it has taken over is not told of by itself.
+            // One that is killed before it has taken over is not reported by itself.
             if turn % 2 == 0 {
                 wait_until_all_runs(central.mpirun());
             }
@@ -144,7 +144,7 @@ fn killed_with_ranks_before_during_and_after_their_recovery() {
         let job = &both.job;
         let mut seen = Vec::new();
         for turn in 0..8 {
-            // Every second time both run when they are killed: each of these ends is told of.
+            // Every second time both run when they are killed: each of these ends is reported.
             let mut ranks = Vec::new();
             if turn % 2 == 0 {
                 wait_until_all_runs(both.mpirun());
@@ -197,8 +197,8 @@ fn a_rank_is_killed_while_central_is_stopped() {
     }
 }
 
-/// Sockets of a process once it has closed those of processes that have ended: their number stays for half a
-/// second.
+/// Sockets of a process once it has closed those of processes that have ended: their number stays
+/// for half a second.
 fn settled_sockets(pid: u32) -> usize {
     let (mut count, mut since) = (sockets(pid), Instant::now());
     wait_for(SOON, "a number of sockets that stays", || {

@@ -193,9 +193,10 @@ fn no_rank_of_a_cut_off_host_acts_beside_its_successor() {
         beside.acts("h3").iter().flatten().count() == 2
     });
     let left = hosts.processes(2, "beside");
-    assert_eq!(left.len(), 2, "they stand still, and were not killed");
+    assert_eq!(left.len(), 2, "they are suspended, and were not killed");
     hosts.heal();
-    // Those who come back find that nobody wants them, or, when the job has ended by then, nobody at all.
+    // Those who come back find that nobody wants them, or, when the job has ended by then, nobody
+    // at all.
     all_gone(&left, PATIENCE + SOON);
     let done = job.end();
     good(&done);

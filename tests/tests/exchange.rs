@@ -1,4 +1,5 @@
-//! All-to-alls over hosts, which leaders carry where blocks are short; root is needed (hosts in namespaces).
+//! All-to-alls over hosts, which leaders carry where blocks are short; root is needed (hosts in
+//! namespaces).
 
 use rejoin_tests::hosts::Hosts;
 use rejoin_tests::job::Numbers;

@@ -1,5 +1,5 @@
-//! Every named point of a manager's work (`managers/src/fault`): somebody is killed there, and the program ends
-//! as if nothing had happened. A point that is not reached fails its test.
+//! Every named point of a manager's work (`managers/src/fault`): somebody is killed there, and the
+//! program ends as if nothing had happened. A point that is not reached fails its test.
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, by_rank, times_back};
@@ -51,7 +51,7 @@ const POINTS: &[(&str, &str)] = &[
     ("retired", LOSS),
     ("waking", LOSS),
     ("waking:4", LOSS),
-    ("woken:2", LOSS),
+    ("restored:2", LOSS),
     ("registered:6", LOSS),
     ("all-registered:2", LOSS),
     ("start-persisted:2", LOSS),
@@ -155,7 +155,8 @@ fn early(point: &str) -> bool {
     POINTS[..first].iter().any(|(name, _)| *name == point)
 }
 
-/// What has left central at this point lets processes go: some may be gone when central looks for them.
+/// What has left central at this point lets processes go: some may be gone when central looks for
+/// them.
 fn may_be_gone(point: &str) -> bool {
     point == "finalized-sent"
 }
@@ -174,12 +175,13 @@ const NEEDS_IMAGE: &[&str] = &[
 ];
 
 /// Points at which two of the four ranks are restored, of which rank 2 may be one.
-const MAY_NEED_IMAGE: &[&str] = &["woken:2", "registered:6"];
+const MAY_NEED_IMAGE: &[&str] = &["restored:2", "registered:6"];
 
 /// Jobs at most until one of them survives at such a point.
 const TRIES: usize = 10;
 
-/// Nobody can mask the loss of a rank together with the image that it would come back from: the job ends and says so.
+/// Nobody can mask the loss of a rank together with the image that it would come back from: the job
+/// ends and says so.
 fn ends(point: &str, victims: &str, done: &Finished) -> bool {
     let (code, line) = (done.output.status.code(), done.last_line());
     // Who was killed first is named, with how.
@@ -236,8 +238,8 @@ fn fate(point: &str, trigger: &str, victims: &str) -> Fate {
     Fate::Wrong(format!("REJOIN_FAULT={faults}: {what}\n{}", done.stderr()))
 }
 
-/// Kills these at every point, in two jobs at a time: each waits more than it computes. Returns the points
-/// at which the job ended.
+/// Kills these at every point, in two jobs at a time: each waits more than it computes. Returns the
+/// points at which the job ended.
 fn ends_at(victims: &str) -> Vec<&'static str> {
     let (even, odd): (Vec<_>, Vec<_>) = POINTS.iter().enumerate().partition(|(at, _)| at % 2 == 0);
     let one = |points: &[(usize, &'static (&str, &str))]| -> Vec<(&'static str, Fate)> {
@@ -269,7 +271,8 @@ fn ends_at(victims: &str) -> Vec<&'static str> {
     ended
 }
 
-/// The same where the job ends at one point only: rank 1 has lost its image there, and is lost as well.
+/// The same where the job ends at one point only: rank 1 has lost its image there, and is lost as
+/// well.
 fn survives_at_every_point(victims: &str) {
     let ended = ends_at(victims);
     assert!(
@@ -362,7 +365,7 @@ fn a_process_from_an_image_is_killed_between_its_wake_and_its_answer() {
     kill(ahead, libc::SIGKILL);
     drop(tracee);
     std::fs::write(&gate, "").expect("the gate");
-    let done = finish(child, LIMIT, "a job whose woken process is killed");
+    let done = finish(child, LIMIT, "a job whose restored process is killed");
     assert!(done.output.status.success(), "{}", done.text());
     assert_eq!(by_rank(undisturbed(), true), by_rank(&done.stdout(), true));
     assert_eq!(times_back(&done.stderr()), 1, "{}", done.text());

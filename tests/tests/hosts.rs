@@ -184,7 +184,8 @@ fn ranks_killed_on_both_hosts_come_back_with_the_same_lines() {
     assert!(done.stderr().contains("back after"), "{}", done.text());
 }
 
-/// Ends of links over shared memory that `jacobi` has where nobody is lost: two ranks on each of two hosts.
+/// Ends of links over shared memory that `jacobi` has where nobody is lost: two ranks on each of
+/// two hosts.
 const RINGS: u64 = 4;
 
 #[test]
@@ -220,7 +221,7 @@ fn ranks_that_share_memory_and_talk_to_another_host_are_killed_again_and_again()
             std::thread::sleep(Duration::from_micros(numbers.below(60_000)));
             let mut ranks = hosts.processes(1, "jacobi");
             ranks.extend(hosts.processes(2, "jacobi"));
-            // Those that stand still, or end, have been replaced.
+            // Those that are suspended, or end, have been replaced.
             ranks.retain(|&pid| lives(pid));
             for _ in 0..=numbers.below(2) {
                 let victim = numbers.below(ranks.len() as u64) as usize;
@@ -261,7 +262,7 @@ fn ranks_end_with_their_local_manager() {
 }
 
 #[test]
-fn ranks_of_a_host_that_is_cut_off_stand_still_and_go_on() {
+fn ranks_of_a_host_that_is_cut_off_are_suspended_and_go_on() {
     let hosts = hosts!(2);
     let undisturbed = Job::undisturbed(&hosts, &[]);
     for how in [Cut::Both, Cut::Out, Cut::In] {

@@ -34,7 +34,8 @@ fn an_abort_before_or_after_mpi_gives_its_code() {
     ends_with("abort-before", 6, says);
 }
 
-/// The parent prints one line before the fork, which the child must not print again, and one after the child's end.
+/// The parent prints one line before the fork, which the child must not print again, and one after
+/// the child's end.
 fn child(way: &str, code: i32) -> Finished {
     let done = misuse(way);
     assert!(done.output.status.success(), "{}", done.text());

@@ -1,4 +1,5 @@
-//! Registered memory as the state that a job, started again, goes on from: whole, of all ranks, or not at all.
+//! Registered memory as the state that a job, started again, goes on from: whole, of all ranks, or
+//! not at all.
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, Numbers, times_back};
@@ -248,7 +249,8 @@ fn a_program_alone_keeps_nothing() {
 /// Eight steps for those who kill ranks: each lasts for five milliseconds or more.
 const PACED: [&str; 3] = ["8", "-1", "5000"];
 
-/// Lets a job run and kills a rank of it at some moment, with `held` one at which it cannot have ended.
+/// Lets a job run and kills a rank of it at some moment, with `held` one at which it cannot have
+/// ended.
 fn struck(folder: &Path, options: &[&str], numbers: &mut Numbers, held: bool, what: &str) {
     let files = Folder::new("struck");
     let mut run = run(3, options, folder, &PACED);
@@ -319,7 +321,8 @@ fn torment(mpirun: u32, numbers: &mut Numbers) {
 fn ranks_are_killed_in_calls_that_store_and_fetch() {
     let whole = format!("from step 0\n{}", undisturbed());
     let (mut came, mut seed) = (0, 0);
-    // Each run brings one back at least: those that end while all make room for their successors are not told apart.
+    // Each run brings one back at least: those that end while all make room for their successors
+    // are not told apart.
     while came < 20 {
         seed += 1;
         let folder = Folder::new(&format!("calls-{seed}"));

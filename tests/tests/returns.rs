@@ -1,5 +1,5 @@
-//! Ranks killed at chosen moments, what counts as an end and not as a failure, and programs of which no
-//! image can be taken.
+//! Ranks killed at chosen moments, what counts as an end and not as a failure, and programs of
+//! which no image can be taken.
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, Numbers, times_back};
@@ -389,8 +389,8 @@ fn kills_around_init() {
     }
 }
 
-/// Ranks are killed one after the other before any of them has called `MPI_Init`. One of them has read from
-/// standard input by then.
+/// Ranks are killed one after the other before any of them has called `MPI_Init`. One of them has
+/// read from standard input by then.
 #[test]
 fn ranks_killed_before_any_has_called_init_begin_anew() {
     let want = undisturbed(&["work"]);

@@ -1,5 +1,5 @@
-//! Shared memory between ranks of one host: where it can't be had, who dies in the middle of a copy, what is
-//! left of it.
+//! Shared memory between ranks of one host: where it can't be had, who dies in the middle of a
+//! copy, what is left of it.
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, by_rank, times_back};
@@ -116,7 +116,8 @@ fn where_no_memory_can_be_had_messages_go_over_tcp_and_the_user_is_told() {
 #[test]
 fn where_no_memory_is_left_for_rings_messages_go_over_tcp_and_the_user_is_told() {
     let undisturbed = storm();
-    // All of it, which shows at once, or the links' only; and where it is signals that end each try.
+    // All of it, which shows at once, or the links' only; and where it is signals that end each
+    // try.
     for (kept, says, why) in [
         (
             "all",
@@ -202,7 +203,8 @@ fn fill_shared(command: &mut Command) {
 /// Writes a new or special file, between fork and exec.
 fn write(path: &std::ffi::CStr, bytes: &[u8]) -> io::Result<()> {
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_CLOEXEC;
-    // SAFETY: the path is a C string, pointer and length describe the bytes, and the descriptor is this function's.
+    // SAFETY: the path is a C string, pointer and length describe the bytes, and the descriptor is
+    // this function's.
     let (count, error) = unsafe {
         let file = libc::open(path.as_ptr(), flags, 0o600);
         let count = libc::write(file, bytes.as_ptr().cast(), bytes.len());
@@ -222,7 +224,8 @@ fn a_full_folder_of_shared_memory_changes_nothing() {
     let mut command = Command::new("true");
     fill_shared(&mut command);
     if let Err(error) = command.status() {
-        // What is used of it where no namespaces are allowed: nothing (`memory_of_rings_has_no_name...`).
+        // What is used of it where no namespaces are allowed: nothing
+        // (`memory_of_rings_has_no_name...`).
         println!("no namespace with a full /dev/shm: {error}");
         assert!(
             matches!(
@@ -295,8 +298,8 @@ fn ranks_that_come_back_change_between_shared_memory_and_tcp() {
         lines.filter(|line| line.contains(&wanted)).count()
     };
     let job = Job::of(child.id(), "rounds");
-    // Each with both of its neighbours, or none: what a link is is found out when it is made, so all must be there before
-    // anything changes.
+    // Each with both of its neighbours, or none: what a link is is found out when it is made, so
+    // all must be there before anything changes.
     let have_rings = |wanted: bool| {
         let ranks = job.ranks();
         let right = |count: usize| if wanted { count >= 2 } else { count == 0 };
@@ -392,8 +395,8 @@ fn memory_of_rings_has_no_name_that_could_be_left_behind() {
     assert_eq!(named(), before, "after its end");
 }
 
-/// Who dies in the middle of a copy: the receiver that reads, or whose memory it is; the sender that writes to help
-/// it, or whose memory that is.
+/// Who dies in the middle of a copy: the receiver that reads, or whose memory it is; the sender
+/// that writes to help it, or whose memory that is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Victim {
     Reader,
@@ -420,7 +423,8 @@ fn set_nice(pid: u32, nice: i32) -> bool {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, pid, nice) == 0 }
 }
 
-/// Lets a job whose ranks were held back run as others do: beside other work it would take minutes to its end.
+/// Lets a job whose ranks were held back run as others do: beside other work it would take minutes
+/// to its end.
 fn run_as_others(mpirun: u32) {
     wait_for(SOON, "all to run as others do", || {
         // SAFETY: the call touches no memory.
@@ -458,8 +462,8 @@ fn kill_in_a_copy(mpirun: u32, victim: Victim) {
         if len < 1 << 16 || !untouched(start) || !untouched(start + len - 8) {
             continue;
         }
-        // They are not to run on while this process waits for a core in the middle of one of their copies; in between they
-        // are to come to the next one.
+        // They are not to run on while this process waits for a core in the middle of one of their
+        // copies; in between they are to come to the next one.
         assert!(leave_to_others(19), "{}", std::io::Error::last_os_error());
         let in_the_middle = if matches!(victim, Victim::Writer | Victim::Target) {
             // While it stands here the other writes the parts before this one, the nearest first.
@@ -488,7 +492,8 @@ fn kill_in_a_copy(mpirun: u32, victim: Victim) {
     }
 }
 
-/// Kills a rank where it wakes a peer that sleeps: before it sends the byte that does, or behind it.
+/// Kills a rank where it wakes a peer that sleeps: before it sends the byte that does, or behind
+/// it.
 fn kill_in_a_wake_up(rank: u32, behind: bool) {
     let mut tracee = Tracee::seize(rank);
     loop {
@@ -506,8 +511,8 @@ fn kill_in_a_wake_up(rank: u32, behind: bool) {
     assert_eq!(tracee.wait(), Stop::Dead);
 }
 
-/// Long bodies go through the ring in parts where they are not read out of the sender's memory, and a peer that
-/// sleeps is woken at the first.
+/// Long bodies go through the ring in parts where they are not read out of the sender's memory, and
+/// a peer that sleeps is notified at the first.
 #[test]
 fn whoever_dies_in_a_wake_up_comes_back() {
     for single_copy in [None, Some("off")] {

@@ -22,11 +22,11 @@ fn every_size_and_mode_arrives_once_and_in_order() {
 
 #[test]
 fn cut_connections_lose_double_and_reorder_nothing() {
-    let (mut snips, mut all) = (0, 0);
+    let (mut cuts, mut all) = (0, 0);
     for seed in 1..=6u32 {
         let ranks = 2 + seed % 3;
-        // Cuts come at random, once in so many reads and writes of a link, in the middle of messages too. A ring
-        // holds less than a socket, so a long body takes more of them.
+        // Cuts come at random, once in so many reads and writes of a link, in the middle of
+        // messages too. A ring holds less than a socket, so a long body takes more of them.
         let (over, often) = [("tcp", 40), ("shm", 60)][seed as usize % 2];
         // Collectives send other messages over sockets than through memory.
         let undisturbed = storm(ranks, seed, 30).env("REJOIN_TRANSPORT", over).ok();
@@ -39,7 +39,7 @@ fn cut_connections_lose_double_and_reorder_nothing() {
         assert_eq!(undisturbed.counted("links_lost"), 0);
         let (lost, made) = (cut.counted("links_lost"), cut.counted("links_made"));
         println!("seed {seed} over {over}: {lost} lost, {made} made");
-        snips += cut.counted("snips");
+        cuts += cut.counted("injected_cuts");
         // Both ends of a link lose it.
         assert!(made > lost / 2, "seed {seed}: {lost} lost, {made} made");
         all += lost;
@@ -52,10 +52,11 @@ fn cut_connections_lose_double_and_reorder_nothing() {
             cut.text()
         );
     }
-    // How many are lost in one run is chance: reads and writes are as many as the ranks' cores allow.
+    // How many are lost in one run is chance: reads and writes are as many as the ranks' cores
+    // allow.
     assert!(all > 60, "{all} lost");
     // Calls that go into the peer's memory themselves lose links as others do.
-    assert!(snips > 0, "{all} lost");
+    assert!(cuts > 0, "{all} lost");
 }
 
 fn growth(args: [&str; 2], wild: bool) -> f64 {

@@ -1,5 +1,5 @@
-//! The table of ranks goes down a tree of local managers, and ranks that have none look cards up; root is
-//! needed (hosts in namespaces).
+//! The table of ranks goes down a tree of local managers, and ranks that have none look cards up;
+//! root is needed (hosts in namespaces).
 
 use rejoin_tests::hosts::Hosts;
 use rejoin_tests::processes::{kill, wait_for};
@@ -144,7 +144,8 @@ fn recovers(table: &str) {
         lines
     };
     assert_eq!(sorted(&done), sorted(&undisturbed), "{}", done.text());
-    // Central ends when it has given the table away for the first time; its successor may give it again.
+    // Central ends when it has given the table away for the first time; its successor may give it
+    // again.
     std::fs::remove_file(&events).expect("its events");
     let faults = hosts.folder().join("faults");
     let noted = faults.to_str().expect("UTF-8");
@@ -162,7 +163,7 @@ fn recovers(table: &str) {
 }
 
 #[test]
-fn hosts_below_a_manager_that_stands_still_get_the_table_from_above_it() {
+fn hosts_below_a_suspended_manager_get_the_table_from_above_it() {
     let Some(hosts) = Hosts::up(4) else { return };
     let go = hosts.folder().join("go");
     // The last rank comes when it is let.
@@ -211,7 +212,8 @@ fn ranks_without_the_table_know_who_shares_their_host_and_look_the_others_up() {
         done.counted("lookups")
     };
     assert_eq!(run("whole", "1"), 0);
-    // Down a chain, and told by mpirun alone. Of two ranks on different hosts at least one has asked.
+    // Down a chain, and told by mpirun alone. Of two ranks on different hosts at least one has
+    // asked.
     for fanout in ["1", "8"] {
         let lookups = run("lazy", fanout);
         assert!(lookups >= 12, "{lookups} {fanout}");

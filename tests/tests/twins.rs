@@ -1,6 +1,7 @@
-//! What a program may do while images are taken of it and it comes back from them: one test for each pitfall
-//! (`docs/pitfalls.md`). A program does one thing again and again (`tests/programs/twins.c`), is imaged every 20 ms
-//! wherever it is, and loses a rank several times; it must not notice.
+//! What a program may do while images are taken of it and it comes back from them: one test for
+//! each pitfall (`docs/pitfalls.md`). A program does one thing again and again
+//! (`tests/programs/twins.c`), is imaged every 20 ms wherever it is, and loses a rank several
+//! times; it must not notice.
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::living_children;
@@ -120,7 +121,7 @@ fn survives(case: &str) {
     assert!(back >= 4, "{case}: back {back} times\n{errors}");
 }
 
-/// Lets a program run until something is told of it, and returns all that was told.
+/// Lets a program run until mpirun reports something of it, and returns the whole report.
 fn until_told(case: &str, needle: &str) -> String {
     let folder = Folder::new(case);
     let mut child = start(case, &folder).start();
@@ -222,7 +223,7 @@ fn a_program_that_waits_for_all_signals_finds_no_order() {
 }
 
 #[test]
-fn orders_that_strike_while_a_call_gives_back_its_lock_are_obeyed() {
+fn orders_that_strike_while_a_call_gives_back_its_lock_are_taken() {
     let case = "locked_calls";
     let folder = Folder::new(case);
     let child = start(case, &folder).start();

@@ -34,8 +34,8 @@ impl ImageCost {
 /// What an image has to do with the world around it, as far as its manager must know.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Holds {
-    /// Device and inode of each file that is open for writing, at most [`crate::MOST_FILES`]: one that several ranks
-    /// name is not cut back. `None` when there are more.
+    /// Device and inode of each file that is open for writing, at most [`crate::MOST_FILES`]: one
+    /// that several ranks name is not cut back. `None` when there are more.
     pub files: Option<Vec<(u64, u64)>>,
     /// The process holds file locks, which a successor gets only once it is dead.
     pub locks: bool,
@@ -50,7 +50,7 @@ pub struct Unread {
     pub pipe: (u64, u64),
     /// Bytes in it that were not read.
     pub bytes: u64,
-    /// When they were counted: not before this moment and not after the other, in nanoseconds of the host's
-    /// monotonic clock.
+    /// When they were counted: not before this moment and not after the other, in nanoseconds of
+    /// the host's monotonic clock.
     pub counted: (u64, u64),
 }

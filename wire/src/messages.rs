@@ -70,8 +70,8 @@ pub enum ToManager {
         /// The epoch that the rank is in: only a later one has its state.
         after: Epoch,
     },
-    /// The program has stored its state as the one of this number, and so has that of every other rank. It writes
-    /// nothing before it has asked for a checkpoint, too.
+    /// The program has stored its state as the one of this number, and so has that of every other
+    /// rank. It writes nothing before it has asked for a checkpoint, too.
     Stored {
         /// The number of the stored state.
         number: u32,
@@ -86,7 +86,8 @@ pub enum ToManager {
         why: String,
     },
     /// What the rank counted, in the order in which it is to be shown; between
-    /// [`FromManager::AllFinalized`] and [`ToManager::Leave`], if [`crate::RankOptions::stats`] asks for it.
+    /// [`FromManager::AllFinalized`] and [`ToManager::Leave`], if [`crate::RankOptions::stats`]
+    /// asks for it.
     Counters {
         /// Names and values, at most [`MOST_COUNTERS`].
         counters: Vec<(String, u64)>,
@@ -102,7 +103,8 @@ pub enum ToManager {
     },
     /// A line for the user, which changes nothing.
     Note {
-        /// Shown, once, also to those who did not ask how things go ([`crate::RankOptions::verbose`]).
+        /// Shown, once, also to those who did not ask how things go
+        /// ([`crate::RankOptions::verbose`]).
         important: bool,
         /// The line.
         text: String,
@@ -137,7 +139,7 @@ pub enum FromManager {
         /// The checkpoint that the job goes back to.
         epoch: Option<Epoch>,
         /// The last number of which no checkpoint can come any more.
-        burnt: Epoch,
+        abandoned: Epoch,
     },
     /// A rank has a new incarnation.
     Update {

@@ -21,8 +21,8 @@ pub struct Welcome {
     pub options: RankOptions,
 }
 
-/// What all ranks of a job must share: sizes in bytes, since a sender reckons with its receiver's, and what decides who
-/// sends to whom.
+/// What all ranks of a job must share: sizes in bytes, since a sender reckons with its receiver's,
+/// and what decides who sends to whom.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -100,7 +100,8 @@ pub struct RankOptions {
     pub folder: Option<String>,
     /// The job goes on from what is stored there (`--restart`).
     pub restart: bool,
-    /// The newest of that which it may go on from; any when absent. Newer ones are of a history that is no more.
+    /// The newest of that which it may go on from; any when absent. Newer ones are of a history
+    /// that is no more.
     pub newest: Option<u32>,
     /// Between ranks of one host.
     pub transport: Transport,
@@ -115,8 +116,8 @@ pub struct Images {
     pub manager: u32,
     /// Device and inode of the pipes that the manager made for standard output and standard error.
     pub pipes: [Option<(u64, u64)>; 2],
-    /// The manager's descriptor of the memory by which it notices this rank's end at once, and the slot
-    /// in it that is this process's.
+    /// The manager's descriptor of the memory by which it notices this rank's end at once, and the
+    /// slot in it that is this process's.
     pub watch: Option<(u32, u32)>,
 }
 

@@ -69,7 +69,8 @@ impl Deadline {
 }
 
 impl Deadline {
-    /// A process inherits what its thread holds back, so it is started by one that holds nothing back.
+    /// A process inherits what its thread holds back, so it is started by one that holds nothing
+    /// back.
     fn spawn(&self, command: &mut Command) -> std::io::Result<Child> {
         std::thread::scope(|scope| {
             let starter = scope.spawn(|| {

@@ -1,5 +1,6 @@
 //! `cargo xtask codegen`: writes the C ABI's header, constants, types, entry points and the page of
-//! functions from the tables in `c-abi/abi` and from the implementations found in `c-abi/src/functions`.
+//! functions from the tables in `c-abi/abi` and from the implementations found in
+//! `c-abi/src/functions`.
 
 use std::fs;
 use std::io::Write as _;

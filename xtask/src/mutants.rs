@@ -1,5 +1,5 @@
-//! `cargo xtask mutants`: changes the sans-IO cores one line at a time, and lists the changes that no test
-//! notices. It takes hours, so it is no claim of `cargo xtask test`.
+//! `cargo xtask mutants`: changes the sans-IO cores one line at a time, and lists the changes that
+//! no test notices. It takes hours, so it is no claim of `cargo xtask test`.
 
 use std::fs;
 use std::process::Command;

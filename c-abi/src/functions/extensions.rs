@@ -1,5 +1,6 @@
-//! Registered memory as a job's state, checkpoints that the program asks for, and the way back: this library's own
-//! functions, not the standard's. Their errors go to the caller and to no handler.
+//! Registered memory as a job's state, checkpoints that the program asks for, and the way back:
+//! this library's own functions, not the standard's. Their errors go to the caller and to no
+//! handler.
 
 use std::ffi::{c_int, c_void};
 
@@ -9,12 +10,12 @@ use crate::state::Mpi;
 use crate::support::arg_error;
 use crate::types::*;
 
-/// `MPIX_Register_region`: `bytes` bytes at `base` belong to the state that is stored, under a number from 0. Allowed at
-/// any time, also before `MPI_Init`.
+/// `MPIX_Register_region`: `bytes` bytes at `base` belong to the state that is stored, under a
+/// number from 0. Allowed at any time, also before `MPI_Init`.
 ///
 /// # Safety
-/// The memory stays valid until it is unregistered, and nothing else writes to it during `MPIX_Checkpoint` and
-/// `MPI_Rejoin`.
+/// The memory stays valid until it is unregistered, and nothing else writes to it during
+/// `MPIX_Checkpoint` and `MPI_Rejoin`.
 pub unsafe fn x_register_region(
     mpi: &Mpi,
     id: c_int,
@@ -46,14 +47,15 @@ fn number(id: c_int) -> Result<u32> {
     u32::try_from(id).map_err(|_| arg_error(format!("{id} is no number of a region, from 0")))
 }
 
-/// `MPIX_Checkpoint`: with `mpirun --images DIR` the registered memory of all ranks is stored there, together or not at
-/// all; where the job takes images of its processes, it takes them now. Collective over `MPI_COMM_WORLD`.
+/// `MPIX_Checkpoint`: with `mpirun --images DIR` the registered memory of all ranks is stored
+/// there, together or not at all; where the job takes images of its processes, it takes them now.
+/// Collective over `MPI_COMM_WORLD`.
 pub fn x_checkpoint(mpi: &Mpi) -> Result<()> {
     mpi.core()?.checkpoint_state(&mpi.regions)
 }
 
-/// `MPI_Rejoin`: the registered memory gets what the newest checkpoint that all ranks can use has of it. Collective over
-/// `MPI_COMM_WORLD`.
+/// `MPI_Rejoin`: the registered memory gets what the newest checkpoint that all ranks can use has
+/// of it. Collective over `MPI_COMM_WORLD`.
 pub fn rejoin(mpi: &Mpi) -> Result<()> {
     mpi.core()?.rejoin_state(&mpi.regions)
 }

@@ -2,24 +2,27 @@
 //!
 //! # How to add one
 //!
-//! 1. Write a **public function at the top level of a file below this folder**, in the folder or file
-//!    of its chapter of the standard (the column of `c-abi/abi/functions.tsv`). Its name is MPI's without prefix in lower case: `MPI_Type_vector` and `MPI_Type_vector_c`
-//!    are `type_vector`. Its first parameter is called `mpi` and is the library's state; the others are
-//!    those of the C declaration, in order, each type as in `generated/types.rs`, with these exceptions,
-//!    which come from the difference between the two forms of a pair:
+//! 1. Write a **public function at the top level of a file below this folder**, in the folder or
+//!    file of its chapter of the standard (the column of `c-abi/abi/functions.tsv`). Its name is
+//!    MPI's without prefix in lower case: `MPI_Type_vector` and `MPI_Type_vector_c` are
+//!    `type_vector`. Its first parameter is called `mpi` and is the library's state; the others are
+//!    those of the C declaration, in order, each type as in `generated/types.rs`, with these
+//!    exceptions, which come from the difference between the two forms of a pair:
 //!    - a count (`int` / `MPI_Count`) is `MPI_Count` (`i64`); negative values arrive as they are;
-//!    - an array (`const int[]` / `const MPI_Count[]` or `MPI_Aint[]`) is [`crate::counts::Counts`];
+//!    - an array (`const int[]` / `const MPI_Count[]` or `MPI_Aint[]`) is
+//!      [`crate::counts::Counts`];
 //!    - a result (`int *` / `MPI_Count *`) is [`crate::counts::OutCount`];
 //!    - the function of `MPI_Op_create` is [`crate::callback::UserFunction`].
 //!
-//!    Parameters that both forms declare alike keep their C type (`int root` is `c_int`, a handle is
-//!    `MPI_Comm` …). Functions of the program are [`crate::callback::Callback`].
-//!    A `_c` form with more parameters (`MPI_Type_get_contents_c`), or one that needs code of its own, is
-//!    a function of its own: `type_get_contents_c`. It returns [`rejoin_mpi::Result<()>`]; results go
+//!    Parameters that both forms declare alike keep their C type (`int root` is `c_int`, a handle
+//!    is `MPI_Comm` …). Functions of the program are [`crate::callback::Callback`]. A `_c` form
+//!    with more parameters (`MPI_Type_get_contents_c`), or one that needs code of its own, is a
+//!    function of its own: `type_get_contents_c`. It returns [`rejoin_mpi::Result<()>`]; results go
 //!    through the pointers ([`crate::support::store`] refuses null).
-//! 2. Run `cargo xtask codegen`: it finds the function by its name, checks the number of parameters and
-//!    writes the entry points and `docs/functions.md`. The compiler checks the types. `--check` (in CI)
-//!    fails when somebody forgot. Commit `c-abi/src/generated` and `docs/functions.md` with the function.
+//! 2. Run `cargo xtask codegen`: it finds the function by its name, checks the number of parameters
+//!    and writes the entry points and `docs/functions.md`. The compiler checks the types. `--check`
+//!    (in CI) fails when somebody forgot. Commit `c-abi/src/generated` and `docs/functions.md` with
+//!    the function.
 //!
 //! ```ignore
 //! /// `MPI_Comm_rank` (MPI-5.0 §7.4.1).
@@ -35,32 +38,34 @@
 //!
 //! # What the entry has done before
 //!
-//! The library is initialised and not finalised (functions that may be called at any time are listed in
-//! `xtask/src/codegen/entry.rs`, `any_phase`), and one thread at a time is inside. A null or stale
-//! handle, a null pointer, a negative count are the implementation's to check.
+//! The library is initialised and not finalised (functions that may be called at any time are
+//! listed in `xtask/src/codegen/entry.rs`, `any_phase`), and one thread at a time is inside. A null
+//! or stale handle, a null pointer, a negative count are the implementation's to check.
 //!
 //! # Handles
 //!
-//! [`crate::handles::Table`] maps handles to objects: add a table per kind to [`crate::state::Mpi`], as
-//! `Table<MPI_Comm, Rc<Communicator>>`. `define` sets predefined ones (at `MPI_Init`), `insert` makes a
-//! handle, `get` finds (cloning the `Rc`; `with` looks without cloning), `remove` frees, `find` goes from
-//! an object to its handle, `clear` empties at `MPI_Finalize`. A table stays borrowed only inside
-//! these calls: never call back into the program from `with`. Add the table to `convert.rs` as well, so that
-//! `MPI_X_toint` and `MPI_X_fromint` know its handles.
+//! [`crate::handles::Table`] maps handles to objects: add a table per kind to
+//! [`crate::state::Mpi`], as `Table<MPI_Comm, Rc<Communicator>>`. `define` sets predefined ones (at
+//! `MPI_Init`), `insert` makes a handle, `get` finds (cloning the `Rc`; `with` looks without
+//! cloning), `remove` frees, `find` goes from an object to its handle, `clear` empties at
+//! `MPI_Finalize`. A table stays borrowed only inside these calls: never call back into the program
+//! from `with`. Add the table to `convert.rs` as well, so that `MPI_X_toint` and `MPI_X_fromint`
+//! know its handles.
 //!
 //! # Errors
 //!
-//! Return `Err(rejoin_mpi::Error::new(class, sentence))`. The entry sends it to the handler of the first
-//! window, file, communicator or session among the arguments. A call that names none (`MPI_Wait`) says
-//! whose it is with `mpi.errors.blame(comm)` before it returns the error. Objects without a handler of their
-//! own have the default: fatal (files: return). A constructor of a communicator calls
-//! `mpi.errors.inherit(new, parent)`, a destructor `mpi.errors.forget(comm)`. The user's error handler runs
-//! with nothing borrowed. For an error code in a status use `errors::code(&error)`.
+//! Return `Err(rejoin_mpi::Error::new(class, sentence))`. The entry sends it to the handler of the
+//! first window, file, communicator or session among the arguments. A call that names none
+//! (`MPI_Wait`) says whose it is with `mpi.errors.blame(comm)` before it returns the error. Objects
+//! without a handler of their own have the default: fatal (files: return). A constructor of a
+//! communicator calls `mpi.errors.inherit(new, parent)`, a destructor `mpi.errors.forget(comm)`.
+//! The user's error handler runs with nothing borrowed. For an error code in a status use
+//! `errors::code(&error)`.
 //!
 //! # Functions of the program
 //!
-//! Call them through [`crate::callback::outside`] only, with nothing borrowed: it notes that the program, and
-//! not the library, is running.
+//! Call them through [`crate::callback::outside`] only, with nothing borrowed: it notes that the
+//! program, and not the library, is running.
 //!
 //! # Threads
 //!

@@ -1,5 +1,5 @@
-//! Functions that MPI-3.0 removed (MPI-3.0 §16.1), for programs older than that: each is the function
-//! that replaced it under its old name.
+//! Functions that MPI-3.0 removed (MPI-3.0 §16.1), for programs older than that: each is the
+//! function that replaced it under its old name.
 
 use std::ffi::{c_int, c_void};
 

@@ -1,5 +1,6 @@
-//! The tools' information interface (MPI-5.0 §15.3): it opens and closes, and has no variables, categories,
-//! events and sources. Its functions return their codes and call no error handler (§15.3.9).
+//! The tools' information interface (MPI-5.0 §15.3): it opens and closes, and has no variables,
+//! categories, events and sources. Its functions return their codes and call no error handler
+//! (§15.3.9).
 
 use std::ffi::{c_char, c_int};
 

@@ -53,8 +53,8 @@ impl Datatypes {
         self.handles.get(handle)
     }
 
-    /// The datatype of a transfer with a peer. Nothing is transferred with `MPI_PROC_NULL`, so the null
-    /// handle does there.
+    /// The datatype of a transfer with a peer. Nothing is transferred with `MPI_PROC_NULL`, so the
+    /// null handle does there.
     ///
     /// # Errors
     /// `Type` for null and invalid handles.

@@ -1,7 +1,7 @@
 //! The number of the interrupted call, as the manager saw it: the registers no longer tell.
 //!
-//! It travels in the signal's value beside the epoch, with a check over the call's address, stack and arguments: by
-//! the time that the signal arrives the program may be in another call.
+//! It travels in the signal's value beside the epoch, with a check over the call's address, stack
+//! and arguments: by the time that the signal arrives the program may be in another call.
 
 use crate::proc;
 
@@ -24,7 +24,8 @@ impl Hint {
         Self(NO_NUMBER)
     }
 
-    /// From the text of `/proc/PID/syscall`: `35 0x7ffd… (six arguments) 0x7ffd… 0x7f01…`; `running` says nothing.
+    /// From the text of `/proc/PID/syscall`: `35 0x7ffd… (six arguments) 0x7ffd… 0x7f01…`;
+    /// `running` says nothing.
     #[must_use]
     pub fn read(text: &[u8]) -> Self {
         let mut words = proc::words(text.trim_ascii());

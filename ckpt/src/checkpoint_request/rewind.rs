@@ -1,4 +1,5 @@
-//! Makes an interruption invisible: the saved registers are changed so that the interrupted call starts again.
+//! Makes an interruption invisible: the saved registers are changed so that the interrupted call
+//! starts again.
 //!
 //! All of it holds in a restored process too, whose registers were saved at the image.
 
@@ -27,8 +28,8 @@ const R10: usize = libc::REG_R10 as usize;
 const R8: usize = libc::REG_R8 as usize;
 const R9: usize = libc::REG_R9 as usize;
 
-/// Calls that block for long, that the kernel restarts for a handler that asks for it, and that another signal may
-/// interrupt all the same.
+/// Calls that block for long, that the kernel restarts for a handler that asks for it, and that
+/// another signal may interrupt all the same.
 const RESTARTED: [i64; 13] = [
     libc::SYS_read,
     libc::SYS_readv,
@@ -63,7 +64,8 @@ impl Begin {
         }
     }
 
-    /// Up to when a time-out has run: the handler's own time counts, but not how long an image was kept.
+    /// Up to when a time-out has run: the handler's own time counts, but not how long an image was
+    /// kept.
     fn counted(&self) -> u64 {
         if sys::pid() == self.process {
             sys::now()
@@ -93,8 +95,8 @@ pub(super) unsafe fn settle(context: &mut libc::ucontext_t, hint: Hint, begin: B
     let mask = mask | sys::bit(begin.signal);
     // SAFETY: the kernel left the call right after this instruction, so it lies in readable code.
     if result == EINTR && unsafe { is_syscall(after.wrapping_sub(2)) } {
-        // A signal of the program's own would have interrupted the call as well: then it is to see that.
-        // SAFETY: as above.
+        // A signal of the program's own would have interrupted the call as well: then it is to see
+        // that. SAFETY: as above.
         let number = unsafe { number_before(after - 2) };
         let place = place(registers);
         let number = number
@@ -128,7 +130,8 @@ unsafe fn is_syscall(at: usize) -> bool {
     unsafe { (at as *const [u8; 2]).read_unaligned() == SYSCALL }
 }
 
-/// The call's number, from `mov $number,%eax` right before the instruction, or with plain moves between.
+/// The call's number, from `mov $number,%eax` right before the instruction, or with plain moves
+/// between.
 ///
 /// # Safety
 /// Code lies at `at`.
@@ -152,9 +155,11 @@ fn immediate(mut code: &[u8]) -> Option<i64> {
     }
 }
 
-/// The length of the instruction at the end of `code`, when it only moves or clears a register other than `rax`.
+/// The length of the instruction at the end of `code`, when it only moves or clears a register
+/// other than `rax`.
 fn plain_move(code: &[u8]) -> Option<usize> {
-    // mov or xor between registers, 64 bits or with an extended register: the written one is in the last byte.
+    // mov or xor between registers, 64 bits or with an extended register: the written one is in the
+    // last byte.
     if let [
         ..,
         prefix @ 0x41..=0x4f,
@@ -171,8 +176,8 @@ fn plain_move(code: &[u8]) -> Option<usize> {
     None
 }
 
-/// Signals that will be delivered as soon as the handler returns and whose handlers interrupt a call; with `any`
-/// also those that ask for a restart, which the calls in question do not know.
+/// Signals that will be delivered as soon as the handler returns and whose handlers interrupt a
+/// call; with `any` also those that ask for a restart, which the calls in question do not know.
 fn interrupters(mask: sys::SignalSet, any: bool) -> sys::SignalSet {
     let waiting = sys::pending() & !mask;
     if waiting == 0 {
@@ -195,8 +200,8 @@ fn interrupts(signal: i32, any: bool) -> bool {
     }
     let mut action = Action::default();
     let none = std::ptr::null::<Action>();
-    // SAFETY: the pointer is to the kernel's structure, whose set has the size given. Not the C library's
-    // function: for some signals it takes a lock.
+    // SAFETY: the pointer is to the kernel's structure, whose set has the size given. Not the C
+    // library's function: for some signals it takes a lock.
     unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, none, &raw mut action, 8) };
     let has_handler = action.handler != libc::SIG_DFL && action.handler != libc::SIG_IGN;
     has_handler && (any || action.flags & libc::SA_RESTART as u64 == 0)
@@ -237,7 +242,8 @@ fn is_relative_wait(operation: greg_t) -> bool {
     operation as i32 & !flags == libc::FUTEX_WAIT
 }
 
-/// Time-outs of calls that were started again. Only the handler uses it, and it is never interrupted.
+/// Time-outs of calls that were started again. Only the handler uses it, and it is never
+/// interrupted.
 struct Restarts {
     /// What a call's argument points to in place of the program's own: so the call is known again.
     time: UnsafeCell<timespec>,
@@ -274,7 +280,8 @@ static RESTARTS: Restarts = Restarts {
     }),
 };
 
-/// A sleep: the kernel has written what is left, if it was given a place for it; the next time it has one.
+/// A sleep: the kernel has written what is left, if it was given a place for it; the next time it
+/// has one.
 fn rest_of_sleep(registers: &mut Registers, request: usize, rest: usize) {
     if registers[rest] != 0 {
         registers[request] = registers[rest];
@@ -283,7 +290,8 @@ fn rest_of_sleep(registers: &mut Registers, request: usize, rest: usize) {
     }
 }
 
-/// A time-out in milliseconds. It is made one longer the first time, which both is allowed and marks the call.
+/// A time-out in milliseconds. It is made one longer the first time, which both is allowed and
+/// marks the call.
 fn rest_of_milliseconds(registers: &mut Registers, which: usize, begin: Begin) {
     let argument = registers[which] as i32;
     if argument <= 0 || argument == i32::MAX {
@@ -312,7 +320,8 @@ fn rest_of_milliseconds(registers: &mut Registers, which: usize, begin: Begin) {
     registers[which] = call.argument;
 }
 
-/// A relative time-out that the kernel only reads: a copy of it takes its place and is shortened after that.
+/// A relative time-out that the kernel only reads: a copy of it takes its place and is shortened
+/// after that.
 fn rest_of_time(registers: &mut Registers, which: usize, begin: Begin) {
     let (time, place) = (RESTARTS.time.get(), registers[which]);
     if place == 0 {

@@ -179,16 +179,17 @@ impl Files {
         self.files.iter().any(|f| !f.locks.is_empty())
     }
 
-    /// Has this process, a clone, share no description with the rank: a lock of one (`flock`) would outlast the rank's own
-    /// last `close`, and keep everyone else from the file. Returns how many could not be opened anew and are shared all the
-    /// same.
+    /// Has this process, a clone, share no description with the rank: a lock of one (`flock`) would
+    /// outlast the rank's own last `close`, and keep everyone else from the file. Returns how many
+    /// could not be opened anew and are shared all the same.
     pub fn detach(&self) -> u16 {
         let own = self.files.iter().filter(|f| f.same_as.is_none());
         let shared = own.filter(|file| self.open_anew(file).is_err()).count();
         u16::try_from(shared).unwrap_or(u16::MAX)
     }
 
-    /// Opens all of them again. Locks come last: closing any descriptor of a file drops the process's locks on it.
+    /// Opens all of them again. Locks come last: closing any descriptor of a file drops the
+    /// process's locks on it.
     pub fn restore(&self, cut: &Cut, caveats: &mut Vec<Caveat>) {
         for file in self.files.iter().filter(|f| f.same_as.is_none()) {
             self.reopen(file, caveats);
@@ -249,8 +250,8 @@ impl OpenFile {
         }
     }
 
-    /// The same without a call for it, which containers often forbid: a flag that means nothing for files, set through one
-    /// number, shows through the other.
+    /// The same without a call for it, which containers often forbid: a flag that means nothing for
+    /// files, set through one number, shows through the other.
     fn toggles(&self, other: RawFd) -> bool {
         let Ok(before) = sys::control(self.fd, libc::F_GETFL, 0) else {
             return false;

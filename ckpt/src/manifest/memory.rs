@@ -12,7 +12,8 @@ pub(crate) struct Locked {
 }
 
 impl Locked {
-    /// Reads them. `smaps` walks the page tables, so it is read only where something is locked at all.
+    /// Reads them. `smaps` walks the page tables, so it is read only where something is locked at
+    /// all.
     pub fn capture() -> Self {
         let mut text = Vec::new();
         let before = locked_size(&mut text);

@@ -13,8 +13,8 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Reads what waits in this process, whose signals are blocked. The system tells what came with a signal only
-    /// by delivering it, so each is taken and queued again.
+    /// Reads what waits in this process, whose signals are blocked. The system tells what came with
+    /// a signal only by delivering it, so each is taken and queued again.
     pub fn capture(order: i32) -> Self {
         let set = sys::pending() & !sys::bit(order);
         if set == 0 {
@@ -58,7 +58,8 @@ fn take(set: sys::SignalSet) -> Option<libc::siginfo_t> {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `siginfo_t` is plain data; the pointers are to a set of the size given, to it and to a timespec.
+    // SAFETY: `siginfo_t` is plain data; the pointers are to a set of the size given, to it and to
+    // a timespec.
     unsafe {
         let mut info: libc::siginfo_t = std::mem::zeroed();
         let (set, time) = (&raw const set, &raw const at_once);

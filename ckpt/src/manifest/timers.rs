@@ -69,8 +69,8 @@ impl Timers {
     }
 }
 
-/// A timer that runs. One with a period whose signal waits has nothing left and goes on when the signal is taken: in
-/// a restored process, which knows nothing of that, a period later.
+/// A timer that runs. One with a period whose signal waits has nothing left and goes on when the
+/// signal is taken: in a restored process, which knows nothing of that, a period later.
 fn running(mut value: Interval) -> Option<Interval> {
     let is_zero = |time: &libc::timeval| (time.tv_sec, time.tv_usec) == (0, 0);
     if is_zero(&value[1]) {
@@ -120,7 +120,8 @@ impl PosixTimer {
 
     fn create_as(&self, id: i32) -> sys::Sys<i32> {
         let mut id = id;
-        // SAFETY: `sigevent` is plain data; the pointers are to it and to a number, which the kernel sets.
+        // SAFETY: `sigevent` is plain data; the pointers are to it and to a number, which the
+        // kernel sets.
         unsafe {
             let mut event: libc::sigevent = std::mem::zeroed();
             event.sigev_notify = self.notify;

@@ -42,7 +42,7 @@ pub struct Tag {
     pub incarnation: u32,
     /// The checkpoint's number.
     pub epoch: u32,
-    /// The library that wrote it; at most 255 bytes. Told, not compared.
+    /// The library that wrote it; at most 255 bytes. For the user, not compared.
     pub build: String,
 }
 

@@ -61,8 +61,8 @@ impl Imager {
         }
     }
 
-    /// Bytes of private writable memory that this process had when it was cloned and has no more: some memory is
-    /// marked to stay out of clones.
+    /// Bytes of private writable memory that this process had when it was cloned and has no more:
+    /// some memory is marked to stay out of clones.
     pub(super) fn missing_bytes(&self) -> u64 {
         let mut text = Vec::with_capacity(self.maps.capacity());
         match sys::read_file(c"/proc/self/maps", &mut text) {
@@ -82,7 +82,8 @@ fn has_children() -> bool {
     }
 }
 
-/// The rings between ranks of one host. They stay out of clones, and are made anew by whoever comes back.
+/// The rings between ranks of one host. They stay out of clones, and are made anew by whoever comes
+/// back.
 const RING: &[u8] = b"/memfd:rejoin-ring (deleted)";
 
 fn foreign_shared<'a>(maps: &'a [u8], allowed: &[Range<usize>]) -> Option<proc::Mapping<'a>> {

@@ -22,7 +22,8 @@ impl ThreadState {
             tid_address: null,
         };
         let (list, length) = (&raw mut state.robust_list, &raw mut state.robust_length);
-        // SAFETY: the pointers are to a pointer, to a length and to a pointer, which the system sets.
+        // SAFETY: the pointers are to a pointer, to a length and to a pointer, which the system
+        // sets.
         unsafe {
             libc::syscall(libc::SYS_get_robust_list, 0, list, length);
             libc::prctl(
@@ -54,15 +55,16 @@ impl ThreadState {
     }
 }
 
-/// Clones this process. With `as_sibling` the clone is a child of this process's parent; else it is a child of
-/// this process that ends without a signal, so that only a wait for all kinds of children sees it.
+/// Clones this process. With `as_sibling` the clone is a child of this process's parent; else it is
+/// a child of this process that ends without a signal, so that only a wait for all kinds of
+/// children sees it.
 ///
-/// The C library's idea of its thread number stays the old one: setting it anew would break locks that the
-/// interrupted program holds.
+/// The C library's idea of its thread number stays the old one: setting it anew would break locks
+/// that the interrupted program holds.
 pub(super) fn clone(as_sibling: bool) -> sys::Sys<i32> {
     let raw = |flags: libc::c_int| {
-        // SAFETY: without a new stack and without shared memory this is a fork: both sides go on from here, each
-        // with memory of its own.
+        // SAFETY: without a new stack and without shared memory this is a fork: both sides go on
+        // from here, each with memory of its own.
         sys::check(unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) })
             .map(|pid| pid as i32)
     };

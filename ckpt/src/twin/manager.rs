@@ -20,14 +20,14 @@ pub struct Wake<'a> {
     pub stderr: Option<BorrowedFd<'a>>,
     /// Descriptors for the library.
     pub fds: &'a [BorrowedFd<'a>],
-    /// Cut the files of [`super::Summary::written`] back to their length at the image. Only when whoever wrote
-    /// them since is stopped or dead.
+    /// Cut the files of [`super::Summary::written`] back to their length at the image. Only when
+    /// whoever wrote them since is stopped or dead.
     pub cut_files: bool,
     /// Device and inode of files to be left alone all the same: those that other ranks write too.
     pub spared: &'a [(u64, u64)],
 }
 
-/// Why a zygote cannot be woken or understood.
+/// Why a zygote cannot restore, or be understood.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// More than a wake may bring.
@@ -91,11 +91,12 @@ impl Zygote {
         })
     }
 
-    /// Wakes it, as far as the socket takes it now: `false` when the rest waits for [`Zygote::flush`]. The
-    /// descriptors are copied, and let go once sent.
+    /// Wakes it, as far as the socket takes it now: `false` when the rest waits for
+    /// [`Zygote::flush`]. The descriptors are copied, and let go once sent.
     ///
     /// # Errors
-    /// Nothing was sent on [`Error::TooLarge`] and [`Error::Busy`]. After others the twin is of no use.
+    /// Nothing was sent on [`Error::TooLarge`] and [`Error::Busy`]. After others the twin is of no
+    /// use.
     pub fn wake(&mut self, wake: &Wake<'_>) -> Result<bool, Error> {
         if self.outgoing.is_some() {
             return Err(Error::Busy);
@@ -142,10 +143,11 @@ impl Zygote {
         self.flush()
     }
 
-    /// Has a runner made ahead of time, so that the next wake does not wait for the page tables to be copied: at best once the
-    /// checkpoint is committed, when nobody waits for the processor. It costs as much processor time as an image, and page
-    /// tables. The runner in waiting ends with the zygote's socket; as it is a child of the manager, that reaps it.
-    /// `false` when the rest waits for [`Zygote::flush`].
+    /// Has a runner made ahead of time, so that the next wake does not wait for the page tables to
+    /// be copied: at best once the checkpoint is committed, when nobody waits for the processor. It
+    /// costs as much processor time as an image, and page tables. The runner in waiting ends with
+    /// the zygote's socket; as it is a child of the manager, that reaps it. `false` when the rest
+    /// waits for [`Zygote::flush`].
     ///
     /// # Errors
     /// As for [`Zygote::wake`].
@@ -167,7 +169,8 @@ impl Zygote {
         self.flush()
     }
 
-    /// Sends what is left of a wake: `true` when nothing is left. To be called when the socket is writable.
+    /// Sends what is left of a wake: `true` when nothing is left. To be called when the socket is
+    /// writable.
     ///
     /// # Errors
     /// The twin is of no use then.

@@ -1,15 +1,15 @@
-//! A woken process: the rank again, as it was at the image.
+//! A restored process: the rank again, as it was at the image.
 
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 use super::wire::{self, Message};
-use super::{Imager, Plan, Woken};
+use super::{Imager, Plan, Restored};
 use crate::error::Caveat;
 use crate::manifest::Cut;
 use crate::sys;
 
 /// Sets everything up but the signal mask.
-pub(super) fn begin(imager: &mut Imager, plan: &Plan, message: Message) -> Woken {
+pub(super) fn begin(imager: &mut Imager, plan: &Plan, message: Message) -> Restored {
     die_with(imager.settings.manager);
     imager.twins.clear();
     super::became_another();
@@ -50,14 +50,15 @@ pub(super) fn begin(imager: &mut Imager, plan: &Plan, message: Message) -> Woken
         .map(|fd| Caveat::StreamLost { fd })
         .collect();
     caveats.extend(plan.manifest.restore(&cut));
-    Woken {
+    Restored {
         body: message.body,
         fds,
         caveats,
     }
 }
 
-/// Moves a descriptor that came into the block. It came at the lowest free number, which is the program's.
+/// Moves a descriptor that came into the block. It came at the lowest free number, which is the
+/// program's.
 fn raise(fd: RawFd, block: RawFd) -> RawFd {
     match sys::raise(fd, block) {
         Ok(raised) => {
@@ -68,8 +69,8 @@ fn raise(fd: RawFd, block: RawFd) -> RawFd {
     }
 }
 
-/// Has the kernel end this process with its manager. Only a direct child may ask for that: another's parent ends
-/// in the course of things.
+/// Has the kernel end this process with its manager. Only a direct child may ask for that:
+/// another's parent ends in the course of things.
 fn die_with(manager: i32) {
     if manager <= 0 || sys::parent() != manager {
         return;

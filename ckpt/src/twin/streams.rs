@@ -1,5 +1,5 @@
-//! Standard output and error: a new pipe at each image, so that what was written before is one pipe's content to
-//! its end.
+//! Standard output and error: a new pipe at each image, so that what was written before is one
+//! pipe's content to its end.
 
 use std::os::fd::RawFd;
 
@@ -27,7 +27,8 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Puts new pipes where the program writes to the pipes `current`. On failure the old ones are back.
+    /// Puts new pipes where the program writes to the pipes `current`. On failure the old ones are
+    /// back.
     pub fn renew(
         current: &[Option<(u64, u64)>; 2],
         all: &[Descriptor],
@@ -87,8 +88,8 @@ impl Streams {
         }
     }
 
-    /// In a runner: puts what the manager sent in place of the pipes. Gives the numbers for which nothing came;
-    /// they lead nowhere.
+    /// In a runner: puts what the manager sent in place of the pipes. Gives the numbers for which
+    /// nothing came; they lead nowhere.
     pub fn install(
         &self,
         sent: [Option<RawFd>; 2],

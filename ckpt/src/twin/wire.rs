@@ -1,7 +1,7 @@
 //! What a manager and a zygote say to each other.
 //!
-//! A wake is a head of 24 bytes, the files to be spared (16 bytes each), and the body. Descriptors travel with
-//! the head. An answer is 16 bytes.
+//! A wake is a head of 24 bytes, the files to be spared (16 bytes each), and the body. Descriptors
+//! travel with the head. An answer is 16 bytes.
 
 use std::os::fd::RawFd;
 
@@ -90,11 +90,11 @@ fn words<const N: usize, const M: usize>(bytes: &[u8; N]) -> [u32; M] {
 pub enum Answer {
     /// It waits; the library's descriptors are closed in it.
     Frozen {
-        /// Memory of the rank that did not come along, in bytes: marked by the program to stay out of clones. Above 0 the
-        /// image is no good.
+        /// Memory of the rank that did not come along, in bytes: marked by the program to stay out
+        /// of clones. Above 0 the image is no good.
         missing: u64,
-        /// Open files that it shares with the rank, since it could not open them anew: locks of theirs stay when the rank
-        /// closes them.
+        /// Open files that it shares with the rank, since it could not open them anew: locks of
+        /// theirs stay when the rank closes them.
         shared: u16,
     },
     /// A runner was made.
@@ -139,7 +139,8 @@ impl Answer {
     }
 }
 
-/// A wake as the zygote got it. Descriptors are plain numbers: the zygote and the runner each close theirs.
+/// A wake as the zygote got it. Descriptors are plain numbers: the zygote and the runner each close
+/// theirs.
 pub(super) struct Message {
     pub head: Head,
     pub spared: Vec<(u64, u64)>,
@@ -187,8 +188,8 @@ pub(super) fn pass(socket: RawFd, message: &Message) -> bool {
 /// One piece of a wake, with these descriptors.
 pub(super) fn send(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> sys::Sys<usize> {
     let mut control: Control = [0; _];
-    // SAFETY: `msghdr` is plain data; its pointers are to `bytes`, which is only read, and to the array above, which
-    // has room for as many descriptors as a wake may bring.
+    // SAFETY: `msghdr` is plain data; its pointers are to `bytes`, which is only read, and to the
+    // array above, which has room for as many descriptors as a wake may bring.
     unsafe {
         let mut piece = libc::iovec {
             iov_base: bytes.as_ptr().cast_mut().cast(),
@@ -250,8 +251,8 @@ pub(super) fn receive(socket: RawFd) -> Option<Message> {
 
 fn receive_some(socket: RawFd, bytes: &mut [u8], fds: &mut Vec<RawFd>) -> sys::Sys<usize> {
     let mut control: Control = [0; _];
-    // SAFETY: `msghdr` is plain data; its pointers are to the caller's buffer and to the array above, with their
-    // lengths; the C library's macros walk what the system has filled in.
+    // SAFETY: `msghdr` is plain data; its pointers are to the caller's buffer and to the array
+    // above, with their lengths; the C library's macros walk what the system has filled in.
     unsafe {
         let mut piece = libc::iovec {
             iov_base: bytes.as_mut_ptr().cast(),

@@ -6,7 +6,8 @@ use super::wire::{self, Answer, Message};
 use super::{Imager, NAME, Plan, clone};
 use crate::sys;
 
-/// How much more willing a twin is to be ended when memory is short: it must go before the rank does.
+/// How much more willing a twin is to be ended when memory is short: it must go before the rank
+/// does.
 const MORE_WILLING: i32 = 300;
 const MOST_WILLING: i32 = 1000;
 
@@ -47,7 +48,8 @@ pub(super) fn freeze(imager: &Imager, plan: &Plan) -> Message {
         }
         drop_signals();
         let taken = ahead.take().and_then(|ahead| ahead.take(&message));
-        // Whoever the parent is by now, the runner is to be its child: this process ends with the next image.
+        // Whoever the parent is by now, the runner is to be its child: this process ends with the
+        // next image.
         match taken.map_or_else(|| clone::clone(true), Ok) {
             Ok(0) => {
                 plan.state.restore();
@@ -78,8 +80,8 @@ enum Side {
     Runner(Message),
 }
 
-/// Makes a runner ahead of time. It waits for its wake from this process, which keeps that until the runner has it: whoever
-/// kills a runner on the way keeps no rank from coming back.
+/// Makes a runner ahead of time. It waits for its wake from this process, which keeps that until
+/// the runner has it: whoever kills a runner on the way keeps no rank from coming back.
 fn stand_by(imager: &Imager, plan: &Plan) -> Side {
     let mut ends = [0; 2];
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
@@ -96,7 +98,8 @@ fn stand_by(imager: &Imager, plan: &Plan) -> Side {
             let Some(message) = wire::receive(theirs) else {
                 sys::exit(0)
             };
-            // What came while this process waited was meant for nobody that runs; what comes after the answer is.
+            // What came while this process waited was meant for nobody that runs; what comes after
+            // the answer is.
             drop_signals();
             if sys::send(theirs, &[0]) != Ok(1) {
                 sys::exit(0)
@@ -117,7 +120,8 @@ fn stand_by(imager: &Imager, plan: &Plan) -> Side {
 }
 
 impl Ahead {
-    /// Gives it its wake; its number, once it has that. A runner that ends before leaves the wake to others.
+    /// Gives it its wake; its number, once it has that. A runner that ends before leaves the wake
+    /// to others.
     fn take(self, message: &Message) -> Option<i32> {
         let mut byte = 0u8;
         let passed = wire::pass(self.socket, message);
@@ -141,8 +145,8 @@ fn answer(socket: RawFd, answer: Answer) {
     let _ = sys::send(socket, &answer.encode());
 }
 
-/// Drops signals that came while this process was frozen. A runner does not inherit them; here they would take
-/// room that the user's other processes share.
+/// Drops signals that came while this process was frozen. A runner does not inherit them; here they
+/// would take room that the user's other processes share.
 fn drop_signals() {
     let set = sys::pending();
     if set == 0 {
@@ -155,7 +159,8 @@ fn drop_signals() {
     let none = std::ptr::null_mut::<libc::siginfo_t>();
     for _ in 0..4096 {
         let (set, time) = (&raw const set, &raw const at_once);
-        // SAFETY: the pointers are to a set of the size given and to a timespec; no details are asked for.
+        // SAFETY: the pointers are to a set of the size given and to a timespec; no details are
+        // asked for.
         if unsafe { libc::syscall(libc::SYS_rt_sigtimedwait, set, none, time, 8) } <= 0 {
             return;
         }

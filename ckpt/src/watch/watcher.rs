@@ -52,8 +52,8 @@ impl Watcher {
     /// Starts a thread for each 127 slots of `page`.
     ///
     /// # Errors
-    /// `Unsupported` where the kernel cannot wait for several words (before Linux 5.16), and when the system gives
-    /// no descriptor or thread.
+    /// `Unsupported` where the kernel cannot wait for several words (before Linux 5.16), and when
+    /// the system gives no descriptor or thread.
     pub fn new(page: Page) -> io::Result<Self> {
         // Without words it says that the argument is wrong, when it is there at all.
         // SAFETY: no words are given.
@@ -101,8 +101,8 @@ impl Watcher {
         &self.state.page
     }
 
-    /// Watches a slot from now on, for a new holder: what an earlier one left there is wiped. `false` when there is no
-    /// such slot.
+    /// Watches a slot from now on, for a new holder: what an earlier one left there is wiped.
+    /// `false` when there is no such slot.
     pub fn watch(&self, slot: u32) -> bool {
         let Some(word) = self.state.page.word(slot) else {
             return false;

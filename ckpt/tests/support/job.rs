@@ -143,7 +143,7 @@ impl Job {
         sent.expect("the rank is there")
     }
 
-    /// Orders an image by signal, as soon as the rank takes it: not while it obeys another order.
+    /// Orders an image by signal, as soon as the rank takes it: not while it takes another order.
     pub fn order(&self, epoch: u32) {
         let start = Instant::now();
         while !self.try_order(epoch) {
@@ -157,15 +157,16 @@ impl Job {
         sleeps_in(self.pid, number);
     }
 
-    /// Waits for an image; the former one is dropped. What was written up to now is read to its end.
+    /// Waits for an image; the former one is dropped. What was written up to now is read to its
+    /// end.
     pub fn imaged(&mut self) {
         let (bytes, fds) = receive(self.socket.as_raw_fd(), LIMIT).expect("the rank has ended");
         assert_eq!(bytes[0], b'I', "{}", String::from_utf8_lossy(&bytes));
         self.take_image(&bytes, fds);
     }
 
-    /// Reads output for `pause`, or until something is there to hear; then waits for an image, or gives the rank's word if it
-    /// says something else.
+    /// Reads output for `pause`, or until something is there to hear; then waits for an image, or
+    /// gives the rank's word if it says something else.
     pub fn imaged_or_word(&mut self, pause: Duration) -> Option<String> {
         let end = Instant::now() + pause;
         loop {
@@ -295,9 +296,9 @@ impl Job {
             cut_files,
             spared,
         };
-        let mut is_sent = twin.zygote.wake(&wake).expect("woken");
+        let mut is_sent = twin.zygote.wake(&wake).expect("restored");
         while !is_sent {
-            is_sent = twin.zygote.flush().expect("woken");
+            is_sent = twin.zygote.flush().expect("restored");
         }
         (socket, stdout, stderr)
     }

@@ -1,5 +1,5 @@
-//! A small harness without threads. Each test runs in a process of its own that plays the local manager: it
-//! forks ranks, orders images, kills and wakes. Its end takes everything with it.
+//! A small harness without threads. Each test runs in a process of its own that plays the local
+//! manager: it forks ranks, orders images, kills and wakes. Its end takes everything with it.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 

@@ -27,7 +27,8 @@ fn take_here(epoch: u32) -> bool {
             unsafe { libc::kill(libc::getpid(), signal) };
         }
     }
-    // SAFETY: `accept_checkpoints` stored the one rank of this process, which user code does not use.
+    // SAFETY: `accept_checkpoints` stored the one rank of this process, which user code does not
+    // use.
     let rank = unsafe { &mut *RANK.load(Ordering::Acquire) };
     rank.requested(epoch);
     true
@@ -103,13 +104,13 @@ impl Rank {
                 send(self.socket, &text, &fds[..count]);
                 false
             }
-            Ok(Taken::Restored(woken)) => {
-                let mut fds = woken.fds.into_iter();
+            Ok(Taken::Restored(restored)) => {
+                let mut fds = restored.fds.into_iter();
                 self.socket = fds.next().expect("a socket").into_raw_fd();
                 self.fds = fds.collect();
                 self.generation += 1;
-                self.caveats = woken.caveats;
-                self.body = woken.body;
+                self.caveats = restored.caveats;
+                self.body = restored.body;
                 true
             }
             Err(refused) => {
@@ -167,7 +168,8 @@ impl Rank {
         }
     }
 
-    /// Takes an image whenever the manager says so, does what `act` does with other words, until it says `end`.
+    /// Takes an image whenever the manager says so, does what `act` does with other words, until it
+    /// says `end`.
     pub fn serve(&mut self, mut act: impl FnMut(&mut Self, &str)) {
         loop {
             match self.hear().as_str() {

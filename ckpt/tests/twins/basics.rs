@@ -12,7 +12,7 @@ use crate::support::{
 };
 
 pub const TESTS: &[Test] = &[
-    ("a_woken_image_goes_on_where_it_was", goes_on),
+    ("a_restored_image_goes_on_where_it_was", goes_on),
     ("an_image_is_never_consumed", never_consumed),
     ("two_hundred_generations_do_not_grow", generations),
     ("a_runner_made_ahead_takes_the_next_wake", made_ahead),
@@ -111,7 +111,8 @@ fn generations() {
     for generation in 1..=last {
         job.image();
         job.restore(generation);
-        // Only memory of its own: how much of a file is mapped depends on what the process has touched by now.
+        // Only memory of its own: how much of a file is mapped depends on what the process has
+        // touched by now.
         let size: Vec<u64> = ["VmSize", "RssAnon"]
             .map(|key| {
                 status_of(job.pid, key)
@@ -256,14 +257,15 @@ fn killed_with_its_wake() {
     job.finish();
 }
 
-/// Wakes the image, whose runner was made ahead, and stops that just behind the call that sends its answer.
+/// Wakes the image, whose runner was made ahead, and stops that just behind the call that sends its
+/// answer.
 fn stop_as_it_answers(job: &mut Job, ahead: i32) {
     let trace = |request, data: usize| {
         // SAFETY: `data` is a number, or points to what the request writes.
         let done = unsafe { libc::ptrace(request, ahead, 0usize, data) };
         assert!(done >= 0, "{}", std::io::Error::last_os_error());
     };
-    let stand_still = || {
+    let pause = || {
         let mut status = 0;
         // SAFETY: the pointer is to a number.
         let who = unsafe { libc::waitpid(ahead, &raw mut status, libc::__WALL) };
@@ -271,11 +273,11 @@ fn stop_as_it_answers(job: &mut Job, ahead: i32) {
     };
     trace(libc::PTRACE_SEIZE, 0);
     trace(libc::PTRACE_INTERRUPT, 0);
-    stand_still();
+    pause();
     let ends = job.send_wake(b"hello", true, &[]);
     loop {
         trace(libc::PTRACE_SYSCALL, 0);
-        stand_still();
+        pause();
         // SAFETY: plain data, filled in below.
         let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
         trace(libc::PTRACE_GETREGS, (&raw mut registers).addr());
@@ -310,7 +312,8 @@ fn names_itself() {
 fn ends_with_manager() {
     let mut job = Job::start(|rank| rank.serve(|_, _| {}));
     job.image();
-    // The manager's end of file comes by its death, however it dies: here the socket alone is closed.
+    // The manager's end of file comes by its death, however it dies: here the socket alone is
+    // closed.
     let twin = job.twin.take().expect("an image");
     drop(twin.zygote);
     assert_eq!(end_of(twin.pidfd.as_raw_fd()), (libc::CLD_EXITED, 0));

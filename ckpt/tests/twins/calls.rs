@@ -1,5 +1,5 @@
-//! Calls that an order interrupts: the program sees neither EINTR nor a shorter time, in the rank and in the
-//! process woken from an image that was taken in the middle of the call.
+//! Calls that an order interrupts: the program sees neither EINTR nor a shorter time, in the rank
+//! and in the process restored from an image that was taken in the middle of the call.
 
 use std::os::fd::AsRawFd;
 use std::ptr::null_mut;
@@ -117,7 +117,8 @@ pub fn outcome(result: impl Into<i64>) -> i64 {
 /// A call that ends by its time-out: what it must return, and what to call.
 pub type Call = (i64, fn() -> i64);
 
-/// An image in the middle of the call; the rank's call and the runner's call both end as if nothing had happened.
+/// An image in the middle of the call; the rank's call and the runner's call both end as if nothing
+/// had happened.
 pub fn timed(number: i64, call: fn() -> Call) {
     let (expected, call) = call();
     let mut job = Job::start(move |rank| {
@@ -317,8 +318,8 @@ fn sem_timedwait() -> Call {
 }
 
 fn futex_relative() -> Call {
-    // The number goes through the C library's `syscall`, where the code does not tell it: the manager's hint does.
-    // SAFETY: the pointers are to a word and to a timespec.
+    // The number goes through the C library's `syscall`, where the code does not tell it: the
+    // manager's hint does. SAFETY: the pointers are to a word and to a timespec.
     (-i64::from(libc::ETIMEDOUT), || unsafe {
         let (word, time) = (0u32, time());
         let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
@@ -499,7 +500,8 @@ fn sigsuspend() -> i64 {
     i64::from(result == -i64::from(libc::EINTR) && CAUGHT.load(Ordering::Relaxed) == 1)
 }
 
-/// A signal of the program's comes while the handler works: the call is interrupted by that, as ever.
+/// A signal of the program's comes while the handler works: the call is interrupted by that, as
+/// ever.
 fn own_signals() {
     let call = || {
         catch(0);
@@ -517,7 +519,8 @@ fn own_signals() {
     job.tell("call");
     job.expect("now");
     job.sleeps_in(libc::SYS_poll);
-    // Both wait when it runs again; the lower number, the program's, is delivered last: its frame is on top.
+    // Both wait when it runs again; the lower number, the program's, is delivered last: its frame
+    // is on top.
     support::kill(job.pidfd.as_raw_fd(), libc::SIGSTOP);
     job.order(1);
     support::kill(job.pidfd.as_raw_fd(), libc::SIGUSR1);
@@ -544,7 +547,8 @@ fn forever_read() -> i64 {
     outcome(unsafe { libc::read(from.as_raw_fd(), (&raw mut byte).cast(), 1) } as i64)
 }
 
-/// The program's signal comes while the image is taken: after it the call must not go on as if nothing had come.
+/// The program's signal comes while the image is taken: after it the call must not go on as if
+/// nothing had come.
 fn meanwhile(number: i64, call: fn() -> i64, expected: i64) {
     let mut job = Job::start(move |rank| {
         support::rank::MEANWHILE.store(libc::SIGUSR1, Ordering::Release);

@@ -283,7 +283,7 @@ fn no_pipes() {
         ..Default::default()
     };
     let twin = job.twin.as_mut().expect("an image");
-    assert!(twin.zygote.wake(&wake).expect("woken"));
+    assert!(twin.zygote.wake(&wake).expect("restored"));
     let answer = support::job::answer(&mut twin.zygote);
     let rejoin_ckpt::twin::manager::Answer::Running { pid } = answer else {
         panic!("{answer:?}")
@@ -323,7 +323,7 @@ fn new_input() {
         ..Default::default()
     };
     let twin = job.twin.as_mut().expect("an image");
-    assert!(twin.zygote.wake(&wake).expect("woken"));
+    assert!(twin.zygote.wake(&wake).expect("restored"));
     let answer = support::job::answer(&mut twin.zygote);
     let rejoin_ckpt::twin::manager::Answer::Running { pid } = answer else {
         panic!("{answer:?}")

@@ -18,11 +18,12 @@ pub const TESTS: &[Test] = &[
     ("storm_wakes", wakes),
 ];
 
-/// Images of a storm, and how many of them are woken.
+/// Images of a storm, and how many of them are restored.
 const IMAGES: u32 = 60;
 const KILLS: u32 = 12;
 
-/// Goes on for so many rounds, or until a file is there. Returns for how many that was, and their sum.
+/// Goes on for so many rounds, or until a file is there. Returns for how many that was, and their
+/// sum.
 fn run(round: fn(u64) -> u64, rounds: u64, file: &CStr) -> (u64, u64) {
     let (mut number, mut sum) = (0, 0u64);
     // SAFETY: the path ends with a zero byte.
@@ -35,7 +36,8 @@ fn run(round: fn(u64) -> u64, rounds: u64, file: &CStr) -> (u64, u64) {
     (number, sum)
 }
 
-/// Orders at random times; some images are woken. The sum of all rounds must be that of as many in an undisturbed run.
+/// Orders at random times; some images are restored. The sum of all rounds must be that of as many
+/// in an undisturbed run.
 fn storm(name: &str, round: fn(u64) -> u64) {
     let mut random = Random::new(name);
     let folder = Folder::new("storm");

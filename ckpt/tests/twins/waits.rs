@@ -86,7 +86,8 @@ fn accept_timeout() -> Call {
     })
 }
 
-/// A call that an order has interrupted ends; the same call at the same place, long after, waits as long as it should.
+/// A call that an order has interrupted ends; the same call at the same place, long after, waits as
+/// long as it should.
 fn next_call() {
     let mut job = Job::start(|rank| {
         rank.accept_checkpoints();
@@ -196,7 +197,8 @@ fn blocks_all() {
     job.finish();
 }
 
-/// An order that came just before the program blocked signals is no signal of the program's, and no image has it.
+/// An order that came just before the program blocked signals is no signal of the program's, and no
+/// image has it.
 fn drained() {
     let mut job = Job::start(|rank| {
         rank.accept_checkpoints();
@@ -224,7 +226,7 @@ fn drained() {
     job.finish();
 }
 
-/// What the handler can't obey waits for the library's next safe point, and the program goes on.
+/// What the handler can't take waits for the library's next safe point, and the program goes on.
 fn left() {
     let mut job = Job::start(|rank| {
         checkpoint_request::install(support::signal(), |_| false).expect("a handler");

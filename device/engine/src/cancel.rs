@@ -44,7 +44,7 @@ impl Engine {
                 send.blocked = false;
                 send.cancelled = true;
             });
-            tx.pump();
+            tx.drain_queues();
             return;
         }
         tx.channel.tx.last_cancel += 1;
@@ -161,7 +161,8 @@ impl Context<'_> {
         };
         let open = self.channel.open_at(header.ssn);
         let request = open.map(|open| self.channel.tx.open[open].1);
-        // What is clear to send was matched: its memory may be on the wire, and stays the library's.
+        // What is clear to send was matched: its memory may be on the wire, and stays the
+        // library's.
         let matched = request.and_then(|request| self.core.send_of(request));
         if header.aux == 1 && matched.is_some_and(|send| send.clear) {
             return Err(pointless(header));

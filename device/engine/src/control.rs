@@ -56,7 +56,7 @@ impl Context<'_> {
         });
         // Room in the retention may be what a message waits for.
         if !self.channel.tx.blocked.is_empty() {
-            self.pump();
+            self.drain_queues();
         }
         Ok(())
     }
@@ -92,7 +92,7 @@ impl Context<'_> {
         let more = self.channel.tx.window.credit(total);
         let more = more.map_err(|_| ProtocolError::FalseCredit)?;
         if more && !self.channel.tx.blocked.is_empty() {
-            self.again().pump();
+            self.again().drain_queues();
         }
         Ok(())
     }
@@ -102,7 +102,7 @@ impl Context<'_> {
         match header.kind {
             Kind::Ack => {
                 if self.channel.tx.window.grant(header.aux) {
-                    self.pump();
+                    self.drain_queues();
                 }
                 if header.flags.has(Flags::WANT_ACK) && self.channel.owes() {
                     self.channel.ack_soon(self.core);

@@ -1,9 +1,11 @@
-//! The fast path of a small message: one that is all its link has to write, and that meets its receive.
+//! The fast path of a small message: one that is all its link has to write, and that meets its
+//! receive.
 //!
-//! Nothing happens here that the slow path (`tx.rs`, `rx.rs`) would not do: the fast path leaves out the plan of what
-//! is written, the list of ready peers and the state of a body under way, which such a message enters and leaves
-//! at once. Whatever is not of this kind is refused before anything is changed, and takes the slow path. Every
-//! message that is received here, whatever carries it, passes [`Engine::accept`].
+//! Nothing happens here that the slow path (`tx.rs`, `rx.rs`) would not do: the fast path leaves
+//! out the plan of what is written, the list of ready peers and the state of a body under way,
+//! which such a message enters and leaves at once. Whatever is not of this kind is refused before
+//! anything is changed, and takes the slow path. Every message that is received here, whatever
+//! carries it, passes [`Engine::accept`].
 
 use std::ops::Range;
 
@@ -90,8 +92,9 @@ impl EagerHeader for FrameWords<'_> {
 }
 
 impl Engine {
-    /// Sends a message that is copied, where the link has nothing else to write: the frame is kept, and the device
-    /// writes it at once. What it does not write it gives back by [`Engine::send_rest`]. `None`: nothing was done.
+    /// Sends a message that is copied, where the link has nothing else to write: the frame is kept,
+    /// and the device writes it at once. What it does not write it gives back by
+    /// [`Engine::send_rest`]. `None`: nothing was done.
     #[inline]
     pub fn send_eager(&mut self, to: Rank, env: &Envelope, bytes: &[u8]) -> Option<EagerFrame<'_>> {
         let (channel, place, _) = self.keep_eager(to, env, bytes)?;
@@ -126,7 +129,8 @@ impl Engine {
         Some((tx.channel, place, header))
     }
 
-    /// Of a frame of [`Engine::send_eager`] only the first `written` bytes were written: the rest is planned.
+    /// Of a frame of [`Engine::send_eager`] only the first `written` bytes were written: the rest
+    /// is planned.
     #[cold]
     pub fn send_rest(&mut self, to: Rank, place: &Range<u64>, written: usize) {
         if let Some(Some(channel)) = self.channels.get_mut(to.index()) {
@@ -138,9 +142,9 @@ impl Engine {
         }
     }
 
-    /// Takes a frame that lies whole at the beginning of `bytes`: a plain eager message, the next of its peer, for which
-    /// a receive waits. The device copies its body before it calls the engine again. `None`: nothing was taken but
-    /// the ack; the frame takes the slow path.
+    /// Takes a frame that lies whole at the beginning of `bytes`: a plain eager message, the next
+    /// of its peer, for which a receive waits. The device copies its body before it calls the
+    /// engine again. `None`: nothing was taken but the ack; the frame takes the slow path.
     #[inline]
     pub fn rx_eager(&mut self, peer: Rank, bytes: &[u8]) -> Option<Matched> {
         let (head, rest) = bytes.split_first_chunk::<HEADER_LEN>()?;
@@ -158,8 +162,8 @@ impl Engine {
         self.core.matching.unexpected()
     }
 
-    /// Whether a receive that is about to be posted would be met by the next message of its sender and by
-    /// nothing else: then [`Engine::rx_short_into`] need not post it.
+    /// Whether a receive that is about to be posted would be met by the next message of its sender
+    /// and by nothing else: then [`Engine::rx_short_into`] need not post it.
     #[inline(always)]
     #[must_use]
     pub fn is_next_match(&mut self, pattern: &Pattern) -> bool {
@@ -209,7 +213,8 @@ impl Engine {
         Some((met(&env, len as u64, seg.len), Matched { into, len }))
     }
 
-    /// Takes the acknowledgement and the credit of a plain eager message that comes next and fits the window; its length.
+    /// Takes the acknowledgement and the credit of a plain eager message that comes next and fits
+    /// the window; its length.
     #[inline(always)]
     fn accept(&mut self, peer: Rank, header: &impl EagerHeader) -> Option<(Context<'_>, usize)> {
         let len = header.len();
@@ -236,7 +241,8 @@ impl Engine {
 }
 
 impl Context<'_> {
-    /// The next message of the peer, whose cost fits the window, came and was received with its body at once.
+    /// The next message of the peer, whose cost fits the window, came and was received with its
+    /// body at once.
     #[inline(always)]
     fn passed(&mut self, len: usize) {
         let (channel, cost) = (&mut *self.channel, ENVELOPE_COST + len as u64);

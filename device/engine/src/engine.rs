@@ -100,7 +100,7 @@ impl Engine {
         len <= self.config.eager_copy
     }
 
-    /// Counts completions and arrivals: when it stands still, nothing happened for the caller.
+    /// Counts completions and arrivals: when it stays the same, nothing happened for the caller.
     pub fn moved(&self) -> u64 {
         self.core.moved
     }
@@ -203,8 +203,8 @@ impl Engine {
         Ok(ReqId(self.core.requests.id(at)))
     }
 
-    /// Posts a receive that names its sender and its tag, for which no message has come; `None`: nothing was
-    /// done, [`Engine::recv`] is to.
+    /// Posts a receive that names its sender and its tag, for which no message has come; `None`:
+    /// nothing was done, [`Engine::recv`] is to.
     #[inline(always)]
     pub fn post_named(&mut self, pattern: &Pattern, seg: Segment) -> Option<ReqId> {
         let core = &mut self.core;

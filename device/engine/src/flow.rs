@@ -29,8 +29,8 @@ const LAST_STEP: u64 = 4096;
 /// Ranks that a [`Sought`] names before it stands for all.
 const NAMED: usize = 4;
 
-/// Whose messages probes have looked for in vain: of several patterns, since each of several threads may have its own
-/// and a program may look for one after the other.
+/// Whose messages probes have looked for in vain: of several patterns, since each of several
+/// threads may have its own and a program may look for one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Sought {
     from: [Option<Rank>; NAMED],
@@ -105,8 +105,8 @@ impl Engine {
         self.peer(peer).is_none_or(Channel::quiet)
     }
 
-    /// Whether all that was sent to a peer is acknowledged, and what is missing is a word of the peer's: that a receive
-    /// has taken a message, or that there is room for more.
+    /// Whether all that was sent to a peer is acknowledged, and what is missing is a word of the
+    /// peer's: that a receive has taken a message, or that there is room for more.
     pub fn awaits(&self, peer: Rank) -> bool {
         self.peer(peer).is_some_and(Channel::awaits)
     }

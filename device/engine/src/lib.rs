@@ -30,19 +30,20 @@
 //! Before all that: when `header.epoch` is later than [`Engine::epoch`], the rank's image is taken
 //! and [`Engine::set_epoch`] called first; `rx_header` refuses such a frame untouched.
 //!
-//! **Reading the sender's memory.** Where the two sides of a link can do so ([`Engine::set_remote_access`]), the
-//! body of a rendezvous message is not sent: the device drains [`Engine::next_get`] where it drains
-//! `next_copy`, reads, and says with [`Engine::get_done`] whether it could; if not, the body is sent.
+//! **Reading the sender's memory.** Where the two sides of a link can do so
+//! ([`Engine::set_remote_access`]), the body of a rendezvous message is not sent: the device drains
+//! [`Engine::next_get`] where it drains `next_copy`, reads, and says with [`Engine::get_done`]
+//! whether it could; if not, the body is sent.
 //!
 //! **Links.** When a handshake needs it, [`Engine::resume`] says what this rank has of the peer.
-//! When it succeeded, [`Engine::link_up`] takes the peer's answer and queues what the peer lacks.
-//! A resume is an ack: one of a later epoch is refused untouched, as a frame is; [`Engine::heeds`]
-//! says so before the table opens the link.
-//! [`Engine::link_down`] at a lost link. A resume must be taken when the old link is no longer
-//! read; frames that tell of later changes are queued by themselves.
+//! When it succeeded, [`Engine::link_up`] takes the peer's answer and queues what the peer lacks. A
+//! resume is an ack: one of a later epoch is refused untouched, as a frame is;
+//! [`Engine::accepts_epoch`] says so before the table opens the link. [`Engine::link_down`] at a
+//! lost link. A resume must be taken when the old link is no longer read; frames that tell of later
+//! changes are queued by themselves.
 //!
-//! **Waiting.** [`Engine::poll`] of a send that is not acknowledged may ask the peer for the ack, so
-//! it may make a peer ready to write. Poll before blocking: then whoever blocks has asked.
+//! **Waiting.** [`Engine::poll`] of a send that is not acknowledged may ask the peer for the ack,
+//! so it may make a peer ready to write. Poll before blocking: then whoever blocks has asked.
 //!
 //! **Before blocking.** [`Engine::flush_all_acks`] when the rank is about to sleep for long, and
 //! [`Engine::grant_if_starved`] (also every so many passes without blocking, with the patterns of
@@ -53,8 +54,8 @@
 //! **Finalize.** [`Engine::flush_all_acks`], then progress until [`Engine::quiescent`];
 //! [`Engine::unfinished`] names the peers that are missing, for the error text.
 //!
-//! **When it hangs.** [`Engine::describe`] says what a request waits for, [`Engine::waiting`] all of
-//! them, [`Engine::peer_counts`] how much is under way; each can be shown as it is.
+//! **When it hangs.** [`Engine::describe`] says what a request waits for, [`Engine::waiting`] all
+//! of them, [`Engine::peer_counts`] how much is under way; each can be shown as it is.
 //!
 //! # Methods at a glance
 //!
@@ -71,7 +72,7 @@
 //! tx_gather(Rank) -> Gather<'_>  tx_advance(Rank, bytes: usize)
 //! rx_header(Rank, &Header) -> Result<RxBody, ProtocolError>
 //! rx_buffer(Rank) -> &mut [u8]   rx_done(Rank) -> Result<(), ProtocolError>
-//! heeds(Epoch) -> Result<(), ProtocolError>
+//! accepts_epoch(Epoch) -> Result<(), ProtocolError>
 //! resume(Rank) -> Resume   link_up(Rank, &Resume) -> Result<(), ProtocolError>   link_down(Rank)
 //! flush_all_acks()   grant_if_starved(&Sought) -> bool
 //! describe(ReqId) -> Option<Waiting>   waiting() -> impl Iterator<Item = Waiting>

@@ -52,14 +52,14 @@ impl Engine {
     /// A link to the peer is open, and the peer said what it has: what it lacks is queued.
     ///
     /// # Errors
-    /// What the peer says cannot be: close the link. [`ProtocolError::LaterEpoch`] leaves everything
-    /// untouched and is no fault of the peer: a resume is an ack, which this rank may only heed once
-    /// its image is taken and [`Engine::set_epoch`] called.
+    /// What the peer says cannot be: close the link. [`ProtocolError::LaterEpoch`] leaves
+    /// everything untouched and is no fault of the peer: a resume is an ack, which this rank may
+    /// only accept once its image is taken and [`Engine::set_epoch`] called.
     pub fn link_up(&mut self, peer: Rank, resume: &Resume) -> Result<(), ProtocolError> {
         if peer == self.me {
             return Err(ProtocolError::NotAPeer(peer));
         }
-        self.heeds(resume.epoch)?;
+        self.accepts_epoch(resume.epoch)?;
         if self.is_up(peer) {
             self.link_down(peer);
         }
@@ -80,13 +80,13 @@ impl Engine {
         done
     }
 
-    /// Whether what was said in `epoch` may be heeded now.
+    /// Whether what was said in `epoch` may be accepted now.
     ///
     /// # Errors
     /// [`ProtocolError::LaterEpoch`]: take the image first. A device that asks before it lets the
     /// table admit or establish a link need not undo that.
     #[inline]
-    pub fn heeds(&self, epoch: Epoch) -> Result<(), ProtocolError> {
+    pub fn accepts_epoch(&self, epoch: Epoch) -> Result<(), ProtocolError> {
         if epoch > self.epoch {
             return Err(ProtocolError::LaterEpoch(epoch));
         }

@@ -1,9 +1,10 @@
 //! Bodies that the receiver reads out of the sender's memory, where the system lets it.
 //!
-//! The envelope says where the body is. The receiver reads it when it is matched, in one go, and says that
-//! it has it: nothing else goes over the link. To the rest of the engine such a body is one that is awaited
-//! until it is there. A link that is lost knows nothing of this: the resume clears the sender to send what
-//! is missing, and a message that was read is in no list, as one that was received.
+//! The envelope says where the body is. The receiver reads it when it is matched, in one go, and
+//! says that it has it: nothing else goes over the link. To the rest of the engine such a body is
+//! one that is awaited until it is there. A link that is lost knows nothing of this: the resume
+//! clears the sender to send what is missing, and a message that was read is in no list, as one
+//! that was received.
 
 use rejoin_channel_table::ids::{Rank, Ssn};
 
@@ -14,13 +15,14 @@ use crate::rx;
 use crate::tx::Context;
 use crate::types::RemoteGet;
 
-/// Least length from which on it is better that the receiver reads a body than that it is sent: below it a round trip
-/// and the system call cost more than to copy twice.
+/// Least length from which on it is better that the receiver reads a body than that it is sent:
+/// below it a round trip and the system call cost more than to copy twice.
 pub const MIN_GET: usize = 32 << 10;
 
 impl Engine {
-    /// Says over the peer's link which side can read the other's memory: this rank the peer's, and the
-    /// peer this rank's, which it is to do from a length on. Neither, until it is said; a lost link takes it back.
+    /// Says over the peer's link which side can read the other's memory: this rank the peer's, and
+    /// the peer this rank's, which it is to do from a length on. Neither, until it is said; a lost
+    /// link takes it back.
     pub fn set_remote_access(&mut self, peer: Rank, ours: bool, theirs: Option<usize>) {
         if let Some(Some(channel)) = self.channels.get_mut(peer.index())
             && channel.up

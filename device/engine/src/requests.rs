@@ -120,7 +120,8 @@ pub(crate) enum Body {
     Arriving(Buf),
     /// Complete.
     Ready(Buf),
-    /// With the sender, who waits for a clear to send: at this address, where its memory can be read.
+    /// With the sender, who waits for a clear to send: at this address, where its memory can be
+    /// read.
     Remote(u64),
     /// In user memory of this rank, which sends to itself; of that request, if it has one.
     Own(Segment, Option<u32>),
@@ -230,7 +231,8 @@ impl Core {
         Some(at)
     }
 
-    /// The same where the whole body is at hand: the receive is complete, and this is where the body goes.
+    /// The same where the whole body is at hand: the receive is complete, and this is where the
+    /// body goes.
     #[inline(always)]
     pub(crate) fn meet_posted(&mut self, env: &Envelope, len: usize) -> Option<Segment> {
         let at = self.matching.take_posted(&mut self.requests, env)?;

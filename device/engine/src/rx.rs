@@ -23,7 +23,7 @@ impl Engine {
         if peer == self.me {
             return Err(ProtocolError::NotAPeer(peer));
         }
-        self.heeds(header.epoch)?;
+        self.accepts_epoch(header.epoch)?;
         let (epoch, config) = (self.epoch, self.config);
         let (channel, core) = self
             .channel(peer)
@@ -209,8 +209,8 @@ impl Context<'_> {
         Ok(RxBody::None)
     }
 
-    /// A rendezvous message has met its receive: its envelope is consumed, its body may come; or is read
-    /// by this rank itself, `from` its sender's memory.
+    /// A rendezvous message has met its receive: its envelope is consumed, its body may come; or is
+    /// read by this rank itself, `from` its sender's memory.
     pub(crate) fn clear_to_send(
         &mut self,
         ssn: Ssn,

@@ -1,8 +1,9 @@
 //! Headers of short messages: eager envelopes that a transport carries beside its stream of frames.
 //!
-//! Such a header is cut to what the receiver cannot know. What is cut off of a number is known: on a link these only
-//! grow, by less than a half of what is left; and of epochs, the sender is hardly ahead of the receiver. How a
-//! header and its body lie in the transport's memory is the transport's business.
+//! Such a header is cut to what the receiver cannot know. What is cut off of a number is known: on
+//! a link these only grow, by less than a half of what is left; and of epochs, the sender is hardly
+//! ahead of the receiver. How a header and its body lie in the transport's memory is the
+//! transport's business.
 
 use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 
@@ -68,9 +69,9 @@ impl EagerHeader for ShortHeader {
     }
 }
 
-/// Epochs by which a peer may be ahead. It cannot be by many: its next epoch waits for this rank. But a message may
-/// lie unread in its link while this rank enters many epochs: fewer than 61,440 are told from later ones, which take
-/// more than an hour and a half at ten a second.
+/// Epochs by which a peer may be ahead. It cannot be by many: its next epoch waits for this rank.
+/// But a message may lie unread in its link while this rank enters many epochs: fewer than 61,440
+/// are told from later ones, which take more than an hour and a half at ten a second.
 const AHEAD: u16 = 4096;
 
 /// The epoch of a message, of which the low half is given, as this one sees it.
@@ -92,8 +93,8 @@ fn near(known: u64, low: u32) -> u64 {
 }
 
 impl Engine {
-    /// As [`Engine::send_eager`], as a short message: its header. The frame is kept, and the device shows the message
-    /// with its body to the peer at once. `None`: nothing was done.
+    /// As [`Engine::send_eager`], as a short message: its header. The frame is kept, and the device
+    /// shows the message with its body to the peer at once. `None`: nothing was done.
     #[inline(always)]
     pub fn send_short(&mut self, to: Rank, env: &Envelope, bytes: &[u8]) -> Option<ShortHeader> {
         if bytes.len() > usize::from(u16::MAX) {
@@ -109,8 +110,8 @@ impl Engine {
         self.accept_posted(peer, header)
     }
 
-    /// A short message for a receive that is not posted, which [`Engine::is_next_match`] and has room for it: how it ends,
-    /// and where the body goes. `None`: nothing was taken but the ack.
+    /// A short message for a receive that is not posted, which [`Engine::is_next_match`] and has
+    /// room for it: how it ends, and where the body goes. `None`: nothing was taken but the ack.
     #[inline(always)]
     pub fn rx_short_into(
         &mut self,
@@ -122,8 +123,9 @@ impl Engine {
         self.accept_into(peer, header, pattern, seg)
     }
 
-    /// The header of the frame that a short message stands for, which [`Engine::rx_header`] takes with the body
-    /// behind it. `None` for a peer without a channel, and for what can't be such a message.
+    /// The header of the frame that a short message stands for, which [`Engine::rx_header`] takes
+    /// with the body behind it. `None` for a peer without a channel, and for what can't be such a
+    /// message.
     #[must_use]
     pub fn widen(&self, peer: Rank, header: &ShortHeader) -> Option<Header> {
         if header.len() > self.config.eager_max {

@@ -44,7 +44,8 @@ impl Context<'_> {
         true
     }
 
-    /// Header and body into the ring; where they lie, and the header. `None` if the message must wait.
+    /// Header and body into the ring; where they lie, and the header. `None` if the message must
+    /// wait.
     #[inline(always)]
     pub(crate) fn keep_copied(
         &mut self,
@@ -153,7 +154,7 @@ impl Context<'_> {
     /// Launches what waited, in order, as far as the window allows.
     #[cold]
     #[inline(never)]
-    pub(crate) fn pump(&mut self) {
+    pub(crate) fn drain_queues(&mut self) {
         while let Some(&request) = self.channel.tx.blocked.front() {
             if !self.launch(request, None) {
                 break;

@@ -301,7 +301,7 @@ impl fmt::Display for Cause {
             Cause::Writing => "not written as a whole: it does not read its link",
             Cause::ClearToSend => "announced: it has no receive for the message",
             Cause::Sending { handed } => {
-                return write!(f, "its body is on its way, {handed} bytes were handed over");
+                return write!(f, "its body is on its way, {handed} bytes were issued");
             }
             Cause::Ack => "sent: it has not acknowledged the message",
             Cause::Match => "sent: no receive has taken the message",

@@ -1,13 +1,13 @@
 //! Cells: messages of one cache line, which show themselves.
 //!
-//! Bytes of the ring take three cache lines from one processor to the other: the position, and the two
-//! that a header and a short body lie in. A cell takes one: its first word says both that it is there and what
-//! it holds. Which of the two words that a place can hold means "here" changes with each turn around
-//! the cells, so a reader need not clear what it has taken.
+//! Bytes of the ring take three cache lines from one processor to the other: the position, and the
+//! two that a header and a short body lie in. A cell takes one: its first word says both that it is
+//! there and what it holds. Which of the two words that a place can hold means "here" changes with
+//! each turn around the cells, so a reader need not clear what it has taken.
 //!
-//! Cells and bytes keep one order. A cell says after how many bytes it comes; a reader that has seen
-//! bytes looks at the cell once more before it takes them, since a cell that comes before them was
-//! published before them ([`Reader::until`](crate::Reader::until)).
+//! Cells and bytes keep one order. A cell says after how many bytes it comes; a reader that has
+//! seen bytes looks at the cell once more before it takes them, since a cell that comes before them
+//! was published before them ([`Reader::until`](crate::Reader::until)).
 
 use std::sync::atomic::Ordering;
 
@@ -51,7 +51,8 @@ impl Writer {
         self.tail.wrapping_sub(self.head) == self.count
     }
 
-    /// The index of the next cell, unless all are in use; looks at the reader's word only when it must.
+    /// The index of the next cell, unless all are in use; looks at the reader's word only when it
+    /// must.
     ///
     /// # Errors
     /// [`OutOfBounds`]: the cells are of no use any more.

@@ -1,9 +1,11 @@
-//! Chunks of one body that both sides copy: the owner lays out a batch of them, and both take from it until none is left.
+//! Chunks of one body that both sides copy: the owner lays out a batch of them, and both take from
+//! it until none is left.
 //!
-//! The owner lays out a batch at a time and takes pieces itself; so the work is done whether or not the other side,
-//! the helper, finds the time. A piece belongs to whoever has taken it. The owner lays out the next batch only
-//! when it knows what became of every piece that the helper has taken, so a helper never works at a piece that is
-//! no longer asked for. Whoever takes last waits for the other at most as long as one piece lasts.
+//! The owner lays out a batch at a time and takes pieces itself; so the work is done whether or not
+//! the other side, the helper, finds the time. A piece belongs to whoever has taken it. The owner
+//! lays out the next batch only when it knows what became of every piece that the helper has taken,
+//! so a helper never works at a piece that is no longer asked for. Whoever takes last waits for the
+//! other at most as long as one piece lasts.
 //!
 //! Neither side trusts the other's word further than this: an index is always one of [`MOST`].
 
@@ -17,7 +19,8 @@ pub const MOST: usize = 16;
 /// Low bits of the batch's word: how many pieces are left. The others are the batch's number.
 const LEFT: u64 = 0xff;
 const NUMBER: u32 = 8;
-/// Bits of the helper's word: pieces that are done, pieces that it could not do, and the batch's number.
+/// Bits of the helper's word: pieces that are done, pieces that it could not do, and the batch's
+/// number.
 const ALL: u64 = (1 << MOST) - 1;
 const FAILED: u32 = 16;
 const BATCH: u32 = 32;
@@ -60,7 +63,8 @@ pub enum Helped {
 }
 
 impl Owner {
-    /// Lays out so many pieces, at most [`MOST`], all of which are described. The batch before is over.
+    /// Lays out so many pieces, at most [`MOST`], all of which are described. The batch before is
+    /// over.
     #[inline]
     pub fn lay_out(&mut self, batch: &impl Word, pieces: usize) {
         debug_assert!((1..=MOST).contains(&pieces) && self.others == 0);
@@ -112,8 +116,8 @@ impl Helper {
         batch.load(Ordering::Relaxed) & LEFT != 0
     }
 
-    /// Takes a piece: its index. What describes it is read after this, and is good until the piece is
-    /// [`over`](Helper::over).
+    /// Takes a piece: its index. What describes it is read after this, and is good until the piece
+    /// is [`over`](Helper::over).
     #[inline]
     pub fn take(&mut self, batch: &impl Word) -> Option<usize> {
         let (index, batch) = take(batch)?;

@@ -1,12 +1,13 @@
-//! How a side that sleeps is woken, at no cost while it does not.
+//! What wakes a side that sleeps, at no cost while it does not.
 //!
-//! Each side has a word of wishes, zero while it is awake. Before it sleeps it says what would wake it,
-//! then looks at the ring once more. The other side publishes, then looks at the wishes. Between the two
-//! steps of each stands a fence, so at least one of them sees what the other has done (the pattern of
-//! Dekker's algorithm). Whoever finds a wish takes it away and sends one wake-up.
+//! Each side has a word of wishes, zero while it is awake. Before it sleeps it says what would wake
+//! it, then looks at the ring once more. The other side publishes, then looks at the wishes.
+//! Between the two steps of each stands a fence, so at least one of them sees what the other has
+//! done (the pattern of Dekker's algorithm). Whoever finds a wish takes it away and sends one
+//! wake-up.
 //!
-//! A reader that releases little of a ring that is not crowded need not look at the wishes: it does so
-//! before it sleeps, and at the next crowded read.
+//! A reader that releases little of a ring that is not crowded need not look at the wishes: it does
+//! so before it sleeps, and at the next crowded read.
 
 use std::sync::atomic::Ordering;
 
@@ -30,7 +31,7 @@ pub fn disarm<W: Word>(own: &W) {
     own.store(0, Ordering::Relaxed);
 }
 
-/// After something was published or released: whether the other side must be woken for it. True once
+/// After something was published or released: whether the doorbell must be rung for it. True once
 /// for each time that it has armed its bell.
 #[inline]
 pub fn must_ring<W: Word>(theirs: &W, wish: u64) -> bool {

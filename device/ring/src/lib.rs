@@ -1,13 +1,14 @@
-//! The indices of a ring of bytes that one process writes and another reads, and the doorbell that wakes
-//! whichever of them sleeps.
+//! The indices of a ring of bytes that one process writes and another reads, and the doorbell that
+//! wakes whichever of them sleeps.
 //!
 //! Only the order of things is here; the bytes, and the memory that both processes map, are the
 //! device's. The words are anything that behaves as an atomic one ([`Word`]), so that the same code
 //! runs in shared memory and under a model checker.
 //!
-//! Positions count bytes from the beginning of the ring's life and never go back. Each side keeps its
-//! own, and a copy of the other's that it refreshes when the copy says too little. What the other side
-//! says is not trusted: a position that cannot be is [`OutOfBounds`], and no range ever leaves the ring.
+//! Positions count bytes from the beginning of the ring's life and never go back. Each side keeps
+//! its own, and a copy of the other's that it refreshes when the copy says too little. What the
+//! other side says is not trusted: a position that cannot be is [`OutOfBounds`], and no range ever
+//! leaves the ring.
 //!
 //! ```
 //! use std::sync::atomic::AtomicU64;
@@ -45,7 +46,8 @@ pub trait Word {
     fn store(&self, value: u64, order: Ordering);
     /// Writes it and returns what it held.
     fn swap(&self, value: u64, order: Ordering) -> u64;
-    /// Writes `new` if it holds `old`, and returns what it holds instead if not; acquires and releases.
+    /// Writes `new` if it holds `old`, and returns what it holds instead if not; acquires and
+    /// releases.
     ///
     /// # Errors
     /// It holds something else, or seems to.
@@ -135,8 +137,8 @@ impl Writer {
         (self.capacity - self.tail.wrapping_sub(self.head)) as usize
     }
 
-    /// Where the next bytes go, at most `len` and as far as they lie side by side. The caller has asked
-    /// for room, and fills the range before it publishes.
+    /// Where the next bytes go, at most `len` and as far as they lie side by side. The caller has
+    /// asked for room, and fills the range before it publishes.
     #[inline]
     pub fn next(&mut self, len: usize) -> Range<usize> {
         let range = side_by_side(self.tail, self.capacity, len.min(self.free()));
@@ -179,7 +181,8 @@ impl Reader {
     }
 
     /// How many of `wanted` bytes are there; looks at the writer's word only when its last known
-    /// position leaves less. A word that says less than is known says nothing new ([`Reader::shown`]).
+    /// position leaves less. A word that says less than is known says nothing new
+    /// ([`Reader::shown`]).
     ///
     /// # Errors
     /// [`OutOfBounds`]: the ring is of no use any more.
@@ -227,8 +230,8 @@ impl Reader {
         ahead.cast_signed() <= 0
     }
 
-    /// So many bytes are there as something else has shown, though the writer's word may not say so yet: it
-    /// does when more are published.
+    /// So many bytes are there as something else has shown, though the writer's word may not say so
+    /// yet: it does when more are published.
     ///
     /// # Errors
     /// [`OutOfBounds`] when the ring can't hold them.
@@ -244,9 +247,9 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether the writer may have found the ring full: at least half of it is known to be in use. A
-    /// full ring shows at one of two looks at the latest, since what the first one does not see is more
-    /// than half.
+    /// Whether the writer may have found the ring full: at least half of it is known to be in use.
+    /// A full ring shows at one of two looks at the latest, since what the first one does not see
+    /// is more than half.
     #[inline]
     #[must_use]
     pub fn is_crowded(&self) -> bool {
@@ -258,8 +261,8 @@ impl Reader {
         self.tail.wrapping_sub(self.head) as usize
     }
 
-    /// Where the next bytes are, at most `len` and as far as they lie side by side. The caller takes
-    /// them out before it lets go of them.
+    /// Where the next bytes are, at most `len` and as far as they lie side by side. The caller
+    /// takes them out before it lets go of them.
     #[inline]
     pub fn next(&mut self, len: usize) -> Range<usize> {
         let range = side_by_side(self.head, self.capacity, len.min(self.used()));

@@ -1,4 +1,5 @@
-//! The ring and its doorbell under loom: every order of the two sides' steps, and what weak memory allows.
+//! The ring and its doorbell under loom: every order of the two sides' steps, and what weak memory
+//! allows.
 
 use std::sync::atomic::Ordering;
 
@@ -63,7 +64,7 @@ struct Shared {
     head: Modelled,
     bytes: Vec<UnsafeCell<u8>>,
     /// Wishes of the writer and of the reader, and their sockets.
-    bells: [Modelled; 2],
+    doorbells: [Modelled; 2],
     sockets: [Socket; 2],
 }
 
@@ -79,14 +80,14 @@ fn shared(capacity: usize) -> Arc<Shared> {
         tail: word(),
         head: word(),
         bytes: (0..capacity).map(|_| UnsafeCell::new(0)).collect(),
-        bells: [word(), word()],
+        doorbells: [word(), word()],
         sockets: [Socket::default(), Socket::default()],
     })
 }
 
 impl Shared {
     fn ring(&self, side: usize, wish: u64) {
-        if doorbell::must_ring(&self.bells[side], wish) {
+        if doorbell::must_ring(&self.doorbells[side], wish) {
             self.sockets[side].send();
         }
     }
@@ -95,11 +96,11 @@ impl Shared {
         let mut writer = Writer::new(self.bytes.len());
         for number in 0..count {
             while writer.room(&self.head, 1).expect("in bounds") == 0 {
-                doorbell::arm(&self.bells[WRITER], doorbell::ROOM);
+                doorbell::arm(&self.doorbells[WRITER], doorbell::ROOM);
                 if writer.room(&self.head, 1).expect("in bounds") == 0 {
                     self.sockets[WRITER].receive();
                 }
-                doorbell::disarm(&self.bells[WRITER]);
+                doorbell::disarm(&self.doorbells[WRITER]);
             }
             let at = writer.next(1);
             // SAFETY: loom itself checks that nobody else uses the cell meanwhile.
@@ -113,13 +114,13 @@ impl Shared {
         let mut reader = Reader::new(self.bytes.len());
         for number in 0..count {
             while reader.ready(&self.tail, 1).expect("in bounds") == 0 {
-                doorbell::arm(&self.bells[READER], doorbell::DATA);
+                doorbell::arm(&self.doorbells[READER], doorbell::DATA);
                 // What was released without a fence.
                 self.ring(WRITER, doorbell::ROOM);
                 if reader.ready(&self.tail, 1).expect("in bounds") == 0 {
                     self.sockets[READER].receive();
                 }
-                doorbell::disarm(&self.bells[READER]);
+                doorbell::disarm(&self.doorbells[READER]);
             }
             let crowded = reader.is_crowded();
             let at = reader.next(1);
@@ -147,12 +148,12 @@ fn model(capacity: usize, count: u8) {
 }
 
 #[test]
-fn a_reader_that_sleeps_is_woken() {
+fn the_doorbell_wakes_a_reader_that_sleeps() {
     model(4, 2);
 }
 
 #[test]
-fn a_writer_that_sleeps_is_woken() {
+fn the_doorbell_wakes_a_writer_that_sleeps() {
     model(1, 2);
 }
 
@@ -239,13 +240,13 @@ impl Mixed {
                     assert_eq!(taken, number);
                     break;
                 }
-                doorbell::arm(&self.bytes.bells[READER], doorbell::DATA);
+                doorbell::arm(&self.bytes.doorbells[READER], doorbell::DATA);
                 let idle = come.look(&self.firsts[come.index()]).is_none()
                     && reader.is_empty(&self.bytes.tail);
                 if idle {
                     self.bytes.sockets[READER].receive();
                 }
-                doorbell::disarm(&self.bytes.bells[READER]);
+                doorbell::disarm(&self.bytes.doorbells[READER]);
             }
         }
     }

@@ -30,7 +30,8 @@ macro_rules! each {
 }
 
 impl AnyEndpoint {
-    /// Sends a message beside the stream, as the endpoint's capabilities say for its length. False: nothing was done.
+    /// Sends a message beside the stream, as the endpoint's capabilities say for its length. False:
+    /// nothing was done.
     #[inline(always)]
     pub fn try_message(&mut self, body: &[u8], pack: impl MakeHeader) -> bool {
         each!(self, endpoint => match endpoint.capabilities().mechanism(body.len(), false) {

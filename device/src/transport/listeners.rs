@@ -42,7 +42,8 @@ pub(crate) struct Listeners {
 }
 
 impl Listeners {
-    /// Listens. Beside the listeners: why there is no shared memory where it was wanted, but need not be had.
+    /// Listens. Beside the listeners: why there is no shared memory where it was wanted, but need
+    /// not be had.
     ///
     /// # Errors
     /// No address to listen on, or no shared memory where it must be had.
@@ -67,7 +68,8 @@ impl Listeners {
         (0..tcp).chain(self.local.is_some().then_some(LOCAL))
     }
 
-    /// Takes one connection that waits at a listener; `None` when there is none. An error is a lack of resources.
+    /// Takes one connection that waits at a listener; `None` when there is none. An error is a lack
+    /// of resources.
     pub(crate) fn accept(&self, number: u32) -> Option<io::Result<Accepted>> {
         let local = number == LOCAL;
         let accepted = if local {
@@ -94,8 +96,8 @@ impl Listeners {
         self.local.is_some()
     }
 
-    /// Lets the ranks that the process behind `manager` has started read this process's memory, where links share
-    /// memory.
+    /// Lets the ranks that the process behind `manager` has started read this process's memory,
+    /// where links share memory.
     pub(crate) fn admit_readers(&self, manager: BorrowedFd<'_>) {
         if self.has_local() {
             shm::be_readable(manager);
@@ -111,7 +113,7 @@ impl Listeners {
     }
 }
 
-/// Opens the listener for ranks of the same host, having tried whether shared memory can be had.
+/// Opens the listener for ranks of the same host, having tried whether shared memory is available.
 fn open_local(options: &ListenOptions<'_>) -> Result<(Option<HostListener>, Option<String>)> {
     if options.wanted == Transport::Tcp || options.local_size < 2 {
         return Ok((None, None));

@@ -1,10 +1,12 @@
 //! Transports: what carries a channel's messages between two ranks.
 //!
-//! An *endpoint* is this rank's end of an established link to one peer. [`Endpoint`] is all that the rest of the
-//! device knows of it: capabilities, and calls that never block. Every endpoint carries a stream of bytes in both
-//! directions that keeps order and may break at any moment. Some also carry short messages beside it, with less
-//! work ([`Capabilities::max_short`], [`Capabilities::max_bcopy`]), or let the receiver read a body out of the sender's
-//! memory ([`Endpoint::get`]). Dispatch is by the enum [`AnyEndpoint`], so the calls of the fast path are inlined.
+//! An *endpoint* is this rank's end of an established link to one peer. [`Endpoint`] is all that
+//! the rest of the device knows of it: capabilities, and calls that never block. Every endpoint
+//! carries a stream of bytes in both directions that keeps order and may break at any moment. Some
+//! also carry short messages beside it, with less work ([`Capabilities::max_short`],
+//! [`Capabilities::max_bcopy`]), or let the receiver read a body out of the sender's memory
+//! ([`Endpoint::get`]). Dispatch is by the enum [`AnyEndpoint`], so the calls of the fast path are
+//! inlined.
 //!
 //! A transport is a folder here: its endpoint, its part in [`Wireup`], and its listener.
 
@@ -79,10 +81,11 @@ pub struct Path {
 pub struct Capabilities {
     /// Longest body in bytes that goes with its header ([`Endpoint::try_short`]), if any does.
     pub max_short: Option<usize>,
-    /// Longest body in bytes that is copied into a buffer of the link ([`Endpoint::try_bcopy`]), if any is.
+    /// Longest body in bytes that is copied into a buffer of the link ([`Endpoint::try_bcopy`]), if
+    /// any is.
     pub max_bcopy: Option<usize>,
-    /// Shortest body in bytes that is better read out of the sender's memory than sent ([`Endpoint::get`]), where
-    /// [`Endpoint::remote_access`] says that it can be.
+    /// Shortest body in bytes that is better read out of the sender's memory than sent
+    /// ([`Endpoint::get`]), where [`Endpoint::remote_access`] says that it can be.
     pub min_get: Option<usize>,
     /// The endpoint raises no event until its doorbell is armed, and must be polled.
     pub doorbell: bool,
@@ -107,13 +110,14 @@ pub enum Mechanism {
     BufferedCopy,
     /// As a frame in the stream of bytes.
     Stream,
-    /// The receiver reads it out of the sender's memory ([`Endpoint::get`]). The engine chooses this by
-    /// [`Capabilities::min_get`], once it knows that the receiver can.
+    /// The receiver reads it out of the sender's memory ([`Endpoint::get`]). The engine chooses
+    /// this by [`Capabilities::min_get`], once it knows that the receiver can.
     SingleCopy,
 }
 
 impl Capabilities {
-    /// The mechanism for a body of `len` bytes, where the receiver can read the sender's memory or cannot.
+    /// The mechanism for a body of `len` bytes, where the receiver can read the sender's memory or
+    /// cannot.
     #[inline(always)]
     #[must_use]
     pub fn mechanism(&self, len: usize, readable: bool) -> Mechanism {
@@ -192,8 +196,8 @@ pub trait Endpoint {
     /// What it offers beside the stream.
     fn capabilities(&self) -> Capabilities;
 
-    /// Sends a message with its header, if there is room: `pack` makes the header then, and may still refuse. False:
-    /// nothing was done, and the message goes as a frame.
+    /// Sends a message with its header, if there is room: `pack` makes the header then, and may
+    /// still refuse. False: nothing was done, and the message goes as a frame.
     #[inline(always)]
     fn try_short(&mut self, _body: &[u8], _pack: impl MakeHeader) -> bool {
         false
@@ -205,7 +209,8 @@ pub trait Endpoint {
         false
     }
 
-    /// Waits for room for a short message while the peer goes on to take some, for microseconds. False: there is none.
+    /// Waits for room for a short message while the peer goes on to take some, for microseconds.
+    /// False: there is none.
     #[inline(always)]
     fn await_room(&mut self) -> bool {
         true
@@ -216,14 +221,15 @@ pub trait Endpoint {
         false
     }
 
-    /// The header of the short message or buffered copy that comes next, if one does: a copy that the peer
-    /// cannot change.
+    /// The header of the short message or buffered copy that comes next, if one does: a copy that
+    /// the peer cannot change.
     #[inline(always)]
     fn try_recv(&self) -> Option<ShortHeader> {
         None
     }
 
-    /// Takes the message whose header [`Endpoint::try_recv`] gave: copies the first bytes of its body to where they go.
+    /// Takes the message whose header [`Endpoint::try_recv`] gave: copies the first bytes of its
+    /// body to where they go.
     ///
     /// # Safety
     /// `into` is writable memory of at most as many bytes as the body has, that nothing else uses.
@@ -254,7 +260,8 @@ pub trait Endpoint {
     /// The link is broken.
     fn write_handshake(&mut self, bytes: &[u8]) -> Result<usize, Box<Fault>>;
 
-    /// Whether this side can read the peer's memory, and the peer this side's, if that is known yet.
+    /// Whether this side can read the peer's memory, and the peer this side's, if that is known
+    /// yet.
     fn remote_access(&self) -> (bool, Option<bool>) {
         (false, Some(false))
     }
@@ -264,8 +271,9 @@ pub trait Endpoint {
         None
     }
 
-    /// Has parts of bodies copied out of the peer's memory, at most [`MAX_GET_PARTS`]; bits of those that could not be.
-    /// `cooperative`: the peer may copy some of them where it waits for this side; while it takes long, `waits` is told.
+    /// Has parts of bodies copied out of the peer's memory, at most [`MAX_GET_PARTS`]; bits of
+    /// those that could not be. `cooperative`: the peer may copy some of them where it waits for
+    /// this side; while it takes long, `waits` is told.
     ///
     /// # Safety
     /// Each part's place is writable, and nothing else uses it during the call.
@@ -290,7 +298,8 @@ pub trait Endpoint {
     /// An event has come for the descriptor. What it brought shows at the next read.
     fn note_event(&mut self) {}
 
-    /// Whether there is neither anything to read nor an end to be noticed; false where only a read tells.
+    /// Whether there is neither anything to read nor an end to be noticed; false where only a read
+    /// tells.
     #[inline]
     fn is_idle(&self) -> bool {
         false
@@ -355,8 +364,8 @@ fn closed() -> Box<Fault> {
     Box::new(Fault::Link(Lost(why)))
 }
 
-/// The link's fault, or that of the memory: an address that is not mapped, or a length that no memory
-/// can have.
+/// The link's fault, or that of the memory: an address that is not mapped, or a length that no
+/// memory can have.
 #[cold]
 fn fault(error: io::Error) -> Box<Fault> {
     Box::new(match error.raw_os_error() {

@@ -1,7 +1,7 @@
 //! What the transports need of a handshake: how its bytes go, and what goes along with them.
 //!
-//! A handshake over a local socket brings the memory of a link over shared memory: made by the dialer, whose
-//! proof carries its descriptor, and mapped by the acceptor.
+//! A handshake over a local socket brings the memory of a link over shared memory: made by the
+//! dialer, whose proof carries its descriptor, and mapped by the acceptor.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
@@ -60,7 +60,8 @@ impl Wireup {
         }
     }
 
-    /// Has the other side read nothing in this process, though it may hold the connection for a link already.
+    /// Has the other side read nothing in this process, though it may hold the connection for a
+    /// link already.
     pub(crate) fn withdraw(&self) {
         if let Self::Shm {
             memory: Some((_, shown)),
@@ -108,8 +109,8 @@ impl Wireup {
         usize::try_from(count).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Makes what the link needs, where `local_size` ranks share the host, and sends it with what is said next.
-    /// The dialer's part.
+    /// Makes what the link needs, where `local_size` ranks share the host, and sends it with what
+    /// is said next. The dialer's part.
     ///
     /// # Errors
     /// Why the system refuses.
@@ -137,8 +138,8 @@ impl Wireup {
         Ok(())
     }
 
-    /// Whether the acceptor, which has `taken` what the dialer sent or closed the connection, understands it. The
-    /// dialer's part.
+    /// Whether the acceptor, which has `taken` what the dialer sent or closed the connection,
+    /// understands it. The dialer's part.
     ///
     /// # Errors
     /// The two versions.

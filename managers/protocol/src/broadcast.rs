@@ -1,14 +1,15 @@
 //! From central to all hosts, down a tree of local managers.
 //!
-//! Central sends to a few hosts only; each passes on what it gets to its own few, and tells its giver
-//! when its whole subtree has it. A child that does not answer in time is *adopted*: its children get
-//! the word from its parent, and the child itself alone, some times more; who still has not answered is
-//! named upwards, and central itself gives to it until it answers or is lost. Everything may
-//! come twice: what a host has had it only acknowledges. Words of one run of central in one generation
-//! are delivered in the order in which they were cast; a newer generation or run ends the older.
+//! Central sends to a few hosts only; each passes on what it gets to its own few, and tells its
+//! giver when its whole subtree has it. A child that does not answer in time is *adopted*: its
+//! children get the word from its parent, and the child itself alone, some times more; who still
+//! has not answered is named upwards, and central itself gives to it until it answers or is lost.
+//! Everything may come twice: what a host has had it only acknowledges. Words of one run of central
+//! in one generation are delivered in the order in which they were cast; a newer generation or run
+//! ends the older.
 //!
-//! Hosts have positions from 0, as in a heap with central at its top: with `k` children each, central has
-//! 0 to `k-1`, and position `p` has `k(p+1)` to `k(p+1)+k-1`.
+//! Hosts have positions from 0, as in a heap with central at its top: with `k` children each,
+//! central has 0 to `k-1`, and position `p` has `k(p+1)` to `k(p+1)+k-1`.
 
 use crate::control::Time;
 use rejoin_channel_table::Generation;
@@ -48,8 +49,8 @@ impl Tree {
         }
     }
 
-    /// A child has so many milliseconds for each level of its subtree: more than a word takes to all
-    /// children, or hosts are adopted that only wait for their turn.
+    /// A child has so many milliseconds for each level of its subtree: more than a word takes to
+    /// all children, or hosts are adopted that only wait for their turn.
     #[must_use]
     pub fn with_patience(self, patience: u64) -> Tree {
         Tree { patience, ..self }
@@ -244,8 +245,9 @@ impl<P: Clone> Member<P> {
         }
     }
 
-    /// The host at a position is gone, or the link to it: its children are adopted at once. Central does
-    /// not wait for it any more; others name it upwards, for only central knows who is gone for good.
+    /// The host at a position is gone, or the link to it: its children are adopted at once. Central
+    /// does not wait for it any more; others name it upwards, for only central knows who is gone
+    /// for good.
     pub fn lost(&mut self, now: Time, position: usize, effects: &mut Vec<Effect<P>>) {
         let central = self.me.is_none();
         if central && !self.lost.insert(position) {

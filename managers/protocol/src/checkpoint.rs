@@ -1,10 +1,10 @@
 //! When checkpoints are ordered, and when one is committed: central's side of coordinated
 //! checkpoints. (DESIGN: epochs without draining.)
 //!
-//! A checkpoint is an epoch number. It is *ordered* once, every rank takes its image of it on its own,
-//! and it is *committed* when every rank's image is there. The next one is ordered only when the last
-//! is committed or given up, and a number is never used twice, not even by a job that was rolled back:
-//! a rank that enters an epoch must never meet an older use of it.
+//! A checkpoint is an epoch number. It is *ordered* once, every rank takes its image of it on its
+//! own, and it is *committed* when every rank's image is there. The next one is ordered only when
+//! the last is committed or given up, and a number is never used twice, not even by a job that was
+//! rolled back: a rank that enters an epoch must never meet an older use of it.
 
 use crate::control::Time;
 use rejoin_channel_table::{Epoch, Rank};
@@ -31,8 +31,8 @@ const AUTO_SHARE: u64 = 200;
 /// Under [`Interval::Every`], the time to the next order is at least so many times the last
 /// checkpoint's cost: checkpoints take at most a fifth of the time.
 const LEAST_PAUSE: u64 = 4;
-/// Milliseconds after which an order that some rank has not followed is given up. A rank that computes
-/// follows by signal, so one that does not within this time can't.
+/// Milliseconds after which an order that some rank has not followed is given up. A rank that
+/// computes follows by signal, so one that does not within this time can't.
 pub const ORDER_LIMIT: u64 = 60_000;
 /// Milliseconds that ranks which are back have for themselves before the next order.
 const SETTLE: u64 = 20;
@@ -155,8 +155,8 @@ impl Coordinator {
         }
     }
 
-    /// Continues a job from what was stored: the last commit, when that was and what it cost, and the
-    /// highest number ever ordered, which is burnt if it is another one.
+    /// Continues a job from what was stored: the last commit, when that was and what it cost, and
+    /// the highest number ever ordered, which is abandoned if it is another one.
     pub fn resume(&mut self, committed: Option<(Epoch, Time, ImageCost)>, ordered: Epoch) {
         self.committed = committed.map(|(epoch, ..)| epoch);
         self.committed_at = committed.map_or(Time(0), |(_, at, _)| at);
@@ -276,7 +276,7 @@ impl Coordinator {
         Progress::Waiting
     }
 
-    /// The job goes back to the last commit: an order under way is void, its number burnt.
+    /// The job goes back to the last commit: an order under way is void, and its number abandoned.
     pub fn rolled_back(&mut self) -> Option<Epoch> {
         let order = self.order.take();
         let due = self.due.take();
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_burnt_by_failed_and_rolled_back_orders() {
+    fn numbers_are_abandoned_by_failed_and_rolled_back_orders() {
         let mut c = two(Interval::Every(100));
         take(&mut c, at(0), ImageCost::default());
         let second = c.order(at(1)).unwrap();
@@ -546,7 +546,7 @@ mod tests {
         take(&mut c, at(0), cost);
         // 100 ms in all, half a percent of 20 s.
         assert_eq!(c.deadline(), Some(at(20_000)));
-        // A rank that stands still longest need not be the dearest.
+        // A rank that is suspended longest need not be the dearest.
         let mut c = two(Interval::Auto);
         let epoch = c.order(at(0)).unwrap();
         for (rank, stall, copied) in [(0, 1_000, 40_000), (1, 20_000, 0)] {

@@ -1,7 +1,7 @@
 //! What the central manager and the local managers say to each other about ranks.
 //!
-//! Everything carries the generation, and what concerns one process its incarnation, so that news of
-//! a process that was replaced is never taken for news of its successor.
+//! Everything carries the generation, and what concerns one process its incarnation, so that news
+//! of a process that was replaced is never taken for news of its successor.
 
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_wire::ImageCost;
@@ -9,8 +9,8 @@ use rejoin_wire::Limits;
 use rejoin_wire::ProcessMap;
 use serde::{Deserialize, Serialize};
 
-/// A moment, in nanoseconds by a clock that all drivers of one machine share (CLOCK_BOOTTIME), so that a core
-/// that was started again goes on with it. Cores only compare and add.
+/// A moment, in nanoseconds by a clock that all drivers of one machine share (CLOCK_BOOTTIME), so
+/// that a core that was started again goes on with it. Cores only compare and add.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -124,14 +124,14 @@ pub enum ToLocal {
         epoch: Epoch,
     },
     /// This is the checkpoint that the job goes back to from now on: images of other epochs up to
-    /// `burnt` are let go, also those that are still to come.
+    /// `abandoned` are let go, also those that are still to come.
     Keep {
         /// The job's generation.
         generation: Generation,
         /// Its number; `None` as long as there is none.
         epoch: Option<Epoch>,
         /// The highest number that was given up; at least `epoch`.
-        burnt: Epoch,
+        abandoned: Epoch,
     },
     /// These ranks go back: their present processes are stopped, and when all of this host's are,
     /// their images of the checkpoint take over.
@@ -169,10 +169,11 @@ pub enum ToLocal {
     Report,
     /// How this process ended is stored.
     Acknowledged {
-        /// Which one was said to be buried.
+        /// Which one's exit status was reported.
         instance: ProcessInstance,
     },
-    /// Every rank has registered; the table is under way, and cards are asked for until it is there.
+    /// Every rank has registered; the table is under way, and cards are asked for until it is
+    /// there.
     Begin {
         /// The job's generation.
         generation: Generation,
@@ -183,8 +184,8 @@ pub enum ToLocal {
     },
 }
 
-/// How things are on one host, for a central manager that was started again. What was said to the one
-/// before it need not have come.
+/// How things are on one host, for a central manager that was started again. What was said to the
+/// one before it need not have come.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Report {
     /// The job's generation as this host knows it; `None` as long as no rank was to be started.
@@ -283,8 +284,8 @@ impl ProcessExit {
         true
     }
 
-    /// Central acknowledges such an exit by itself; a failure that was known at once is acknowledged
-    /// by what central orders because of it.
+    /// Central acknowledges such an exit by itself; a failure that was known at once is
+    /// acknowledged by what central orders because of it.
     #[must_use]
     pub fn was_detected(&self) -> bool {
         !matches!(self.state, ExitState::Failed(_))

@@ -1,11 +1,12 @@
-//! Leases: how long a host that nobody can reach may go on, and when somebody else may take its place.
+//! Leases: how long a host that nobody can reach may go on, and when somebody else may take its
+//! place.
 //!
-//! A local manager may have its ranks run until a term after it *sent* the last renewal that was granted;
-//! central counts the term from when it *gave* the grant, and adds what clocks may differ. So the ranks of
-//! a host that is cut off stand still before anything takes their place, whoever is slow or cut off, as
-//! long as no clock is wrong by more than [`DRIFT`]. After a lapse the ranks are only stopped: they go on
-//! when central grants again, which it does as long as there is no successor (Gray and Cheriton: Leases,
-//! SOSP 1989).
+//! A local manager may have its ranks run until a term after it *sent* the last renewal that was
+//! granted; central counts the term from when it *gave* the grant, and adds what clocks may differ.
+//! So the ranks of a host that is cut off are suspended before anything takes their place, whoever
+//! is slow or cut off, as long as no clock is wrong by more than [`DRIFT`]. After a lapse the ranks
+//! are only stopped: they go on when central grants again, which it does as long as there is no
+//! successor (Gray and Cheriton: Leases, SOSP 1989).
 
 use crate::control::Time;
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,7 @@ use std::time::Duration;
 /// What two hosts' clocks may differ by: one part in so many. Far more than any clock that works.
 pub const DRIFT: u64 = 100;
 
-/// Milliseconds that a local manager may need from its deadline until its ranks stand still.
+/// Milliseconds that a local manager may need from its deadline until its ranks are suspended.
 pub const STOPPING: u64 = 100;
 
 /// Renewals that were sent and not answered, at most; the oldest are forgotten.
@@ -49,8 +50,8 @@ impl Terms {
         self.term / 5
     }
 
-    /// How long after it last heard of a local manager central certainly counts it as lost, whatever clock
-    /// that is measured by.
+    /// How long after it last heard of a local manager central certainly counts it as lost,
+    /// whatever clock that is measured by.
     #[must_use]
     pub fn given_up(&self) -> Duration {
         Duration::from_millis(self.patience.saturating_add(self.patience / DRIFT))
@@ -68,7 +69,7 @@ impl Terms {
 pub enum Duty {
     /// Send a renewal of this number.
     Renew(u64),
-    /// Have all ranks stand still.
+    /// Suspend all ranks.
     Stop,
     /// Nobody comes any more: end everything.
     Forsaken,
@@ -144,7 +145,7 @@ impl Holder {
         Some(Duty::Renew(number))
     }
 
-    /// Central has granted a renewal. Returns whether ranks that stood still go on.
+    /// Central has granted a renewal. Returns whether suspended ranks go on.
     pub fn granted(&mut self, now: Time, number: u64) -> bool {
         self.contact = now;
         let Some(at) = self.open.iter().position(|(n, _)| *n == number) else {
@@ -178,7 +179,7 @@ pub struct Giver {
 pub enum Standing {
     /// As before.
     Same,
-    /// Its lease has run out: its ranks stand still, and others may take their place.
+    /// Its lease has run out: its ranks are suspended, and others may take their place.
     Silent,
     /// It has been silent for longer than the patience lasts.
     Lost,
@@ -202,7 +203,8 @@ impl Giver {
         self.heard = Some(now);
     }
 
-    /// Central stood still: nothing is known of a host that had called before. One that has not is still waited for.
+    /// Central was suspended: nothing is known of a host that had called before. One that has not
+    /// is still waited for.
     pub fn slept(&mut self, now: Time) {
         if self.heard.is_some() {
             self.count_from(now);
@@ -298,7 +300,7 @@ mod tests {
         let mut holder = Holder::new(TERMS, at(0));
         assert_eq!(holder.due(at(0)), Some(Duty::Renew(0)));
         holder.granted(at(1), 0);
-        // The whole host stood still.
+        // The whole host was suspended.
         assert_eq!(holder.due(at(50_000)), Some(Duty::Stop));
         assert_eq!(holder.due(at(50_000)), Some(Duty::Renew(1)));
         assert_eq!(holder.due(at(60_001)), Some(Duty::Forsaken));
@@ -324,7 +326,7 @@ mod tests {
         let mut resumed = Giver::new(TERMS);
         resumed.count_from(at(0));
         assert!(!resumed.has_run_out(at(5149)) && resumed.has_run_out(at(5150)));
-        // Who stood still heard of nobody, also of hosts that were silent before.
+        // Who was suspended heard of nobody, also of hosts that were silent before.
         assert_eq!(resumed.tick(at(5150)), Standing::Silent);
         resumed.slept(at(90_000));
         assert_eq!(resumed.tick(at(90_000)), Standing::Same);
@@ -351,8 +353,9 @@ mod tests {
         *state
     }
 
-    /// Both sides with clocks that drift apart, over a network that delays, loses and reorders, on hosts
-    /// that stand still: never has the holder's lease time left when the giver's has run out.
+    /// Both sides with clocks that drift apart, over a network that delays, loses and reorders, on
+    /// hosts that are suspended: never has the holder's lease time left when the giver's has run
+    /// out.
     #[test]
     fn no_holder_outlasts_its_giver() {
         for seed in 1..400u64 {

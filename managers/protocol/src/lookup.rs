@@ -1,10 +1,10 @@
-//! Where a rank is, asked for when it is needed: by a rank that the whole table has not reached, or that
-//! needs a few peers only.
+//! Where a rank is, asked for when it is needed: by a rank that the whole table has not reached, or
+//! that needs a few peers only.
 //!
-//! A local manager answers from what it knows; else it asks the manager of the peer's host, which has it
-//! from the peer itself, and after that central. One question is under way for each peer, however many
-//! ranks wait for it. What counts is the incarnation: an answer that is older than what the asker needs,
-//! or than what is known, is none.
+//! A local manager answers from what it knows; else it asks the manager of the peer's host, which
+//! has it from the peer itself, and after that central. One question is under way for each peer,
+//! however many ranks wait for it. What counts is the incarnation: an answer that is older than
+//! what the asker needs, or than what is known, is none.
 
 use crate::broadcast::Peer;
 use crate::control::Time;

@@ -1,9 +1,9 @@
 //! Which failures are masked, and when to stop: the restart policy.
 //!
-//! Ends, not failures: an exit by the program's own will (any code), `MPI_Abort`, a broken rule of the
-//! manager's socket. A death by signal is a failure. A fault of the program itself (such as SIGSEGV) is
-//! one too, but the same fault of the same rank from the same checkpoint a second time is an end: to roll
-//! back again would only repeat it.
+//! Ends, not failures: an exit by the program's own will (any code), `MPI_Abort`, a broken rule of
+//! the manager's socket. A death by signal is a failure. A fault of the program itself (such as
+//! SIGSEGV) is one too, but the same fault of the same rank from the same checkpoint a second time
+//! is an end: to roll back again would only repeat it.
 
 use crate::control::{Cause, End, Stage, Time};
 use rejoin_channel_table::{Epoch, Rank};
@@ -203,7 +203,8 @@ pub fn is_failure(cause: &Cause) -> bool {
     failure_signal(cause).is_some()
 }
 
-/// A process was killed before it had called `MPI_Init`, and not by a fault of its own, which would come again.
+/// A process was killed before it had called `MPI_Init`, and not by a fault of its own, which would
+/// come again.
 #[must_use]
 pub fn is_killed_before_init(cause: &Cause) -> bool {
     matches!(

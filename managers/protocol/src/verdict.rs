@@ -129,7 +129,7 @@ impl fmt::Display for Verdict {
                 }
                 write!(f, " {}", Described(cause))?;
                 match refusal {
-                    Some(refusal) => write!(f, ", which can't be mended: {refusal}"),
+                    Some(refusal) => write!(f, ", which can't be masked: {refusal}"),
                     None => Ok(()),
                 }
             }

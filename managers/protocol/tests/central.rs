@@ -1,4 +1,5 @@
-//! The central manager's core step by step: time limits over several launches, standstills, ends that can't be mended.
+//! The central manager's core step by step: time limits over several launches, standstills, ends
+//! that can't be masked.
 
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
@@ -257,12 +258,12 @@ fn of_ranks_that_do_not_come_back_the_first_that_was_lost_is_the_verdict() {
         end: End::Signaled(9),
         stage: Stage::Registered,
     };
-    let buried = ToCentral::ExitStatus {
+    let exit_status = ToCentral::ExitStatus {
         instance: instance(0, 0),
         pid: 10,
         cause: cause.clone(),
     };
-    step(&mut central, at(3), said(buried));
+    step(&mut central, at(3), said(exit_status));
     let verdict = Verdict::Failed {
         rank: Rank(0),
         host: "a".into(),
@@ -310,7 +311,7 @@ fn a_time_limit_counts_on_when_the_job_goes_on_elsewhere() {
 }
 
 #[test]
-fn who_stood_still_counts_no_silence() {
+fn who_was_suspended_counts_no_silence() {
     let terms = Terms::new(1000, 3000);
     let leases = Some(Leases {
         terms,
@@ -460,8 +461,8 @@ fn a_central_manager_that_is_started_again_in_the_middle_of_a_checkpoint_orders_
     }
 }
 
-/// A job on two hosts that go by leases, of which the second is lost for a reason that proves no end;
-/// what it does then.
+/// A job on two hosts that go by leases, of which the second is lost for a reason that proves no
+/// end; what it does then.
 fn after_a_lost_host(central: &mut Central) -> Vec<Effect> {
     step(central, at(0), Input::Begin);
     for host in 0..2 {

@@ -409,14 +409,14 @@ fn what_a_program_says_stays_one_line() {
 #[test]
 fn a_checkpoint_asked_for_after_a_return_is_none_of_those_given_up() {
     let mut core = registered(CHILD);
-    let keep = |epoch, burnt| {
+    let keep = |epoch, abandoned| {
         let generation = Generation(0);
         let epoch = Some(Epoch(epoch));
-        let burnt = Epoch(burnt);
+        let abandoned = Epoch(abandoned);
         Input::Central(ToLocal::Keep {
             generation,
             epoch,
-            burnt,
+            abandoned,
         })
     };
     // Number 5 was under way when all went back to 4: the rank has never heard of it.
@@ -431,7 +431,7 @@ fn a_checkpoint_asked_for_after_a_return_is_none_of_those_given_up() {
     let kept = FromManager::Kept {
         generation: Generation(0),
         epoch: Some(Epoch(6)),
-        burnt: Epoch(6),
+        abandoned: Epoch(6),
     };
     let effects = steps(&mut core, vec![keep(6, 6)]);
     assert_eq!(effects, [Effect::Ranks(vec![R], kept)]);
@@ -514,7 +514,7 @@ fn an_image_of_an_abandoned_epoch_that_comes_late_is_dropped() {
     let keep = ToLocal::Keep {
         generation: Generation(0),
         epoch: Some(Epoch(4)),
-        burnt: Epoch(5),
+        abandoned: Epoch(5),
     };
     let imaged = |epoch| {
         let message = ToManager::Imaged {
@@ -595,7 +595,7 @@ fn orders_of_an_earlier_generation_change_nothing() {
         ToLocal::Keep {
             generation,
             epoch: Some(epoch),
-            burnt: epoch,
+            abandoned: epoch,
         },
         ToLocal::Restore {
             generation,

@@ -1,5 +1,6 @@
-//! The cores of central and local managers under a model checker: start, finalize, failures, aborts,
-//! lost managers, signals and the time limit, in every order that two hosts with few ranks allow.
+//! The cores of central and local managers under a model checker: start, finalize, failures,
+//! aborts, lost managers, signals and the time limit, in every order that two hosts with few ranks
+//! allow.
 
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, Job, Record};
@@ -111,7 +112,7 @@ enum Action {
     Crash(usize),
     Abort(usize),
     KillLocal(usize),
-    Obeys(usize),
+    EndsBySignal(usize),
     Swept(usize),
     TickLocal(usize),
     TickCentral,
@@ -388,7 +389,7 @@ impl Model for Jobs {
                 }
             }
             if state.rank_lives(rank) && (process.asked || process.killed) {
-                actions.push(Action::Obeys(rank));
+                actions.push(Action::EndsBySignal(rank));
             }
         }
         if state.central.deadline().is_some() && state.over.is_empty() {
@@ -435,7 +436,7 @@ impl Model for Jobs {
                 }
                 state.central(Time(0), central::Input::HostLost(host));
             }
-            Action::Obeys(rank) => state.ended(rank, End::Signaled(15)),
+            Action::EndsBySignal(rank) => state.ended(rank, End::Signaled(15)),
             Action::Swept(host) => {
                 state.hosts[host].sweeping = false;
                 state.local(host, Time(0), local::Input::Swept);

@@ -1,5 +1,5 @@
-//! Words of central down a tree of local managers, under a model checker: messages overtake each other
-//! and are lost, hosts crash, clocks ring too early, and links seem gone that are not.
+//! Words of central down a tree of local managers, under a model checker: messages overtake each
+//! other and are lost, hosts crash, clocks ring too early, and links seem gone that are not.
 //!
 //! `REJOIN_MODELS=soak` takes larger bounds; builds with debug assertions take smaller ones.
 

@@ -1,5 +1,6 @@
-//! Rank 0 asks where rank 1 is, first in any incarnation, then in the one after a restart that central and
-//! the peer's manager hear of at different times; messages overtake each other and are lost.
+//! Rank 0 asks where rank 1 is, first in any incarnation, then in the one after a restart that
+//! central and the peer's manager hear of at different times; messages overtake each other and are
+//! lost.
 
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::broadcast::Peer;

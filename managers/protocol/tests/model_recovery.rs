@@ -3,7 +3,8 @@
 //! checkpoint and of a recovery, images that die too, signals, and ends that turn out not to be
 //! failures.
 //!
-//! `REJOIN_MODELS=soak` takes larger bounds, for hours; builds with debug assertions take smaller ones.
+//! `REJOIN_MODELS=soak` takes larger bounds, for hours; builds with debug assertions take smaller
+//! ones.
 
 mod recovery;
 
@@ -50,9 +51,9 @@ enum Action {
     /// Which comes now.
     ExitStatus(usize, End),
     Stop(usize),
-    Woken(usize),
+    Restored(usize),
     LoseImage(Rank, Epoch),
-    Obeys(usize, i32),
+    EndsBySignal(usize, i32),
     Swept(usize),
     Ask,
     Signal,
@@ -78,7 +79,7 @@ impl Jobs {
                 actions.push(Action::Swept(index));
             }
         }
-        actions.extend((0..state.wakes.len()).map(Action::Woken));
+        actions.extend((0..state.wakes.len()).map(Action::Restored));
     }
 
     fn of_processes(&self, state: &System, actions: &mut Vec<Action>) {
@@ -102,7 +103,7 @@ impl Jobs {
                 actions.push(Action::Stop(index));
             }
             if let Some(signal) = process.asked {
-                actions.push(Action::Obeys(index, signal));
+                actions.push(Action::EndsBySignal(index, signal));
             }
         }
     }
@@ -169,14 +170,14 @@ impl Jobs {
             }
             Action::ExitStatus(index, end) => state.ended(index, end),
             Action::Stop(index) => state.stop(index),
-            Action::Woken(index) => state.woken(index),
+            Action::Restored(index) => state.restored(index),
             Action::LoseImage(rank, epoch) => {
                 state.faults.images += 1;
                 state.images.remove(&(rank, epoch));
                 let host = state.host_of(rank);
                 state.local(host, local::Input::ImageEnded(rank, epoch));
             }
-            Action::Obeys(index, signal) => state.ended(index, End::Signaled(signal)),
+            Action::EndsBySignal(index, signal) => state.ended(index, End::Signaled(signal)),
             Action::Swept(host) => {
                 state.hosts[host].sweeping = false;
                 state.local(host, local::Input::Swept);
@@ -285,8 +286,8 @@ impl Model for Jobs {
     }
 }
 
-/// Who has started in a generation comes from the checkpoint that it began from; who comes back alone,
-/// from the last one.
+/// Who has started in a generation comes from the checkpoint that it began from; who comes back
+/// alone, from the last one.
 fn is_of_its_history(state: &System, process: &recovery::Process) -> bool {
     let started = !matches!(
         process.step,

@@ -26,7 +26,8 @@ pub struct Begin {
 pub enum MpirunToCentral {
     /// The first word.
     Begin(Box<Begin>),
-    /// For the core; with a number, it is to be said when it was taken and what came of it is stored.
+    /// For the core; with a number, it is to be said when it was taken and what came of it is
+    /// stored.
     Input(Option<u64>, Input),
     /// How is everything? Asked for this client.
     Status(u32),
@@ -65,7 +66,7 @@ pub enum CentralToMpirun {
     Alive,
     /// The journal can't be made or read, for this reason: nothing more is done.
     NoJournal(String),
-    /// The journal can't be written any more, for this reason: what follows is stored nowhere, and nobody can take
-    /// the job up again.
+    /// The journal can't be written any more, for this reason: what follows is stored nowhere, and
+    /// nobody can take the job up again.
     JournalFailed(String),
 }

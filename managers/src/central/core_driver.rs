@@ -1,5 +1,5 @@
-//! Drives the core of the central manager, in a process of its own or in mpirun's: feeds it, stores what must
-//! outlive it, and says what comes of it in the same messages to both.
+//! Drives the core of the central manager, in a process of its own or in mpirun's: feeds it, stores
+//! what must outlive it, and says what comes of it in the same messages to both.
 
 use super::central_messages::CentralToMpirun;
 use super::journal::Journal;
@@ -12,13 +12,13 @@ use rejoin_managers_protocol::signals;
 /// The core of a job that has begun or was taken up.
 pub struct CoreDriver {
     core: Central,
-    /// None where the job ends with this process, and when it can't be written any more: the job is not to end for
-    /// that.
+    /// None where the job ends with this process, and when it can't be written any more: the job is
+    /// not to end for that.
     journal: Option<Journal>,
     /// The last that was passed on.
     view: Option<View>,
-    /// Numbers of inputs that wait until the hosts have reported: the next one must be told them again. With those
-    /// of signals that ask programs to end, the signals.
+    /// Numbers of inputs that wait until the hosts have reported: the next one must be told them
+    /// again. With those of signals that ask programs to end, the signals.
     waiting: Vec<(u64, Option<i32>)>,
 }
 
@@ -57,8 +57,8 @@ impl CoreDriver {
         }
     }
 
-    /// Feeds the core, and appends what it says to `out`. An input with a number is named there when it was taken
-    /// and what came of it is stored.
+    /// Feeds the core, and appends what it says to `out`. An input with a number is named there
+    /// when it was taken and what came of it is stored.
     pub fn step(&mut self, number: Option<u64>, input: Input, out: &mut Vec<CentralToMpirun>) {
         tracing::debug!(?input, "central");
         if let Input::Local(_, news) = &input {

@@ -1,10 +1,12 @@
-//! What must outlive the central manager, in a file of its own per job ([`Record`]s, in their order).
+//! What must outlive the central manager, in a file of its own per job ([`Record`]s, in their
+//! order).
 //!
-//! The file is appended to: each entry is a [`HEAD`] and a message of the managers' codec. What is appended
-//! survives the end of this process however it comes; it is made to survive that of the machine only with
-//! [`Keep::Machine`], which costs an fsync each time, and helps only jobs whose checkpoints outlive the
-//! machine too. An entry that the writer's end has cut short was never acted upon: it is dropped. When most
-//! entries count no more, the file is replaced by one with the others.
+//! The file is appended to: each entry is a [`HEAD`] and a message of the managers' codec. What is
+//! appended survives the end of this process however it comes; it is made to survive that of the
+//! machine only with [`Keep::Machine`], which costs an fsync each time, and helps only jobs whose
+//! checkpoints outlive the machine too. An entry that the writer's end has cut short was never
+//! acted upon: it is dropped. When most entries count no more, the file is replaced by one with the
+//! others.
 
 use crate::error::plain;
 use crate::host::run_dir::NEW;
@@ -21,8 +23,8 @@ use std::path::{Path, PathBuf};
 /// What the first entry begins with: this is a journal, and its format.
 const FORMAT: (u64, u64) = (u64::from_le_bytes(*b"rejoin-j"), 4);
 
-/// Bytes before each message: its length, its CRC-32C, and the CRC-32C of these two. A damaged length is so no
-/// entry that was cut short.
+/// Bytes before each message: its length, its CRC-32C, and the CRC-32C of these two. A damaged
+/// length is so no entry that was cut short.
 const HEAD: usize = 12;
 
 /// Bytes of entries that count no more, beyond which the file is replaced.
@@ -67,7 +69,7 @@ pub enum Keep {
 /// Kinds of records of which only the last counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    Life,
+    Recovery,
     Started,
     Ordered,
     Committed,
@@ -78,7 +80,7 @@ enum Kind {
 impl Kind {
     fn of(record: &Record) -> Kind {
         match record {
-            Record::Restoring { .. } => Kind::Life,
+            Record::Restoring { .. } => Kind::Recovery,
             Record::Started { .. } => Kind::Started,
             Record::Ordered { .. } => Kind::Ordered,
             Record::Committed { .. } => Kind::Committed,
@@ -258,8 +260,8 @@ impl Journal {
     }
 }
 
-/// Where a file is filled that will replace the journal. What a dead writer leaves there goes with the run
-/// directory's other unfinished files.
+/// Where a file is filled that will replace the journal. What a dead writer leaves there goes with
+/// the run directory's other unfinished files.
 fn replacement(path: &Path) -> PathBuf {
     path.with_extension(NEW)
 }

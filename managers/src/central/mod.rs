@@ -1,6 +1,6 @@
-//! The central manager of a job that can go back: a process of its own around the core and its journal.
-//! mpirun starts it, again and again if it must, and is its only link: it passes on what the local
-//! managers say, and to them what is ordered here.
+//! The central manager of a job that can go back: a process of its own around the core and its
+//! journal. mpirun starts it, again and again if it must, and is its only link: it passes on what
+//! the local managers say, and to them what is ordered here.
 
 pub mod central_messages;
 pub mod core_driver;
@@ -19,7 +19,7 @@ use rejoin_wire::codec::MANAGER_LIMIT;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// Who wakes so much too late has stood still.
+/// Who wakes so much too late was suspended.
 pub const OVERSLEPT: Duration = Duration::from_millis(1000);
 
 /// How long a predecessor may take to let go of the journal.
@@ -29,8 +29,8 @@ const IN_USE_LIMIT: Duration = Duration::from_secs(5);
 #[must_use]
 pub fn run() -> i32 {
     logs::init("rejoin-central");
-    // SAFETY: the name is a C string, the others are plain numbers. A process that is stopped sees no end of
-    // its link, but goes with its parent all the same.
+    // SAFETY: the name is a C string, the others are plain numbers. A process that is stopped sees
+    // no end of its link, but goes with its parent all the same.
     unsafe {
         libc::prctl(libc::PR_SET_NAME, c"rejoin-central".as_ptr(), 0, 0, 0);
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
@@ -92,8 +92,8 @@ impl Process {
         }
     }
 
-    /// Waits for something to do. Returns by how much longer that lasted than was meant: this process, or the whole
-    /// machine, stood still.
+    /// Waits for something to do. Returns by how much longer that lasted than was meant: this
+    /// process, or the whole machine, was suspended.
     fn wait(&self, writes: bool) -> Duration {
         let due = self.driver.as_ref().and_then(CoreDriver::deadline);
         let limit = due.map(|at| {
@@ -175,8 +175,8 @@ impl Process {
     }
 }
 
-/// The core of a job that begins, or of one that a predecessor began, its journal, and the number of the input with
-/// which the predecessor stored that somebody wants the job to end.
+/// The core of a job that begins, or of one that a predecessor began, its journal, and the number
+/// of the input with which the predecessor stored that somebody wants the job to end.
 fn taken_up(begin: &Begin) -> std::result::Result<(Central, Journal, Option<u64>), JournalError> {
     // The checkpoints themselves, processes of this machine, do not outlive it either.
     let keep = Keep::Process;

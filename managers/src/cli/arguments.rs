@@ -37,14 +37,15 @@ pub(super) struct JobArguments {
     /// checkpoint after it is committed, so that nothing shown is ever taken back)
     #[arg(long, value_name = "WHEN", default_value = "now")]
     pub(super) output: OutputAt,
-    /// End the job after this time (seconds, or with a unit: 250ms, 90s, 5m, 2h), with exit code 124
+    /// End the job after this time (seconds, or with a unit: 250ms, 90s, 5m, 2h), with exit code
+    /// 124
     #[arg(long, value_name = "TIME", value_parser = milliseconds, allow_hyphen_values = true)]
     pub(super) timeout: Option<u64>,
     /// What ranks of one host talk over
     #[arg(long, env = "REJOIN_TRANSPORT", value_enum, default_value_t = Carrier::Auto)]
     pub(super) transport: Carrier,
-    /// What happens when a rank is lost: coordinated (all ranks go back to the last checkpoint) or none
-    /// (the job ends)
+    /// What happens when a rank is lost: coordinated (all ranks go back to the last checkpoint) or
+    /// none (the job ends)
     #[arg(
         long,
         env = "REJOIN_RECOVERY",
@@ -52,10 +53,12 @@ pub(super) struct JobArguments {
         default_value = "coordinated"
     )]
     pub(super) recovery: String,
-    /// Time between checkpoints: TIME (as --timeout), auto (from what they cost), or asked (only when asked for)
+    /// Time between checkpoints: TIME (as --timeout), auto (from what they cost), or asked (only
+    /// when asked for)
     #[arg(long, env = "REJOIN_CHECKPOINT_INTERVAL", value_name = "TIME|auto|asked", default_value = "auto", value_parser = interval, allow_hyphen_values = true)]
     pub(super) checkpoint_interval: Interval,
-    /// Take a checkpoint on this signal to mpirun, which is then not passed on: HUP, QUIT, USR1 or USR2
+    /// Take a checkpoint on this signal to mpirun, which is then not passed on: HUP, QUIT, USR1 or
+    /// USR2
     #[arg(long, value_name = "SIGNAL", value_parser = checkpoint_signal)]
     pub(super) checkpoint_signal: Option<i32>,
     /// Recoveries within ten minutes before the job is given up
@@ -67,7 +70,8 @@ pub(super) struct JobArguments {
     /// Folder, which all ranks see, for memory that the program registers (MPIX_Register_region)
     #[arg(long, value_name = "DIR")]
     pub(super) images: Option<PathBuf>,
-    /// Go on from what a job stored in the folder of --images: MPI_Rejoin() fills the registered memory
+    /// Go on from what a job stored in the folder of --images: MPI_Rejoin() fills the registered
+    /// memory
     #[arg(long, requires = "images")]
     pub(super) restart: bool,
     /// Read the hosts from a file: a line each, NAME, NAME:SLOTS or NAME slots=SLOTS
@@ -79,11 +83,12 @@ pub(super) struct JobArguments {
     /// How long a host may be silent before it counts as lost
     #[arg(long, value_name = "TIME", default_value = "30", value_parser = milliseconds, allow_hyphen_values = true)]
     pub(super) host_patience: u64,
-    /// Ranks of a host that is cut off stand still after this time, until it is there again
+    /// Ranks of a host that is cut off are suspended after this time, until it is reachable again
     #[arg(long, value_name = "TIME", default_value = "5", value_parser = lease, allow_hyphen_values = true)]
     pub(super) host_lease: u64,
-    /// In which order ranks get places: slot or core (fill a host, neighbouring cores first, then the next host),
-    /// socket or numa (the same, each socket or NUMA node of a host in turn), node (each host in turn)
+    /// In which order ranks get places: slot or core (fill a host, neighbouring cores first, then
+    /// the next host), socket or numa (the same, each socket or NUMA node of a host in turn), node
+    /// (each host in turn)
     #[arg(
         long,
         value_name = "WHAT",
@@ -91,7 +96,8 @@ pub(super) struct JobArguments {
         hide_possible_values = true
     )]
     pub(super) map_by: MapBy,
-    /// Command that runs a program on another host; the host and the program follow [default: ssh -x -T]
+    /// Command that runs a program on another host; the host and the program follow [default: ssh
+    /// -x -T]
     #[arg(
         long,
         alias = "launcher",
@@ -102,8 +108,8 @@ pub(super) struct JobArguments {
     /// Folder of this installation on other hosts [default: the same as here]
     #[arg(long, value_name = "DIR")]
     pub(super) prefix: Option<PathBuf>,
-    /// Bind each rank to a core, a socket or a NUMA node of its host, or to none; more ranks than cores
-    /// share cores
+    /// Bind each rank to a core, a socket or a NUMA node of its host, or to none; more ranks than
+    /// cores share cores
     #[arg(
         long,
         visible_alias = "bind",
@@ -162,8 +168,8 @@ pub(super) struct ProgramArguments {
     /// Working directory of the ranks
     #[arg(long, alias = "wd", value_name = "DIR")]
     pub(super) wdir: Option<PathBuf>,
-    /// Hosts to run on, each with the number of ranks that it takes before the next host has its turn
-    /// [default: 1]
+    /// Hosts to run on, each with the number of ranks that it takes before the next host has its
+    /// turn [default: 1]
     #[arg(short = 'H', long, alias = "hosts", value_name = "NAME[:SLOTS],...")]
     pub(super) host: Option<String>,
     /// Program and its arguments
@@ -198,7 +204,7 @@ pub(super) enum BindTo {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Carrier {
-    /// Shared memory between ranks of one host where it can be had, else TCP
+    /// Shared memory between ranks of one host where it is available, else TCP
     Auto,
     /// TCP, as between hosts
     Tcp,

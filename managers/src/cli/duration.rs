@@ -6,8 +6,8 @@ const UNITS: [(&str, f64); 4] = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 36
 /// Most seconds that a time may have: some thirty years.
 const MOST_SECONDS: f64 = 1e9;
 
-/// The seconds of a number with a unit (`250ms`, `1.5s`, `5m`, `2h`) or without one (seconds), which are above 0 and at
-/// most 1e9.
+/// The seconds of a number with a unit (`250ms`, `1.5s`, `5m`, `2h`) or without one (seconds),
+/// which are above 0 and at most 1e9.
 pub(super) fn seconds(text: &str) -> Option<f64> {
     let with_unit = UNITS.iter().find_map(|(unit, factor)| {
         let number = text.strip_suffix(unit)?.parse::<f64>().ok()?;

@@ -4,7 +4,7 @@ use super::arguments::{BindTo, Carrier, JobArguments, MapBy, OutputAt, ProgramAr
 use super::{host_list, ports};
 use crate::host::interfaces;
 use crate::host::signals;
-use crate::host::topology::places::{Bind, Binding, Spread};
+use crate::host::topology::places::{Bind, Binding, MappingPolicy};
 use crate::launch::plan::{Plan, Program};
 use crate::launch::tree::by_lookups;
 use crate::mpirun::{Launch, Show};
@@ -109,9 +109,9 @@ fn binding(job: &JobArguments) -> Binding {
             BindTo::Numa => Bind::Numa,
         },
         by: match job.map_by {
-            MapBy::Slot | MapBy::Core | MapBy::Node => Spread::Packed,
-            MapBy::Socket => Spread::Sockets,
-            MapBy::Numa => Spread::Nodes,
+            MapBy::Slot | MapBy::Core | MapBy::Node => MappingPolicy::Packed,
+            MapBy::Socket => MappingPolicy::Sockets,
+            MapBy::Numa => MappingPolicy::Nodes,
         },
         told: job.report_bindings || job.verbose,
     }

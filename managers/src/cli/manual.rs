@@ -16,9 +16,9 @@ const SHELLS: [(Shell, &str); 3] = [
 /// Folder of the man pages below the prefix.
 const PAGES: &str = "share/man/man1";
 
-/// Writes the man pages and the completions of `mpirun` (and `mpiexec`) and `rejoin`, whose command lines
-/// are given, to the folders of an installation below `prefix`. Pages of subcommands are named after
-/// them: `rejoin-status.1`.
+/// Writes the man pages and the completions of `mpirun` (and `mpiexec`) and `rejoin`, whose command
+/// lines are given, to the folders of an installation below `prefix`. Pages of subcommands are
+/// named after them: `rejoin-status.1`.
 ///
 /// # Errors
 /// A folder or file that can't be written.

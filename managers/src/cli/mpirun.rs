@@ -93,7 +93,8 @@ fn with_variables() -> Command {
         .fold(command, |all, id| all.mut_arg(id, |arg| arg.env(None)))
 }
 
-/// Reads the options. What is wrong with one that the environment has given is said of its variable.
+/// Reads the options. What is wrong with one that the environment has given is said of its
+/// variable.
 fn options(command: Command, line: Vec<OsString>) -> Result<ArgMatches, Refused> {
     let line: Vec<_> = named(line).collect();
     let error = match command.clone().try_get_matches_from(&line) {
@@ -104,7 +105,8 @@ fn options(command: Command, line: Vec<OsString>) -> Result<ArgMatches, Refused>
     let same = |arg: &&clap::Arg| told.as_ref() == Some(&arg.to_string());
     let variable = command.get_arguments().find(same).and_then(|arg| {
         let variable = arg.get_env()?.to_string_lossy().into_owned();
-        // The line is looked at first: is it well by itself? What is built already can't be changed.
+        // The line is looked at first: is it well by itself? What is built already can't be
+        // changed.
         let mut alone = with_variables().mut_arg(arg.get_id(), |arg| arg.env(None));
         alone.build();
         let alone = alone.try_get_matches_from(&line).err();

@@ -77,7 +77,8 @@ fn parse(text: &str) -> Option<Range> {
     (range.0 <= range.1).then_some(range)
 }
 
-/// Whether so many ranks of a host find their ports in a range, of which those from `first_free` on may be had.
+/// Whether so many ranks of a host find their ports in a range, of which those from `first_free` on
+/// may be had.
 fn enough(
     shown: &str,
     (first, last): Range,

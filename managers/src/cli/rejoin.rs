@@ -32,7 +32,8 @@ enum Command {
     },
     /// Let a job take a checkpoint, and wait until it is committed or given up
     Checkpoint {
-        /// Which job: the beginning of its name, or the process id of its mpirun [default: the only one]
+        /// Which job: the beginning of its name, or the process id of its mpirun [default: the only
+        /// one]
         job: Option<String>,
     },
     /// Print the version of Rejoin and of what its parts speak

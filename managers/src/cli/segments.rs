@@ -1,5 +1,5 @@
-//! The old shapes of MPI launchers' command lines: programs separated by colons (MPI-5.0 §11.5), and
-//! long options with one dash (`-np`, `-wdir`).
+//! The old shapes of MPI launchers' command lines: programs separated by colons (MPI-5.0 §11.5),
+//! and long options with one dash (`-np`, `-wdir`).
 
 use clap::Command;
 use std::ffi::OsString;
@@ -18,9 +18,9 @@ pub fn split(arguments: Vec<OsString>) -> Vec<Vec<OsString>> {
     segments
 }
 
-/// Gives long options that were written with one dash their second one, and parts a short option from
-/// a value that follows it at once (`-n4`, `-n=4`), up to the program's name; what follows is the
-/// program's own.
+/// Gives long options that were written with one dash their second one, and parts a short option
+/// from a value that follows it at once (`-n4`, `-n=4`), up to the program's name; what follows is
+/// the program's own.
 #[must_use]
 pub fn two_dashes(command: &Command, arguments: Vec<OsString>) -> Vec<OsString> {
     let mut out = Vec::with_capacity(arguments.len());

@@ -1,5 +1,5 @@
-//! The environment variables that Rejoin knows. One that is spelled wrong would have no effect and nobody
-//! would be told.
+//! The environment variables that Rejoin knows. One that is spelled wrong would have no effect and
+//! nobody would be told.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

@@ -1,7 +1,7 @@
 //! The machine that ranks run on, and what lets one read another's memory.
 
 use super::finding::Finding;
-use crate::host::topology::places::{Bind, Binding, Places, Spread};
+use crate::host::topology::places::{Bind, Binding, MappingPolicy, Places};
 use crate::host::topology::{Cache, Cpus, Holds, Part, Topology, parallelism};
 
 /// What stands on the line of the machine, of binding, and of what stands between ranks.
@@ -101,9 +101,14 @@ fn binding(usable: &Topology) -> Finding {
         format!("{name}: {}{more}", first.join(" | "))
     };
     let found = [
-        of("core", Bind::Core, Spread::Packed, Part::Core),
-        of("socket", Bind::Socket, Spread::Sockets, Part::Package),
-        of("numa", Bind::Numa, Spread::Nodes, Part::Node),
+        of("core", Bind::Core, MappingPolicy::Packed, Part::Core),
+        of(
+            "socket",
+            Bind::Socket,
+            MappingPolicy::Sockets,
+            Part::Package,
+        ),
+        of("numa", Bind::Numa, MappingPolicy::Nodes, Part::Node),
     ];
     Finding::good("--bind-to", found.join("; "))
 }
@@ -127,7 +132,8 @@ fn namespaces() -> Finding {
             None => format!("{kind}: unknown"),
         });
     }
-    // Its number is not fixed, so it is compared with that of the first process, where that may be seen.
+    // Its number is not fixed, so it is compared with that of the first process, where that may be
+    // seen.
     found.push(match (link("self", "net"), link("1", "net")) {
         (Some(own), Some(first)) if own == first => "net: that of process 1".into(),
         (Some(_), Some(_)) => "net: another than that of process 1".into(),

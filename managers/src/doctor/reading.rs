@@ -1,5 +1,5 @@
-//! Whether one rank can read another's memory (`process_vm_readv`), tried by two processes that stand to each other
-//! as ranks do.
+//! Whether one rank can read another's memory (`process_vm_readv`), tried by two processes that
+//! stand to each other as ranks do.
 
 use super::finding::Finding;
 use std::io::{Read, Write};
@@ -39,8 +39,8 @@ pub(super) fn single_copy() -> Finding {
     }
 }
 
-/// Makes a process that holds the secret, and one beside it that reads it. `allow`: the one lets its parent and
-/// what that has started trace it, as ranks do under Yama.
+/// Makes a process that holds the secret, and one beside it that reads it. `allow`: the one lets
+/// its parent and what that has started trace it, as ranks do under Yama.
 fn try_read(allow: bool) -> Result<(), String> {
     let said = |error: std::io::Error| crate::error::plain(&error);
     let (mut ours, theirs) = UnixStream::pair().map_err(said)?;
@@ -88,7 +88,8 @@ impl Child {
 
 /// A child that does this and exits with what it returns.
 fn fork(what: impl FnOnce() -> i32) -> Result<Child, String> {
-    // SAFETY: what the child does takes no lock and allocates nothing; it ends by the alarm at the latest.
+    // SAFETY: what the child does takes no lock and allocates nothing; it ends by the alarm at the
+    // latest.
     match unsafe { libc::fork() } {
         -1 => Err(crate::error::plain(&std::io::Error::last_os_error())),
         0 => {

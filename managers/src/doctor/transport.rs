@@ -1,4 +1,5 @@
-//! What carries messages between ranks of one host: whether the memory and the sockets for it can be had.
+//! What carries messages between ranks of one host: whether the memory and the sockets for it are
+//! available.
 
 use super::finding::Finding;
 use crate::error::plain;

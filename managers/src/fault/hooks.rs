@@ -48,7 +48,7 @@ pub fn before_central(effect: &FromCentral, course: impl FnOnce() -> Course) -> 
     }
 }
 
-/// Central has done what [`before_central`] told of.
+/// Central has done what [`before_central`] announced.
 pub fn after_central(point: Option<Point>) {
     match point {
         None => {}
@@ -78,12 +78,13 @@ pub fn said(input: &Input) {
         Input::ExitDetected(..) | Input::ChildEnded(.., End::Signaled(_)) => {
             at(Point::DyingNoticed)
         }
-        Input::Spawned(_, incarnation, _) if incarnation.0 > 0 => at(Point::Woken),
+        Input::Spawned(_, incarnation, _) if incarnation.0 > 0 => at(Point::RestoredUnregistered),
         _ => {}
     }
 }
 
-/// A local manager is about to do this; `first`: no rank of the host has been woken in this recovery.
+/// A local manager is about to do this; `first`: no rank of the host has been restored in this
+/// recovery.
 pub fn before_local(effect: &FromLocal, first: impl FnOnce() -> bool) -> Option<Point> {
     plan()?;
     match effect {
@@ -102,7 +103,7 @@ pub fn before_local(effect: &FromLocal, first: impl FnOnce() -> bool) -> Option<
     }
 }
 
-/// A local manager has done what [`before_local`] told of.
+/// A local manager has done what [`before_local`] announced.
 pub fn after_local(point: Option<Point>) {
     point.into_iter().for_each(at);
 }

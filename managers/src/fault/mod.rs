@@ -1,11 +1,12 @@
 //! Named moments at which a manager kills somebody, for tests of recovery and for nothing else.
 //!
-//! `REJOIN_FAULT=POINT[:NTH]=VICTIM[+VICTIM…][,…]`: when a manager comes to this point for the NTH time
-//! (the first, if it is not said; each time, if it is `*`), it sends SIGKILL to these processes of the job: `rank-N`, `twin-N` (the
-//! images of rank N), `local` (a local manager), `central`; `nobody` only notes that the point was reached.
-//! `REJOIN_FAULT_FILE` names a file to which a line is appended for each such moment, before anyone is
-//! killed: what was asked for, the nanoseconds of the monotonic clock, the pids. What stands there is not done again, so a manager that was started again does not fall over
-//! the same point.
+//! `REJOIN_FAULT=POINT[:NTH]=VICTIM[+VICTIM…][,…]`: when a manager comes to this point for the NTH
+//! time (the first, if it is not said; each time, if it is `*`), it sends SIGKILL to these
+//! processes of the job: `rank-N`, `twin-N` (the images of rank N), `local` (a local manager),
+//! `central`; `nobody` only notes that the point was reached. `REJOIN_FAULT_FILE` names a file to
+//! which a line is appended for each such moment, before anyone is killed: what was asked for, the
+//! nanoseconds of the monotonic clock, the pids. What stands there is not done again, so a manager
+//! that was started again does not fall over the same point.
 
 mod hooks;
 mod victims;
@@ -73,12 +74,12 @@ points! {
     RestoreSent "restore-sent",
     /// A local manager has begun to stop a rank.
     Retiring "retiring",
-    /// All old processes of a host have stopped; nothing is woken.
+    /// All old processes of a host have stopped; nothing is restored.
     Retired "retired",
     /// An image has been told to make a process.
     Waking "waking",
     /// A restored process is there and has not registered.
-    Woken "woken",
+    RestoredUnregistered "restored",
     /// A rank registers; central does not know.
     Registered "registered",
     /// All ranks have registered; that they start is not stored.
@@ -123,8 +124,8 @@ struct Plan {
 
 static PLAN: OnceLock<Option<Plan>> = OnceLock::new();
 
-/// The plan of this process; a wrong one was refused by mpirun. Without the feature there is none, and
-/// the hooks are nothing.
+/// The plan of this process; a wrong one was refused by mpirun. Without the feature there is none,
+/// and the hooks are nothing.
 fn plan() -> Option<&'static Plan> {
     if !cfg!(feature = "fault-injection") {
         return None;
@@ -277,7 +278,7 @@ mod tests {
             (Point::AfterCommit, Some(1))
         );
         assert_eq!(faults[1].victims, [Victim::Central]);
-        let faults = parse("woken:*=nobody").expect("a plan");
+        let faults = parse("restored:*=nobody").expect("a plan");
         assert_eq!(faults[0].nth, None);
         assert!(parse("").expect("nothing").is_empty());
     }

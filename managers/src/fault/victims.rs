@@ -1,5 +1,5 @@
-//! The processes of a job by what they are, as the system shows them: the managers' own tables may be what
-//! is about to be tested.
+//! The processes of a job by what they are, as the system shows them: the managers' own tables may
+//! be what is about to be tested.
 
 use crate::host::descendants;
 

@@ -11,19 +11,19 @@ pub const MOST_QUESTIONS: usize = 32;
 /// Open files of a local manager beside those of its ranks, with room for what one start needs.
 const OWN_FILES: u64 = 40;
 
-/// Open files of a local manager for each rank: socket, two pipes, and the descriptors of its process
-/// and of the one that called `MPI_Init`, which differ under a wrapper.
+/// Open files of a local manager for each rank: socket, two pipes, and the descriptors of its
+/// process and of the one that called `MPI_Init`, which differ under a wrapper.
 const FILES_PER_RANK: u64 = 5;
 
-/// The same where ranks come back: the ends of its images, of what is made ahead of them, and of the process that takes
-/// its place while the old one's pipes are read to their end.
+/// The same where ranks come back: the ends of its images, of what is made ahead of them, and of
+/// the process that takes its place while the old one's pipes are read to their end.
 const FILES_PER_IMAGED_RANK: u64 = 9;
 
 /// Open files that each process of a job must be allowed to have.
 pub const LEAST_FILES: u64 = 64;
 
-/// Callers that a manager listens to at once, of which it knows only then whether they belong to the job: at most,
-/// and at least.
+/// Callers that a manager listens to at once, of which it knows only then whether they belong to
+/// the job: at most, and at least.
 const CALLERS: (u64, u64) = (512, 8);
 
 /// What of a thing may be had, and what says so.
@@ -64,7 +64,8 @@ impl Limits {
         }
     }
 
-    /// Whether a local manager with so many ranks can be here, which may `come_back` from images or not.
+    /// Whether a local manager with so many ranks can be here, which may `come_back` from images or
+    /// not.
     ///
     /// # Errors
     /// One line that names the need and the limit.

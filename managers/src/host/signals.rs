@@ -60,13 +60,15 @@ impl AsFd for Signals {
 /// Whether this process was started with SIGXFSZ ignored.
 static FILE_LIMIT_IGNORED: OnceLock<bool> = OnceLock::new();
 
-/// From here on a write beyond the limit of file sizes (`ulimit -f`) is an error, not this process's end.
+/// From here on a write beyond the limit of file sizes (`ulimit -f`) is an error, not this
+/// process's end.
 pub fn survive_file_limit() {
     FILE_LIMIT_IGNORED.get_or_init(|| is_ignored(Signal::SIGXFSZ));
     ignore(Signal::SIGXFSZ);
 }
 
-/// Whether who started this process ignores SIGXFSZ, so that programs that it starts are to do the same.
+/// Whether who started this process ignores SIGXFSZ, so that programs that it starts are to do the
+/// same.
 #[must_use]
 pub fn file_limit_is_ignored() -> bool {
     *FILE_LIMIT_IGNORED.get_or_init(|| is_ignored(Signal::SIGXFSZ))

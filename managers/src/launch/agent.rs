@@ -1,4 +1,5 @@
-//! The launch agent: the command (ssh, or the user's own) that starts a local manager on another host.
+//! The launch agent: the command (ssh, or the user's own) that starts a local manager on another
+//! host.
 
 use crate::error::{Error, Result, plain};
 use crate::host::signals;
@@ -18,8 +19,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts an agent and gives it the invitation. It is in a process group of its own, so that the
-    /// terminal's signals reach mpirun alone; what it says goes where mpirun's errors go.
+    /// Starts an agent and gives it the invitation. It is in a process group of its own, so that
+    /// the terminal's signals reach mpirun alone; what it says goes where mpirun's errors go.
     pub fn start(command: &[OsString], invitation: &Invitation) -> Result<Agent> {
         let shown: Vec<_> = command.iter().map(|w| w.to_string_lossy()).collect();
         let shown = shown.join(" ");
@@ -33,7 +34,8 @@ impl Agent {
             .stdout(Stdio::null())
             .process_group(0);
         let file_limit_ignored = signals::file_limit_is_ignored();
-        // SAFETY: system calls with plain numbers between fork and exec. One that hangs must not outlive us.
+        // SAFETY: system calls with plain numbers between fork and exec. One that hangs must not
+        // outlive us.
         unsafe {
             command.pre_exec(move || {
                 if !file_limit_ignored {
@@ -69,8 +71,8 @@ impl Agent {
         }
     }
 
-    /// How what it started has ended on its host, if it says that. Of its own troubles ssh speaks with the code
-    /// 255, and one that ended well may have left what it started behind.
+    /// How what it started has ended on its host, if it says that. Of its own troubles ssh speaks
+    /// with the code 255, and one that ended well may have left what it started behind.
     pub fn ended_there(&self) -> Option<String> {
         let code = self.ended?.code().filter(|code| !matches!(code, 0 | 255))?;
         Some(match code {

@@ -6,8 +6,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-/// Starts a manager: this program again under another name, with its link as standard input, in a process group of its
-/// own so that the terminal's signals reach mpirun alone. Returns our end and its process id.
+/// Starts a manager: this program again under another name, with its link as standard input, in a
+/// process group of its own so that the terminal's signals reach mpirun alone. Returns our end and
+/// its process id.
 ///
 /// # Errors
 /// The system refuses; `what` is named.

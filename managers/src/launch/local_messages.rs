@@ -92,8 +92,8 @@ pub enum Up {
     Tree(Message<Word>),
     /// The answer to [`Down::Ping`].
     Here,
-    /// The rank's program has stored its state, as the one of this number, with all others: what came before was
-    /// written before that.
+    /// The rank's program has stored its state, as the one of this number, with all others: what
+    /// came before was written before that.
     Stored {
         /// Whose.
         rank: Rank,

@@ -23,7 +23,8 @@ pub struct Machines {
     pub hosts: Vec<Machine>,
     /// For each rank its host.
     pub placement: Vec<HostIndex>,
-    /// How local managers are started elsewhere: a command, then come the host and what to run there.
+    /// How local managers are started elsewhere: a command, then come the host and what to run
+    /// there.
     pub agent: Vec<OsString>,
     /// This program's path there.
     pub program: OsString,

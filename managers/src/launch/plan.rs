@@ -21,8 +21,8 @@ pub struct Program {
     pub wdir: Option<ByteBuf>,
 }
 
-/// What local managers must know to start ranks. Holds the job's key. mpirun has the plan of the whole
-/// job, each local manager its host's part.
+/// What local managers must know to start ranks. Holds the job's key. mpirun has the plan of the
+/// whole job, each local manager its host's part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// The job.

@@ -87,7 +87,8 @@ pub struct Order<'a> {
     pub manager: BorrowedFd<'a>,
     /// The number that it gets there.
     pub number: i32,
-    /// CPUs to run on, from before the program's first page is touched: so its memory is of their node.
+    /// CPUs to run on, from before the program's first page is touched: so its memory is of their
+    /// node.
     pub cpus: Option<&'a Cpus>,
     /// Where to write a failure to; another than `number`, and closed by exec.
     pub failures: BorrowedFd<'a>,
@@ -140,9 +141,9 @@ pub fn spawn(order: &Order<'_>) -> std::io::Result<Child> {
     arguments.pidfd = (&raw mut pidfd) as u64;
     arguments.exit_signal = libc::SIGCHLD as u64;
     let size = std::mem::size_of::<libc::clone_args>();
-    // SAFETY: without CLONE_VM the child has its own copy of everything, as after fork. It takes no lock
-    // and allocates nothing until its exec, so it does not matter what the watcher's threads, which it
-    // lacks, held at that moment.
+    // SAFETY: without CLONE_VM the child has its own copy of everything, as after fork. It takes no
+    // lock and allocates nothing until its exec, so it does not matter what the watcher's threads,
+    // which it lacks, held at that moment.
     let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut arguments, size) };
     match pid {
         // SAFETY: we are the child.

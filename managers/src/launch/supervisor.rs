@@ -1,8 +1,9 @@
-//! The process between a launch agent and the local manager that it starts: it waits for the manager's end and
-//! passes on how that was, as an exit code that the agent brings back.
+//! The process between a launch agent and the local manager that it starts: it waits for the
+//! manager's end and passes on how that was, as an exit code that the agent brings back.
 //!
-//! So mpirun hears from the host itself that its manager has ended. A connection that breaks does not say that, and
-//! of a command that a signal ended ssh tells no more than of a network that is gone.
+//! So mpirun hears from the host itself that its manager has ended. A connection that breaks does
+//! not say that, and of a command that a signal ended ssh tells no more than of a network that is
+//! gone.
 
 use crate::host::descendants;
 use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal};
@@ -17,8 +18,8 @@ const AWAITED: [Signal; 4] = [
     Signal::SIGHUP,
 ];
 
-/// Returns in the manager, which is a child of this process; here, when that has ended, with its exit code or 128
-/// and its signal's number. A system that makes no process does without.
+/// Returns in the manager, which is a child of this process; here, when that has ended, with its
+/// exit code or 128 and its signal's number. A system that makes no process does without.
 pub fn stand_by() {
     let awaited: SigSet = AWAITED.into_iter().collect();
     let Ok(before) = awaited.thread_swap_mask(SigmaskHow::SIG_BLOCK) else {
@@ -49,7 +50,8 @@ fn attend(manager: Pid, awaited: &SigSet) -> i32 {
                 Ok(_) => {}
                 Err(_) => return 1,
             },
-            // The agent's terminal is gone, which is none of the manager's: a connection that breaks ends nothing.
+            // The agent's terminal is gone, which is none of the manager's: a connection that
+            // breaks ends nothing.
             Ok(Signal::SIGHUP) => {}
             // It ends in order.
             Ok(other) => descendants::send(manager.as_raw().cast_unsigned(), other as i32),

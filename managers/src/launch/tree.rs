@@ -1,5 +1,5 @@
-//! The tree of local managers that the table of a job on many hosts goes down: who stands where, and what
-//! is passed on. How is decided by [`rejoin_managers_protocol::broadcast`].
+//! The tree of local managers that the table of a job on many hosts goes down: who stands where,
+//! and what is passed on. How is decided by [`rejoin_managers_protocol::broadcast`].
 
 use crate::error::{Error, Result};
 use rejoin_managers_protocol::broadcast::{PATIENCE, Tree};
@@ -10,8 +10,9 @@ use serde_bytes::ByteBuf;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Children of central and of each host, unless it is said otherwise: what `docs/bench/rejoin-broadcast.md` was
-/// measured with. With no more hosts than this, all are central's own, and it speaks to each as ever.
+/// Children of central and of each host, unless it is said otherwise: what
+/// `docs/bench/rejoin-broadcast.md` was measured with. With no more hosts than this, all are
+/// central's own, and it speaks to each as ever.
 const FANOUT: usize = 8;
 
 /// Another number of children, for tests.
@@ -20,8 +21,8 @@ const VARIABLE: &str = "REJOIN_TREE_FANOUT";
 /// Whether ranks get the whole table or look cards up, for tests.
 const TABLE: &str = "REJOIN_TABLE";
 
-/// Most ranks of a job in which each has the whole table. Beyond it most ranks speak to few others, and reading
-/// the cards of all takes each of them longer than asking for those.
+/// Most ranks of a job in which each has the whole table. Beyond it most ranks speak to few others,
+/// and reading the cards of all takes each of them longer than asking for those.
 const WHOLE: u32 = 256;
 
 /// Bytes of a rank in the table: enough for most.
@@ -62,7 +63,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// The first place in the tree of a job with so many ranks on so many hosts. `None`: it needs no tree.
+    /// The first place in the tree of a job with so many ranks on so many hosts. `None`: it needs
+    /// no tree.
     ///
     /// # Errors
     /// The user asks for a number of children that can't be.

@@ -244,8 +244,8 @@ impl LocalManager {
 
 fn end_image(image: RankImage, reactor: &crate::net::reactor::Reactor) {
     reactor.remove(&image.zygote);
-    // It would see the end of its socket; this takes its memory down sooner. Only a child of ours that
-    // nobody has reaped surely has this number still.
+    // It would see the end of its socket; this takes its memory down sooner. Only a child of ours
+    // that nobody has reaped surely has this number still.
     if descendants::is_own_child(image.pid) {
         descendants::send(image.pid, libc::SIGKILL);
     }

@@ -63,8 +63,8 @@ pub fn run() -> i32 {
     run_with(|reactor| Ok((mpirun_link::inherited(reactor)?, None)))
 }
 
-/// Runs a local manager that finds an invitation on its standard input and calls mpirun back. Returns its
-/// exit code.
+/// Runs a local manager that finds an invitation on its standard input and calls mpirun back.
+/// Returns its exit code.
 #[must_use]
 pub fn run_invited() -> i32 {
     supervisor::stand_by();
@@ -389,7 +389,7 @@ impl LocalManager {
         Ok(())
     }
 
-    fn obey(&mut self, message: Down) -> Result<()> {
+    fn carry_out(&mut self, message: Down) -> Result<()> {
         match message {
             Down::Launch(plan) => self.take_plan(plan)?,
             Down::Control(order) => {

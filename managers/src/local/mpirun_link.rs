@@ -87,7 +87,7 @@ impl LocalManager {
             Filled::Closed => self.link_ended(),
             Filled::Some => {
                 while let Some(message) = self.link.next::<Down>()? {
-                    self.obey(message)?;
+                    self.carry_out(message)?;
                 }
             }
         }
@@ -203,7 +203,8 @@ impl LocalManager {
         let now = self.now();
         self.core.go_by_leases(terms, now);
         if let Some(calls) = &mut self.calls {
-            // Every renewal is answered at once: two without an answer, and a new connection is tried.
+            // Every renewal is answered at once: two without an answer, and a new connection is
+            // tried.
             calls.silence = Duration::from_millis(2 * terms.every());
             calls.forsaken = Some(Duration::from_millis(terms.forsaken));
             // By then mpirun, if it lives, has no use for this host any more.
@@ -213,9 +214,9 @@ impl LocalManager {
         self.queue.push_back(Input::Tick);
     }
 
-    /// Has the ranks and what they have started stand still. Their images do so anyway.
+    /// Suspends the ranks and what they have started. Their images are frozen anyway.
     pub(super) fn stop_all(&self) {
-        tracing::warn!("no contact to mpirun: the ranks stand still");
+        tracing::warn!("no contact to mpirun: the ranks are suspended");
         self.signal_present(libc::SIGSTOP);
     }
 

@@ -1,7 +1,8 @@
-//! Links to local managers of other hosts, made when there is something to say, and what goes over them:
-//! the table, which each passes on to its few, and questions where a rank is.
+//! Links to local managers of other hosts, made when there is something to say, and what goes over
+//! them: the table, which each passes on to its few, and questions where a rank is.
 //!
-//! A link that breaks is not mended: the core has asked for an answer, and without one it goes another way.
+//! A link that breaks is not resumed: the core has asked for an answer, and without one it goes
+//! another way.
 
 use super::{LocalManager, kind};
 use crate::clock;

@@ -66,8 +66,8 @@ pub(super) struct Again {
     pause: Duration,
 }
 
-/// From the first try to the second, and the longest time between two: a program blocks signals for a moment, or
-/// for good.
+/// From the first try to the second, and the longest time between two: a program blocks signals for
+/// a moment, or for good.
 const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(64)];
 
 pub(super) fn token(kind: u8, incarnation: Incarnation, slot: usize) -> Token {

@@ -1,4 +1,5 @@
-//! Standard input for the one rank that gets it, and again for the process that comes back in its place.
+//! Standard input for the one rank that gets it, and again for the process that comes back in its
+//! place.
 
 use super::rank_output::set_nonblocking;
 use super::{LocalManager, kind};
@@ -20,7 +21,8 @@ const KEPT_LIMIT: usize = 64 << 20;
 /// Most writes that are remembered, to tell where an image stood between them.
 const MOST_WRITES: usize = 4096;
 
-/// The pipe to the rank, what it has not taken yet (at most a window), and what it would read again.
+/// The pipe to the rank, what it has not taken yet (at most a window), and what it would read
+/// again.
 pub(super) struct RankInput {
     pipe: Option<OwnedFd>,
     /// Device and inode of the pipe.
@@ -218,8 +220,8 @@ impl LocalManager {
         reader.ok_or_else(|| crate::error::Error::Usage("there is no standard input".into()))
     }
 
-    /// A new pipe for a process that comes back from an image, or (`None`) from the start. `None` when it
-    /// keeps the one that it has.
+    /// A new pipe for a process that comes back from an image, or (`None`) from the start. `None`
+    /// when it keeps the one that it has.
     pub(super) fn input_again(
         &mut self,
         rank: Rank,

@@ -126,7 +126,8 @@ impl LocalManager {
         images && !self.over && !self.ranks[slot].exited
     }
 
-    /// The rank has ended by its own will: passes on the last line of streams that had ended before.
+    /// The rank has ended by its own will: passes on the last line of streams that had ended
+    /// before.
     pub(super) fn finish_ended(&mut self, slot: usize) {
         for stream in [Stream::Out, Stream::Err] {
             let output = &self.ranks[slot].outputs[stream as usize];
@@ -152,7 +153,8 @@ impl LocalManager {
         bytes: Vec<u8>,
         last: bool,
     ) {
-        // The end is told also when there is nothing more: what was held back for comparison comes out.
+        // The end is told also when there is nothing more: what was held back for comparison comes
+        // out.
         if bytes.is_empty() && !last {
             return;
         }
@@ -205,8 +207,8 @@ impl LocalManager {
         }
     }
 
-    /// The rank writes to another pipe from now on (or, without one, to the same): takes all that is in
-    /// the present one, and returns the unfinished line.
+    /// The rank writes to another pipe from now on (or, without one, to the same): takes all that
+    /// is in the present one, and returns the unfinished line.
     pub(super) fn renew_output(
         &mut self,
         slot: usize,
@@ -239,7 +241,8 @@ impl LocalManager {
         partial
     }
 
-    /// The program of a rank has stored its state: what it wrote before comes before the word of that.
+    /// The program of a rank has stored its state: what it wrote before comes before the word of
+    /// that.
     pub(super) fn has_stored(&mut self, slot: usize, number: u32) {
         if self.ranks[slot].retiring {
             return;
@@ -259,11 +262,12 @@ impl LocalManager {
             begun,
         };
         if let Err(error) = self.link.queue(&stored) {
-            tracing::error!(%error, "a stored state is not told of");
+            tracing::error!(%error, "a stored state is not reported");
         }
     }
 
-    /// Takes all that is in a pipe; that is little, so the window may wait. The line at its end is kept.
+    /// Takes all that is in a pipe; that is little, so the window may wait. The line at its end is
+    /// kept.
     fn empty_pipe(&mut self, slot: usize, stream: Stream) {
         let who = self.ranks[slot].rank;
         let mut buffer = [0u8; 64 * 1024];
@@ -279,8 +283,8 @@ impl LocalManager {
         }
     }
 
-    /// Passes on all that a process which writes no more has written, but for its unfinished line: its
-    /// successor writes that.
+    /// Passes on all that a process which writes no more has written, but for its unfinished line:
+    /// its successor writes that.
     pub(super) fn drain_at_once(&mut self, slot: usize) {
         for stream in [Stream::Out, Stream::Err] {
             self.empty_pipe(slot, stream);

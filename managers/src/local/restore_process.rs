@@ -32,8 +32,8 @@ pub(super) struct Waking {
 /// An image that has not answered by then does not.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
-/// From a commit, or from a recovery, until processes are made ahead for the next recovery: a job that is
-/// over at once is not kept from it.
+/// From a commit, or from a recovery, until processes are made ahead for the next recovery: a job
+/// that is over at once is not kept from it.
 const CALM: Duration = Duration::from_millis(50);
 
 impl LocalManager {
@@ -184,7 +184,8 @@ impl LocalManager {
         }
     }
 
-    /// Files that a rank's successor must leave as they are, since others write them too; `None`: all.
+    /// Files that a rank's successor must leave as they are, since others write them too; `None`:
+    /// all.
     fn spared(&self, slot: usize, epoch: Epoch) -> Option<Vec<(u64, u64)>> {
         let images = self.ranks.iter().enumerate().filter_map(|(other, rank)| {
             let image = rank.images.iter().find(|i| i.epoch == epoch)?;

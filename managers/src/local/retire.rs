@@ -23,7 +23,8 @@ impl RankIo {
     }
 }
 
-/// Whether a process has locks of files (proc_pid_fdinfo(5)); those of one that is not ours to look at go unseen.
+/// Whether a process has locks of files (proc_pid_fdinfo(5)); those of one that is not ours to look
+/// at go unseen.
 fn locks(pid: u32) -> bool {
     let Ok(all) = std::fs::read_dir(format!("/proc/{pid}/fdinfo")) else {
         return false;
@@ -50,8 +51,8 @@ impl LocalManager {
         }
         io.retiring = true;
         io.must_end = io.images_have_locks();
-        // Nothing can catch these signals or put them off. A stopped process keeps its memory, which takes
-        // long to take down, and its file locks.
+        // Nothing can catch these signals or put them off. A stopped process keeps its memory,
+        // which takes long to take down, and its file locks.
         let signal = if io.must_end {
             libc::SIGKILL
         } else {
@@ -125,8 +126,8 @@ impl LocalManager {
         self.told(slot, Input::Retired);
     }
 
-    /// Ends clones that a rank has left behind in the middle of its image, before they were apart from it: they have part in
-    /// its locks of files. Whether there are any.
+    /// Ends clones that a rank has left behind in the middle of its image, before they were apart
+    /// from it: they have part in its locks of files. Whether there are any.
     fn ends_clones(&self, slot: usize) -> bool {
         let rank = self.ranks[slot].rank;
         let known = |pid: u32| {

@@ -1,6 +1,6 @@
-//! The central manager as mpirun has it: in this process, or, for a job that can go back, in one of its own
-//! ([`super::remote_central`]). Here is what both have in common: what is said to the local managers, and what is
-//! told of the job. Streams are none of its business.
+//! The central manager as mpirun has it: in this process, or, for a job that can go back, in one of
+//! its own ([`super::remote_central`]). Here is what both have in common: what is said to the local
+//! managers, and what is informed of the job. Streams are none of its business.
 
 use super::local_managers::LocalManagers;
 use super::remote_central::{Gone, Heard, RemoteCentral};
@@ -40,8 +40,9 @@ pub(super) enum News {
     /// The central manager's process ended, and this other one took over after so many nanoseconds.
     Again { how: String, pid: u32, took: u64 },
     /// The highest number of a checkpoint that will come to nothing, after it ended.
-    Burnt(Epoch),
-    /// There is no journal for this reason; the central manager's process goes on without it, or there is none.
+    Abandoned(Epoch),
+    /// There is no journal for this reason; the central manager's process goes on without it, or
+    /// there is none.
     Unjournaled { why: String, remote: bool },
 }
 
@@ -78,8 +79,9 @@ pub(super) struct CentralHandle {
 }
 
 impl CentralHandle {
-    /// A driver whose first step begins the job, and which says what happens if that is wanted. With a place
-    /// for a journal, the core is in a process of its own, whose events are of this kind.
+    /// A driver whose first step begins the job, and which says what happens if that is wanted.
+    /// With a place for a journal, the core is in a process of its own, whose events are of this
+    /// kind.
     pub fn new(
         job: Job,
         (board, verbose): (StatusBoard, bool),
@@ -136,7 +138,7 @@ impl CentralHandle {
         self.queue.push_back(input);
     }
 
-    /// Has it stand still with us, and go on: what it hears of hosts comes through us.
+    /// Suspends it with mpirun, and continues it: what it hears of hosts comes through us.
     pub fn pause(&self, pause: bool) {
         if let Core::Remote(remote) = &self.core {
             remote.pause(pause);
@@ -211,7 +213,7 @@ impl CentralHandle {
             return Ok(());
         };
         match remote.read(over, reactor)? {
-            Heard::Told(told) => {
+            Heard::FromCentral(told) => {
                 for told in told {
                     self.take(told, hosts, reactor)?;
                 }
@@ -254,8 +256,8 @@ impl CentralHandle {
             }
             CentralToMpirun::Alive => {}
             CentralToMpirun::NoJournal(why) => {
-                // What has begun could not be taken up again; what has not does without, as one without a
-                // place for its journal.
+                // What has begun could not be taken up again; what has not does without, as one
+                // without a place for its journal.
                 let began = matches!(&self.core, Core::Remote(remote) if remote.began());
                 tracing::warn!(why, began, "no journal");
                 if !began {
@@ -273,7 +275,8 @@ impl CentralHandle {
         Ok(())
     }
 
-    /// There is no process for the core: it goes on here, which, once the job has begun, is its end.
+    /// There is no process for the core: it goes on here, which, once the job has begun, is its
+    /// end.
     fn without(&mut self, why: String, began: bool) {
         let Core::Remote(remote) = &self.core else {
             return;
@@ -322,7 +325,10 @@ impl CentralHandle {
                 hosts.kill(host, reactor);
             }
             Effect::Event(event) => self.event(event),
-            Effect::Resumed { committed, burnt } => self.resumed(committed, burnt),
+            Effect::Resumed {
+                committed,
+                abandoned,
+            } => self.resumed(committed, abandoned),
             Effect::Decided(verdict) => {
                 if self.verdict.is_none() {
                     tracing::info!(%verdict, "decided");
@@ -376,7 +382,7 @@ impl CentralHandle {
     }
 
     /// Another central manager goes on: what became of checkpoints may not have been told.
-    fn resumed(&mut self, committed: Option<Epoch>, burnt: Epoch) {
+    fn resumed(&mut self, committed: Option<Epoch>, abandoned: Epoch) {
         if let Core::Remote(remote) = &mut self.core
             && let Some(Gone { how, since }) = remote.gone.take()
         {
@@ -393,8 +399,8 @@ impl CentralHandle {
             };
             self.event(Event::Committed { epoch, took });
         }
-        if Some(burnt) > committed.max(Some(Epoch(0))) {
-            self.news.push(News::Burnt(burnt));
+        if Some(abandoned) > committed.max(Some(Epoch(0))) {
+            self.news.push(News::Abandoned(abandoned));
         }
     }
 
@@ -499,7 +505,8 @@ impl CentralHandle {
         self.relaunch.as_ref().zip(self.verdict.as_ref())
     }
 
-    /// Something went wrong after the job's end, when only its output kept us: that is the verdict now.
+    /// Something went wrong after the job's end, when only its output kept us: that is the verdict
+    /// now.
     pub fn overrule(&mut self, verdict: Verdict) {
         self.over = Some((verdict, self.begun));
     }

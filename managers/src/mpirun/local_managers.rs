@@ -1,8 +1,8 @@
 //! The links to the local managers, by the number of their host.
 //!
-//! The one of this host is started at the other end of a socket pair. Those of other hosts are started by
-//! a launch agent and call back ([`crate::net`]); when such a manager is lost is decided here as far as
-//! connections tell it, and by central as far as silence does.
+//! The one of this host is started at the other end of a socket pair. Those of other hosts are
+//! started by a launch agent and call back ([`crate::net`]); when such a manager is lost is decided
+//! here as far as connections tell it, and by central as far as silence does.
 
 use super::tree_top::{Lookups, Outgoing, Top};
 use super::watchdog::{self, Duty, Watchdog};
@@ -52,8 +52,8 @@ struct Away {
     agent: Agent,
     /// It has called.
     called: bool,
-    /// It is lost if nothing comes from it until then; `None` while its connection stands. Of one that is silent
-    /// otherwise its lease tells.
+    /// It is lost if nothing comes from it until then; `None` while its connection stands. Of one
+    /// that is silent otherwise its lease tells.
     until: Option<Instant>,
     /// The user knows that its agent has ended without a word.
     told: bool,
@@ -66,7 +66,7 @@ pub(super) struct LocalManagers {
     launch: u32,
     /// For how long one whose connection broke is waited for.
     patience: Duration,
-    /// Lost ones that were not told of yet, and why they are.
+    /// Lost ones that were not reported yet, and why they are.
     gone: Vec<(HostIndex, String)>,
     /// Of a job on many hosts.
     top: Option<Top>,
@@ -80,8 +80,9 @@ pub(super) struct Kinds {
 }
 
 impl LocalManagers {
-    /// Starts a local manager for each host that has ranks, and gives it its part of the plan. The index
-    /// of a link's events is the host. `launch` counts how often that was done for this job before.
+    /// Starts a local manager for each host that has ranks, and gives it its part of the plan. The
+    /// index of a link's events is the host. `launch` counts how often that was done for this job
+    /// before.
     pub fn start(
         plan: &Plan,
         machines: &Machines,
@@ -204,8 +205,8 @@ impl LocalManagers {
         Ok(())
     }
 
-    /// A local manager says where others reach it. Where it called from comes first: of its other addresses
-    /// some may mean nothing elsewhere, or another machine.
+    /// A local manager says where others reach it. Where it called from comes first: of its other
+    /// addresses some may mean nothing elsewhere, or another machine.
     pub fn listens(&mut self, host: HostIndex, mut addresses: Vec<SocketAddr>) {
         let seen = self.open(host).and_then(|local| local.link.net()?.peer());
         addresses.sort_by_key(|address| Some(address.ip()) != seen);
@@ -262,7 +263,8 @@ impl LocalManagers {
             (Filled::Some, _, Some((_, watchdog))) => watchdog.heard(Instant::now()),
             (Filled::Some, Some(away), _) => away.until = None,
             (Filled::Broken, Some(away), _) => {
-                // It calls again at once, if it can. A firewall that resets connections proves no end.
+                // It calls again at once, if it can. A firewall that resets connections proves no
+                // end.
                 tracing::info!(host = away.name, "a manager's connection broke");
                 away.until = Some(Instant::now() + patience);
             }
@@ -410,8 +412,8 @@ impl LocalManagers {
         (0..self.locals.len()).for_each(|host| self.close(host, reactor));
     }
 
-    /// Kills a local manager and closes its link. The kernel ends its ranks; one on another host hears that
-    /// its link was closed, or that there is no lease any more.
+    /// Kills a local manager and closes its link. The kernel ends its ranks; one on another host
+    /// hears that its link was closed, or that there is no lease any more.
     pub fn kill(&mut self, host: HostIndex, reactor: &Reactor) {
         if let Some(local) = self.open(host)
             && let Some((pid, _)) = &local.own
@@ -471,8 +473,8 @@ impl Away {
     }
 }
 
-/// Starts this host's local manager: this program again, with its link as standard input, in a process
-/// group of its own so that the terminal's signals reach mpirun alone.
+/// Starts this host's local manager: this program again, with its link as standard input, in a
+/// process group of its own so that the terminal's signals reach mpirun alone.
 fn start_here(part: Plan, token: Token, reactor: &Reactor) -> Result<ManagerEntry> {
     let (socket, pid) = start_manager("rejoin-local", LOCAL_MANAGER, "the local manager")?;
     let mut link = LocalLink::new(socket, MANAGER_LIMIT, MANAGER_LIMIT);

@@ -1,8 +1,8 @@
 //! mpirun: central manager of the job, and the sink of its streams.
 //!
-//! [`central_handle`] drives the core, [`local_managers`] holds the links to the local managers, [`streams`] the
-//! ranks' output and our standard input, [`crate::report::query_server`] answers those who ask; here is the loop around
-//! them.
+//! [`central_handle`] drives the core, [`local_managers`] holds the links to the local managers,
+//! [`streams`] the ranks' output and our standard input, [`crate::report::query_server`] answers
+//! those who ask; here is the loop around them.
 
 mod central_handle;
 mod launch_order;
@@ -94,8 +94,8 @@ pub fn run(mut launch: Launch) -> i32 {
     }
 }
 
-/// Runs a job to its end on these hosts. When it has lost one and can go on elsewhere, that is the next
-/// launch.
+/// Runs a job to its end on these hosts. When it has lost one and can go on elsewhere, that is the
+/// next launch.
 fn run_once(launch: &Launch) -> (Result<Verdict>, Option<Launch>) {
     let mut launcher = match Launcher::new(launch.clone()) {
         Ok(launcher) => launcher,
@@ -131,7 +131,8 @@ struct Launcher {
     terms: Terms,
 }
 
-/// Whether mpirun and the local manager of its host may have what they need; others look for themselves.
+/// Whether mpirun and the local manager of its host may have what they need; others look for
+/// themselves.
 fn check_limits(machines: &Machines, come_back: bool) -> Result<()> {
     let own = (0..machines.hosts.len()).filter(|&host| !machines.is_away(host));
     let ranks = own.map(|host| machines.ranks_on(host) as u64).sum();
@@ -263,7 +264,8 @@ impl Launcher {
             let asleep = Instant::now();
             self.reactor.wait(limit, &mut tokens)?;
             if limit.is_some_and(|limit| asleep.elapsed() > limit + OVERSLEPT) {
-                // The machine stood still, or we: hosts that were not heard of did not fall silent.
+                // The machine was suspended, or mpirun was: hosts that were not heard of did not
+                // fall silent.
                 self.central.tell(Input::Slept);
             }
             for token in &tokens {
@@ -314,9 +316,9 @@ impl Launcher {
                     self.user_log.unjournaled(&why, remote);
                     continue;
                 }
-                News::Burnt(epoch) => {
+                News::Abandoned(epoch) => {
                     self.streams.given_up(epoch);
-                    if self.control.burnt() {
+                    if self.control.abandoned() {
                         self.central.tell(Input::Checkpoint);
                     }
                     continue;
@@ -413,7 +415,7 @@ impl Launcher {
         }
     }
 
-    /// Tells that the job is launched again, and hands over what the next launch needs of this one.
+    /// Tells that the job is launched again, and gives what the next launch needs of this one.
     fn relaunch(&mut self) -> Option<Launch> {
         let (relaunch, verdict) = self.central.relaunch()?;
         let mut next = state_folder::after(&self.launch, relaunch);

@@ -1,8 +1,8 @@
-//! The central manager as a process of its own: started, spoken with, and started again when it ends
-//! before its work does.
+//! The central manager as a process of its own: started, spoken with, and started again when it
+//! ends before its work does.
 //!
-//! It may have taken what it was told last, or not; what only we can say again is kept until it says that
-//! it was taken. What local managers say is not: they are asked.
+//! It may have taken what it was told last, or not; what only we can say again is kept until it
+//! says that it was taken. What local managers say is not: they are asked.
 
 use super::watchdog::{self, Duty, Watchdog};
 use crate::CENTRAL_MANAGER;
@@ -40,7 +40,7 @@ pub(super) struct Gone {
 /// What came of reading from it.
 pub(super) enum Heard {
     /// This, in its order.
-    Told(Vec<CentralToMpirun>),
+    FromCentral(Vec<CentralToMpirun>),
     /// It has ended; there is another, or, for this reason, none any more.
     Ended(Option<String>),
 }
@@ -71,7 +71,7 @@ pub(super) struct RemoteCentral {
     watchdog: Watchdog,
     /// Why this process has killed it, if it has.
     killed: Option<String>,
-    /// When it was told of the first signal to end that it has not taken.
+    /// When it got the first signal to end that it has not taken.
     asked_to_end: Option<Instant>,
     /// The one before, until its successor speaks.
     pub gone: Option<Gone>,
@@ -150,7 +150,7 @@ impl RemoteCentral {
         }
     }
 
-    /// Has it stand still, and go on.
+    /// Suspends it, and continues it.
     pub fn pause(&self, pause: bool) {
         if self.status.is_none() {
             let signal = if pause { libc::SIGSTOP } else { libc::SIGCONT };
@@ -216,7 +216,8 @@ impl RemoteCentral {
                 if ends(&input) {
                     let waits = self.pending.iter().any(|(_, input)| ends(input));
                     let first = self.asked_to_end.filter(|_| waits);
-                    // It does not even take the first one. Two at once (timeout(1) sends them) prove nothing.
+                    // It does not even take the first one. Two at once (timeout(1) sends them)
+                    // prove nothing.
                     if first.is_some_and(|at| at.elapsed() > Duration::from_millis(500)) {
                         self.kill();
                     }
@@ -297,7 +298,7 @@ impl RemoteCentral {
         }
         match filled {
             Filled::Closed => self.ended(over, reactor),
-            _ => Ok(Heard::Told(told)),
+            _ => Ok(Heard::FromCentral(told)),
         }
     }
 
@@ -345,7 +346,7 @@ impl RemoteCentral {
             );
             return Ok(Heard::Ended(Some(why)));
         }
-        // Told from the first one on, if they fall one after the other.
+        // Reported from the first one on, if they fall one after the other.
         self.gone.get_or_insert(Gone { how, since });
         let (socket, pid) =
             start_manager("rejoin-central", CENTRAL_MANAGER, "the central manager")?;

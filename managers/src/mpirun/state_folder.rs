@@ -1,7 +1,7 @@
 //! A job that loses a host is launched again on the others, from what its program stored where all
-//! hosts see it. Central decides that, and when nothing of the present launch can act any more; here
-//! is what the next launch continues from. A manager that comes back from the lost host finds that
-//! nobody wants it.
+//! hosts see it. Central decides that, and when nothing of the present launch can act any more;
+//! here is what the next launch continues from. A manager that comes back from the lost host finds
+//! that nobody wants it.
 //!
 //! Where only output is shown that stays, the job continues from the state that the shown output
 //! belongs to, not from a newer one: later output was not shown, and is written again.
@@ -92,8 +92,8 @@ pub(super) fn after(launch: &Launch, relaunch: &Relaunch) -> Launch {
     next
 }
 
-/// Claims the folder of a job's registered memory for as long as the value lives: another job would take this one's
-/// files for its own. A file system that has no locks claims nothing.
+/// Claims the folder of a job's registered memory for as long as the value lives: another job would
+/// take this one's files for its own. A file system that has no locks claims nothing.
 ///
 /// # Errors
 /// Another job has it.

@@ -124,8 +124,8 @@ impl Streams {
         })
     }
 
-    /// Takes output of a rank, and drops what it has written before. Says if it writes something else
-    /// now.
+    /// Takes output of a rank, and drops what it has written before. Says if it writes something
+    /// else now.
     pub fn push(
         &mut self,
         host: HostIndex,
@@ -164,8 +164,8 @@ impl Streams {
         diverged
     }
 
-    /// Held output gives its window back at once, unless there is more to show than is taken: then its
-    /// writers wait as they do without holding.
+    /// Held output gives its window back at once, unless there is more to show than is taken: then
+    /// its writers wait as they do without holding.
     fn owe(&mut self, host: HostIndex, credit: u32) {
         let blocked = self.watched.iter().any(|watched| *watched);
         let owed = if blocked {
@@ -274,14 +274,14 @@ impl Streams {
         }
     }
 
-    /// The lines that were unfinished when the state of this number was stored; `None`: it was not in this launch, or
-    /// output is not held, so they were shown.
+    /// The lines that were unfinished when the state of this number was stored; `None`: it was not
+    /// in this launch, or output is not held, so they were shown.
     pub fn begun(&mut self, state: u32) -> Option<Vec<(Rank, Begun)>> {
         Some(self.begun.remove(&state)?.into_iter().collect())
     }
 
-    /// The newest state that all ranks have stored. Of a job whose output is held, all output that may be shown was
-    /// written before that.
+    /// The newest state that all ranks have stored. Of a job whose output is held, all output that
+    /// may be shown was written before that.
     pub fn newest_state(&self) -> Option<u32> {
         match &self.stored {
             Some(stored) => stored.newest(),

@@ -1,5 +1,5 @@
-//! mpirun's part of the tree: it is the top, for it has the links to all local managers and outlives each
-//! central manager of the job.
+//! mpirun's part of the tree: it is the top, for it has the links to all local managers and
+//! outlives each central manager of the job.
 
 use crate::error::Result;
 use crate::launch::tree::{Place, Word};
@@ -31,7 +31,8 @@ impl Lookups {
         }
     }
 
-    /// Learns the table of a start. The order that goes ahead of it, with which ranks begin and ask.
+    /// Learns the table of a start. The order that goes ahead of it, with which ranks begin and
+    /// ask.
     fn ahead(&mut self, order: &ToLocal) -> Option<ToLocal> {
         let ToLocal::Start {
             generation,
@@ -103,8 +104,8 @@ impl Top {
         }
     }
 
-    /// Begins to spread the table of a generation, and ahead of it what ranks begin with that look cards up.
-    /// `None`: it can't go this way.
+    /// Begins to spread the table of a generation, and ahead of it what ranks begin with that look
+    /// cards up. `None`: it can't go this way.
     pub fn cast(
         &mut self,
         now: Time,
@@ -198,9 +199,9 @@ impl Top {
         self.member.deadline()
     }
 
-    /// Keeps an order back that may not come before the table which is under way. A rank that has no
-    /// table can't enter an epoch; all other orders are good at any time: `Keep` is about images,
-    /// `AllFinalized` follows words of ranks that have the table, and what ends needs none.
+    /// Keeps an order back that may not come before the table which is under way. A rank that has
+    /// no table can't enter an epoch; all other orders are good at any time: `Keep` is about
+    /// images, `AllFinalized` follows words of ranks that have the table, and what ends needs none.
     pub fn hold(&mut self, host: HostIndex, order: &ToLocal) -> bool {
         match order {
             ToLocal::Checkpoint { .. } if self.under_way.is_some() => {

@@ -1,4 +1,5 @@
-//! Whether a manager on this host still answers: one that is frozen does not end, so nothing else tells.
+//! Whether a manager on this host still answers: one that is frozen does not end, so nothing else
+//! tells.
 
 use std::time::{Duration, Instant};
 

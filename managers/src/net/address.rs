@@ -3,8 +3,8 @@
 use crate::host::interfaces;
 use std::net::{IpAddr, SocketAddr};
 
-/// The addresses of this host's interfaces, IPv4 first, or of those that the user chose. Loopback and
-/// link-local addresses mean nothing elsewhere and are left out, unless they were chosen.
+/// The addresses of this host's interfaces, IPv4 first, or of those that the user chose. Loopback
+/// and link-local addresses mean nothing elsewhere and are left out, unless they were chosen.
 #[must_use]
 pub fn usable(choice: Option<&str>) -> Vec<IpAddr> {
     let mut found: Vec<IpAddr> = interfaces::here()

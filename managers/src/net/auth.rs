@@ -1,5 +1,5 @@
-//! How a local manager and mpirun prove to each other that they have the job's key: four messages of
-//! fixed length, a nonce and a keyed hash from each; no socket here.
+//! How a local manager and mpirun prove to each other that they have the job's key: four messages
+//! of fixed length, a nonce and a keyed hash from each; no socket here.
 //!
 //! | from | what |
 //! |---|---|
@@ -54,8 +54,8 @@ pub enum AuthError {
     Unproven,
 }
 
-/// The key by which local managers of a job prove themselves to the one at a position of the tree, and it to
-/// them: whoever is reached by mistake, also another of the job, can't.
+/// The key by which local managers of a job prove themselves to the one at a position of the tree,
+/// and it to them: whoever is reached by mistake, also another of the job, can't.
 #[must_use]
 pub fn peer_key(key: &JobKey, launch: u32, position: u32) -> JobKey {
     let mut hasher = blake3::Hasher::new_derive_key("Rejoin 2026 link between local managers");

@@ -11,8 +11,8 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// An attempt that takes longer is given up for a new one: the system's own repeats become ever rarer,
-/// ours do not.
+/// An attempt that takes longer is given up for a new one: the system's own repeats become ever
+/// rarer, ours do not.
 const ATTEMPT: Duration = Duration::from_millis(1000);
 
 /// Between attempts that are refused at once.
@@ -32,8 +32,8 @@ pub struct Dialer {
     not_before: Instant,
     /// Nobody has listened at the known address since.
     refused: Option<Instant>,
-    /// After so long of that there is no mpirun any more. A refusal as such proves nothing: a firewall gives
-    /// them, too.
+    /// After so long of that there is no mpirun any more. A refusal as such proves nothing: a
+    /// firewall gives them, too.
     patience: Option<Duration>,
     /// What went wrong last.
     last: String,
@@ -84,8 +84,8 @@ impl Dialer {
         }
     }
 
-    /// Has [`Dialer::poll`] say that mpirun is gone when it was refused for so long where it was answered
-    /// before; without this it never does.
+    /// Has [`Dialer::poll`] say that mpirun is gone when it was refused for so long where it was
+    /// answered before; without this it never does.
     pub fn give_up_after(&mut self, patience: Duration) {
         self.patience = Some(patience);
     }
@@ -179,8 +179,8 @@ impl Dialer {
         }
     }
 
-    /// The attempt's socket is ready. Before we say what we have received, the link's old connection is
-    /// let go, so that this stays true.
+    /// The attempt's socket is ready. Before we say what we have received, the link's old
+    /// connection is let go, so that this stays true.
     ///
     /// # Errors
     /// The system refuses to watch a socket.

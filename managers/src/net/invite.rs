@@ -1,5 +1,5 @@
-//! What a local manager on another host is told on its standard input, which the launch agent carries:
-//! the job's key is in no command line, in no environment and on no file system.
+//! What a local manager on another host is told on its standard input, which the launch agent
+//! carries: the job's key is in no command line, in no environment and on no file system.
 
 use super::auth::Whose;
 use crate::error::{Context, Error, Result};
@@ -94,8 +94,8 @@ impl Invitation {
         }
     }
 
-    /// Makes this process's environment and working directory those that ranks are to have. Where the
-    /// directory is not there, ranks find out: their error names it.
+    /// Makes this process's environment and working directory those that ranks are to have. Where
+    /// the directory is not there, ranks find out: their error names it.
     pub fn settle(&self) -> Option<ByteBuf> {
         for (name, value) in &self.variables {
             let text = |bytes: &ByteBuf| std::ffi::OsString::from_vec(bytes.to_vec());

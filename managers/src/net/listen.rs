@@ -1,5 +1,5 @@
-//! mpirun's side of the connections from other hosts: who knocks must prove within a bounded time that
-//! it belongs to the job.
+//! mpirun's side of the connections from other hosts: who knocks must prove within a bounded time
+//! that it belongs to the job.
 
 use super::address;
 use super::auth::{self, HELLO, Nonce, PROOF, Whose};
@@ -53,8 +53,8 @@ pub struct Arrival {
 }
 
 impl Listener {
-    /// Listens on this host's addresses, or on those that the user chose; `kind` is that of its events. At most
-    /// so many callers are listened to at once.
+    /// Listens on this host's addresses, or on those that the user chose; `kind` is that of its
+    /// events. At most so many callers are listened to at once.
     ///
     /// # Errors
     /// There is no address that others could reach, or the system refuses.
@@ -229,7 +229,8 @@ impl Listener {
         Ok(())
     }
 
-    /// Takes a local manager in, with our count of bytes, or sends it away for good. Returns its socket.
+    /// Takes a local manager in, with our count of bytes, or sends it away for good. Returns its
+    /// socket.
     #[must_use]
     pub fn answer(&self, arrival: Arrival, received: Option<u64>) -> Option<Socket> {
         let Arrival { hello, nonce, .. } = &arrival;

@@ -1,10 +1,11 @@
-//! Managers of different hosts: how a local manager calls mpirun back, how both prove that they belong
-//! to the job, and a link that outlives its connections.
+//! Managers of different hosts: how a local manager calls mpirun back, how both prove that they
+//! belong to the job, and a link that outlives its connections.
 //!
 //! A local manager on another host dials, mpirun listens; the job's key, which came over the launch
-//! agent, never travels here ([`auth`]). The link numbers its bytes and keeps them until the other side
-//! has them ([`session`]): a connection that breaks, or is silent for too long, is replaced by the
-//! dialer and goes on where the other side's count stands. Only [`session_link::SessionLink::say_bye`] ends a link.
+//! agent, never travels here ([`auth`]). The link numbers its bytes and keeps them until the other
+//! side has them ([`session`]): a connection that breaks, or is silent for too long, is replaced by
+//! the dialer and goes on where the other side's count stands. Only
+//! [`session_link::SessionLink::say_bye`] ends a link.
 
 pub mod accept;
 pub mod address;

@@ -59,7 +59,8 @@ impl Interest {
         let write = self.write.then_some(mio::Interest::WRITABLE);
         match (read, write) {
             (Some(read), Some(write)) => read | write,
-            // mio knows no empty interest. Nothing here has urgent data; errors and hang-ups always come.
+            // mio knows no empty interest. Nothing here has urgent data; errors and hang-ups always
+            // come.
             (read, write) => read.or(write).unwrap_or(mio::Interest::PRIORITY),
         }
     }
@@ -72,8 +73,8 @@ struct Watched {
     reported: Vec<RawFd>,
 }
 
-/// The poll and its events. Level-triggered: what is not handled comes again. mio itself reports changes only,
-/// so each wait first registers again what the one before has reported.
+/// The poll and its events. Level-triggered: what is not handled comes again. mio itself reports
+/// changes only, so each wait first registers again what the one before has reported.
 #[derive(Debug)]
 pub struct Reactor {
     poll: Poll,

@@ -1,9 +1,9 @@
 //! One direction-pair of numbered bytes over any number of connections; no socket here.
 //!
 //! On a connection, after the handshake, run records: a little-endian `u32` with the length of what
-//! follows the header, or a mark, then a `u64` with the count of all bytes that the sender has received
-//! on this link. Bytes are kept until that count says that the other side has them. A new connection
-//! begins with both counts, so nothing is lost and nothing comes twice.
+//! follows the header, or a mark, then a `u64` with the count of all bytes that the sender has
+//! received on this link. Bytes are kept until that count says that the other side has them. A new
+//! connection begins with both counts, so nothing is lost and nothing comes twice.
 
 use std::collections::VecDeque;
 
@@ -100,8 +100,8 @@ impl Session {
         self.received
     }
 
-    /// A new connection, on which the other side has begun by saying that it has so many bytes, and we
-    /// by saying [`Session::received`].
+    /// A new connection, on which the other side has begun by saying that it has so many bytes, and
+    /// we by saying [`Session::received`].
     ///
     /// # Errors
     /// A count that can't be.
@@ -115,8 +115,8 @@ impl Session {
         Ok(())
     }
 
-    /// Appends the next record to what goes out, if there is something to say. Returns whether there
-    /// was.
+    /// Appends the next record to what goes out, if there is something to say. Returns whether
+    /// there was.
     pub fn gather(&mut self, out: &mut Vec<u8>) -> bool {
         let start = (self.given - self.had) as usize;
         let length = (self.kept.len() - start).min(MOST);
@@ -236,7 +236,8 @@ mod tests {
     }
 
     proptest! {
-        /// Connections break anywhere, in both directions; each side gets what the other sent, once.
+        /// Connections break anywhere, in both directions; each side gets what the other sent,
+        /// once.
         #[test]
         fn nothing_is_lost_or_repeated(
             steps in proptest::collection::vec((0usize..6, 0usize..200_000), 1..80)

@@ -1,6 +1,6 @@
-//! What the user hears about a job: on standard error ([`user_log`], [`verbose_log`]), in the file of
-//! `--events` ([`event_log`]), and on a question of the `rejoin` command ([`query`], [`query_server`],
-//! [`status_board`]).
+//! What the user hears about a job: on standard error ([`user_log`], [`verbose_log`]), in the file
+//! of `--events` ([`event_log`]), and on a question of the `rejoin` command ([`query`],
+//! [`query_server`], [`status_board`]).
 
 pub mod event_log;
 pub mod query;

@@ -1,5 +1,5 @@
-//! What `rejoin` asks a running `mpirun`, and what it is told. Frames of the managers' codec over the
-//! job's socket in the run directory.
+//! What `rejoin` asks a running `mpirun`, and what it is told. Frames of the managers' codec over
+//! the job's socket in the run directory.
 
 use serde::{Deserialize, Serialize};
 
@@ -67,8 +67,8 @@ pub struct Status {
     pub running_ns: u64,
     /// `coordinated` or `none`.
     pub recovery: String,
-    /// `starting`, `restoring`, `running`, `finalizing`, `ending`, or `resuming` when the central manager was
-    /// started again and asks how everything is.
+    /// `starting`, `restoring`, `running`, `finalizing`, `ending`, or `resuming` when the central
+    /// manager was started again and asks how everything is.
     pub course: String,
     /// How often the job has gone back.
     pub generation: u32,

@@ -1,7 +1,7 @@
 //! The job's socket in the run directory: who connects asks one question and gets one answer.
 //!
-//! Nobody can hold us up: connections are few, questions short, and whoever does not ask or does not
-//! take the answer in time is dropped.
+//! Nobody can hold us up: connections are few, questions short, and whoever does not ask or does
+//! not take the answer in time is dropped.
 
 use crate::error::{Context, Result};
 use crate::host::limits::MOST_QUESTIONS;
@@ -240,9 +240,9 @@ impl QueryServer {
         }
     }
 
-    /// The checkpoint under way came to nothing because the central manager ended. Returns whether somebody
-    /// waits for one, who is to have another.
-    pub fn burnt(&mut self) -> bool {
+    /// The checkpoint under way came to nothing because the central manager ended. Returns whether
+    /// somebody waits for one, who is to have another.
+    pub fn abandoned(&mut self) -> bool {
         let mut any = false;
         for client in self.clients.values_mut() {
             if matches!(client.state, State::Wants | State::Waits(_)) {

@@ -1,5 +1,5 @@
-//! What the user reads about checkpoints and recoveries: one line when a rank is lost, one when it is
-//! back, one for what can't be promised.
+//! What the user reads about checkpoints and recoveries: one line when a rank is lost, one when it
+//! is back, one for what can't be promised.
 
 use crate::error::plain;
 use rejoin_channel_table::{Epoch, Generation, Rank};
@@ -90,7 +90,7 @@ impl UserLog {
         }
     }
 
-    /// Something happened. What is told of lost ranks waits for others that are told of at once, see
+    /// Something happened. The report of lost ranks waits for others that come at once, see
     /// [`UserLog::tell_lost`].
     pub fn event(&mut self, event: &Event) {
         if !matches!(event, Event::Lost { .. }) {
@@ -100,7 +100,7 @@ impl UserLog {
             Event::Ordered(_) => {}
             Event::HostSilent { name, .. } => {
                 say(&format!(
-                    "host {name} is silent; its ranks stand still until it is there again"
+                    "host {name} is silent; its ranks are suspended until it is reachable again"
                 ));
             }
             Event::HostHeard { name } => say(&format!("host {name} is there again")),
@@ -116,7 +116,7 @@ impl UserLog {
                 generation,
                 alone,
             } => {
-                // Told late, it is back already.
+                // Reported late: it is back already.
                 if !alone && Some(*generation) > self.back {
                     self.lost.insert(*rank);
                 }
@@ -206,7 +206,8 @@ impl UserLog {
         ));
     }
 
-    /// There is no journal, for this reason; the central manager goes on in its own process, or in ours.
+    /// There is no journal, for this reason; the central manager goes on in its own process, or in
+    /// ours.
     pub fn unjournaled(&self, why: &str, apart: bool) {
         say(&if apart {
             format!("{why}; the job goes on, and ends if its central manager is killed from now on")
@@ -227,7 +228,8 @@ impl UserLog {
         }
     }
 
-    /// Where ranks of a host run; of ranks that should have had a core each, how many share how many.
+    /// Where ranks of a host run; of ranks that should have had a core each, how many share how
+    /// many.
     pub fn bound(&mut self, host: &str, lines: &[(Rank, String)], crowded: Option<(u32, u32)>) {
         for (rank, line) in lines {
             say(&format!("rank {} on {host}: {line}", rank.0));
@@ -246,7 +248,8 @@ impl UserLog {
         say(&format!("rank {} could not be bound: {error}", rank.0));
     }
 
-    /// What a rank's library says of itself. The same of several ranks is told once, unless all is to be told.
+    /// What a rank's library says of itself. The same of several ranks is told once, unless all is
+    /// to be told.
     pub fn note(&mut self, rank: Rank, important: bool, text: &str) {
         if self.verbose || (important && self.noted.insert(text.to_owned())) {
             say(&format!("rank {}: {text}", rank.0));

@@ -68,7 +68,7 @@ impl VerboseLog {
             }
             // The verdict says it.
             ToCentral::Imaged { instance, epoch, cost } => self.say(&format!(
-                "rank {}: image of checkpoint {} taken, stood still for {} us, {} pages copied since the last",
+                "rank {}: image of checkpoint {} taken, paused for {} us, {} pages copied since the last",
                 instance.rank.0, epoch.0, cost.stall, cost.copied
             )),
             ToCentral::NotImaged { instance, epoch, why } => self.say(&format!(

@@ -1,6 +1,6 @@
-//! Forwarding of the ranks' standard streams: what is written where ([`sink`]), what waits for a commit
-//! ([`output_commit`], [`stored_states`]), what a rank writes again ([`replay_filter`]), and what is read of
-//! standard input ([`source`]).
+//! Forwarding of the ranks' standard streams: what is written where ([`sink`]), what waits for a
+//! commit ([`output_commit`], [`stored_states`]), what a rank writes again ([`replay_filter`]), and
+//! what is read of standard input ([`source`]).
 
 pub mod lines;
 pub mod output_commit;

@@ -1,10 +1,10 @@
-//! Output that is held until the checkpoint after it is committed (`--output commit`): what is shown
-//! is never written again, so never differently either.
+//! Output that is held until the checkpoint after it is committed (`--output commit`): what is
+//! shown is never written again, so never differently either.
 //!
-//! What a rank writes after its image of an epoch, and before its next, lies in that epoch's segment.
-//! When a checkpoint is committed all earlier segments are let out, in the order in which the lines
-//! came; a rank that goes back leaves what it has in the others void. Memory is bounded: longer
-//! segments lie in temporary files that have no name.
+//! What a rank writes after its image of an epoch, and before its next, lies in that epoch's
+//! segment. When a checkpoint is committed all earlier segments are let out, in the order in which
+//! the lines came; a rank that goes back leaves what it has in the others void. Memory is bounded:
+//! longer segments lie in temporary files that have no name.
 
 use crate::error::plain;
 use crate::stdio::Stream;
@@ -434,13 +434,14 @@ mod tests {
     }
 
     proptest! {
-        /// Shown is exactly what was written before the last commit, and in the end all that stayed.
+        /// Shown is exactly what was written before the last commit, and in the end all that
+        /// stayed.
         #[test]
         fn only_what_stays_is_shown(acts in acts(), memory in 0usize..200) {
             let mut hold = OutputCommit::with_memory(memory);
             let mut ranks: Vec<Model> = (0..RANKS).map(|_| Model::default()).collect();
             let mut shown: Vec<Vec<u8>> = vec![Vec::new(); RANKS as usize];
-            let (mut next, mut committed, mut burnt, mut seed) = (1, None, 0, 0u8);
+            let (mut next, mut committed, mut abandoned, mut seed) = (1, None, 0, 0u8);
             for act in acts {
                 match act {
                     Act::Write(rank, n) => {
@@ -466,11 +467,11 @@ mod tests {
                     Act::GiveUp => {
                         ranks.iter_mut().for_each(|r| r.image = None);
                         hold.give_up(Epoch(next)).unwrap();
-                        burnt = next;
+                        abandoned = next;
                         next += 1;
                     }
-                    Act::LateImage(rank) => if burnt > 0 {
-                        hold.mark(Rank(rank), Epoch(burnt));
+                    Act::LateImage(rank) => if abandoned > 0 {
+                        hold.mark(Rank(rank), Epoch(abandoned));
                     },
                     Act::Rollback => {
                         for (rank, r) in (0..RANKS).zip(&mut ranks) {

@@ -2,10 +2,10 @@
 //!
 //! The filter keeps length and hash of each line that was passed on since the last committed
 //! checkpoint. It compares what a restored rank writes with these lines, and drops a line that is
-//! repeated. A line that differs (it holds a time, or wildcards matched otherwise) is passed on. The
-//! filter then looks for the next repeated line among the next [`WINDOW`] lines, so that it drops
-//! again from where the runs agree again. After [`WINDOW`] lines in a row that are not repeated it
-//! expects nothing more.
+//! repeated. A line that differs (it holds a time, or wildcards matched otherwise) is passed on.
+//! The filter then looks for the next repeated line among the next [`WINDOW`] lines, so that it
+//! drops again from where the runs agree again. After [`WINDOW`] lines in a row that are not
+//! repeated it expects nothing more.
 
 use rejoin_channel_table::Epoch;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -1,7 +1,7 @@
 //! Where the ranks' output goes: mpirun's own standard output and error.
 //!
-//! Writing never blocks where that can be had, so that signals and deaths are handled while a reader
-//! takes its time. The flags of the inherited descriptor stay as they are: others share it.
+//! Writing never blocks where that is possible, so that signals and deaths are handled while a
+//! reader takes its time. The flags of the inherited descriptor stay as they are: others share it.
 
 use crate::stdio::Stream;
 use nix::errno::Errno;
@@ -82,8 +82,8 @@ impl Sink {
         })
     }
 
-    /// Queues output, with a tag before each line if wanted. Once it is written, so many bytes of the
-    /// host's window are given back.
+    /// Queues output, with a tag before each line if wanted. Once it is written, so many bytes of
+    /// the host's window are given back.
     pub fn push(
         &mut self,
         (host, credit): (HostIndex, u32),

@@ -53,7 +53,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// Standard input, or none: first what an earlier launch has read of it. Keeps it for the next one, or not.
+    /// Standard input, or none: first what an earlier launch has read of it. Keeps it for the next
+    /// one, or not.
     #[must_use]
     pub fn new(open: bool, keeps: bool, mut consumed: Consumed, token: Token) -> Source {
         if keeps && consumed.begun.is_none() {

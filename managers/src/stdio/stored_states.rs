@@ -1,5 +1,6 @@
-//! Output of a job that may have to go on elsewhere, from what its program has stored: what it would write again
-//! then is held further than to the checkpoint after it, until all ranks have stored their state.
+//! Output of a job that may have to go on elsewhere, from what its program has stored: what it
+//! would write again then is held further than to the checkpoint after it, until all ranks have
+//! stored their state.
 
 use super::output_commit::{OutputCommit, Piece};
 use rejoin_channel_table::{Epoch, Rank};
@@ -39,7 +40,8 @@ impl States {
 pub struct Stored {
     hold: OutputCommit,
     states: States,
-    /// What is there before a rank has stored anything is held, too: the job goes on from a stored state already.
+    /// What is there before a rank has stored anything is held, too: the job goes on from a stored
+    /// state already.
     restarted: bool,
 }
 

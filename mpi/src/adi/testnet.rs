@@ -165,7 +165,7 @@ impl Net {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    fn hand_over(&self, me: usize, over: bool) {
+    fn deliver(&self, me: usize, over: bool) {
         let mut s = self.lock();
         s.over[me] |= over;
         s.failed |= std::thread::panicking();
@@ -379,7 +379,7 @@ impl Port {
         let moved = self.s().pass(self.rank);
         if !moved {
             // A program may poll for ever: let the others run.
-            self.net.hand_over(self.rank, false);
+            self.net.deliver(self.rank, false);
         }
         Ok(moved)
     }
@@ -399,7 +399,7 @@ impl Port {
                 "deadlock: all ranks wait and nothing moves"
             );
         }
-        self.net.hand_over(self.rank, false);
+        self.net.deliver(self.rank, false);
         Ok(())
     }
 
@@ -443,7 +443,7 @@ pub fn run(n: usize, seed: u64, body: impl Fn(Rc<Mpi>) + Send + Sync) {
     struct Leave(Arc<Net>, usize);
     impl Drop for Leave {
         fn drop(&mut self) {
-            self.0.hand_over(self.1, true);
+            self.0.deliver(self.1, true);
         }
     }
     std::thread::scope(|scope| {

@@ -1,5 +1,6 @@
-//! All-to-all over several hosts: a host's leader takes all that its ranks send, and one message goes from each
-//! leader to each other. Two more copies and two messages within the host save the starts of all others.
+//! All-to-all over several hosts: a host's leader takes all that its ranks send, and one message
+//! goes from each leader to each other. Two more copies and two messages within the host save the
+//! starts of all others.
 
 use super::ctx::{Ctx, Sends};
 use super::locality::Locality;
@@ -10,8 +11,8 @@ use super::two_level::TwoLevel;
 use super::{alltoall, linear};
 use crate::error::Result;
 
-/// Block j of `send` on rank i, of `each` bytes, goes to block i of `recv` on rank j. `None`: what is in `recv` is
-/// sent and replaced.
+/// Block j of `send` on rank i, of `each` bytes, goes to block i of `recv` on rank j. `None`: what
+/// is in `recv` is sent and replaced.
 pub(super) async fn by_leaders<P: P2p>(
     ctx: &Ctx<P>,
     hosts: &Locality,
@@ -49,7 +50,8 @@ pub(super) async fn by_leaders<P: P2p>(
     sends.finish(intra).await
 }
 
-/// The buffers of all ranks of a host, at its leader: what each sends becomes what it gets, in its place.
+/// The buffers of all ranks of a host, at its leader: what each sends becomes what it gets, in its
+/// place.
 struct Rows<'a> {
     hosts: &'a Locality,
     here: usize,
@@ -124,8 +126,8 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// A message has the blocks for the first rank where it goes, of all ranks whence it comes, then those for the
-    /// second.
+    /// A message has the blocks for the first rank where it goes, of all ranks whence it comes,
+    /// then those for the second.
     fn pack(&self, out: Blocks<'_>) {
         let here = self.ranks().len();
         self.each_pair(|host, other, member, rank| {
@@ -143,7 +145,8 @@ impl Rows<'_> {
         });
     }
 
-    /// All pairs of a rank of another host and one of this: the host, which there, which here, and the rank there.
+    /// All pairs of a rank of another host and one of this: the host, which there, which here, and
+    /// the rank there.
     fn each_pair(&self, visit: impl Fn(usize, usize, usize, u32)) {
         for host in (0..self.hosts.count()).filter(|&host| host != self.here) {
             for member in 0..self.ranks().len() {

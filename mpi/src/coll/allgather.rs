@@ -37,7 +37,8 @@ async fn doubling<P: P2p>(ctx: &Ctx<P>, all: Mem, each: usize) -> Result<()> {
     Ok(())
 }
 
-/// Every rank collects its own block, its successor's and so on, doubling their number in each step.
+/// Every rank collects its own block, its successor's and so on, doubling their number in each
+/// step.
 async fn bruck<P: P2p>(ctx: &Ctx<P>, recv: Blocks<'_>) -> Result<()> {
     let (rank, size) = (ctx.rank(), ctx.size());
     let temp = ctx.temp(recv.total(0, size, size))?;
@@ -66,8 +67,8 @@ async fn bruck<P: P2p>(ctx: &Ctx<P>, recv: Blocks<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Blocks travel round the ring. `place` is this process's position; its successor on the ring is the next
-/// rank, round the end (a broadcast counts places from its root).
+/// Blocks travel round the ring. `place` is this process's position; its successor on the ring is
+/// the next rank, round the end (a broadcast counts places from its root).
 pub(super) async fn ring<P: P2p>(ctx: &Ctx<P>, blocks: Blocks<'_>, place: usize) -> Result<()> {
     let (rank, size) = (ctx.rank(), ctx.size());
     let (after, before) = ((rank + 1) % size, (rank + size - 1) % size);

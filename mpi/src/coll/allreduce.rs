@@ -123,7 +123,8 @@ async fn rabenseifner<P: P2p>(ctx: &Ctx<P>, op: &dyn Reducer, mine: Mem, recv: M
     }
 }
 
-/// Every block travels once round the ring, growing by each rank's value, then the results travel round it.
+/// Every block travels once round the ring, growing by each rank's value, then the results travel
+/// round it.
 async fn ring<P: P2p>(ctx: &Ctx<P>, op: &dyn Reducer, mine: Mem, recv: Mem) -> Result<()> {
     let (rank, size) = (ctx.rank(), ctx.size());
     let (after, before) = ((rank + 1) % size, (rank + size - 1) % size);

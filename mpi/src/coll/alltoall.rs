@@ -29,7 +29,8 @@ pub(super) async fn among<P: P2p>(
     }
 }
 
-/// log2 n steps: in the step of distance d, every block that has still to travel d (a bit of its distance) does.
+/// log2 n steps: in the step of distance d, every block that has still to travel d (a bit of its
+/// distance) does.
 pub(super) async fn bruck<P: P2p>(ctx: &Ctx<P>, send: Mem, recv: Mem, each: usize) -> Result<()> {
     let (rank, size) = (ctx.rank(), ctx.size());
     let half = size.div_ceil(2);
@@ -88,8 +89,8 @@ async fn swap<P: P2p>(ctx: &Ctx<P>, to: usize, out: Mem, from: usize, into: Mem)
     }
 }
 
-/// Everything of a batch of steps is in flight before anything is waited for: no cycle of ranks can wait for each
-/// other, whichever blocks are empty.
+/// Everything of a batch of steps is in flight before anything is waited for: no cycle of ranks can
+/// wait for each other, whichever blocks are empty.
 pub(super) async fn windowed<P: P2p>(
     ctx: &Ctx<P>,
     send: Blocks<'_>,

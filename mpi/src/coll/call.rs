@@ -13,9 +13,10 @@ use crate::request::{RequestId, Task};
 use crate::runtime::Mpi;
 use crate::status::{Completed, Status};
 
-/// A collective and its arguments. Buffers that `MPI_IN_PLACE` stands for, or that are not significant on this rank, are
-/// `None`. Blocks for all ranks lie one after the other from the buffer given for one; v and w forms have one buffer
-/// for each rank (none where they are not significant).
+/// A collective and its arguments. Buffers that `MPI_IN_PLACE` stands for, or that are not
+/// significant on this rank, are `None`. Blocks for all ranks lie one after the other from the
+/// buffer given for one; v and w forms have one buffer for each rank (none where they are not
+/// significant).
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the fields are the standard's arguments")]
 pub enum Call {
@@ -90,8 +91,8 @@ pub enum Call {
     },
 }
 
-/// Makes the future of a call and does something with it: a blocking call gets the small future of its
-/// operation, not one with room for every operation.
+/// Makes the future of a call and does something with it: a blocking call gets the small future of
+/// its operation, not one with room for every operation.
 macro_rules! with_future {
     ($ctx:expr, $call:expr, $future:ident => $run:expr) => {
         match $call {
@@ -241,7 +242,8 @@ impl Mpi {
     /// Starts a nonblocking collective (MPI-5.0 §6.12).
     ///
     /// # Errors
-    /// `UnsupportedOperation` on an inter-communicator; all others come with the request's completion.
+    /// `UnsupportedOperation` on an inter-communicator; all others come with the request's
+    /// completion.
     pub fn start_collective(&self, comm: &Rc<Communicator>, call: Call) -> Result<RequestId> {
         intra(comm)?;
         let tag = next_tag(comm, Kind::Nonblocking);
@@ -249,7 +251,8 @@ impl Mpi {
         Ok(self.start_task(Some(comm), task))
     }
 
-    /// Sets up a persistent collective (MPI-5.0 §6.13). Its tag is given here, so starts need not have one order.
+    /// Sets up a persistent collective (MPI-5.0 §6.13). Its tag is given here, so starts need not
+    /// have one order.
     ///
     /// # Errors
     /// As [`Mpi::start_collective`].

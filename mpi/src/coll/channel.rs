@@ -17,8 +17,8 @@ use crate::runtime::Mpi;
 /// Messages up to this are copied and go at once: others wait for them.
 const AT_ONCE: usize = 8 << 10;
 
-/// One member's end of the messages among a group: ranks are those of the group. Whoever runs a collective
-/// keeps the communicator, and so its context ids, while the collective is in flight.
+/// One member's end of the messages among a group: ranks are those of the group. Whoever runs a
+/// collective keeps the communicator, and so its context ids, while the collective is in flight.
 pub struct Channel<'a> {
     mpi: &'a Mpi,
     comm: &'a Communicator,
@@ -29,7 +29,8 @@ pub struct Channel<'a> {
     hosts: Option<&'a Locality>,
     /// Longest message that is worth a try to receive it at once.
     max_short: usize,
-    /// A message did not take the device's fast path: the device may have other things to look after.
+    /// A message did not take the device's fast path: the device may have other things to look
+    /// after.
     slow: Cell<bool>,
     hint: Cell<Option<ReqId>>,
 }
@@ -229,8 +230,8 @@ impl Ctx<Channel<'_>> {
         result.and_then(attended).map_err(|e| self.given_up(e))
     }
 
-    /// A collective failed. If messages of it are still in flight, they name memory that the program may now
-    /// reuse: then nothing is moved any more.
+    /// A collective failed. If messages of it are still in flight, they name memory that the
+    /// program may now reuse: then nothing is moved any more.
     #[cold]
     pub(crate) fn given_up(&self, error: Error) -> Error {
         if self.in_flight() == 0 {

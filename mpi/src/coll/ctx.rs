@@ -48,7 +48,8 @@ impl Span {
 }
 
 impl<P: P2p> Ctx<P> {
-    /// A call with its own `tag` on `p2p`: no other call in flight on this communicator may use the tag.
+    /// A call with its own `tag` on `p2p`: no other call in flight on this communicator may use the
+    /// tag.
     #[inline]
     pub fn new(p2p: P, tag: i32) -> Self {
         Self {
@@ -107,7 +108,8 @@ impl<P: P2p> Ctx<P> {
         self.span == Span::OneHost
     }
 
-    /// Those of whom some share a host and some do not, unless the caller has demanded how data travels.
+    /// Those of whom some share a host and some do not, unless the caller has demanded how data
+    /// travels.
     #[inline]
     pub(crate) fn hosts(&self) -> Option<&Locality> {
         if self.span != Span::Hosts || self.tuning.exchange.is_some() {
@@ -161,8 +163,8 @@ impl<P: P2p> Ctx<P> {
 
     #[inline]
     pub(crate) fn isend(&self, to: usize, data: Mem) -> Result<Pending> {
-        // SAFETY: the region is valid until the collective ends (`Mem::new`), and the algorithms do not
-        // change it before the request is done.
+        // SAFETY: the region is valid until the collective ends (`Mem::new`), and the algorithms do
+        // not change it before the request is done.
         let pending = unsafe { self.p2p.isend(to, self.tag, data.ptr(), data.len())? };
         if pending != Pending::DONE {
             self.live.set(self.live.get() + 1);
@@ -172,7 +174,8 @@ impl<P: P2p> Ctx<P> {
 
     #[inline]
     pub(crate) fn irecv(&self, from: usize, data: Mem) -> Result<Receive> {
-        // SAFETY: as for `isend`; the algorithms do not touch the region before the request is done.
+        // SAFETY: as for `isend`; the algorithms do not touch the region before the request is
+        // done.
         let pending = unsafe { self.p2p.irecv(from, self.tag, data.ptr(), data.len())? };
         self.live.set(self.live.get() + 1);
         Ok(Receive {
@@ -290,8 +293,9 @@ pub(crate) struct Receive {
     from: usize,
 }
 
-/// Temporary memory. While requests of its call are in flight it is never given back: when a call fails in the
-/// middle, or its future is dropped, its messages may still be written into it, so it is leaked instead.
+/// Temporary memory. While requests of its call are in flight it is never given back: when a call
+/// fails in the middle, or its future is dropped, its messages may still be written into it, so it
+/// is leaked instead.
 pub(crate) struct Temp<'a> {
     loan: Option<Loan>,
     len: usize,
@@ -339,7 +343,8 @@ impl Table<'_> {
 /// How many requests of one kind an algorithm keeps in flight.
 pub(crate) const WINDOW: usize = 16;
 
-/// Requests in the order in which they were started, up to [`WINDOW`]. Without any it is not laid out.
+/// Requests in the order in which they were started, up to [`WINDOW`]. Without any it is not laid
+/// out.
 struct Queue<T>(Option<Ring<T>>);
 
 struct Ring<T> {

@@ -1,4 +1,5 @@
-//! The collectives on bytes: each is done in two levels where that pays, else among all ranks alike.
+//! The collectives on bytes: each is done in two levels where that pays, else among all ranks
+//! alike.
 
 use super::ctx::Ctx;
 use super::mem::{Blocks, Mem, check_equal};
@@ -33,7 +34,8 @@ pub async fn bcast<P: P2p>(ctx: &Ctx<P>, data: Mem, root: usize) -> Result<()> {
     }
 }
 
-/// `send` of rank i goes to block i of `recv` on all ranks. `None`: it is there already (`MPI_IN_PLACE`).
+/// `send` of rank i goes to block i of `recv` on all ranks. `None`: it is there already
+/// (`MPI_IN_PLACE`).
 ///
 /// # Errors
 /// When a message fails or the blocks' lengths differ among ranks.
@@ -58,8 +60,8 @@ pub async fn allgather<P: P2p>(ctx: &Ctx<P>, send: Option<Mem>, recv: Blocks<'_>
     super::allgather::among(ctx, recv).await
 }
 
-/// Block j of `send` on rank i goes to block i of `recv` on rank j. `None`: what is in `recv` is sent and replaced
-/// (`MPI_IN_PLACE`).
+/// Block j of `send` on rank i goes to block i of `recv` on rank j. `None`: what is in `recv` is
+/// sent and replaced (`MPI_IN_PLACE`).
 ///
 /// # Errors
 /// When a message fails or the blocks' lengths differ among ranks.
@@ -96,9 +98,9 @@ pub async fn alltoall<P: P2p>(
     super::alltoall::among(ctx, send, recv).await
 }
 
-/// Combines `send` of all ranks into `recv` on `root`; `recv` means nothing elsewhere. `None` on the root: its
-/// value is in `recv` (`MPI_IN_PLACE`). The order of a commutative operation's operands depends on the number of
-/// ranks, the count, the operation and the root.
+/// Combines `send` of all ranks into `recv` on `root`; `recv` means nothing elsewhere. `None` on
+/// the root: its value is in `recv` (`MPI_IN_PLACE`). The order of a commutative operation's
+/// operands depends on the number of ranks, the count, the operation and the root.
 ///
 /// # Errors
 /// When a message fails, the lengths differ among ranks, or the operation fails.
@@ -124,8 +126,8 @@ pub async fn reduce<P: P2p>(
     }
 }
 
-/// Combines `send` of all ranks into `recv` on all ranks, the same bits everywhere. `None`: the value is in `recv`
-/// (`MPI_IN_PLACE`).
+/// Combines `send` of all ranks into `recv` on all ranks, the same bits everywhere. `None`: the
+/// value is in `recv` (`MPI_IN_PLACE`).
 ///
 /// # Errors
 /// When a message fails, the lengths differ among ranks, or the operation fails.

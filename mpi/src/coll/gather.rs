@@ -6,8 +6,8 @@ use super::p2p::P2p;
 use super::tuning::GatherAlgorithm;
 use crate::error::Result;
 
-/// `send` of rank i goes to the i-th of the equal blocks of `recv` on `root`; `recv` means nothing elsewhere.
-/// `None` on the root: its block is there already (`MPI_IN_PLACE`).
+/// `send` of rank i goes to the i-th of the equal blocks of `recv` on `root`; `recv` means nothing
+/// elsewhere. `None` on the root: its block is there already (`MPI_IN_PLACE`).
 ///
 /// # Errors
 /// When a message fails or the blocks' lengths differ among ranks.
@@ -65,8 +65,9 @@ fn own_block(send: Option<Mem>, recv: Blocks<'_>, root: usize) -> Result<()> {
     Ok(())
 }
 
-/// The part of a rank that is not the root: collects its subtree's blocks and passes them on. Places count
-/// ranks from the root; the subtree below a place is the run of places that share its leading bits.
+/// The part of a rank that is not the root: collects its subtree's blocks and passes them on.
+/// Places count ranks from the root; the subtree below a place is the run of places that share its
+/// leading bits.
 async fn binomial<P: P2p>(ctx: &Ctx<P>, send: Mem, root: usize) -> Result<()> {
     let (size, each) = (ctx.size(), send.len());
     let place = (ctx.rank() + size - root) % size;

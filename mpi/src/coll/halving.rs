@@ -6,8 +6,8 @@ use super::p2p::P2p;
 use super::reducer::{Reducer, combine_into};
 use crate::error::Result;
 
-/// Which ranks stay when their number is brought down to a power of two: of the first `2 * extra` places, one
-/// of each pair of neighbours leaves after handing its value to the other.
+/// Which ranks stay when their number is brought down to a power of two: of the first `2 * extra`
+/// places, one of each pair of neighbours leaves after handing its value to the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ActiveSet {
     /// Number that stay, a power of two.
@@ -93,8 +93,8 @@ impl<P: P2p, S: Fn(usize) -> usize, R: Fn(usize) -> usize> Halves<'_, P, S, R> {
         (self.rank)(self.active.place(number))
     }
 
-    /// Leaves the fully reduced block of this active rank in its place in `work`. `mine` is the vector to be
-    /// reduced, `work` itself or another one that stays as it is.
+    /// Leaves the fully reduced block of this active rank in its place in `work`. `mine` is the
+    /// vector to be reduced, `work` itself or another one that stays as it is.
     pub(super) async fn reduce_scatter(
         &self,
         op: &dyn Reducer,

@@ -1,13 +1,16 @@
-//! Exchanges without steps: every rank sends all that it has for others at once, and then takes what they sent.
+//! Exchanges without steps: every rank sends all that it has for others at once, and then takes
+//! what they sent.
 //!
-//! Between ranks of one host a message costs little, and waiting much where ranks share cores: each rank runs once.
+//! Between ranks of one host a message costs little, and waiting much where ranks share cores: each
+//! rank runs once.
 
 use super::ctx::{Ctx, Receives, Sends, WINDOW};
 use super::mem::Mem;
 use super::p2p::P2p;
 use crate::error::Result;
 
-/// Sends `out(i)` to each other rank i and receives `into(i)` from it; `None` on both sides is no message.
+/// Sends `out(i)` to each other rank i and receives `into(i)` from it; `None` on both sides is no
+/// message.
 pub(super) async fn exchange_all<P: P2p>(
     ctx: &Ctx<P>,
     out: impl Fn(usize) -> Option<Mem>,

@@ -1,7 +1,8 @@
 //! Linear reductions: every rank sends its operands straight to the ranks that combine them.
 //!
-//! Who combines what is a tuning ([`Combiners`]); the order is that of the algorithm in steps ([`Order`]), so the
-//! results have the same bits. Operands travel piece by piece: a piece stays in its core's cache until it is combined.
+//! Who combines what is a tuning ([`Combiners`]); the order is that of the algorithm in steps
+//! ([`Order`]), so the results have the same bits. Operands travel piece by piece: a piece stays in
+//! its core's cache until it is combined.
 
 use super::ctx::{Ctx, Receives, Sends, WINDOW};
 use super::linear::send_to_all;
@@ -22,8 +23,8 @@ pub(super) enum Combiners {
     Everyone,
     /// This rank the whole vector.
     Only(usize),
-    /// Every rank its block of the vector. Symmetric operations only: which operand is left depends on
-    /// where the result goes.
+    /// Every rank its block of the vector. Symmetric operations only: which operand is left depends
+    /// on where the result goes.
     Blocks,
 }
 
@@ -146,8 +147,9 @@ impl<P: P2p> Linear<'_, P> {
         elements * self.op.element()
     }
 
-    /// Sends operands, and leaves this rank's part of the result in `result`: in place there in `mine`, or memory
-    /// of its own. The sends that `sends` holds at the end are still reading `mine`.
+    /// Sends operands, and leaves this rank's part of the result in `result`: in place there in
+    /// `mine`, or memory of its own. The sends that `sends` holds at the end are still reading
+    /// `mine`.
     async fn combine(&self, mine: Mem, result: Mem, sends: &mut Sends) -> Result<()> {
         let (ctx, size) = (self.ctx, self.ctx.size());
         let (step, longest) = (self.step(), self.longest());

@@ -2,7 +2,8 @@
 
 use crate::adi::LocalCost;
 
-/// The hosts of a communicator's ranks: the same on all of them, and for as long as the communicator lives.
+/// The hosts of a communicator's ranks: the same on all of them, and for as long as the
+/// communicator lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Locality {
     /// The number of each rank's host, in the order of their first ranks.
@@ -18,7 +19,8 @@ pub struct Locality {
 }
 
 impl Locality {
-    /// The hosts of `size` ranks, of which `same` says whether two share one, and what messages within one cost.
+    /// The hosts of `size` ranks, of which `same` says whether two share one, and what messages
+    /// within one cost.
     #[must_use]
     pub fn new(size: usize, cost: LocalCost, same: impl Fn(usize, usize) -> bool) -> Self {
         let mut firsts: Vec<usize> = Vec::new();

@@ -2,9 +2,9 @@
 
 use crate::error::{Error, ErrorClass, Result};
 
-/// A region of memory: an address and a length in bytes. `Copy`, without a lifetime, because the futures
-/// of nonblocking collectives outlive the call that made them (MPI-5.0 §6.12: the user's buffers stay
-/// valid until the request completes).
+/// A region of memory: an address and a length in bytes. `Copy`, without a lifetime, because the
+/// futures of nonblocking collectives outlive the call that made them (MPI-5.0 §6.12: the user's
+/// buffers stay valid until the request completes).
 ///
 /// The promise of validity is made once, at [`Mem::new`]; everything after that stays in bounds.
 #[derive(Clone, Copy, Debug)]
@@ -23,8 +23,9 @@ impl Mem {
     /// The region of `len` bytes at `ptr`.
     ///
     /// # Safety
-    /// As long as a collective that was given the region is not complete, the region is valid for reads, and for
-    /// writes where the collective writes to it, and nobody else writes to it (nor reads it if it is written).
+    /// As long as a collective that was given the region is not complete, the region is valid for
+    /// reads, and for writes where the collective writes to it, and nobody else writes to it (nor
+    /// reads it if it is written).
     pub const unsafe fn new(ptr: *mut u8, len: usize) -> Self {
         Self { ptr, len }
     }
@@ -86,7 +87,8 @@ impl Mem {
             self.len
         );
         if from.len != 0 && from.ptr != self.ptr {
-            // SAFETY: both regions are valid by the promise made at `Mem::new`, the length fits in both.
+            // SAFETY: both regions are valid by the promise made at `Mem::new`, the length fits in
+            // both.
             unsafe { std::ptr::copy(from.ptr, self.ptr, from.len) }
         }
     }
@@ -100,7 +102,8 @@ impl Mem {
     pub fn fill(self, bytes: &[u8]) {
         let to = self.head(bytes.len());
         if !to.is_empty() {
-            // SAFETY: the region is valid by the promise made at `Mem::new` and nobody else refers to it.
+            // SAFETY: the region is valid by the promise made at `Mem::new` and nobody else refers
+            // to it.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.ptr, to.len) }
         }
     }
@@ -108,7 +111,8 @@ impl Mem {
     /// Writes zeros.
     pub fn clear(self) {
         if !self.is_empty() {
-            // SAFETY: the region is valid by the promise made at `Mem::new` and nobody else refers to it.
+            // SAFETY: the region is valid by the promise made at `Mem::new` and nobody else refers
+            // to it.
             unsafe { self.ptr.write_bytes(0, self.len) }
         }
     }
@@ -121,7 +125,8 @@ impl Mem {
         let apart = self.ptr.addr().abs_diff(other.ptr.addr()) >= self.len;
         assert!(self.len == other.len && apart, "regions to swap");
         if !self.is_empty() {
-            // SAFETY: both are valid by the promise made at `Mem::new`, of this length, and do not overlap.
+            // SAFETY: both are valid by the promise made at `Mem::new`, of this length, and do not
+            // overlap.
             unsafe { std::ptr::swap_nonoverlapping(self.ptr, other.ptr, self.len) }
         }
     }
@@ -131,7 +136,8 @@ impl Mem {
         if self.is_empty() {
             return Vec::new();
         }
-        // SAFETY: the region is valid by the promise made at `Mem::new`; nobody writes to it during the copy.
+        // SAFETY: the region is valid by the promise made at `Mem::new`; nobody writes to it during
+        // the copy.
         unsafe { std::slice::from_raw_parts(self.ptr, self.len) }.to_vec()
     }
 }

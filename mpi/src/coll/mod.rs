@@ -1,12 +1,13 @@
 //! Collective algorithms (MPI-5.0 chapter 6) for intracommunicators.
 //!
 //! Each operation is an `async fn` over [`P2p`], on blocks of bytes ([`Mem`], [`Blocks`]) and, for
-//! reductions, a [`Reducer`]. There is no runtime: [`block_on`] runs one for a blocking call, and the same future,
-//! boxed, is a nonblocking collective. [`Ctx`] is one call: its tag, its temporary memory, its [`Tuning`].
+//! reductions, a [`Reducer`]. There is no runtime: [`block_on`] runs one for a blocking call, and
+//! the same future, boxed, is a nonblocking collective. [`Ctx`] is one call: its tag, its temporary
+//! memory, its [`Tuning`].
 //!
-//! All ranks of a communicator call collectives in the same order, each call with a tag of its own, the same on all
-//! ranks. The order in which a reduction combines operands is a function of the number of ranks, the count,
-//! the operation (and the root) alone.
+//! All ranks of a communicator call collectives in the same order, each call with a tag of its own,
+//! the same on all ranks. The order in which a reduction combines operands is a function of the
+//! number of ranks, the count, the operation (and the root) alone.
 
 mod aggregate;
 mod allgather;

@@ -1,7 +1,9 @@
-//! The order in which a reduction combines the values of all ranks, as a plan that one rank can follow alone.
+//! The order in which a reduction combines the values of all ranks, as a plan that one rank can
+//! follow alone.
 //!
-//! Each plan does what the algorithm of the same name does over messages, in the same order to the bit: so a
-//! reduction may move its operands as suits the hosts and still gives the results that it gives anywhere else.
+//! Each plan does what the algorithm of the same name does over messages, in the same order to the
+//! bit: so a reduction may move its operands as suits the hosts and still gives the results that it
+//! gives anywhere else.
 
 use super::halving::ActiveSet;
 use super::mem::Mem;
@@ -25,8 +27,8 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// Calls `join` for each combination: the value at the first place becomes the first's op the second's. Returns
-    /// the place that has the result.
+    /// Calls `join` for each combination: the value at the first place becomes the first's op the
+    /// second's. Returns the place that has the result.
     fn each(self, size: usize, mut join: impl FnMut(usize, usize) -> Result<()>) -> Result<usize> {
         match self {
             Order::Binomial => {
@@ -96,8 +98,9 @@ impl Order {
         Ok(value(now[last].into()))
     }
 
-    /// The same for a commutative operation, without a write to the value at the place `kept`; the result comes
-    /// to be at the place `target`, which may be the same when there `kept` need not be.
+    /// The same for a commutative operation, without a write to the value at the place `kept`; the
+    /// result comes to be at the place `target`, which may be the same when there `kept` need not
+    /// be.
     pub(super) fn combine_into(
         self,
         op: &dyn Reducer,

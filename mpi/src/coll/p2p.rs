@@ -1,4 +1,5 @@
-//! What a collective needs from the layer below: ordered messages between the ranks of one communicator.
+//! What a collective needs from the layer below: ordered messages between the ranks of one
+//! communicator.
 
 use std::task::Poll;
 
@@ -6,7 +7,8 @@ use super::locality::Locality;
 use super::scratch::Scratch;
 use crate::error::Result;
 
-/// A send or receive in flight. Small and `Copy`: whoever implements [`P2p`] packs its request id in it.
+/// A send or receive in flight. Small and `Copy`: whoever implements [`P2p`] packs its request id
+/// in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pending(u64);
 
@@ -27,8 +29,9 @@ impl Pending {
 
 /// One communicator's channel for collectives, in ranks of that communicator.
 ///
-/// Messages between one pair of ranks with the same tag must not overtake each other. Tags are given out
-/// by the caller of a collective, one for each call, so that calls in flight at the same time never mix.
+/// Messages between one pair of ranks with the same tag must not overtake each other. Tags are
+/// given out by the caller of a collective, one for each call, so that calls in flight at the same
+/// time never mix.
 pub trait P2p {
     /// This process's rank in the communicator.
     fn rank(&self) -> usize;
@@ -41,7 +44,8 @@ pub trait P2p {
         None
     }
 
-    /// What the caller of the collective calls this rank, where it is a part of its ranks that exchanges.
+    /// What the caller of the collective calls this rank, where it is a part of its ranks that
+    /// exchanges.
     fn named(&self, rank: usize) -> usize {
         rank
     }
@@ -64,8 +68,8 @@ pub trait P2p {
         0
     }
 
-    /// Receives a message of at most `len` bytes that is there or comes at once, and gives its length.
-    /// `None`: nothing was done, and the caller starts a receive.
+    /// Receives a message of at most `len` bytes that is there or comes at once, and gives its
+    /// length. `None`: nothing was done, and the caller starts a receive.
     ///
     /// # Safety
     /// `buf` is valid, and nobody else reads or writes it during the call.
@@ -94,6 +98,7 @@ pub trait P2p {
     unsafe fn irecv(&self, from: usize, tag: i32, buf: *mut u8, len: usize) -> Result<Pending>;
 
     /// `Ready` with the message's length in bytes once the request is done, which frees it. Never
-    /// called with [`Pending::DONE`], nor again after `Ready`. Must be cheap when nothing has happened.
+    /// called with [`Pending::DONE`], nor again after `Ready`. Must be cheap when nothing has
+    /// happened.
     fn poll(&self, pending: &mut Pending) -> Poll<Result<usize>>;
 }

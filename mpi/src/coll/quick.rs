@@ -1,7 +1,7 @@
 //! Short blocking collectives among few ranks of one host, without a future.
 //!
-//! They send the same messages as the flat algorithms: only the way to wait is shorter. Whatever is not of
-//! this kind is refused before anything is sent, and goes the usual way.
+//! They send the same messages as the flat algorithms: only the way to wait is shorter. Whatever is
+//! not of this kind is refused before anything is sent, and goes the usual way.
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -39,7 +39,8 @@ struct Short<'a> {
     tag: i32,
     /// Messages that were posted and are not done.
     live: Cell<usize>,
-    /// One of its messages went the long way: now and then one does, and then the device is to look around.
+    /// One of its messages took the slow path: now and then one does, and then the device is to
+    /// look around.
     long: Cell<bool>,
 }
 
@@ -73,7 +74,8 @@ pub(super) fn run(
 }
 
 impl Mpi {
-    /// A broadcast of few bytes among few ranks of one host; `None`: nothing was done, and [`Mpi::collective`] is to.
+    /// A broadcast of few bytes among few ranks of one host; `None`: nothing was done, and
+    /// [`Mpi::collective`] is to.
     ///
     /// # Safety
     /// The elements are writable, on the root readable.
@@ -278,8 +280,8 @@ impl<'a> Short<'a> {
         };
         let world = self.comm.group().world_rank(to);
         let mut dev = self.mpi.dev.borrow_mut();
-        // SAFETY: the region is valid until the collective ends (`Mem::new`), which waits for the message, and
-        // nobody changes it before.
+        // SAFETY: the region is valid until the collective ends (`Mem::new`), which waits for the
+        // message, and nobody changes it before.
         unsafe {
             if dev.try_send(world, &env, data.ptr(), data.len(), Caller::Blocking) {
                 return Ok(None);
@@ -302,7 +304,7 @@ impl<'a> Short<'a> {
         };
         let len = room.len();
         let mut dev = self.mpi.dev.borrow_mut();
-        // With several threads the long way tells the others what it does.
+        // With several threads the slow path tells the others what it does.
         if !self.mpi.has_lock() {
             // SAFETY: as in `send`; nobody touches the region before the message is there.
             let done = unsafe { dev.try_recv(&pattern, room.ptr(), len) };
@@ -413,8 +415,8 @@ fn allreduce(ctx: &Short<'_>, op: &dyn Reducer, mine: Mem, recv: Mem) -> Result<
     let total = ctx.size() * room;
     if total <= BYTES {
         let mut values = Values(MaybeUninit::uninit());
-        // SAFETY: it is there until this function returns. Where a message is in flight then, nothing moves any
-        // more (`given_up`).
+        // SAFETY: it is there until this function returns. Where a message is in flight then,
+        // nothing moves any more (`given_up`).
         let values = unsafe { Mem::new(values.0.as_mut_ptr().cast(), total) };
         return combine(ctx, op, mine, recv, values);
     }

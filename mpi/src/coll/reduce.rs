@@ -79,8 +79,8 @@ async fn ordered<P: P2p>(
     Ok(())
 }
 
-/// Children stand for runs of places right after this one's, so what is received is the upper operand, and the
-/// result stays where it was received.
+/// Children stand for runs of places right after this one's, so what is received is the upper
+/// operand, and the result stays where it was received.
 async fn binomial<P: P2p>(
     ctx: &Ctx<P>,
     op: &dyn Reducer,

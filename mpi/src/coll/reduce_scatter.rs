@@ -9,8 +9,9 @@ use super::reducer::{Reducer, combine_into, fold, send_value};
 use super::tuning::ReduceScatterAlgorithm;
 use crate::error::Result;
 
-/// Combines `send` of all ranks, whose parts `split` says, and leaves part i in `recv` on rank i. `None`: the
-/// vector is in `recv`, which is as long, and the result goes to its start (`MPI_IN_PLACE`).
+/// Combines `send` of all ranks, whose parts `split` says, and leaves part i in `recv` on rank i.
+/// `None`: the vector is in `recv`, which is as long, and the result goes to its start
+/// (`MPI_IN_PLACE`).
 ///
 /// # Errors
 /// When a message fails, the lengths differ among ranks, or the operation fails.
@@ -119,7 +120,8 @@ async fn pairwise<P: P2p>(
     Ok(())
 }
 
-/// The operands of this rank's part come straight from all ranks and are combined from the last to the first.
+/// The operands of this rank's part come straight from all ranks and are combined from the last to
+/// the first.
 async fn ordered<P: P2p>(
     ctx: &Ctx<P>,
     op: &dyn Reducer,

@@ -11,10 +11,12 @@ pub trait Reducer {
     /// Bytes of one packed element.
     fn element(&self) -> usize;
 
-    /// Whether operands may change places. If not, results are `x0 op x1 op … ` in the order of ranks.
+    /// Whether operands may change places. If not, results are `x0 op x1 op … ` in the order of
+    /// ranks.
     fn commutative(&self) -> bool;
 
-    /// Whether `a op b` has the bits of `b op a` (but for what a NaN carries), and an element is small.
+    /// Whether `a op b` has the bits of `b op a` (but for what a NaN carries), and an element is
+    /// small.
     fn symmetric(&self) -> bool {
         self.exact()
     }
@@ -27,8 +29,8 @@ pub trait Reducer {
     /// `inout[i] = input[i] op inout[i]` for `count` elements.
     ///
     /// # Safety
-    /// Both point to `count` packed elements (aligned as the datatype's elements are when they lie one after the
-    /// other in memory aligned for it) and do not overlap.
+    /// Both point to `count` packed elements (aligned as the datatype's elements are when they lie
+    /// one after the other in memory aligned for it) and do not overlap.
     ///
     /// # Errors
     /// When the operation cannot be applied.
@@ -46,12 +48,13 @@ pub(crate) fn fold(op: &dyn Reducer, lower: Mem, upper: Mem) -> Result<()> {
         return Ok(());
     }
     let count = upper.len() / op.element();
-    // SAFETY: both regions are valid (`Mem::new`), hold `count` elements, and are different buffers.
+    // SAFETY: both regions are valid (`Mem::new`), hold `count` elements, and are different
+    // buffers.
     unsafe { op.apply(lower.ptr(), upper.ptr(), count) }
 }
 
-/// The value so far and the buffer for what is received. An operation leaves its result in its second
-/// operand, so the two change places when the received operand is the upper one.
+/// The value so far and the buffer for what is received. An operation leaves its result in its
+/// second operand, so the two change places when the received operand is the upper one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair {
     pub(crate) acc: Mem,
@@ -59,7 +62,8 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Combines `acc` with what was received into `other`; `lower` says that it came from lower ranks.
+    /// Combines `acc` with what was received into `other`; `lower` says that it came from lower
+    /// ranks.
     pub(crate) fn combine(&mut self, op: &dyn Reducer, lower: bool) -> Result<()> {
         if lower {
             fold(op, self.other, self.acc)
@@ -115,7 +119,8 @@ impl Pair {
 /// Most pieces that one exchange is cut into.
 const PIECES: usize = WINDOW;
 
-/// Bytes of each piece of a message of `len` bytes: a function of the length alone, so that both sides agree.
+/// Bytes of each piece of a message of `len` bytes: a function of the length alone, so that both
+/// sides agree.
 fn piece(len: usize, element: usize) -> usize {
     if len < 2 * tuning::PIECE {
         return len;
@@ -136,9 +141,9 @@ fn overlap(a: Mem, b: Mem) -> bool {
     a0 < b0 + b.len() && b0 < a0 + a.len()
 }
 
-/// Sends `out`, receives into `into` and combines it with `acc`, in pieces, so that the operation works on one
-/// piece while the next ones are on their way. Empty messages are not sent. The sends that `sends` holds
-/// at the end are still reading `out`.
+/// Sends `out`, receives into `into` and combines it with `acc`, in pieces, so that the operation
+/// works on one piece while the next ones are on their way. Empty messages are not sent. The sends
+/// that `sends` holds at the end are still reading `out`.
 ///
 /// With `lower` the result is `acc = into op acc`, without it `into = acc op into`.
 pub(crate) async fn exchange_fold<P: P2p>(
@@ -195,8 +200,9 @@ pub(crate) async fn send_value<P: P2p>(
     sends.finish(ctx).await
 }
 
-/// Sends `out`, receives a value and leaves its combination with `mine` in `result`, which is either the same
-/// memory as `mine` or does not overlap it: then no temporary memory is needed. Commutative operations only.
+/// Sends `out`, receives a value and leaves its combination with `mine` in `result`, which is
+/// either the same memory as `mine` or does not overlap it: then no temporary memory is needed.
+/// Commutative operations only.
 pub(crate) async fn combine_into<P: P2p>(
     ctx: &Ctx<P>,
     op: &dyn Reducer,

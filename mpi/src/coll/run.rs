@@ -14,12 +14,12 @@ pub fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Runs `future` to its end on this thread. Between polls `wait` moves messages, and may sleep until
-/// something has happened; every wake-up polls again.
+/// Runs `future` to its end on this thread. Between polls `wait` moves messages, and may sleep
+/// until something has happened; every wake-up polls again.
 ///
 /// # Errors
-/// Those of the collective, and `wait`'s: then the future is dropped where it stands, and scratch memory
-/// that messages may still use is leaked, not reused.
+/// Those of the collective, and `wait`'s: then the future is dropped where it stands, and scratch
+/// memory that messages may still use is leaked, not reused.
 pub fn block_on<T>(
     future: impl Future<Output = Result<T>>,
     mut wait: impl FnMut() -> Result<()>,

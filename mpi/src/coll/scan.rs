@@ -8,8 +8,9 @@ use super::reducer::{Pair, Reducer, fold};
 use super::tuning::{SEGMENT, ScanAlgorithm};
 use crate::error::Result;
 
-/// Combines the values of ranks 0 to i (without i for `exclusive`, where `recv` of rank 0 stays untouched) into `recv`
-/// of rank i, in the order of ranks. `None`: the value is in `recv` (`MPI_IN_PLACE`).
+/// Combines the values of ranks 0 to i (without i for `exclusive`, where `recv` of rank 0 stays
+/// untouched) into `recv` of rank i, in the order of ranks. `None`: the value is in `recv`
+/// (`MPI_IN_PLACE`).
 ///
 /// # Errors
 /// When a message fails, the lengths differ among ranks, or the operation fails.
@@ -37,8 +38,8 @@ pub async fn scan<P: P2p>(
     }
 }
 
-/// Hillis and Steele (1986) on groups of 1, 2, 4 … ranks: what comes from a lower group goes in front of both the
-/// group's value and the result.
+/// Hillis and Steele (1986) on groups of 1, 2, 4 … ranks: what comes from a lower group goes in
+/// front of both the group's value and the result.
 async fn doubling<P: P2p>(
     ctx: &Ctx<P>,
     op: &dyn Reducer,

@@ -6,8 +6,8 @@ use super::p2p::P2p;
 use super::tuning::GatherAlgorithm;
 use crate::error::Result;
 
-/// The i-th of the equal blocks of `send` on `root` goes to `recv` of rank i; `send` means nothing elsewhere.
-/// `None` on the root: its block stays where it is (`MPI_IN_PLACE`).
+/// The i-th of the equal blocks of `send` on `root` goes to `recv` of rank i; `send` means nothing
+/// elsewhere. `None` on the root: its block stays where it is (`MPI_IN_PLACE`).
 ///
 /// # Errors
 /// When a message fails or the blocks' lengths differ among ranks.

@@ -1,4 +1,5 @@
-//! An in-memory network: all ranks in one thread, delivery in seeded random order and with random delays.
+//! An in-memory network: all ranks in one thread, delivery in seeded random order and with random
+//! delays.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -40,7 +41,8 @@ pub(super) fn crossed() -> usize {
 enum Body {
     /// Taken at the send, which was complete at once.
     Copied(Vec<u8>),
-    /// Read from the sender's buffer when it is received, as a large message is: then the send completes.
+    /// Read from the sender's buffer when it is received, as a large message is: then the send
+    /// completes.
     Lazy(Mem, usize),
 }
 
@@ -356,7 +358,8 @@ impl Run {
         }
     }
 
-    /// Runs `body` on every rank, with `calls` contexts of different tags each, and returns every rank's result.
+    /// Runs `body` on every rank, with `calls` contexts of different tags each, and returns every
+    /// rank's result.
     pub(super) fn go(
         self,
         calls: usize,

@@ -1,8 +1,10 @@
 //! Which algorithm a collective uses: decided here alone, from the number of ranks, the bytes, the
-//! operation and the hosts, which all ranks know alike; never from timing. The order in which a reduction
-//! combines does not depend on the hosts either: [`Exchange`] says how operands travel, not what is done to them.
+//! operation and the hosts, which all ranks know alike; never from timing. The order in which a
+//! reduction combines does not depend on the hosts either: [`Exchange`] says how operands travel,
+//! not what is done to them.
 //!
-//! Limits are in bytes. They were set for TCP: below them a message costs its start, above them its bytes.
+//! Limits are in bytes. They were set for TCP: below them a message costs its start, above them its
+//! bytes.
 
 use super::locality::Locality;
 
@@ -31,12 +33,14 @@ pub const ALLGATHER_LOGARITHMIC: usize = 64 << 10;
 pub const ALLTOALL_BRUCK: usize = 256;
 /// Fewest ranks for it.
 pub const ALLTOALL_BRUCK_RANKS: usize = 8;
-/// Longest block of an all-to-all with many messages in flight; above it one partner after the other.
+/// Longest block of an all-to-all with many messages in flight; above it one partner after the
+/// other.
 pub const ALLTOALL_WINDOWED: usize = 32 << 10;
-/// The most that the ranks of a host together send to one rank elsewhere in an all-to-all that leaders carry.
+/// The most that the ranks of a host together send to one rank elsewhere in an all-to-all that
+/// leaders carry.
 pub const ALLTOALL_LEADERS: usize = 4 << 10;
-/// The most that a leader takes from the ranks of its host for that; with what it sends and gets it needs three times
-/// this.
+/// The most that a leader takes from the ranks of its host for that; with what it sends and gets it
+/// needs three times this.
 pub const ALLTOALL_LEADERS_ROOM: usize = 1 << 20;
 /// Longest vector (all blocks) of a reduce-scatter by recursive halving.
 pub const REDUCE_SCATTER_HALVING: usize = 256 << 10;
@@ -58,7 +62,8 @@ pub const SCAN_DOUBLING: usize = 256 << 10;
 pub enum Exchange {
     /// In the steps of the algorithm, as between hosts.
     Stepwise,
-    /// From every rank that has something straight to every rank that needs it, and there it is combined.
+    /// From every rank that has something straight to every rank that needs it, and there it is
+    /// combined.
     Linear,
     /// The same for blocks of a reduction; the results then go to who needs them. Commutative only.
     LinearBlocks,
@@ -78,7 +83,8 @@ pub enum BarrierAlgorithm {
 pub enum BcastAlgorithm {
     /// Binomial tree.
     Binomial,
-    /// Scatter along a binomial tree, then allgather by recursive doubling (a ring unless n is a power of two).
+    /// Scatter along a binomial tree, then allgather by recursive doubling (a ring unless n is a
+    /// power of two).
     ScatterDoubling,
     /// Scatter along a binomial tree, then allgather on a ring.
     ScatterRing,
@@ -188,7 +194,8 @@ pub struct Tuning {
 }
 
 impl Tuning {
-    /// Whether all ranks exchange without steps; `alone` says that there are only these on one host.
+    /// Whether all ranks exchange without steps; `alone` says that there are only these on one
+    /// host.
     #[inline]
     pub(super) fn flat(&self, alone: bool) -> bool {
         match self.exchange {
@@ -326,8 +333,9 @@ impl Tuning {
         }
     }
 
-    /// Whether the leaders of hosts carry an all-to-all of equal blocks. What a leader does for a rank elsewhere, it
-    /// does in the time in which each rank of its host would begin a message there.
+    /// Whether the leaders of hosts carry an all-to-all of equal blocks. What a leader does for a
+    /// rank elsewhere, it does in the time in which each rank of its host would begin a message
+    /// there.
     pub(super) fn by_leaders(&self, hosts: &Locality, block: usize) -> bool {
         let together = hosts.most().saturating_mul(block);
         together <= ALLTOALL_LEADERS

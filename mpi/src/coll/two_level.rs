@@ -1,7 +1,8 @@
 //! Collectives in two levels: within each host, and between one rank of each, its leader.
 //!
-//! Between hosts goes what must, once for each host. Ranks of a host need not be neighbours. Reductions go this way
-//! where their bits do not depend on it, or where the user has said that they may.
+//! Between hosts goes what must, once for each host. Ranks of a host need not be neighbours.
+//! Reductions go this way where their bits do not depend on it, or where the user has said that
+//! they may.
 
 use std::cell::Cell;
 use std::task::Poll;

@@ -1,9 +1,9 @@
 //! Context ids: numbers that keep the messages of communicators apart (MPI-5.0 §7.1.1).
 //!
-//! A context id belongs to the process that receives with it. Each member of a new communicator takes
-//! the lowest id that is free in its own process and tells the other members, and a message carries
-//! the id of its receiver. So a new communicator waits for its own members and for nothing else: two
-//! communicators in the making share no state, whatever threads or requests make them.
+//! A context id belongs to the process that receives with it. Each member of a new communicator
+//! takes the lowest id that is free in its own process and tells the other members, and a message
+//! carries the id of its receiver. So a new communicator waits for its own members and for nothing
+//! else: two communicators in the making share no state, whatever threads or requests make them.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -54,8 +54,8 @@ impl Mpi {
         Ok(new)
     }
 
-    /// `MPI_Comm_idup`, as a future to put into a request; the communicator is given to `done`. Attributes
-    /// are copied now, as if by `MPI_Comm_dup` (MPI-5.0 §7.4.2).
+    /// `MPI_Comm_idup`, as a future to put into a request; the communicator is given to `done`.
+    /// Attributes are copied now, as if by `MPI_Comm_dup` (MPI-5.0 §7.4.2).
     pub fn comm_idup(
         &self,
         comm: &Rc<Communicator>,
@@ -113,8 +113,8 @@ impl Mpi {
         Ok(Some(self.build(contexts, group.clone())))
     }
 
-    /// `MPI_Comm_create_from_group`: collective over the members of `group`, with no parent. `text` keeps
-    /// apart what several threads make at the same time.
+    /// `MPI_Comm_create_from_group`: collective over the members of `group`, with no parent. `text`
+    /// keeps apart what several threads make at the same time.
     pub fn comm_create_from_group(
         &self,
         group: &Rc<Group>,
@@ -147,8 +147,8 @@ impl Mpi {
         Ok(())
     }
 
-    /// `MPI_Comm_disconnect` (MPI-5.0 §11.10.4): [`Mpi::comm_free`] after all of this process's operations on
-    /// the communicator are complete. Their requests stay, to be waited for.
+    /// `MPI_Comm_disconnect` (MPI-5.0 §11.10.4): [`Mpi::comm_free`] after all of this process's
+    /// operations on the communicator are complete. Their requests stay, to be waited for.
     pub fn comm_disconnect(&self, comm: &Rc<Communicator>) -> Result<()> {
         self.wait_until(None, |m| {
             m.reap();

@@ -78,8 +78,9 @@ impl Mpi {
         (first, (0..comm.size()).all(here))
     }
 
-    /// `MPI_Comm_split_type`. Hardware below the host is not known: unguided splits give the hosts of a
-    /// communicator that spans several, and nothing below; guided ones know `mpi_shared_memory`.
+    /// `MPI_Comm_split_type`. Hardware below the host is not known: unguided splits give the hosts
+    /// of a communicator that spans several, and nothing below; guided ones know
+    /// `mpi_shared_memory`.
     pub fn comm_split_type(
         &self,
         comm: &Rc<Communicator>,

@@ -6,7 +6,8 @@ use super::scalar::Scalar;
 /// The group a predefined type belongs to in the table of reductions (MPI-5.0 §6.9.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// C integer. Also `MPI_CHAR`, which the standard's table leaves out and other MPI libraries take.
+    /// C integer. Also `MPI_CHAR`, which the standard's table leaves out and other MPI libraries
+    /// take.
     CInteger,
     /// Fortran integer.
     FortranInteger,

@@ -3,28 +3,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A device that sleeps until woken or until something arrives.
+/// A device that sleeps until it is notified or until something arrives.
 #[derive(Default)]
 struct Fake {
-    woken: Mutex<bool>,
-    bell: Condvar,
+    notified: Mutex<bool>,
+    condvar: Condvar,
     events: AtomicU64,
 }
 
 impl Fake {
     fn ring(&self) {
-        *self.woken.lock().unwrap() = true;
-        self.bell.notify_all();
+        *self.notified.lock().unwrap() = true;
+        self.condvar.notify_all();
     }
 
     fn sleep(&self) {
-        let woken = self.woken.lock().unwrap();
-        let (mut woken, slept) = self
-            .bell
-            .wait_timeout_while(woken, Duration::from_secs(20), |w| !*w)
+        let notified = self.notified.lock().unwrap();
+        let (mut notified, slept) = self
+            .condvar
+            .wait_timeout_while(notified, Duration::from_secs(20), |w| !*w)
             .unwrap();
         assert!(!slept.timed_out(), "nobody woke the device");
-        *woken = false;
+        *notified = false;
     }
 }
 

@@ -1,7 +1,7 @@
 //! The arithmetic of basic values and the loop over them.
 //!
-//! IEEE binary16 is computed by way of binary32, whose precision is large enough that one rounding more does not
-//! change sums and products (Figueroa, "When is double rounding innocuous?", 1995).
+//! IEEE binary16 is computed by way of binary32, whose precision is large enough that one rounding
+//! more does not change sums and products (Figueroa, "When is double rounding innocuous?", 1995).
 
 use half::f16;
 
@@ -16,15 +16,17 @@ pub(super) trait Arithmetic: Copy {
 pub(super) trait Ordered: Copy {
     fn less(self, other: Self) -> bool;
 
-    /// The same in an order of all values, in which only equal bits are equal: IEEE 754's totalOrder. So the smaller
-    /// and the larger of many are the same bits in whatever order they are compared.
+    /// The same in an order of all values, in which only equal bits are equal: IEEE 754's
+    /// totalOrder. So the smaller and the larger of many are the same bits in whatever order they
+    /// are compared.
     #[inline(always)]
     fn below(self, other: Self) -> bool {
         self.less(other)
     }
 }
 
-/// A number whose order is that of all bit patterns with this sign bit, the negative zero below the other.
+/// A number whose order is that of all bit patterns with this sign bit, the negative zero below the
+/// other.
 pub(super) fn total(bits: u128, sign: u128) -> i128 {
     let magnitude = (bits & (sign - 1)) as i128;
     if bits & sign != 0 {

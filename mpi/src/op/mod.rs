@@ -107,8 +107,8 @@ impl Op {
         }
     }
 
-    /// Computes `inout[i] = in[i] op inout[i]` for `count` elements. A user's function runs in here:
-    /// nothing may be borrowed that it could want.
+    /// Computes `inout[i] = in[i] op inout[i]` for `count` elements. A user's function runs in
+    /// here: nothing may be borrowed that it could want.
     ///
     /// # Errors
     /// `Op` as for `check`; nothing is changed then.

@@ -1,5 +1,5 @@
-//! IEEE binary128 (IEEE 754-2019 §4.3.1), which no machine we run on has in hardware: computed by `rustc_apfloat`,
-//! as Rust's own type is not stable.
+//! IEEE binary128 (IEEE 754-2019 §4.3.1), which no machine we run on has in hardware: computed by
+//! `rustc_apfloat`, as Rust's own type is not stable.
 
 use rustc_apfloat::{Float, ieee};
 

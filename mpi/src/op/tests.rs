@@ -167,7 +167,8 @@ fn not_everything_goes_with_everything() {
 }
 
 proptest! {
-    // Sums and products of binary16 are exact in binary64, so rounding them once is the right result.
+    // Sums and products of binary16 are exact in binary64, so rounding them once is the right
+    // result.
     #[test]
     fn halves(pairs in prop::collection::vec(any::<(u16, u16)>(), 0..70)) {
         let bits = |f: fn(f64, f64) -> f64| move |a: u16, b: u16| {

@@ -137,7 +137,8 @@ impl Mpi {
         comm.map_or(Place::Process(self), Place::Comm)
     }
 
-    /// `MPI_Buffer_attach`, or `MPI_Comm_attach_buffer` with a communicator; `memory` without is `MPI_BUFFER_AUTOMATIC`.
+    /// `MPI_Buffer_attach`, or `MPI_Comm_attach_buffer` with a communicator; `memory` without is
+    /// `MPI_BUFFER_AUTOMATIC`.
     ///
     /// # Safety
     /// The memory is valid and the library's alone until it is detached.

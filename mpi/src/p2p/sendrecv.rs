@@ -58,8 +58,8 @@ fn finished(mpi: &Mpi, id: RequestId) -> Option<Completed> {
 }
 
 impl Mpi {
-    /// Takes back the receive `r` of an operation that cannot go on because of `error`, so that nothing
-    /// is written to its buffer any more.
+    /// Takes back the receive `r` of an operation that cannot go on because of `error`, so that
+    /// nothing is written to its buffer any more.
     #[cold]
     fn withdraw(&self, r: RequestId, error: Error) -> Error {
         // Cancelled, or complete because its message is here already, or the device is shut.

@@ -1,4 +1,5 @@
-//! Completing one request: `MPI_Wait`, `MPI_Test`, `MPI_Request_get_status`, `MPI_Cancel`, `MPI_Request_free`.
+//! Completing one request: `MPI_Wait`, `MPI_Test`, `MPI_Request_get_status`, `MPI_Cancel`,
+//! `MPI_Request_free`.
 
 use super::{Request, RequestId, State, Task};
 use crate::adi::{Completion, ReqId};
@@ -178,8 +179,8 @@ impl Mpi {
         Ok(Some(completed))
     }
 
-    /// What a plain receive or send says that has ended and went well: it is gone then, and its handle becomes
-    /// null. `None`: [`Mpi::wait`] says more.
+    /// What a plain receive or send says that has ended and went well: it is gone then, and its
+    /// handle becomes null. `None`: [`Mpi::wait`] says more.
     #[inline]
     pub fn ended(&self, id: RequestId) -> Option<Status> {
         if id == RequestId::SENT {
@@ -313,7 +314,8 @@ impl Mpi {
         Ok(general.ask())
     }
 
-    /// `MPI_Cancel` (MPI-5.0 §3.8.4): marks for cancellation; the completion says whether it worked.
+    /// `MPI_Cancel` (MPI-5.0 §3.8.4): marks for cancellation; the completion says whether it
+    /// worked.
     pub fn cancel(&self, id: RequestId) -> Result<()> {
         let mut requests = self.requests.borrow_mut();
         let request = requests.get(id)?;

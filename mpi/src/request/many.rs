@@ -93,8 +93,8 @@ impl Mpi {
         self.take_any(found, get)
     }
 
-    /// Asks of every active request whether it is finished, and gives those of which the answer says so to
-    /// `each`, from `end`; returns how many, `None` when none was active.
+    /// Asks of every active request whether it is finished, and gives those of which the answer
+    /// says so to `each`, from `end`; returns how many, `None` when none was active.
     fn take_some(
         &self,
         n: usize,
@@ -213,8 +213,8 @@ impl Mpi {
         Ok(true)
     }
 
-    /// `MPI_Request_get_status_some`: all that are finished go to `each` and stay; `None` when none is active.
-    /// With `first_only`, `MPI_Request_get_status_any`.
+    /// `MPI_Request_get_status_some`: all that are finished go to `each` and stay; `None` when none
+    /// is active. With `first_only`, `MPI_Request_get_status_any`.
     pub fn status_some(
         &self,
         n: usize,

@@ -30,7 +30,8 @@ struct Search<'a> {
 impl Search<'_> {
     /// Tries all products of `k` more factors, each at most `cap`, that give `n`.
     ///
-    /// Factors are tried in ascending order, so of equally close ones those with the smaller factors win.
+    /// Factors are tried in ascending order, so of equally close ones those with the smaller
+    /// factors win.
     fn extend(&mut self, n: u64, k: usize, cap: u64) {
         let Some(after) = k.checked_sub(1) else {
             let (Some(first), Some(last)) = (self.chosen.first(), self.chosen.last()) else {
@@ -57,8 +58,8 @@ impl Search<'_> {
         }
     }
 
-    /// Whether `k` more factors of `rest` can all lie so close to the first one as to improve on the best,
-    /// with `next` as the factor before them.
+    /// Whether `k` more factors of `rest` can all lie so close to the first one as to improve on
+    /// the best, with `next` as the factor before them.
     fn may_improve(&self, rest: u64, k: usize, next: u64) -> bool {
         let Some((least, _)) = &self.best else {
             return true;
@@ -74,8 +75,8 @@ fn power(base: u64, exponent: usize) -> u64 {
     base.saturating_pow(u32::try_from(exponent).unwrap_or(u32::MAX))
 }
 
-/// Fills the zeros in `dims`, such that the product is `nodes`, with values that are as close to each
-/// other as possible and do not increase.
+/// Fills the zeros in `dims`, such that the product is `nodes`, with values that are as close to
+/// each other as possible and do not increase.
 ///
 /// # Errors
 /// `MPI_ERR_DIMS` when a given dimension is negative or they do not divide `nodes`.

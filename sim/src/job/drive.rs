@@ -41,7 +41,7 @@ impl<W: Work> World<W> {
                 }
                 *left -= 1;
             }
-            self.obey(effect)?;
+            self.carry_out(effect)?;
         }
         let deadline = self.central.as_ref().and_then(Central::deadline);
         if let Some(at) = deadline.map(|at| at.0.max(self.now))
@@ -53,7 +53,7 @@ impl<W: Work> World<W> {
         Ok(())
     }
 
-    fn obey(&mut self, effect: central::Effect) -> Result<(), String> {
+    fn carry_out(&mut self, effect: central::Effect) -> Result<(), String> {
         match effect {
             central::Effect::Persist(record) => {
                 if let central::Record::Committed { epoch, .. } = record {
@@ -101,11 +101,14 @@ impl<W: Work> World<W> {
             central::Effect::Counters(..) => {}
             central::Effect::AskStored => self.ask_stored(),
             central::Effect::Relaunch(next) => self.relaunch(next)?,
-            central::Effect::Resumed { committed, burnt } => {
+            central::Effect::Resumed {
+                committed,
+                abandoned,
+            } => {
                 let stored = (self.stored.committed, self.stored.ordered);
-                if (committed, burnt) != stored {
+                if (committed, abandoned) != stored {
                     return Err(format!(
-                        "resumed with {committed:?}, {burnt}, not {stored:?}"
+                        "resumed with {committed:?}, {abandoned}, not {stored:?}"
                     ));
                 }
             }
@@ -299,7 +302,7 @@ impl<W: Work> World<W> {
         let key = (instance.rank, instance.incarnation);
         self.wakes.insert(key, wake);
         let delay = self.rng.between(200_000, 5 * MILLI);
-        self.after(delay, Event::Woken(key));
+        self.after(delay, Event::Restored(key));
         Ok(())
     }
 

@@ -1,5 +1,5 @@
-//! A program whose messages go through the engines that ranks have: what each receives is checked message
-//! by message, whatever was killed, cut and rolled back on the way.
+//! A program whose messages go through the engines that ranks have: what each receives is checked
+//! message by message, whatever was killed, cut and rolled back on the way.
 
 use super::MILLI;
 use super::work::{Wish, Work};
@@ -310,11 +310,11 @@ impl Engines {
             program.finished = true;
             wishes.push(Wish::Finished(rank));
         }
-        self.pump(instance, rng, wishes);
+        self.drain_queues(instance, rng, wishes);
         Ok(())
     }
 
-    fn pump(&mut self, instance: ProcessInstance, rng: &mut Rng, wishes: &mut Wishes) {
+    fn drain_queues(&mut self, instance: ProcessInstance, rng: &mut Rng, wishes: &mut Wishes) {
         let peers = (0..self.members.len() as u32).map(Rank);
         let member = &mut self.members[instance.rank.index()];
         let Some(node) = &mut member.node else {
@@ -395,7 +395,7 @@ impl Engines {
         if let Some(node) = self.node(other) {
             node.accept(id, nonces[1]);
         }
-        self.pump(instance, rng, wishes);
+        self.drain_queues(instance, rng, wishes);
     }
 
     fn arrive(

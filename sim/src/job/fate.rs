@@ -228,7 +228,8 @@ impl<W: Work> World<W> {
         self.after(self.outage, Event::Resume);
     }
 
-    /// Central begins again with what it stored. Who keeps the links tells it of those that have closed.
+    /// Central begins again with what it stored. Who keeps the links tells it of those that have
+    /// closed.
     pub(super) fn resume(&mut self) -> Result<(), String> {
         let mut records = self.records.clone();
         let ordered = |r: &central::Record| matches!(r, central::Record::Ordered { .. });

@@ -1,9 +1,10 @@
-//! Jobs: the cores of central and of every local manager, as they run in the daemons, with the processes
-//! of thousands of ranks, over links that delay and part, while everything dies that can.
+//! Jobs: the cores of central and of every local manager, as they run in the daemons, with the
+//! processes of thousands of ranks, over links that delay and part, while everything dies that can.
 //!
-//! One thread, one seed, virtual time. The checkers know nothing of the cores: no two incarnations of a
-//! rank act, every job ends within a bounded time after its last fault, with one verdict, no number of a
-//! checkpoint is used twice, and every rank that leaves has the right answer ([`work::Work`]).
+//! One thread, one seed, virtual time. The checkers know nothing of the cores: no two incarnations
+//! of a rank act, every job ends within a bounded time after its last fault, with one verdict, no
+//! number of a checkpoint is used twice, and every rank that leaves has the right answer
+//! ([`work::Work`]).
 
 mod drive;
 pub mod engines;
@@ -43,8 +44,8 @@ use work::Work;
 /// Nanoseconds in a millisecond.
 pub const MILLI: u64 = 1_000_000;
 const KILL: i32 = 9;
-/// A job that has not ended so long after its last fault is stuck: longer than the longest time that
-/// a core waits for anything.
+/// A job that has not ended so long after its last fault is stuck: longer than the longest time
+/// that a core waits for anything.
 const PATIENCE: u64 = 200_000 * MILLI;
 
 /// Size of a job, and how it takes checkpoints.
@@ -117,13 +118,13 @@ enum Event<E> {
     /// It comes to a place where an image can be taken.
     Safe(Key),
     /// An image has made a process.
-    Woken(Key),
+    Restored(Key),
     /// A process that was told to retire is stopped.
     Stopped(Key),
     /// A process ends.
     Ends(Key, End),
     Swept(HostIndex),
-    /// The ranks of a host stand still, if this is what was last asked of it.
+    /// The ranks of a host are suspended, if this is what was last asked of it.
     Still(HostIndex, u64),
     Fault(Fault),
     /// Central is started again.
@@ -151,9 +152,9 @@ struct Host {
     tick: Option<u64>,
     /// Its clock goes so many parts in a million too fast.
     drift: i64,
-    /// Its ranks stand still.
+    /// Its ranks are suspended.
     still: bool,
-    /// How often they were told to stand still or to go on.
+    /// How often they were suspended or continued.
     told: u64,
 }
 
@@ -276,7 +277,7 @@ impl<W: Work> World<W> {
             if self.over.is_none() && time > self.last_fault + PATIENCE {
                 return Err(self.stuck());
             }
-            if self.stands_still(&event) {
+            if self.is_suspended(&event) {
                 self.queue.at(time + 2 * MILLI, event);
                 continue;
             }
@@ -301,7 +302,7 @@ impl<W: Work> World<W> {
     }
 
     /// The process that it happens to does not run; it comes later, in the same order.
-    fn stands_still(&self, event: &Event<W::Event>) -> bool {
+    fn is_suspended(&self, event: &Event<W::Event>) -> bool {
         let rank = match event {
             Event::Hear(key, _) | Event::Act(key) | Event::Safe(key) => Some(key.0),
             Event::Ends(key, End::Signaled(signal)) if *signal != KILL => Some(key.0),
@@ -340,7 +341,7 @@ impl<W: Work> World<W> {
             Event::Hear(key, message) => self.hears(key, &message),
             Event::Act(key) => self.advance(key),
             Event::Safe(key) => self.safe(key),
-            Event::Woken(key) => self.woken(key),
+            Event::Restored(key) => self.restored(key),
             Event::Stopped(key) => self.stopped(key),
             Event::Ends(key, end) => self.ended(key, end),
             Event::Swept(host) => self.local(host, local::Input::Swept),

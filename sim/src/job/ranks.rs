@@ -285,7 +285,7 @@ impl<W: Work> World<W> {
         self.local(host, local::Input::Retired(key.0, key.1))
     }
 
-    pub(super) fn woken(&mut self, key: Key) -> Result<(), String> {
+    pub(super) fn restored(&mut self, key: Key) -> Result<(), String> {
         let Some(wake) = self.wakes.remove(&key) else {
             return Ok(());
         };

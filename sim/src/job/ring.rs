@@ -1,6 +1,7 @@
-//! A program for thousands of ranks: a ring in which no rank may be more than one round ahead of its
-//! left neighbour. A message says how many rounds its sender has done, so it stands for all before it;
-//! like every message it carries the sender's epoch, and is not looked at before that is entered.
+//! A program for thousands of ranks: a ring in which no rank may be more than one round ahead of
+//! its left neighbour. A message says how many rounds its sender has done, so it stands for all
+//! before it; like every message it carries the sender's epoch, and is not looked at before that is
+//! entered.
 
 use super::work::{Wish, Work};
 use crate::rng::Rng;
@@ -249,7 +250,7 @@ impl Work for Ring {
         for rank in 0..size {
             let left = Rank((rank + size - 1) % size);
             let images = [Rank(rank), left].map(|r| self.images.get(&(r, epoch)));
-            // One that was lost is told of later.
+            // One that was lost is reported later.
             if let [Some(mine), Some(theirs)] = images
                 && mine.heard > theirs.done
             {

@@ -118,8 +118,8 @@ impl Stored {
             ToLocal::Keep {
                 generation,
                 epoch,
-                burnt,
-            } => now(generation) && epoch == self.committed && burnt <= self.ordered,
+                abandoned,
+            } => now(generation) && epoch == self.committed && abandoned <= self.ordered,
             ToLocal::Restore {
                 generation, epoch, ..
             } => now(generation) && epoch == self.committed,

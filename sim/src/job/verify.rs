@@ -30,7 +30,7 @@ pub struct Tally {
     pub parts: u64,
     /// Dead local managers.
     pub locals: u64,
-    /// Orders to stand still.
+    /// Orders to suspend ranks.
     pub stops: u64,
     /// Hosts that were silent.
     pub silent: u64,
@@ -48,7 +48,7 @@ pub struct Tally {
     pub orders: u64,
     /// Words from local managers to central.
     pub reports: u64,
-    /// Cards that ranks were told of.
+    /// Cards that ranks were given.
     pub cards: u64,
     /// The verdict.
     pub verdict: Option<Verdict>,

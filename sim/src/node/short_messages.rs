@@ -1,5 +1,5 @@
-//! Short messages, over connections that carry them as links over shared memory do: whole, and left unread until
-//! somebody asks for them.
+//! Short messages, over connections that carry them as links over shared memory do: whole, and left
+//! unread until somebody asks for them.
 
 use rejoin_channel_table::Rank;
 use rejoin_engine::{Completion, Envelope, HEADER_LEN, Pattern, Segment, ShortHeader};
@@ -53,8 +53,8 @@ impl Load {
 }
 
 impl Node {
-    /// Sends `content` as a short message, which is complete at once, over the connection that is named. `None`:
-    /// nothing was done.
+    /// Sends `content` as a short message, which is complete at once, over the connection that is
+    /// named. `None`: nothing was done.
     pub fn send_short(
         &mut self,
         to: Rank,
@@ -70,15 +70,16 @@ impl Node {
         Some((id, Load::Short(header, content.to_vec())))
     }
 
-    /// Whether a receive may look at the link of its sender, where nothing lies, for the message to come.
+    /// Whether a receive may look at the link of its sender, where nothing lies, for the message to
+    /// come.
     pub fn may_look(&mut self, pattern: &Pattern) -> bool {
         let link = pattern.from.and_then(|from| self.table.live(from));
         let empty = link.is_some_and(|(_, id)| !self.unread.contains_key(&id));
         empty && !self.engine.any_ready() && self.engine.is_next_match(pattern)
     }
 
-    /// Receives the short message that lies unread on the link of its sender, without posting a receive. `None`:
-    /// nothing was done.
+    /// Receives the short message that lies unread on the link of its sender, without posting a
+    /// receive. `None`: nothing was done.
     pub fn receive_short(
         &mut self,
         pattern: &Pattern,
@@ -112,8 +113,8 @@ impl Node {
         Some((done, segment))
     }
 
-    /// Takes what arrives. Short messages that meet no receive, and what is behind them, stay unread unless `all` is
-    /// wanted. True if an own attempt failed: back off.
+    /// Takes what arrives. Short messages that meet no receive, and what is behind them, stay
+    /// unread unless `all` is wanted. True if an own attempt failed: back off.
     ///
     /// # Errors
     /// Whatever a genuine peer never sends.

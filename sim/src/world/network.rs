@@ -66,8 +66,8 @@ impl World {
         }
         self.reap(rank)?;
         self.step_if_waiting(rank)?;
-        self.pump(rank);
-        self.pump_to(writer, rank);
+        self.drain_queues(rank);
+        self.drain_queues_to(writer, rank);
         Ok(())
     }
 
@@ -116,7 +116,7 @@ impl World {
         self.nodes[to as usize].accept(id, nonces[1]);
         self.after(HANDSHAKE_LIMIT, Event::Expire(id, 0));
         self.after(HANDSHAKE_LIMIT, Event::Expire(id, 1));
-        self.pump(from);
+        self.drain_queues(from);
     }
 
     pub(super) fn cut(&mut self) {
@@ -150,14 +150,14 @@ impl World {
     }
 
     /// Does what the node of `rank` wants, and writes whatever is ready.
-    pub(super) fn pump(&mut self, rank: u32) {
+    pub(super) fn drain_queues(&mut self, rank: u32) {
         self.flush(rank);
         while let Some(peer) = self.nodes[rank as usize].engine.next_ready() {
-            self.pump_to(rank, peer.0);
+            self.drain_queues_to(rank, peer.0);
         }
     }
 
-    pub(super) fn pump_to(&mut self, rank: u32, peer: u32) {
+    pub(super) fn drain_queues_to(&mut self, rank: u32, peer: u32) {
         let node = &self.nodes[rank as usize];
         if node.wants_link(Rank(peer)) && self.dialing.insert((rank, peer)) {
             let delay = self.rng.below(100);

@@ -36,7 +36,8 @@ pub struct Job {
 }
 
 impl Job {
-    /// `jacobi` with two ranks on each of two hosts, for a second or more, and not before it may end.
+    /// `jacobi` with two ranks on each of two hosts, for a second or more, and not before it may
+    /// end.
     pub fn jacobi(hosts: &Hosts, options: &[&str]) -> Job {
         let gate = Job::gate(hosts);
         Job::start(hosts, options, |run| jacobi(run).arg("500").arg(gate))

@@ -96,8 +96,8 @@ impl Case {
         args
     }
 
-    /// Whether the program itself ends after some time, with fewer iterations: a peer that is a thousand times
-    /// slower must not take minutes, nor a faster one be measured for a moment only.
+    /// Whether the program itself ends after some time, with fewer iterations: a peer that is a
+    /// thousand times slower must not take minutes, nor a faster one be measured for a moment only.
     fn timed(&self) -> bool {
         self.kind == Kind::Printed && COLLECTIVES.contains(&self.what)
     }
@@ -182,8 +182,8 @@ fn wall(what: &'static str, bytes: u64, ranks: u32, iters: u64, ratio: f64) -> C
     }
 }
 
-/// What a program feels: received data is read, keys are sorted, a checkpoint was just taken, a peer is
-/// met for the first time.
+/// What a program feels: received data is read, keys are sorted, a checkpoint was just taken, a
+/// peer is met for the first time.
 fn applications() -> Vec<Case> {
     let mut cases = Vec::new();
     for (what, bytes, iters) in [
@@ -196,7 +196,8 @@ fn applications() -> Vec<Case> {
         ("first", 8, 1),
     ] {
         for ranks in [2, 4] {
-            // A checkpoint costs what others do not offer, and a first message what others pay in MPI_Init.
+            // A checkpoint costs what others do not offer, and a first message what others pay in
+            // MPI_Init.
             let goals = match what {
                 "after" | "first" => vec![],
                 _ => vec![Goal::PeerAtMost(1.0)],

@@ -1,5 +1,5 @@
-//! Who is measured: Rejoin, the peers from PyPI, and the floor: over loopback TCP, to which each is forced, or
-//! over shared memory with everyone's own settings.
+//! Who is measured: Rejoin, the peers from PyPI, and the floor: over loopback TCP, to which each is
+//! forced, or over shared memory with everyone's own settings.
 
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
@@ -47,8 +47,8 @@ impl Medium {
         }
     }
 
-    /// The columns of the floor. Raw sockets have two: with the system's default congestion control, which
-    /// may pace, and with one that does not. Each figure is held to the better.
+    /// The columns of the floor. Raw sockets have two: with the system's default congestion
+    /// control, which may pace, and with one that does not. Each figure is held to the better.
     pub fn floors(self) -> &'static [Floor] {
         match self {
             Self::Tcp => &[
@@ -71,8 +71,8 @@ pub struct Contestant {
 }
 
 impl Contestant {
-    /// The command that runs `program` on `ranks` ranks. Each rank has a session of its own, so that the
-    /// kernel shares the cores alike between the ranks of all (`benches/c/session.h`).
+    /// The command that runs `program` on `ranks` ranks. Each rank has a session of its own, so
+    /// that the kernel shares the cores alike between the ranks of all (`benches/c/session.h`).
     pub fn command(&self, program: &str, ranks: u32, args: &[String]) -> Command {
         let mut c = Command::new(&self.launcher);
         c.envs(self.env.iter().map(|(k, v)| (k, v)))

@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: Rejoin beside other MPIs and what has no message layer, interleaved in one run; or, with names of
-//! cases, what survival costs ([`survive`]).
+//! `cargo xtask bench`: Rejoin beside other MPIs and what has no message layer, interleaved in one
+//! run; or, with names of cases, what survival costs ([`survive`]).
 
 mod cases;
 mod contestants;
@@ -14,7 +14,8 @@ use std::path::PathBuf;
 /// Options of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Instead of the comparison with others: recovery, checkpoint, overhead, modes, or survive for all four.
+    /// Instead of the comparison with others: recovery, checkpoint, overhead, modes, or survive for
+    /// all four.
     names: Vec<String>,
     /// What carries the messages of the comparison.
     #[arg(long, value_enum, default_value_t = contestants::Medium::Tcp)]

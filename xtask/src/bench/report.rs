@@ -41,7 +41,8 @@ pub fn ratios(r: &CaseResult) -> (Option<Ratio>, Option<Ratio>) {
     (over(r, PEERS), over(r, PEERS.end..usize::MAX))
 }
 
-/// Each goal, with what the rounds say of it: met, missed, or not to be told apart from their spread.
+/// Each goal, with what the rounds say of it: met, missed, or not to be told apart from their
+/// spread.
 fn verdict(r: &CaseResult) -> String {
     let (peer, raw) = ratios(r);
     let words = r.case.goals.iter().map(|goal| {

@@ -27,8 +27,8 @@ impl Samples {
         median(self.values.iter().flatten().copied().collect())
     }
 
-    /// These samples beside others, round by round: the machine's own speed changes between rounds more
-    /// than within one.
+    /// These samples beside others, round by round: the machine's own speed changes between rounds
+    /// more than within one.
     pub fn over(&self, other: &Samples) -> Option<Ratio> {
         let pairs = self.values.iter().zip(&other.values);
         Ratio::of(pairs.filter_map(|(a, b)| Some((*a)? / (*b)?)).collect())
@@ -52,16 +52,17 @@ const CONFIDENCE: f64 = 0.9;
 pub struct Ratio {
     /// The median of the rounds' ratios.
     pub median: f64,
-    /// An interval that holds the true median with a probability of 90 % at least, from the order of the
-    /// rounds' ratios alone; none with fewer than five rounds.
+    /// An interval that holds the true median with a probability of 90 % at least, from the order
+    /// of the rounds' ratios alone; none with fewer than five rounds.
     pub interval: Option<(f64, f64)>,
 }
 
 impl Ratio {
     fn of(mut rounds: Vec<f64>) -> Option<Ratio> {
         rounds.sort_by(f64::total_cmp);
-        // The median lies below the smallest, or above the largest, only when all rounds fell on one side
-        // of it, as all of so many coins do; with more rounds further ones may be left out at both ends.
+        // The median lies below the smallest, or above the largest, only when all rounds fell on
+        // one side of it, as all of so many coins do; with more rounds further ones may be left out
+        // at both ends.
         let n = rounds.len();
         let (mut outside, mut term, mut left_out) = (0.0, 0.5f64.powi(n as i32), 0);
         while left_out < n / 2 && 1.0 - 2.0 * (outside + term) >= CONFIDENCE {
@@ -78,7 +79,8 @@ impl Ratio {
         })
     }
 
-    /// Whether a bound holds, where the rounds agree on it: at both ends of the interval, or at neither.
+    /// Whether a bound holds, where the rounds agree on it: at both ends of the interval, or at
+    /// neither.
     pub fn verdict(&self, holds: impl Fn(f64) -> bool) -> Option<bool> {
         let (low, high) = self.interval?;
         (holds(low) == holds(high)).then(|| holds(low))
@@ -206,7 +208,8 @@ mod tests {
 
     #[test]
     fn the_interval_is_that_of_the_sign_test() {
-        // Five rounds: 1 - 2/32 = 93.75 % between the ends. Seven: all but the ends would be 87.5 %.
+        // Five rounds: 1 - 2/32 = 93.75 % between the ends. Seven: all but the ends would be 87.5
+        // %.
         let five = ratio(&[5.0, 1.0, 4.0, 2.0, 3.0]);
         assert_eq!((five.median, five.interval), (3.0, Some((1.0, 5.0))));
         assert_eq!(ratio(&[1.0, 2.0, 3.0, 4.0]).interval, None);

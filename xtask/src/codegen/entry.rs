@@ -52,7 +52,8 @@ pub fn render(model: &Model, found: &Found) -> Result<Vec<(String, String)>> {
         .collect())
 }
 
-/// The exported pair `MPI_X` and `PMPI_X`, and before the first of an int and `_c` pair what they share.
+/// The exported pair `MPI_X` and `PMPI_X`, and before the first of an int and `_c` pair what they
+/// share.
 fn function(model: &Model, f: &Function, found: &Found) -> Result<String> {
     let rust = f.rust_name();
     if f.returns_value() {
@@ -79,7 +80,8 @@ fn function(model: &Model, f: &Function, found: &Found) -> Result<String> {
     Ok(export(f, &body))
 }
 
-/// Functions that have a part which does all of a plain call or nothing: `…_at_once`, beside the implementation.
+/// Functions that have a part which does all of a plain call or nothing: `…_at_once`, beside the
+/// implementation.
 const AT_ONCE: [&str; 5] = [
     "MPI_Allgather",
     "MPI_Alltoall",

@@ -67,8 +67,8 @@ pub struct Model {
 }
 
 impl Function {
-    /// The name of the hand-written implementation: `MPI_Type_size_x` is `type_size_x`, `MPIX_Rejoin`
-    /// is `x_rejoin`.
+    /// The name of the hand-written implementation: `MPI_Type_size_x` is `type_size_x`,
+    /// `MPIX_Rejoin` is `x_rejoin`.
     pub fn rust_name(&self) -> String {
         match self.name.strip_prefix("MPIX_") {
             Some(rest) => format!("x_{}", rest.to_lowercase()),
@@ -164,8 +164,8 @@ impl Model {
         })
     }
 
-    /// The large-count form of `function`, when both have the same number of parameters, so that one
-    /// implementation can serve both (MPI-5.0 §2.5.6).
+    /// The large-count form of `function`, when both have the same number of parameters, so that
+    /// one implementation can serve both (MPI-5.0 §2.5.6).
     pub fn large_form(&self, function: &Function) -> Option<&Function> {
         let name = format!("{}_c", function.name);
         self.functions

@@ -8,12 +8,13 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use super::model::{Function, Model};
 
-/// Where an implementation is: the function's Rust name and its path, such as `functions::p2p::send`.
+/// Where an implementation is: the function's Rust name and its path, such as
+/// `functions::p2p::send`.
 pub type Found = BTreeMap<String, String>;
 
 /// Scans all sources under `folder`. A public function counts as the implementation of the MPI
-/// function whose name it has when its first parameter is called `mpi` (or the MPI function returns a
-/// plain value). An error names a function that is implemented twice or has a wrong number of
+/// function whose name it has when its first parameter is called `mpi` (or the MPI function returns
+/// a plain value). An error names a function that is implemented twice or has a wrong number of
 /// parameters.
 pub fn implementations(folder: &Path, model: &Model) -> Result<Found> {
     let wanted: BTreeMap<String, &Function> =
@@ -78,7 +79,8 @@ fn visit(
 #[derive(Debug, PartialEq, Eq)]
 struct Candidate {
     name: String,
-    /// Number of parameters and whether the first is `mpi`; unknown for functions that a macro makes.
+    /// Number of parameters and whether the first is `mpi`; unknown for functions that a macro
+    /// makes.
     shape: Option<(usize, bool)>,
 }
 

@@ -12,8 +12,8 @@ fn has(args: &[&str]) -> bool {
     out.is_ok_and(|o| o.status.success())
 }
 
-/// Miri on the handles and datatypes of the C ABI where the nightly toolchain has it, and the address
-/// sanitizer on the crates with unsafe code.
+/// Miri on the handles and datatypes of the C ABI where the nightly toolchain has it, and the
+/// address sanitizer on the crates with unsafe code.
 pub fn memory(c: &Setting) -> Result<()> {
     if !has(&["+nightly", "--version"]) {
         let why = "no nightly toolchain: neither Miri nor the address sanitizer can run";
@@ -51,8 +51,8 @@ pub fn memory(c: &Setting) -> Result<()> {
     let target = ["--target", "x86_64-unknown-linux-gnu"];
     let mut command = cargo(c, &["+nightly", "test"]);
     command.args(target).env("RUSTFLAGS", "-Zsanitizer=address");
-    // Objects that live as long as the process are not leaks to us, and a test that asks for more memory
-    // than there is wants the error.
+    // Objects that live as long as the process are not leaks to us, and a test that asks for more
+    // memory than there is wants the error.
     let options = "detect_leaks=0:allocator_may_return_null=1";
     command.env("ASAN_OPTIONS", options);
     command.env("CARGO_TARGET_DIR", c.root.join("target/sanitizer"));

@@ -25,7 +25,8 @@ pub unsafe fn abi_get_version(
     }
 }
 
-/// `MPI_Abi_get_info` (MPI-5.0 §20.2): sizes in bytes of the ABI's integer types. The program frees it.
+/// `MPI_Abi_get_info` (MPI-5.0 §20.2): sizes in bytes of the ABI's integer types. The program frees
+/// it.
 ///
 /// # Safety
 /// `info` is null or valid.
@@ -39,7 +40,8 @@ pub unsafe fn abi_get_info(mpi: &Mpi, info: *mut MPI_Info) -> Result<()> {
     unsafe { crate::functions::info::give(mpi, info, sizes) }
 }
 
-/// `MPI_Abi_get_fortran_info` (MPI-5.0 §20.4): there is no Fortran interface, which the null handle says.
+/// `MPI_Abi_get_fortran_info` (MPI-5.0 §20.4): there is no Fortran interface, which the null handle
+/// says.
 ///
 /// # Safety
 /// `info` is null or valid.

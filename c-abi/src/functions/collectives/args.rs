@@ -25,7 +25,8 @@ pub(crate) fn is_in_place(address: Address) -> bool {
     address.addr() == MPI_IN_PLACE.addr()
 }
 
-/// Refuses a send buffer that is the receive buffer too: MPI_IN_PLACE is the way to say so (MPI-5.0 §6.2.3).
+/// Refuses a send buffer that is the receive buffer too: MPI_IN_PLACE is the way to say so (MPI-5.0
+/// §6.2.3).
 pub(crate) fn distinct(send: Address, recv: Address, count: i64) -> Result<()> {
     // MPI_BOTTOM is null: its datatypes hold the addresses.
     if count > 0 && send == recv && !send.is_null() {
@@ -99,8 +100,9 @@ impl<'a> Args<'a> {
         unsafe { self.one(address, count, datatype) }.map(Some)
     }
 
-    /// Refuses a send buffer that is the receive buffer, or this rank's block of it: what it says is what
-    /// MPI_IN_PLACE is for. Types that differ may describe memory apart from each other at one address.
+    /// Refuses a send buffer that is the receive buffer, or this rank's block of it: what it says
+    /// is what MPI_IN_PLACE is for. Types that differ may describe memory apart from each other at
+    /// one address.
     pub(crate) fn apart(
         &self,
         (send, sendtype): (Address, MPI_Datatype),

@@ -1,4 +1,5 @@
-//! Short collectives that can be done at once, ahead of their blocking forms: `None` says that nothing was done.
+//! Short collectives that can be done at once, ahead of their blocking forms: `None` says that
+//! nothing was done.
 
 use std::ffi::{c_int, c_void};
 

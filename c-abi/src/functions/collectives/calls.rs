@@ -22,8 +22,8 @@ fn too_many() -> Error {
 /// Each function checks the arguments of the collective of its name.
 ///
 /// # Safety
-/// The program keeps MPI's rules for the arguments: buffers hold the elements until the collective is
-/// complete, arrays have an element for each rank.
+/// The program keeps MPI's rules for the arguments: buffers hold the elements until the collective
+/// is complete, arrays have an element for each rank.
 impl Args<'_> {
     pub(crate) unsafe fn barrier(&self) -> Result<Call> {
         Ok(Call::Barrier)

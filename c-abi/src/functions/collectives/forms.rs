@@ -1,5 +1,5 @@
-//! The three forms of every collective: blocking, nonblocking (MPI-5.0 §6.12), persistent (§6.13; no hint of
-//! the info argument is known).
+//! The three forms of every collective: blocking, nonblocking (MPI-5.0 §6.12), persistent (§6.13;
+//! no hint of the info argument is known).
 
 use std::ffi::{c_int, c_void};
 
@@ -52,7 +52,8 @@ macro_rules! collectives {
         #[doc = concat!("The persistent form of ", $name, ".")]
         ///
         /// # Safety
-        /// The program keeps MPI's rules for the arguments, whenever the call is started; `request` is null or valid.
+        /// The program keeps MPI's rules for the arguments, whenever the call is started; `request`
+        /// is null or valid.
         #[allow(clippy::too_many_arguments, reason = "the standard's")]
         pub unsafe fn $init(
             mpi: &Mpi,

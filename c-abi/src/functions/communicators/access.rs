@@ -106,7 +106,8 @@ pub unsafe fn comm_set_name(mpi: &Mpi, comm: MPI_Comm, comm_name: *const c_char)
     Ok(())
 }
 
-/// `MPI_Win_get_name` (MPI-5.0 §7.8): the null handle has its own name as its name; there are no windows yet.
+/// `MPI_Win_get_name` (MPI-5.0 §7.8): the null handle has its own name as its name; there are no
+/// windows yet.
 ///
 /// # Safety
 /// `win_name` is null or has room for `MPI_MAX_OBJECT_NAME` bytes, `resultlen` is null or valid.

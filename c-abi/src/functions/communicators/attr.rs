@@ -147,8 +147,8 @@ unsafe fn give(found: Option<usize>, value: *mut c_void, flag: *mut c_int) -> Re
 }
 
 /// The predefined attributes (MPI-5.0 §9.1.2): the address of an int. The outer `None` is for other
-/// keyvals, the inner for an attribute without a value. Every communicator has them, as libraries ask
-/// their duplicates of `MPI_COMM_WORLD` for them.
+/// keyvals, the inner for an attribute without a value. Every communicator has them, as libraries
+/// ask their duplicates of `MPI_COMM_WORLD` for them.
 fn predefined(mpi: &Mpi, core: &Core, keyval: c_int) -> Option<Option<usize>> {
     let value = match keyval {
         MPI_TAG_UB => rejoin_mpi::status::TAG_UB,
@@ -192,7 +192,8 @@ fn check_changeable(keyval: c_int) -> Result<()> {
 /// `MPI_Comm_create_keyval`.
 ///
 /// # Safety
-/// The functions are null, constants of the ABI, or have their types; `comm_keyval` is null or valid.
+/// The functions are null, constants of the ABI, or have their types; `comm_keyval` is null or
+/// valid.
 pub unsafe fn comm_create_keyval(
     mpi: &Mpi,
     comm_copy_attr_fn: Callback<MPI_Comm_copy_attr_function>,

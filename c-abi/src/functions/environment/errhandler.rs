@@ -117,7 +117,8 @@ errhandlers!(
 pub unsafe fn errhandler_free(mpi: &Mpi, errhandler: *mut MPI_Errhandler) -> Result<()> {
     // SAFETY: the caller's promise.
     let handle = unsafe { load(errhandler, "the error handler") }?;
-    // Handles of the predefined ones may come from MPI_Comm_get_errhandler and are freed like others.
+    // Handles of the predefined ones may come from MPI_Comm_get_errhandler and are freed like
+    // others.
     if Installed::of_predefined(handle).is_none() {
         mpi.errors.free(handle)?;
     }

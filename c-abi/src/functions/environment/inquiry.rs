@@ -25,7 +25,8 @@ pub unsafe fn get_version(_mpi: &Mpi, version: *mut c_int, subversion: *mut c_in
 /// `MPI_Get_library_version` (MPI-5.0 §9.1.1).
 ///
 /// # Safety
-/// `version` is null or has room for `MPI_MAX_LIBRARY_VERSION_STRING` bytes, `resultlen` is null or valid.
+/// `version` is null or has room for `MPI_MAX_LIBRARY_VERSION_STRING` bytes, `resultlen` is null or
+/// valid.
 pub unsafe fn get_library_version(
     _mpi: &Mpi,
     version: *mut c_char,
@@ -41,8 +42,8 @@ pub unsafe fn get_library_version(
     unsafe { store_string(version, room, text, resultlen) }
 }
 
-/// `MPI_Get_hw_resource_info` (MPI-5.0 §9.1.2): the kinds of hardware that `MPI_Comm_split_type` knows.
-/// Every process lies within one memory.
+/// `MPI_Get_hw_resource_info` (MPI-5.0 §9.1.2): the kinds of hardware that `MPI_Comm_split_type`
+/// knows. Every process lies within one memory.
 ///
 /// # Safety
 /// `hw_info` is null or valid.

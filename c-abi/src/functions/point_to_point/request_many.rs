@@ -108,7 +108,8 @@ impl Statuses {
         }
     }
 
-    /// The call's own result: what failed is said in the statuses, if the program gave room for them.
+    /// The call's own result: what failed is said in the statuses, if the program gave room for
+    /// them.
     fn result(self) -> Result<()> {
         match self.error {
             None => Ok(()),
@@ -211,7 +212,8 @@ unsafe fn any(
 /// `MPI_Waitany`.
 ///
 /// # Safety
-/// The array has `count` elements, `indx` is null or valid, `status` is `MPI_STATUS_IGNORE` or valid.
+/// The array has `count` elements, `indx` is null or valid, `status` is `MPI_STATUS_IGNORE` or
+/// valid.
 pub unsafe fn waitany(
     mpi: &Mpi,
     count: c_int,

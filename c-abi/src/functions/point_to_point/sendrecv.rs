@@ -16,7 +16,8 @@ fn side(peer: c_int, tag: c_int) -> Side {
     Side { peer, tag }
 }
 
-/// The datatype of a buffer that is sent and received into; the null handle does when neither happens.
+/// The datatype of a buffer that is sent and received into; the null handle does when neither
+/// happens.
 fn both(mpi: &Mpi, datatype: MPI_Datatype, dest: c_int, source: c_int) -> Result<Rc<Datatype>> {
     let peer = match dest {
         MPI_PROC_NULL => source,

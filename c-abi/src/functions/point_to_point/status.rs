@@ -1,8 +1,8 @@
 //! Statuses: what lies in the ABI's private fields, and how much a message holds
 //! (MPI-5.0 §3.2.5, §5.1.11, §13.3).
 //!
-//! `MPI_internal[0..2]` are the message's bytes as a 64-bit number, `MPI_internal[2]` says whether the
-//! operation was cancelled.
+//! `MPI_internal[0..2]` are the message's bytes as a 64-bit number, `MPI_internal[2]` says whether
+//! the operation was cancelled.
 
 use std::ffi::c_int;
 

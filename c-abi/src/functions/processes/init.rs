@@ -109,7 +109,8 @@ pub(crate) fn open(mpi: &Mpi, level: c_int) -> Result<()> {
             let core = start_core(mpi)?;
             image::accept_checkpoints(&core)?;
             let _ = mpi.core.set(core);
-            // SAFETY: the handler is async-signal-safe. Without memory for it, forked children stay unnoticed.
+            // SAFETY: the handler is async-signal-safe. Without memory for it, forked children stay
+            // unnoticed.
             unsafe { libc::pthread_atfork(None, None, Some(forked)) };
         }
         // Sessions may follow sessions: the process leaves the job at its exit.
@@ -134,8 +135,8 @@ pub(crate) fn open(mpi: &Mpi, level: c_int) -> Result<()> {
     Ok(())
 }
 
-/// The name of the communicator whose messages have this context id: those that this process receives,
-/// or those that it sends to the world rank `to`.
+/// The name of the communicator whose messages have this context id: those that this process
+/// receives, or those that it sends to the world rank `to`.
 fn communicator_of(context: u32, to: Option<Rank>) -> Option<String> {
     // SAFETY: asked by the runtime inside a call.
     let mpi = unsafe { state::mpi() };
@@ -166,8 +167,8 @@ fn start_core(mpi: &Mpi) -> Result<Rc<Core>> {
     Ok(core)
 }
 
-/// One user less. The last one leaves the job, which waits for the other processes; where the world model was
-/// never initialised, another session may follow, and the process leaves at its exit.
+/// One user less. The last one leaves the job, which waits for the other processes; where the world
+/// model was never initialised, another session may follow, and the process leaves at its exit.
 pub(crate) fn close(mpi: &Mpi) -> Result<()> {
     mpi.check_process()?;
     let left = mpi.users.get().saturating_sub(1);
@@ -179,7 +180,8 @@ pub(crate) fn close(mpi: &Mpi) -> Result<()> {
         mpi.core()?.finalize()?;
     } else {
         mpi.core()?.flush()?;
-        // SAFETY: the handler has the right type. Without memory for it, the process ends without leaving.
+        // SAFETY: the handler has the right type. Without memory for it, the process ends without
+        // leaving.
         LEAVES_AT_EXIT.call_once(|| unsafe {
             libc::atexit(leave_at_exit);
         });
@@ -191,8 +193,9 @@ pub(crate) fn close(mpi: &Mpi) -> Result<()> {
 /// Sets the handler of the process's exit once.
 static LEAVES_AT_EXIT: Once = Once::new();
 
-/// At the exit of a process that used sessions. One that also used the world model has left the job in
-/// `MPI_Finalize` or after it. A session that is still open is the program's error: the process has not left then.
+/// At the exit of a process that used sessions. One that also used the world model has left the job
+/// in `MPI_Finalize` or after it. A session that is still open is the program's error: the process
+/// has not left then.
 extern "C" fn leave_at_exit() {
     static EXIT: Call = Call::new("exit", Phase::Any, true);
     let is_open = library_state::is_running();
@@ -215,8 +218,8 @@ pub fn finalize(mpi: &Mpi) -> Result<()> {
     Ok(())
 }
 
-/// `MPI_Abort` (MPI-5.0 §11.4): ends the whole job, whatever the communicator. Works at any time, also in a signal
-/// handler; before `MPI_Init` and after `MPI_Finalize` it ends this process.
+/// `MPI_Abort` (MPI-5.0 §11.4): ends the whole job, whatever the communicator. Works at any time,
+/// also in a signal handler; before `MPI_Init` and after `MPI_Finalize` it ends this process.
 pub fn abort(mpi: &Mpi, comm: MPI_Comm, errorcode: c_int) -> Result<()> {
     if abort::is_nested() {
         abort::abort_inside(mpi, errorcode);

@@ -1,7 +1,8 @@
-//! Sessions (MPI-5.0 §11.3): handles to a library that no `MPI_Init` need have started, and the process
-//! sets `mpi://WORLD` and `mpi://SELF`.
+//! Sessions (MPI-5.0 §11.3): handles to a library that no `MPI_Init` need have started, and the
+//! process sets `mpi://WORLD` and `mpi://SELF`.
 //!
-//! All sessions of a process and the world model share one runtime, which ends with the last of them.
+//! All sessions of a process and the world model share one runtime, which ends with the last of
+//! them.
 
 use std::ffi::{c_char, c_int};
 use std::rc::Rc;
@@ -117,8 +118,8 @@ pub unsafe fn session_get_num_psets(
     unsafe { store(npset_names, "the number of process sets", n) }
 }
 
-/// `MPI_Session_get_nth_pset` (MPI-5.0 §11.3.2): the name as far as there is room, and the room that
-/// all of it needs.
+/// `MPI_Session_get_nth_pset` (MPI-5.0 §11.3.2): the name as far as there is room, and the room
+/// that all of it needs.
 ///
 /// # Safety
 /// `pset_len` is null or valid, `pset_name` has room for as many bytes as it says.

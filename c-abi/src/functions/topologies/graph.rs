@@ -161,8 +161,8 @@ unsafe fn weights_of(n: usize, weights: *const c_int) -> Result<Option<Vec<i32>>
 /// `MPI_Dist_graph_create_adjacent` (MPI-5.0 §8.5.4). Ranks stay as they are; no hint is known.
 ///
 /// # Safety
-/// The arrays are null, a constant, or have as many elements as the degrees say; `comm_dist_graph` is
-/// null or valid.
+/// The arrays are null, a constant, or have as many elements as the degrees say; `comm_dist_graph`
+/// is null or valid.
 pub unsafe fn dist_graph_create_adjacent(
     mpi: &Mpi,
     comm_old: MPI_Comm,
@@ -207,8 +207,8 @@ pub unsafe fn dist_graph_create_adjacent(
 /// `MPI_Dist_graph_create` (MPI-5.0 §8.5.4). Ranks stay as they are; no hint is known.
 ///
 /// # Safety
-/// `sources` and `degrees` have `n` elements, `destinations` as many as the degrees' sum, `weights` too
-/// unless it is a constant; `comm_dist_graph` is null or valid.
+/// `sources` and `degrees` have `n` elements, `destinations` as many as the degrees' sum, `weights`
+/// too unless it is a constant; `comm_dist_graph` is null or valid.
 pub unsafe fn dist_graph_create(
     mpi: &Mpi,
     comm_old: MPI_Comm,

@@ -1,8 +1,8 @@
 //! Calls that wait for as long as their socket's own time-out says (`SO_RCVTIMEO`, `SO_SNDTIMEO`).
 //!
-//! No argument tells of that time, so what is left of it can't be given to the call. It starts with all of it
-//! again, and when its time was over already it ends as the system would end it; else orders that come faster than
-//! that would keep it for ever.
+//! No argument tells of that time, so what is left of it can't be given to the call. It starts with
+//! all of it again, and when its time was over already it ends as the system would end it; else
+//! orders that come faster than that would keep it for ever.
 
 use std::mem::size_of;
 
@@ -11,8 +11,8 @@ use libc::{c_void, greg_t, timeval};
 use super::{Begin, RAX, RDI, RESTARTS, RIP, RSP, Registers};
 use crate::sys;
 
-/// What a call that was started again has in the upper half of its descriptor's register, which the kernel does not look
-/// at: so it is told from the next call that the program makes at that place.
+/// What a call that was started again has in the upper half of its descriptor's register, which the
+/// kernel does not look at: so it is told from the next call that the program makes at that place.
 const MARK: greg_t = 0x0052_6a6e << 32;
 const LOWER: greg_t = 0xffff_ffff;
 
@@ -34,8 +34,8 @@ fn option(number: i64) -> Option<libc::c_int> {
     }
 }
 
-/// Counts the time of such a call. Returns whether it is over; then the registers say so, and the call is not to be
-/// started again.
+/// Counts the time of such a call. Returns whether it is over; then the registers say so, and the
+/// call is not to be started again.
 pub(super) fn is_over(registers: &mut Registers, number: i64, begin: Begin) -> bool {
     let Some(length) = option(number).and_then(|option| time_of(registers[RDI] as i32, option))
     else {

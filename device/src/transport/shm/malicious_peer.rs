@@ -1,5 +1,6 @@
-//! A peer that has gone mad, and writes what it likes into the memory of a link: for a fuzzer, and for the tests of
-//! this crate. Whatever it writes, the other side has frames or an error of it, within its own memory.
+//! A malicious peer, which writes what it likes into the memory of a link: for a fuzzer, and for
+//! the tests of this crate. Whatever it writes, the other side has frames or an error of it, within
+//! its own memory.
 
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
@@ -29,7 +30,7 @@ const UNTOUCHED: u8 = 0xa5;
 /// Most receives and sends of one run.
 const CALLS: usize = 50;
 
-/// Both ends of a new link: the one that is tested, and the mad one's.
+/// Both ends of a new link: the one that is tested, and the malicious one's.
 pub(super) fn pair() -> (ShmEndpoint, ShmEndpoint) {
     let (a, b) = UnixStream::pair().expect("a pair");
     for end in [&a, &b] {
@@ -146,7 +147,7 @@ impl Tested {
             staging: vec![0; STAGING],
             meter: Meter {
                 stats: Stats::default(),
-                cutter: None,
+                injector: None,
             },
             checkpoint: PendingCheckpoint::default(),
             places: Vec::new(),
@@ -255,7 +256,7 @@ impl Tested {
 }
 
 /// Shows a short message whose header is anything, whether its body is where it says or not.
-fn show_short(mad: &mut ShmEndpoint, input: &mut Input<'_>) -> Option<()> {
+fn show_short(peer: &mut ShmEndpoint, input: &mut Input<'_>) -> Option<()> {
     let length = input.number()?.min(MAX_BODY as u64) as u16;
     let (epoch, apart) = (input.byte()? & 1, input.byte()?);
     let mut number = || input.number().map(|number| number as u32);
@@ -275,32 +276,32 @@ fn show_short(mad: &mut ShmEndpoint, input: &mut Input<'_>) -> Option<()> {
     // Without room, or where the body stays away, only the header is shown.
     let shown = apart & 1 == 0
         && match body.len() {
-            0..=MAX_SHORT => mad.try_short(&body, || Some(header)),
-            _ => mad.try_bcopy(&body, || Some(header)),
+            0..=MAX_SHORT => peer.try_short(&body, || Some(header)),
+            _ => peer.try_bcopy(&body, || Some(header)),
         };
     if !shown {
-        mad.try_short(&[], || Some(header));
+        peer.try_short(&[], || Some(header));
     }
     Some(())
 }
 
 /// Writes anything into one of the cells.
-fn forge_cell(mad: &ShmEndpoint, input: &mut Input<'_>) -> Option<()> {
+fn forge_cell(peer: &ShmEndpoint, input: &mut Input<'_>) -> Option<()> {
     let direction = if input.byte()? & 3 == 0 {
-        mad.own.opposite()
+        peer.own.opposite()
     } else {
-        mad.own
+        peer.own
     };
     let (cell, at) = (input.number()? as usize, usize::from(input.byte()?));
     let index = cell % CELLS * CELL_WORDS + at % CELL_WORDS;
     // SAFETY: a word of the cells, all of which are mapped.
-    let word = unsafe { mad.memory.cells(direction).add(index).as_ref() };
+    let word = unsafe { peer.memory.cells(direction).add(index).as_ref() };
     word.store(input.number()? | input.number()? << 32, Ordering::Release);
     Some(())
 }
 
 /// Frames and what is none, by the ring.
-fn show_bytes(mad: &mut ShmEndpoint, input: &mut Input<'_>) -> Option<()> {
+fn show_bytes(peer: &mut ShmEndpoint, input: &mut Input<'_>) -> Option<()> {
     let mut bytes = input.header()?.to_vec();
     bytes.resize(HEADER_LEN + input.number()?.min(3000) as usize, 3);
     let piece = Piece {
@@ -308,58 +309,58 @@ fn show_bytes(mad: &mut ShmEndpoint, input: &mut Input<'_>) -> Option<()> {
         iov_len: bytes.len(),
     };
     // SAFETY: the bytes are readable.
-    let _ = unsafe { mad.try_write(&[piece]) };
+    let _ = unsafe { peer.try_write(&[piece]) };
     Some(())
 }
 
 /// What an honest peer does with what has come.
-fn take(mad: &mut ShmEndpoint) {
+fn take(peer: &mut ShmEndpoint) {
     let mut bytes = vec![0; MAX_BODY];
     let piece = Piece {
         iov_base: bytes.as_mut_ptr().cast(),
         iov_len: bytes.len(),
     };
     // SAFETY: the bytes are writable, and nobody else's.
-    let _ = unsafe { mad.try_read(&[piece]) };
-    if let Some(header) = mad.try_recv() {
+    let _ = unsafe { peer.try_read(&[piece]) };
+    if let Some(header) = peer.try_recv() {
         let piece = Piece {
             iov_base: bytes.as_mut_ptr().cast(),
             iov_len: usize::from(header.len).min(bytes.len()),
         };
         // SAFETY: as above.
-        unsafe { mad.take(&header, piece) };
+        unsafe { peer.take(&header, piece) };
     }
 }
 
 /// Has a peer write what `data` says, between calls of a device that reads and writes.
 pub fn memory(data: &[u8]) {
-    let (link, mut mad) = pair();
+    let (link, mut peer) = pair();
     let mut input = Input(data);
     let mut tested = Tested::new(link, input.byte().is_some_and(|byte| byte & 1 != 0));
     // At the end of the input, or of the link.
-    let _ = run(&mut tested, &mut mad, &mut input);
+    let _ = run(&mut tested, &mut peer, &mut input);
     tested.check();
 }
 
-fn run(tested: &mut Tested, mad: &mut ShmEndpoint, input: &mut Input<'_>) -> Option<()> {
+fn run(tested: &mut Tested, peer: &mut ShmEndpoint, input: &mut Input<'_>) -> Option<()> {
     loop {
         let op = input.byte()?;
         let calls = tested.places.len() + tested.sent.len();
         let done = match op % 12 {
-            0..=2 => show_short(mad, input).map_or(Ok(()), Ok),
-            3 => show_bytes(mad, input).map_or(Ok(()), Ok),
+            0..=2 => show_short(peer, input).map_or(Ok(()), Ok),
+            3 => show_bytes(peer, input).map_or(Ok(()), Ok),
             4 => {
-                forge_cell(mad, input)?;
+                forge_cell(peer, input)?;
                 Ok(())
             }
             5 => {
-                let at = mad.memory.word(input.place()?);
+                let at = peer.memory.word(input.place()?);
                 let value = input.number()?;
                 word!(at).store(value, Ordering::Release);
                 Ok(())
             }
             6 => {
-                take(mad);
+                take(peer);
                 Ok(())
             }
             7 if calls < CALLS => {

@@ -1,11 +1,12 @@
 //! The memory of a link: one memfd with two rings, mapped by both ends.
 //!
-//! All of the file has memory from the start and it is sealed against shrinking, so no access to a mapping
-//! of it fails. A peer that keeps the descriptor and punches holes (which no seal forbids while both ends write) gives
-//! memory back to the system: what it wrote is lost, and an access ends this process only where none can be had again. The
-//! peer is a process of the same user and job, which could end this one anyhow. The file has no name in any file
-//! system, and is gone with its last mapping. The mapping stays out of forks: an image of this process neither
-//! shares nor holds it.
+//! All of the file has memory from the start and it is sealed against shrinking, so no access to a
+//! mapping of it fails. A peer that keeps the descriptor and punches holes (which no seal forbids
+//! while both ends write) gives memory back to the system: what it wrote is lost, and an access
+//! ends this process only where no more is available. The peer is a process of the same user and
+//! job, which could end this one anyhow. The file has no name in any file system, and is gone with
+//! its last mapping. The mapping stays out of forks: an image of this process neither shares nor
+//! holds it.
 
 use std::fs::File;
 use std::io;
@@ -21,8 +22,8 @@ use rejoin_ckpt::anonymous::{self, reserve};
 
 use crate::descriptors;
 
-/// Version of all that lies in the memory and of what it means: the words, cells, rings and copy batches. Both ends must
-/// have the same.
+/// Version of all that lies in the memory and of what it means: the words, cells, rings and copy
+/// batches. Both ends must have the same.
 const LAYOUT: u64 = 1;
 /// The words that say so stay where they are in every version.
 const VERSIONS: usize = 28;
@@ -34,8 +35,8 @@ const WORD: usize = 128;
 const PIECES: usize = rejoin_ring::chunks::MOST * 3 * 8;
 const _: () = assert!(20 * WORD + 2 * PIECES.next_multiple_of(WORD) <= 26 * WORD);
 const _: () = assert!(26 + 2 <= VERSIONS && (VERSIONS + 2) * WORD <= WORDS);
-/// Cells of one direction, which lie between the words and the rings: few, since they are fastest where the first
-/// caches of both cores hold them all.
+/// Cells of one direction, which lie between the words and the rings: few, since they are fastest
+/// where the first caches of both cores hold them all.
 pub(crate) const CELLS: usize = 64;
 /// Words from one cell to the next: its line, and one for a body that is too long for it.
 pub(crate) const CELL_WORDS: usize = 2 * rejoin_ring::cells::WORDS;
@@ -78,7 +79,8 @@ pub(crate) enum Place {
     Tail(Direction),
     /// The reader's position.
     Head(Direction),
-    /// Whether the side that writes this direction can read the other's memory: see `single_copy/peer_memory.rs`.
+    /// Whether the side that writes this direction can read the other's memory: see
+    /// `single_copy/peer_memory.rs`.
     Reach(Direction),
     /// The reader's position among the cells.
     CellHead(Direction),
@@ -132,7 +134,8 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Two new rings of `capacity` bytes each, a power of two, and the descriptor that the other end maps.
+    /// Two new rings of `capacity` bytes each, a power of two, and the descriptor that the other
+    /// end maps.
     ///
     /// # Errors
     /// Why the system refuses.
@@ -147,8 +150,8 @@ impl Memory {
         Ok((memory, file.into()))
     }
 
-    /// Whether such rings can be had, without the time that they take: what stands in the way does so at the
-    /// first page. That signals have interrupted it does not.
+    /// Whether such rings are available, without the time that they take: what stands in the way
+    /// does so at the first page. That signals have interrupted it does not.
     ///
     /// # Errors
     /// Why the system refuses.
@@ -162,7 +165,8 @@ impl Memory {
     /// Maps the rings that the other end has made, and shows it this side's version of the layout.
     ///
     /// # Errors
-    /// A file that is none of [`Memory::make`], or of another version, or one that the system does not map.
+    /// A file that is none of [`Memory::make`], or of another version, or one that the system does
+    /// not map.
     pub(crate) fn open(fd: OwnedFd) -> io::Result<Self> {
         let file = File::from(fd);
         let seals = fcntl(&file, FcntlArg::F_GET_SEALS)?;
@@ -197,8 +201,8 @@ impl Memory {
         unsafe { word.as_ref() }.store(LAYOUT, Ordering::Release);
     }
 
-    /// Whether the acceptor knows the same layout. It has said so if it has `opened` the memory; before that it may
-    /// not have looked.
+    /// Whether the acceptor knows the same layout. It has said so if it has `opened` the memory;
+    /// before that it may not have looked.
     ///
     /// # Errors
     /// The two versions.
@@ -214,7 +218,8 @@ impl Memory {
     fn map(file: impl AsFd, capacity: usize) -> io::Result<Self> {
         let length = length(capacity);
         let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // Pages come as they are used: to touch them all now would cost most of what making a link does.
+        // Pages come as they are used: to touch them all now would cost most of what making a link
+        // does.
         let flags = MapFlags::MAP_SHARED;
         let size = NonZero::new(length).unwrap_or(NonZero::<usize>::MIN);
         // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
@@ -283,8 +288,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own, and nothing of it is in use any more. A failure would
-        // leave it mapped, which harms nobody.
+        // SAFETY: the mapping is this value's own, and nothing of it is in use any more. A failure
+        // would leave it mapped, which harms nobody.
         let _ = unsafe { munmap(self.start.cast(), self.length()) };
     }
 }
@@ -305,8 +310,8 @@ fn file(capacity: usize) -> io::Result<File> {
     Ok(file)
 }
 
-/// Tells the dialer, whose memory is of another layout, which one the acceptor knows: by the words alone, since they
-/// are all that both know. Where they cannot be mapped it learns nothing.
+/// Tells the dialer, whose memory is of another layout, which one the acceptor knows: by the words
+/// alone, since they are all that both know. Where they cannot be mapped it learns nothing.
 fn answer(file: &File) {
     if file.metadata().is_ok_and(|all| all.len() >= WORDS as u64) {
         // To write to the file instead may be beyond this process's limit on the size of files.
@@ -317,7 +322,8 @@ fn answer(file: &File) {
             return;
         };
         let number = Place::Version(Direction::ToDialer).number();
-        // SAFETY: the words lie within the mapping, which is this function's own, and the file does not shrink.
+        // SAFETY: the words lie within the mapping, which is this function's own, and the file does
+        // not shrink.
         unsafe {
             let word = at.cast::<u8>().add(number * WORD).cast::<AtomicU64>();
             word.as_ref().store(LAYOUT, Ordering::Release);

@@ -1,7 +1,7 @@
 //! Links over shared memory, between ranks of one host.
 //!
-//! A body goes by one of three mechanisms, each a module here. Its length and the endpoint's capabilities
-//! choose ([`Capabilities::mechanism`]):
+//! A body goes by one of three mechanisms, each a module here. Its length and the endpoint's
+//! capabilities choose ([`Capabilities::mechanism`]):
 //!
 //! | mechanism | module | bodies |
 //! |---|---|---|
@@ -9,11 +9,12 @@
 //! | buffered copy | [`buffered`] | up to `min_get`: behind a cell up to 8 KiB, else as frames |
 //! | single copy | [`single_copy`] | from `min_get` on, where the system lets the receiver read |
 //!
-//! The bytes go through two rings ([`memory`]), without a system call while neither side sleeps. Beside
-//! them is the local socket over which the handshake went. It says two things: a byte on it is a
-//! wake-up, and its end is the link's. What a peer has published before its end is whole.
+//! The bytes go through two rings ([`memory`]), without a system call while neither side sleeps.
+//! Beside them is the local socket over which the handshake went. It says two things: a byte on it
+//! is a wake-up, and its end is the link's. What a peer has published before its end is whole.
 //!
-//! A piece of memory that cannot be used ends the process here, where a socket would return an error.
+//! A piece of memory that cannot be used ends the process here, where a socket would return an
+//! error.
 
 mod buffered;
 mod host_listener;
@@ -51,13 +52,15 @@ use single_copy::peer_memory::{self, PeerMemory};
 
 /// Bytes of one ring, with few ranks on the host.
 const USUAL: usize = 256 << 10;
-/// What the rings that a rank writes may take together, as long as that leaves each of them the least that a ring
-/// can have: with more than 128 ranks on the host they take that, and more together.
+/// What the rings that a rank writes may take together, as long as that leaves each of them the
+/// least that a ring can have: with more than 128 ranks on the host they take that, and more
+/// together.
 const BUDGET: usize = 8 << 20;
-/// Shortest body that is read out of the sender's memory where each rank has a core of its own: through the ring
-/// two cores carry it at once, and need not wait for each other.
+/// Shortest body that is read out of the sender's memory where each rank has a core of its own:
+/// through the ring two cores carry it at once, and need not wait for each other.
 const MIN_GET_APART: usize = 128 << 10;
-/// Bytes of a ring where so many ranks share a host: 256 KiB up to 32 of them, then less, but no less than 64 KiB.
+/// Bytes of a ring where so many ranks share a host: 256 KiB up to 32 of them, then less, but no
+/// less than 64 KiB.
 #[must_use]
 pub fn capacity(local_size: u32) -> usize {
     let ranks = usize::try_from(local_size.max(1)).unwrap_or(usize::MAX);
@@ -73,15 +76,17 @@ pub fn try_memory(local_size: u32) -> io::Result<()> {
     Memory::attempt(capacity(local_size))
 }
 
-/// Lets the other ranks of this host read this process's memory where a security module (Yama) would not: the
-/// process at the other end of the manager's channel may, and with it those that it has started.
+/// Lets the other ranks of this host read this process's memory where a security module (Yama)
+/// would not: the process at the other end of the manager's channel may, and with it those that it
+/// has started.
 pub fn be_readable(manager: BorrowedFd<'_>) {
     let Ok(manager) = getsockopt(&manager, sockopt::PeerCredentials) else {
         return;
     };
     // Not known here: it is in another namespace of processes. To others nothing is allowed.
     if manager.pid() > 0 {
-        // SAFETY: the call touches no memory. Where there is no such module it is refused, and not needed.
+        // SAFETY: the call touches no memory. Where there is no such module it is refused, and not
+        // needed.
         let _ = unsafe { libc::prctl(libc::PR_SET_PTRACER, manager.pid(), 0, 0, 0) };
     }
 }
@@ -110,7 +115,7 @@ pub struct ShmEndpoint {
     /// Shortest body that the peer does better to read itself.
     min_get: usize,
     cooperative: CooperativeCopy,
-    /// Bytes of bodies released since the peer was last told of room.
+    /// Bytes of bodies released since the last doorbell for room.
     released: usize,
     /// What this side knows of how the reader goes on.
     pace: Pace,
@@ -159,7 +164,7 @@ impl Side {
 }
 
 impl ShmEndpoint {
-    /// Takes over the socket of a handshake that is over, and the memory that was handed over in it.
+    /// Takes over the socket of a handshake that is over, and the memory that came with it.
     /// `shown` is what this side has shown.
     pub(crate) fn new(
         socket: OwnedFd,
@@ -230,7 +235,8 @@ impl ShmEndpoint {
     fn wake(&mut self) {
         self.wakes += 1;
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: one byte is read. A full socket holds a wake-up already; a broken one says so itself.
+        // SAFETY: one byte is read. A full socket holds a wake-up already; a broken one says so
+        // itself.
         let _ = unsafe { libc::send(self.socket.as_raw_fd(), [1u8].as_ptr().cast(), 1, flags) };
     }
 }

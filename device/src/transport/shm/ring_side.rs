@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicU64;
 
 use super::memory::{Direction, Memory, Place};
 
-/// What one side writes and the other reads, of parts of this kind; its pointers are good for as long as the memory is
-/// mapped.
+/// What one side writes and the other reads, of parts of this kind; its pointers are good for as
+/// long as the memory is mapped.
 pub(super) struct RingSide<T> {
     /// The first part.
     pub(super) first: NonNull<T>,

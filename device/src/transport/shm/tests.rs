@@ -110,7 +110,7 @@ fn a_cut_ends_both_sides() {
 }
 
 #[test]
-fn a_side_that_sleeps_is_woken_once() {
+fn the_doorbell_wakes_a_side_that_sleeps_once() {
     let (mut a, mut b) = pair();
     assert!(!b.arm_doorbell(false).expect("good"));
     write(&mut a, &[b"one"]).expect("taken");
@@ -129,7 +129,7 @@ fn a_side_that_sleeps_is_woken_once() {
 }
 
 #[test]
-fn a_writer_that_waits_for_room_is_woken() {
+fn the_doorbell_wakes_a_writer_that_waits_for_room() {
     let (mut a, mut b) = pair();
     let body = bytes(memory::LEAST, 0);
     write(&mut a, &[&body]).expect("taken");
@@ -153,7 +153,7 @@ fn a_writer_that_waits_for_room_hears_of_bodies_that_stood_apart() {
     for taken in 1..=count {
         room.copy_from_slice(&take(&mut b, usize::MAX));
         assert_eq!(room, body);
-        // It sleeps until there is room that is worth to be woken for, and no longer.
+        // It sleeps until there is room that is worth a doorbell, and no longer.
         assert_eq!(b.doorbells_rung(), u64::from(taken >= 2), "after {taken}");
     }
     assert!(b.try_recv().is_none() && b.is_idle());
@@ -310,7 +310,7 @@ fn bytes_before_a_short_message_count_as_moved() {
 }
 
 #[test]
-fn positions_of_a_wild_peer_break_the_link_and_nothing_else() {
+fn positions_of_a_malicious_peer_break_the_link_and_nothing_else() {
     for (mine, theirs) in [
         (true, 1 << 40),
         (true, memory::LEAST as u64 + 1),
@@ -329,7 +329,7 @@ fn positions_of_a_wild_peer_break_the_link_and_nothing_else() {
 }
 
 #[test]
-fn a_wild_peer_that_gives_back_more_than_there_is_ends_the_link() {
+fn a_malicious_peer_that_gives_back_more_than_there_is_ends_the_link() {
     // Cells, short bodies, long bodies; looked at once none looks free.
     for (place, len, fits) in [
         (Place::CellHead as fn(Direction) -> Place, 8, memory::CELLS),

@@ -17,7 +17,8 @@ const USER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Idle time before the kernel probes a silent peer, and the time between probes.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
-/// Starts a connection without waiting for it: the socket becomes writable when the outcome is there.
+/// Starts a connection without waiting for it: the socket becomes writable when the outcome is
+/// there.
 ///
 /// # Errors
 /// When the system refuses at once: no such network, no descriptors left.

@@ -1,6 +1,6 @@
-//! The system's list of its addresses: by ioctl for IPv4 (netdevice(7)), from `/proc/net/if_inet6` for
-//! IPv6. getifaddrs(3) would do, but takes memory from the C library's heap, which a process that was
-//! restored from an image in the middle of a `malloc` must not touch.
+//! The system's list of its addresses: by ioctl for IPv4 (netdevice(7)), from `/proc/net/if_inet6`
+//! for IPv6. getifaddrs(3) would do, but takes memory from the C library's heap, which a process
+//! that was restored from an image in the middle of a `malloc` must not touch.
 
 use std::ffi::CStr;
 use std::io;
@@ -120,7 +120,8 @@ fn request_for(name: &str) -> libc::ifreq {
     request
 }
 
-/// A line such as `fe80…01 02 40 20 80 eth0`: address, index, prefix, scope, flags (all in hex), name.
+/// A line such as `fe80…01 02 40 20 80 eth0`: address, index, prefix, scope, flags (all in hex),
+/// name.
 fn parse_ipv6(line: &str) -> Option<Interface> {
     let mut words = line.split_ascii_whitespace();
     let bits = u128::from_str_radix(words.next()?, 16).ok()?;

@@ -28,7 +28,8 @@ impl Central {
         }
     }
 
-    /// The user or the program asks for one. Where none can be taken now, the next phase sees to it.
+    /// The user or the program asks for one. Where none can be taken now, the next phase sees to
+    /// it.
     pub(super) fn checkpoint_asked(&mut self, now: Time, effects: &mut Vec<Effect>) {
         match (&self.phase, self.mode.checkpoints_mut()) {
             (Phase::Running, _) => self.order_all(now, effects),
@@ -137,8 +138,8 @@ impl Central {
         }
     }
 
-    /// All ranks are in `MPI_Finalize`: waits for an order that was under way, then for one of which
-    /// every image was taken there, and lets them go.
+    /// All ranks are in `MPI_Finalize`: waits for an order that was under way, then for one of
+    /// which every image was taken there, and lets them go.
     pub(super) fn last_checkpoint(&mut self, now: Time, effects: &mut Vec<Effect>) {
         let last = self.mode.last_checkpoint();
         let Some(checkpoints) = self.mode.checkpoints_mut() else {
@@ -225,14 +226,14 @@ impl Central {
     }
 
     /// Tells the hosts which images count.
-    pub(super) fn keep(&mut self, burnt: Epoch, effects: &mut Vec<Effect>) {
+    pub(super) fn keep(&mut self, abandoned: Epoch, effects: &mut Vec<Effect>) {
         let generation = self.generation;
         let epoch = self.mode.checkpoints().and_then(|c| c.committed());
         self.send_all(
             || ToLocal::Keep {
                 generation,
                 epoch,
-                burnt,
+                abandoned,
             },
             effects,
         );

@@ -63,7 +63,7 @@ pub enum Event {
         /// All ranks are behind `MPI_Finalize`: only this one comes back.
         alone: bool,
     },
-    /// A host is silent, and its ranks stand still if they live.
+    /// A host is silent, and its ranks are suspended if they live.
     HostSilent {
         /// Its number.
         host: usize,

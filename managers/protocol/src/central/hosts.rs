@@ -12,8 +12,8 @@ pub(super) fn giver(leases: Option<&Leases>, host: HostIndex) -> Option<Giver> {
 }
 
 impl Central {
-    /// A host renews its lease. One that has a successor, or that the job has no use for any more, gets
-    /// nothing and runs out.
+    /// A host renews its lease. One that has a successor, or that the job has no use for any more,
+    /// gets nothing and runs out.
     pub(super) fn renewed(
         &mut self,
         now: Time,

@@ -30,7 +30,7 @@ pub(super) struct NotBack {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Losses {
     detected: Vec<Detected>,
-    /// Told once every exit status is known.
+    /// Reported once every exit status is known.
     untold: Vec<Event>,
     /// The loss for which the job goes back, or last did.
     reason: Option<Event>,

@@ -31,11 +31,13 @@ pub enum Input {
     Checkpoint,
     /// The ranks' output can't be written, for this reason, or (without one) nobody reads it.
     OutputLost(Option<String>),
-    /// The answer to [`Effect::AskStored`]: the newest state that every rank has stored, if there is one.
+    /// The answer to [`Effect::AskStored`]: the newest state that every rank has stored, if there
+    /// is one.
     Stored(Option<u32>),
     /// The deadline may have come.
     Tick,
-    /// Nothing has been passed on for a while, for no fault of the hosts: the launcher stood still.
+    /// Nothing has been passed on for a while, for no fault of the hosts: the launcher was
+    /// suspended.
     Slept,
 }
 
@@ -54,13 +56,13 @@ pub enum Effect {
     Counters(Rank, Vec<(String, u64)>),
     /// For the user and the journal of events. After a resumption some are told a second time.
     Event(Event),
-    /// The job is taken up again. Whoever follows its checkpoints may have missed what became of them:
-    /// this one stands, and all others up to `burnt` came to nothing.
+    /// The job is taken up again. Whoever follows its checkpoints may have missed what became of
+    /// them: this one stands, and all others up to `abandoned` came to nothing.
     Resumed {
         /// The checkpoint that the job goes back to.
         committed: Option<Epoch>,
         /// The highest number that was ever ordered.
-        burnt: Epoch,
+        abandoned: Epoch,
     },
     /// The job is decided: nothing later changes the verdict.
     Decided(Verdict),
@@ -136,8 +138,8 @@ pub enum Record {
     Interrupted {
         /// Its number.
         signal: i32,
-        /// The driver's number of the input that it came with, for a driver that has such numbers to fill in: so
-        /// the same input, told again, is not taken for another signal.
+        /// The driver's number of the input that it came with, for a driver that has such numbers
+        /// to fill in: so the same input, told again, is not taken for another signal.
         input: Option<u64>,
     },
 }

@@ -1,8 +1,8 @@
 //! The central manager's core: the job as a whole.
 //!
-//! It gathers the ranks' cards and lets them start together, orders checkpoints, takes the job back to
-//! the last one when a rank fails, lets the ranks leave `MPI_Finalize` together, and gives exactly one
-//! [`Verdict`].
+//! It gathers the ranks' cards and lets them start together, orders checkpoints, takes the job back
+//! to the last one when a rank fails, lets the ranks leave `MPI_Finalize` together, and gives
+//! exactly one [`Verdict`].
 //!
 //! What a central manager that is started again must know is named by [`Effect::Persist`]: nothing
 //! that follows it may be done before it is stored. Drivers without a store pass over it; their job

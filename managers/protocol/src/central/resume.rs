@@ -1,10 +1,10 @@
-//! A central manager that was started again: what it knows from its records, what it asks the hosts,
-//! and what it says again.
+//! A central manager that was started again: what it knows from its records, what it asks the
+//! hosts, and what it says again.
 //!
-//! What its predecessor said after its last record may have come to some hosts, to all, or to none; what
-//! the hosts said meanwhile is lost. So nothing is assumed: each host says how everything is there, in one
-//! report, and whatever it said before that is part of it. What is then ordered again is either new to a
-//! host or without effect there.
+//! What its predecessor said after its last record may have come to some hosts, to all, or to none;
+//! what the hosts said meanwhile is lost. So nothing is assumed: each host says how everything is
+//! there, in one report, and whatever it said before that is part of it. What is then ordered again
+//! is either new to a host or without effect there.
 
 use super::recovery::Relaunching;
 use super::{Central, Effect, HostIndex, Input, Job, Memory, Phase, Record, Relaunch};
@@ -45,16 +45,17 @@ pub(super) struct Resuming {
 }
 
 impl Resuming {
-    /// When who has not answered is lost. Hosts that may fall silent have as long as their leases give.
+    /// When who has not answered is lost. Hosts that may fall silent have as long as their leases
+    /// give.
     pub fn due(&self) -> Option<Time> {
         self.due
     }
 }
 
 impl Central {
-    /// Central of a job that another central manager has begun and recorded. [`Input::Begin`] comes first,
-    /// then, for each host whose link had closed, what was last heard of it: [`ToCentral::Done`] or
-    /// [`Input::HostLost`].
+    /// Central of a job that another central manager has begun and recorded. [`Input::Begin`] comes
+    /// first, then, for each host whose link had closed, what was last heard of it:
+    /// [`ToCentral::Done`] or [`Input::HostLost`].
     #[must_use]
     pub fn resume(job: Job, records: Vec<Record>) -> Self {
         let mut central = Central::new(job);
@@ -145,7 +146,7 @@ impl Central {
         let checkpoints = self.mode.checkpoints();
         Effect::Resumed {
             committed: checkpoints.and_then(|c| c.committed()),
-            burnt: checkpoints.map(|c| c.last_number()).unwrap_or_default(),
+            abandoned: checkpoints.map(|c| c.last_number()).unwrap_or_default(),
         }
     }
 
@@ -164,7 +165,7 @@ impl Central {
         leases.for_each(|lease| lease.count_from(now));
     }
 
-    /// Central stood still: nobody could be heard meanwhile.
+    /// Central was suspended: nobody could be heard meanwhile.
     pub(super) fn slept(&mut self, now: Time) {
         let leases = self.hosts.iter_mut().filter_map(|h| h.lease.as_mut());
         leases.for_each(|lease| lease.slept(now));
@@ -377,7 +378,7 @@ impl Central {
             let keep = ToLocal::Keep {
                 generation,
                 epoch: past.committed.map(|(epoch, ..)| epoch),
-                burnt: past.ordered,
+                abandoned: past.ordered,
             };
             effects.push(Effect::Send(host, keep));
         }

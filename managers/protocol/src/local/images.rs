@@ -53,7 +53,7 @@ impl Local {
         caveats: Vec<String>,
         effects: &mut Vec<Effect>,
     ) {
-        if epoch <= self.burnt {
+        if epoch <= self.abandoned {
             effects.push(Effect::DropImage(instance.rank, epoch));
             return;
         }
@@ -77,13 +77,18 @@ impl Local {
     }
 
     /// Only the images of this epoch count, and those of epochs that are not abandoned.
-    pub(super) fn keep(&mut self, kept: Option<Epoch>, burnt: Epoch, effects: &mut Vec<Effect>) {
+    pub(super) fn keep(
+        &mut self,
+        kept: Option<Epoch>,
+        abandoned: Epoch,
+        effects: &mut Vec<Effect>,
+    ) {
         self.kept = kept;
-        self.burnt = self.burnt.max(burnt);
+        self.abandoned = self.abandoned.max(abandoned);
         if !std::mem::take(&mut self.resumed) {
-            self.refused = self.refused.max(burnt);
+            self.refused = self.refused.max(abandoned);
         }
-        let abandoned = self.burnt;
+        let abandoned = self.abandoned;
         for process in &mut self.ranks {
             process.images.retain(|epoch, _| {
                 let counts = Some(*epoch) == kept || *epoch > abandoned;
@@ -103,10 +108,11 @@ impl Local {
         after: Epoch,
         effects: &mut Vec<Effect>,
     ) {
-        // A rank that went back does not know which numbers were given up by that; it asks for none of them.
+        // A rank that went back does not know which numbers were given up by that; it asks for none
+        // of them.
         let after = match self.kept {
             Some(kept) if kept > after => after,
-            _ => after.max(self.burnt),
+            _ => after.max(self.abandoned),
         };
         if let Some(process) = self.find(instance.rank, instance.incarnation) {
             process.asked = Some(after);
@@ -131,7 +137,7 @@ impl Local {
             let kept = FromManager::Kept {
                 generation: self.generation,
                 epoch: self.kept,
-                burnt: self.refused,
+                abandoned: self.refused,
             };
             effects.push(Effect::Ranks(to, kept));
         }
@@ -143,7 +149,7 @@ impl Local {
             return;
         };
         // One of which nothing was said yet would be waited for.
-        let counts = epoch > self.burnt || Some(epoch) == self.kept;
+        let counts = epoch > self.abandoned || Some(epoch) == self.kept;
         if process.images.remove(&epoch).is_some() || counts {
             let incarnation = process.instance.incarnation;
             let instance = self.instance(rank, incarnation);

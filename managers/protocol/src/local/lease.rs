@@ -11,7 +11,7 @@ impl Local {
     }
 
     /// Ranks may not run now.
-    pub(super) fn stands_still(&self) -> bool {
+    pub(super) fn is_suspended(&self) -> bool {
         self.lease.as_ref().is_some_and(|lease| !lease.holds())
     }
 

@@ -25,8 +25,8 @@ impl Lookups {
 }
 
 impl Local {
-    /// Ranks of this host look cards up, in a job of so many ranks; this host stands at a position of the
-    /// tree, or at any where there is none.
+    /// Ranks of this host look cards up, in a job of so many ranks; this host stands at a position
+    /// of the tree, or at any where there is none.
     pub fn go_by_lookups(&mut self, position: usize, size: u32) {
         self.lookups = Some(Lookups {
             me: Some(position),
@@ -87,8 +87,8 @@ impl Local {
         self.pass_on(wanted, effects);
     }
 
-    /// From here on it is known who can be asked. `false`: this host's ranks get the table, or the process map
-    /// is of another job.
+    /// From here on it is known who can be asked. `false`: this host's ranks get the table, or the
+    /// process map is of another job.
     fn opens_directory(
         &mut self,
         generation: Generation,

@@ -99,7 +99,7 @@ pub enum Effect {
     Look(Peer, lookup::Message),
     /// Watch this process, which registered and is not the one that was started.
     Watch(Rank, Incarnation, u32),
-    /// Have all present processes of ranks stand still; nothing of them acts any more.
+    /// Suspend all present processes of ranks; nothing of them acts any more.
     StopAll,
     /// Have them go on.
     ContinueAll,
@@ -120,7 +120,7 @@ pub enum Effect {
 enum Phase {
     Idle,
     Running,
-    /// Told to end; SIGKILL follows at the deadline.
+    /// Asked to end; SIGKILL follows at the deadline.
     Ending(Option<Time>),
     Sweeping,
     Over,
@@ -150,7 +150,7 @@ pub struct Local {
     /// The checkpoint that counts.
     kept: Option<Epoch>,
     /// Images up to this one count only if kept.
-    burnt: Epoch,
+    abandoned: Epoch,
     /// Of a host that is reached over a network.
     lease: Option<Holder>,
     /// The order to start ranks, until there is a lease.
@@ -182,7 +182,7 @@ impl Local {
             refused: Epoch(0),
             retired: Vec::new(),
             kept: None,
-            burnt: Epoch(0),
+            abandoned: Epoch(0),
             lease: None,
             awaits_lease: None,
             lookups: None,
@@ -293,7 +293,7 @@ impl Local {
             let instance = self.instance(rank, incarnation);
             self.tell(ToCentral::Spawned { instance, pid }, effects);
         }
-        if self.stands_still() {
+        if self.is_suspended() {
             // It was on its way when the lease ended.
             effects.push(Effect::StopAll);
         }
@@ -307,7 +307,7 @@ impl Local {
 
     /// The job begins on this host, as soon as anything may run here.
     fn begin(&mut self, order: ToLocal, effects: &mut Vec<Effect>) {
-        if self.stands_still() {
+        if self.is_suspended() {
             self.awaits_lease = Some(order);
             return;
         }
@@ -367,8 +367,8 @@ impl Local {
             ToLocal::Keep {
                 generation,
                 epoch,
-                burnt,
-            } if generation == self.generation => self.keep(epoch, burnt, effects),
+                abandoned,
+            } if generation == self.generation => self.keep(epoch, abandoned, effects),
             ToLocal::Restore {
                 generation,
                 epoch,
@@ -404,7 +404,7 @@ impl Local {
 
     /// The job is over: every process is told to end.
     fn end(&mut self, now: Time, why: String, effects: &mut Vec<Effect>) {
-        if self.stands_still() {
+        if self.is_suspended() {
             // Who may not act can't end politely.
             return self.kill(effects);
         }
@@ -420,7 +420,7 @@ impl Local {
 
     /// Sends a signal on to the ranks' process groups.
     fn pass_signal(&mut self, signal: i32, effects: &mut Vec<Effect>) {
-        if self.stands_still() {
+        if self.is_suspended() {
             // It must not wake anybody. One that ends the job is given by hand again.
             return;
         }

@@ -1,7 +1,7 @@
 //! Ranks go back: the present processes retire, and when all of them have, images take over.
 //!
-//! Nothing new speaks before everything old is silent: a process that was stopped in the middle of a
-//! write must not end that write beside its successor.
+//! Nothing new speaks before everything old is silent: a process that was stopped in the middle of
+//! a write must not end that write beside its successor.
 
 use super::{Effect, Local};
 use crate::control::{Cause, ProcessInstance};
@@ -128,8 +128,8 @@ impl Local {
         }
     }
 
-    /// Ends the processes whose successors have all begun; until then that would only keep the cores
-    /// busy with taking down memory.
+    /// Ends the processes whose successors have all begun; until then that would only keep the
+    /// cores busy with taking down memory.
     pub(super) fn discard_retired(&mut self, effects: &mut Vec<Effect>) {
         for (rank, incarnation) in self.retired.drain(..) {
             effects.push(Effect::Discard(rank, incarnation));

@@ -76,8 +76,8 @@ impl System {
         }
     }
 
-    /// Another takes its place, who knows what was stored. What was on its way from the hosts is lost, and
-    /// what was on its way to them, too, or it comes late.
+    /// Another takes its place, who knows what was stored. What was on its way from the hosts is
+    /// lost, and what was on its way to them, too, or it comes late.
     pub fn central_dies(&mut self, late: bool) {
         for host in &mut self.hosts {
             host.up.clear();

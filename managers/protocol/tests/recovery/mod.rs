@@ -285,7 +285,7 @@ impl System {
         );
     }
 
-    pub fn woken(&mut self, index: usize) {
+    pub fn restored(&mut self, index: usize) {
         let Wake {
             instance,
             epoch,

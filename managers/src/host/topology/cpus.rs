@@ -28,7 +28,8 @@ impl Cpus {
         cpus
     }
 
-    /// The CPUs that this process may run on: what affinity, cpusets and containers leave of the machine.
+    /// The CPUs that this process may run on: what affinity, cpusets and containers leave of the
+    /// machine.
     #[must_use]
     pub fn allowed() -> Cpus {
         let mut mask = vec![0u64; 16];

@@ -2,7 +2,8 @@
 
 use super::cpus::Cpus;
 
-/// One hardware thread and what it belongs to, each by the kernel's number or that of its lowest CPU.
+/// One hardware thread and what it belongs to, each by the kernel's number or that of its lowest
+/// CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Thread {
     pub(super) number: usize,

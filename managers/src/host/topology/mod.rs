@@ -1,9 +1,9 @@
-//! The machine as sysfs shows it: sockets, NUMA nodes, caches, cores and hardware threads; and where on it
-//! ranks are bound.
+//! The machine as sysfs shows it: sockets, NUMA nodes, caches, cores and hardware threads; and
+//! where on it ranks are bound.
 //!
-//! The reader takes what kernels, virtual machines and containers give: numbers with holes, CPUs that are
-//! off, ARM machines without packages, folders that are not there. What sysfs does not know of a CPU that
-//! this process may use is taken for a core of its own.
+//! The reader takes what kernels, virtual machines and containers give: numbers with holes, CPUs
+//! that are off, ARM machines without packages, folders that are not there. What sysfs does not
+//! know of a CPU that this process may use is taken for a core of its own.
 
 mod cpus;
 mod hardware;
@@ -67,8 +67,8 @@ impl Topology {
         Topology { threads, caches }
     }
 
-    /// What is left when only these CPUs may be used. Those that the picture lacks are cores of their own in
-    /// its first package.
+    /// What is left when only these CPUs may be used. Those that the picture lacks are cores of
+    /// their own in its first package.
     #[must_use]
     pub fn restricted(&self, allowed: &Cpus) -> Topology {
         let kept = self.threads.iter().copied();
@@ -132,8 +132,8 @@ impl Topology {
     }
 }
 
-/// CPUs' worth of time that this process may use at once: CPUs it may run on, or less by a quota of its
-/// cgroup.
+/// CPUs' worth of time that this process may use at once: CPUs it may run on, or less by a quota of
+/// its cgroup.
 #[must_use]
 pub fn parallelism() -> usize {
     let allowed = Cpus::allowed().len().max(1);

@@ -1,8 +1,9 @@
 //! Where the ranks of a host run.
 //!
-//! An order of the cores gives each rank one: neighbours in turn, or the sockets or NUMA nodes in turn as long as
-//! they have cores left. Binding then holds the rank to that core, or to the socket or node around it. More ranks
-//! than cores begin again with the first, so a job that goes on elsewhere on fewer hosts still starts.
+//! An order of the cores gives each rank one: neighbours in turn, or the sockets or NUMA nodes in
+//! turn as long as they have cores left. Binding then holds the rank to that core, or to the socket
+//! or node around it. More ranks than cores begin again with the first, so a job that goes on
+//! elsewhere on fewer hosts still starts.
 
 use super::{Cpus, Part, Topology};
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,7 @@ pub enum Bind {
 
 /// In which order cores get ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Spread {
+pub enum MappingPolicy {
     /// Neighbours get neighbours.
     Packed,
     /// A core of each socket in turn.
@@ -38,7 +39,7 @@ pub struct Binding {
     /// To what.
     pub to: Bind,
     /// In which order.
-    pub by: Spread,
+    pub by: MappingPolicy,
     /// Whether mpirun tells of it.
     pub told: bool,
 }
@@ -47,7 +48,7 @@ impl Binding {
     /// None, and nothing is told.
     pub const NONE: Binding = Binding {
         to: Bind::None,
-        by: Spread::Packed,
+        by: MappingPolicy::Packed,
         told: false,
     };
 }
@@ -130,12 +131,12 @@ impl Places {
 }
 
 /// The cores in the order in which ranks get them.
-fn order(topology: &Topology, by: Spread) -> Vec<Cpus> {
+fn order(topology: &Topology, by: MappingPolicy) -> Vec<Cpus> {
     let cores = topology.parts(Part::Core);
     let groups = match by {
-        Spread::Packed => return cores,
-        Spread::Sockets => topology.parts(Part::Package),
-        Spread::Nodes => topology.parts(Part::Node),
+        MappingPolicy::Packed => return cores,
+        MappingPolicy::Sockets => topology.parts(Part::Package),
+        MappingPolicy::Nodes => topology.parts(Part::Node),
     };
     let of = |group: &Cpus| {
         let own = |core: &&Cpus| core.first().is_some_and(|first| group.has(first));
@@ -154,7 +155,7 @@ mod tests {
     use super::super::trees::{Shape, Tree};
     use super::*;
 
-    fn places(topology: &Topology, to: Bind, by: Spread, ranks: usize) -> Vec<String> {
+    fn places(topology: &Topology, to: Bind, by: MappingPolicy, ranks: usize) -> Vec<String> {
         let binding = Binding {
             to,
             by,
@@ -168,21 +169,27 @@ mod tests {
     #[test]
     fn ranks_get_cores_side_by_side_or_sockets_in_turn() {
         let machine = Tree::new(&Shape::two_sockets()).read();
-        let cores = places(&machine, Bind::Core, Spread::Packed, 5);
+        let cores = places(&machine, Bind::Core, MappingPolicy::Packed, 5);
         assert_eq!(cores, ["0,8", "1,9", "2,10", "3,11", "4,12"]);
-        let spread = places(&machine, Bind::Core, Spread::Sockets, 5);
+        let spread = places(&machine, Bind::Core, MappingPolicy::Sockets, 5);
         assert_eq!(spread, ["0,8", "4,12", "1,9", "5,13", "2,10"]);
-        assert_eq!(places(&machine, Bind::Core, Spread::Nodes, 5), spread);
+        assert_eq!(
+            places(&machine, Bind::Core, MappingPolicy::Nodes, 5),
+            spread
+        );
         let (one, two) = ("0-3,8-11", "4-7,12-15");
-        let sockets = places(&machine, Bind::Socket, Spread::Packed, 6);
+        let sockets = places(&machine, Bind::Socket, MappingPolicy::Packed, 6);
         assert_eq!(sockets, [one, one, one, one, two, two]);
-        let sockets = places(&machine, Bind::Socket, Spread::Sockets, 4);
+        let sockets = places(&machine, Bind::Socket, MappingPolicy::Sockets, 4);
         assert_eq!(sockets, [one, two, one, two]);
         assert_eq!(
-            places(&machine, Bind::Numa, Spread::Nodes, 3),
+            places(&machine, Bind::Numa, MappingPolicy::Nodes, 3),
             [one, two, one]
         );
-        assert_eq!(places(&machine, Bind::None, Spread::Sockets, 2), ["-", "-"]);
+        assert_eq!(
+            places(&machine, Bind::None, MappingPolicy::Sockets, 2),
+            ["-", "-"]
+        );
     }
 
     #[test]
@@ -190,7 +197,7 @@ mod tests {
         let machine = Tree::new(&Shape::two_sockets()).read();
         let usable = machine.restricted(&Cpus::parse("0,8,1"));
         assert_eq!(
-            places(&usable, Bind::Core, Spread::Packed, 4),
+            places(&usable, Bind::Core, MappingPolicy::Packed, 4),
             ["0,8", "1", "0,8", "1"]
         );
         let binding = Binding {
@@ -210,7 +217,7 @@ mod tests {
     fn a_socket_with_fewer_cores_has_fewer_ranks() {
         let machine = Tree::new(&Shape::two_sockets()).read();
         let usable = machine.restricted(&Cpus::parse("3,4-7"));
-        let cores = places(&usable, Bind::Core, Spread::Sockets, 6);
+        let cores = places(&usable, Bind::Core, MappingPolicy::Sockets, 6);
         assert_eq!(cores, ["3", "4", "5", "6", "7", "3"]);
     }
 
@@ -222,7 +229,7 @@ mod tests {
         let told = |to, slot| {
             let binding = Binding {
                 to,
-                by: Spread::Sockets,
+                by: MappingPolicy::Sockets,
                 told: true,
             };
             Places::new(machine.clone(), binding).describe(slot)

@@ -165,8 +165,8 @@ fn other_orders_do_not_come_this_way() {
     assert!(node.peers.orders.is_empty());
 }
 
-/// Calls a manager as one at a position, with this key. Returns the connection if it was taken in: without that it is
-/// soon forgotten.
+/// Calls a manager as one at a position, with this key. Returns the connection if it was taken in:
+/// without that it is soon forgotten.
 fn call(node: &mut Node, host: u32, launch: u32, key: &JobKey) -> Option<TcpStream> {
     let address = node.port();
     let whose = Whose {

@@ -1,4 +1,5 @@
-//! An all-to-all over hosts, carried by their leaders: what arrives, how often hosts are crossed, what goes wrong.
+//! An all-to-all over hosts, carried by their leaders: what arrives, how often hosts are crossed,
+//! what goes wrong.
 
 use super::super::testnet::crossed;
 use super::super::tuning::{ALLTOALL_LEADERS, ALLTOALL_LEADERS_ROOM, Tuning};
@@ -13,7 +14,8 @@ fn on(layout: Layout, size: usize, seed: u64) -> Run {
     }
 }
 
-/// All ranks exchange blocks of `len` bytes, which must arrive; how many messages crossed between hosts.
+/// All ranks exchange blocks of `len` bytes, which must arrive; how many messages crossed between
+/// hosts.
 fn transpose(conditions: Run, len: usize, in_place: bool) -> usize {
     let (size, before) = (conditions.size, crossed());
     let sends = random(size, size * len, conditions.seed);
@@ -121,7 +123,8 @@ fn an_error_on_the_way_to_a_leader_names_the_callers_ranks() {
 
 #[test]
 fn a_message_that_fails_anywhere_is_reported() {
-    // What rank 0, a leader, does: two receives and a send within its host, one of each to the other, and two sends within.
+    // What rank 0, a leader, does: two receives and a send within its host, one of each to the
+    // other, and two sends within.
     for (fuse, in_place) in (0..7).flat_map(|f| [(f, false), (f, true)]) {
         let conditions = Run {
             fuse: Some(fuse),

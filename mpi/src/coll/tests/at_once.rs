@@ -1,4 +1,5 @@
-//! Short collectives that are tried ahead of the others: the same results, and refusals that leave nothing undone.
+//! Short collectives that are tried ahead of the others: the same results, and refusals that leave
+//! nothing undone.
 
 use std::rc::Rc;
 

@@ -1,4 +1,5 @@
-//! Ranks that share hosts, in all orders: what arrives, and the bits of reductions, which hosts may not change.
+//! Ranks that share hosts, in all orders: what arrives, and the bits of reductions, which hosts may
+//! not change.
 
 use super::super::testnet::crossed;
 use super::super::tuning::{AllreduceAlgorithm, Exchange, ReduceAlgorithm, Tuning};

@@ -18,8 +18,8 @@ const SIZES: [usize; 18] = [
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 32,
 ];
 
-/// Runs `body` on all ranks with one send and one receive buffer each; gives back the receive buffers. The
-/// send buffers must come out as they were.
+/// Runs `body` on all ranks with one send and one receive buffer each; gives back the receive
+/// buffers. The send buffers must come out as they were.
 fn run(
     run: Run,
     sends: &Buffers,
@@ -68,8 +68,8 @@ enum TestOp {
     Affine,
     /// Three bytes, added: an odd element size.
     Odd,
-    /// The larger first byte, with its second one; of two equal ones the lower. Said to be commutative, as users do
-    /// of what is not so to the bit.
+    /// The larger first byte, with its second one; of two equal ones the lower. Said to be
+    /// commutative, as users do of what is not so to the bit.
     First,
 }
 

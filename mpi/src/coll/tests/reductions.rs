@@ -8,8 +8,8 @@ use super::*;
 
 const OPS: [TestOp; 3] = [TestOp::Sum, TestOp::Affine, TestOp::Odd];
 
-/// Element counts: all numbers of ranks with the small ones, a few with vectors that are long enough for messages in
-/// several pieces.
+/// Element counts: all numbers of ranks with the small ones, a few with vectors that are long
+/// enough for messages in several pieces.
 fn counts(size: usize) -> impl Iterator<Item = usize> {
     [0, 1, 5, 300, 20_001]
         .into_iter()

@@ -1,4 +1,5 @@
-//! Typed data over the whole layer: communicators, requests, datatypes with gaps, users' operations.
+//! Typed data over the whole layer: communicators, requests, datatypes with gaps, users'
+//! operations.
 
 use super::super::typed::{Shares, Typed};
 use super::super::{Call, tuning};
@@ -200,7 +201,8 @@ fn moves_of_uneven_blocks() {
             for t in &types() {
                 let me = m.rank().0 as usize;
                 let root = n - 1;
-                // Rank i's block has i + 1 elements, blocks lie from the last rank's to the first's.
+                // Rank i's block has i + 1 elements, blocks lie from the last rank's to the
+                // first's.
                 let start = |i: usize| (i + 1..n).map(|j| j + 1).sum::<usize>();
                 let block = |i: usize| bytes(t, i + 1, i);
                 let total = n * (n + 1) / 2;

@@ -1,5 +1,6 @@
-//! Collectives that move typed data. `None` for a send (or, in a scatter, receive) buffer is `MPI_IN_PLACE`
-//! where the standard has it, and "not significant here" on ranks that are not the root.
+//! Collectives that move typed data. `None` for a send (or, in a scatter, receive) buffer is
+//! `MPI_IN_PLACE` where the standard has it, and "not significant here" on ranks that are not the
+//! root.
 
 use super::super::ctx::Ctx;
 use super::super::mem::{Blocks, Mem, check_equal};

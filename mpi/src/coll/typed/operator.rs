@@ -13,8 +13,9 @@ const BATCH: i64 = 64 << 10;
 /// The alignment of temporary buffers.
 const ALIGN: i64 = 64;
 
-/// An operation on packed elements. Where the datatype has gaps (`MPI_DOUBLE_INT`, a struct of the user's), the
-/// elements are laid out for the operation as they are in the program's memory, and packed again after it.
+/// An operation on packed elements. Where the datatype has gaps (`MPI_DOUBLE_INT`, a struct of the
+/// user's), the elements are laid out for the operation as they are in the program's memory, and
+/// packed again after it.
 pub(in crate::coll) struct Operator<'a> {
     op: &'a Op,
     datatype: &'a Rc<Datatype>,
@@ -34,8 +35,9 @@ impl<'a> Operator<'a> {
         }
     }
 
-    /// Elements of a batch, and for that many: bytes of a buffer, and where in it the address given to the
-    /// operation is, which can lie outside (a lower bound above 0), such that alignment is kept.
+    /// Elements of a batch, and for that many: bytes of a buffer, and where in it the address given
+    /// to the operation is, which can lie outside (a lower bound above 0), such that alignment is
+    /// kept.
     fn layout(&self, count: i64) -> Result<(i64, usize, isize)> {
         let extent = self.datatype.extent().abs().max(1);
         let batch = (BATCH / extent).clamp(1, count);

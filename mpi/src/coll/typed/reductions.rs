@@ -99,8 +99,8 @@ pub async fn allreduce<P: P2p>(
     Ok(())
 }
 
-/// `MPI_Reduce_scatter_block` and `MPI_Reduce_scatter` (MPI-5.0 §6.10); with `MPI_IN_PLACE`, `recv` is the whole
-/// vector.
+/// `MPI_Reduce_scatter_block` and `MPI_Reduce_scatter` (MPI-5.0 §6.10); with `MPI_IN_PLACE`, `recv`
+/// is the whole vector.
 ///
 /// # Errors
 /// See [`bytes::reduce_scatter`].

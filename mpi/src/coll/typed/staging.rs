@@ -20,7 +20,8 @@ impl Typed {
     /// `count` elements at `addr`. A count below zero is refused when the buffer is used.
     ///
     /// # Safety
-    /// As for [`Mem::new`]: the elements stay valid until the collective that gets them is complete.
+    /// As for [`Mem::new`]: the elements stay valid until the collective that gets them is
+    /// complete.
     pub unsafe fn new(addr: *mut u8, count: i64, datatype: Rc<Datatype>) -> Self {
         Self {
             addr,

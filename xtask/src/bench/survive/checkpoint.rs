@@ -1,5 +1,5 @@
-//! What a checkpoint of 4 × 256 MB costs: how long ranks stand still, from order to commit, and the pages that are
-//! copied after it.
+//! What a checkpoint of 4 × 256 MB costs: how long ranks pause, from order to commit, and the pages
+//! that are copied after it.
 
 use super::figures::{Figure, median, part};
 use super::job::{Setting, numbers};
@@ -8,10 +8,10 @@ use anyhow::{Context, Result};
 const GIGABYTES: f64 = 0.25;
 
 /// What a job that takes checkpoints all the time has told.
-struct Told {
+struct Reported {
     /// Milliseconds from order to commit.
     took: Vec<f64>,
-    /// Milliseconds that a rank stood still, per gigabyte.
+    /// Milliseconds that a rank paused, per gigabyte.
     stalls: Vec<f64>,
     /// Pages copied after one.
     copied: Vec<f64>,
@@ -21,10 +21,11 @@ struct Told {
 
 /// Runs the case.
 pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
-    // With a core for each rank it is the checkpoint alone; with two on a core also the turns that they take.
+    // With a core for each rank it is the checkpoint alone; with two on a core also the turns that
+    // they take.
     let alone = told(setting, 2)?;
     let shared = told(setting, 4)?;
-    let stall = |ranks: &str, what: &str, value, told: &Told| {
+    let stall = |ranks: &str, what: &str, value, told: &Reported| {
         let what = format!("stall per GB resident, {ranks} on 2 cores, {what}");
         Figure::new(what, "ms", value, &told.stalls)
     };
@@ -46,7 +47,7 @@ pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
     ])
 }
 
-fn told(setting: &Setting, ranks: u32) -> Result<Told> {
+fn told(setting: &Setting, ranks: u32) -> Result<Reported> {
     let seconds = if setting.quick { "10" } else { "60" };
     let journal =
         crate::workspace::root().join(format!("target/bench/events-{}", std::process::id()));
@@ -60,9 +61,9 @@ fn told(setting: &Setting, ranks: u32) -> Result<Told> {
     let commits = events.lines().filter(|line| line.contains("\"committed\""));
     let took = commits.filter_map(|line| after(line, "\"took_ns\":"));
     let lines = || ran.err.lines();
-    let stalls = lines().filter_map(|line| after(line, "stood still for "));
+    let stalls = lines().filter_map(|line| after(line, "paused for "));
     let copied = lines().filter_map(|line| after(line, " us, "));
-    Ok(Told {
+    Ok(Reported {
         took: took.skip(1).map(|took| took / 1e6).collect(),
         stalls: stalls.skip(first).map(|us| us / 1e3 / GIGABYTES).collect(),
         copied: copied.skip(first).collect(),
@@ -85,8 +86,8 @@ mod tests {
 
     #[test]
     fn numbers_are_found_in_words() {
-        let line = "rank 1: image of checkpoint 2 taken, stood still for 7200 us, 31 pages copied";
-        assert_eq!(after(line, "stood still for "), Some(7200.0));
+        let line = "rank 1: image of checkpoint 2 taken, paused for 7200 us, 31 pages copied";
+        assert_eq!(after(line, "paused for "), Some(7200.0));
         assert_eq!(after(line, " us, "), Some(31.0));
         assert_eq!(
             after("{\"took_ns\":12,\"x\":1}", "\"took_ns\":"),

@@ -108,7 +108,8 @@ pub fn mean_and_bound(samples: &[f64]) -> (f64, f64) {
 
 const HEADER: &str = "case\tfigure\tunit\tvalue\tgoal\tsamples";
 
-/// Puts a case's figures into `recovery.tsv` in place of earlier ones, and writes `recovery.md` from it.
+/// Puts a case's figures into `recovery.tsv` in place of earlier ones, and writes `recovery.md`
+/// from it.
 pub fn store(out: &Path, case: &str, figures: &[Figure]) -> Result<()> {
     let path = out.join("recovery.tsv");
     let before = std::fs::read_to_string(&path).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! What survival costs and how fast it is: recovery, checkpoints, overhead, both recovery modes side by side.
+//! What survival costs and how fast it is: recovery, checkpoints, overhead, both recovery modes
+//! side by side.
 
 mod checkpoint;
 mod figures;
@@ -23,7 +24,8 @@ const CASES: [(&str, Case); 4] = [
     ("modes", modes::run),
 ];
 
-/// Measures the named cases; `survive` names all. What was measured of others before stays in the table.
+/// Measures the named cases; `survive` names all. What was measured of others before stays in the
+/// table.
 pub fn run(names: &[String], args: &Args) -> Result<()> {
     for name in names {
         if name != "survive" && !CASES.iter().any(|(known, _)| known == name) {

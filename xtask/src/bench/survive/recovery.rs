@@ -49,7 +49,8 @@ pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
             figure
         });
     }
-    // Beside it, not below it: images are forked while the job runs, and wake without another fork of memory.
+    // Beside it, not below it: images are forked while the job runs, and wake without another fork
+    // of memory.
     let mut floor = Command::new(setting.program("state"));
     let floor = setting.ran(floor.args(["floor", "256", &kills.to_string()]))?;
     let floor = numbers(&floor.out, "floor");

@@ -1,8 +1,9 @@
 //! Buffered copy: the sender copies a body into memory of the link, and the receiver copies it out.
 //!
-//! The body of one message stands behind its cell, in the small ring, which the first caches hold, or else in the ring
-//! of bytes. What is longer than [`MAX_BODY`], or has no cell, goes through the ring of bytes as frames. Both
-//! keep one order: a cell says after how many bytes of the ring it comes.
+//! The body of one message stands behind its cell, in the small ring, which the first caches hold,
+//! or else in the ring of bytes. What is longer than [`MAX_BODY`], or has no cell, goes through the
+//! ring of bytes as frames. Both keep one order: a cell says after how many bytes of the ring it
+//! comes.
 
 use rejoin_ring::{OutOfBounds, doorbell};
 
@@ -57,7 +58,8 @@ fn total(pieces: &[Piece]) -> usize {
 }
 
 impl ShmEndpoint {
-    /// Sends a message whose body is copied into a ring, with the header that `pack` makes once there is room.
+    /// Sends a message whose body is copied into a ring, with the header that `pack` makes once
+    /// there is room.
     #[inline(never)]
     pub(super) fn send_buffered(&mut self, body: &[u8], pack: impl MakeHeader) -> bool {
         let Some(ring) = self.ring_with_room(body.len()) else {
@@ -83,8 +85,8 @@ impl ShmEndpoint {
         true
     }
 
-    /// The ring that has room for a body of so many bytes. As [`ShmEndpoint::has_cell`] where the peer says what
-    /// cannot be.
+    /// The ring that has room for a body of so many bytes. As [`ShmEndpoint::has_cell`] where the
+    /// peer says what cannot be.
     #[inline]
     fn ring_with_room(&mut self, len: usize) -> Option<BodyRing> {
         let found = self.find_room(len);
@@ -108,7 +110,8 @@ impl ShmEndpoint {
         while !rest.is_empty() {
             let range = self.writer.next(rest.len());
             let (now, later) = rest.split_at(range.len());
-            // SAFETY: the range is room in the ring, which nobody reads before the message is published.
+            // SAFETY: the range is room in the ring, which nobody reads before the message is
+            // published.
             unsafe {
                 let to = self.out.first.as_ptr().add(range.start);
                 self.store.copy(to, now.as_ptr(), now.len());
@@ -124,7 +127,8 @@ impl ShmEndpoint {
     #[inline(never)]
     pub(super) unsafe fn take_buffered(&mut self, len: usize, into: Piece) {
         self.moved += len as u64;
-        // SAFETY: the memory is mapped for as long as the link is there; the rest is the caller's promise.
+        // SAFETY: the memory is mapped for as long as the link is there; the rest is the caller's
+        // promise.
         let taken = unsafe {
             if self.cells.is_in_small_ring() {
                 self.small_ring.take(into, len)
@@ -149,8 +153,8 @@ impl ShmEndpoint {
         while left > 0 {
             let range = self.reader.next(left);
             let wanted = range.len().min(into.iov_len - done);
-            // SAFETY: the range was published with its message and is not written before it is released; the
-            // caller promises the rest.
+            // SAFETY: the range was published with its message and is not written before it is
+            // released; the caller promises the rest.
             unsafe {
                 let from = self.come.first.as_ptr().add(range.start);
                 let to = into.iov_base.cast::<u8>().add(done);
@@ -164,7 +168,8 @@ impl ShmEndpoint {
         true
     }
 
-    /// Copies the pieces into the ring of bytes, as far as there is room; returns the number of bytes.
+    /// Copies the pieces into the ring of bytes, as far as there is room; returns the number of
+    /// bytes.
     ///
     /// # Safety
     /// Each piece is readable memory.
@@ -196,8 +201,8 @@ impl ShmEndpoint {
                 step -= len;
                 while len > 0 {
                     let range = self.writer.next(len);
-                    // SAFETY: the range is room in the ring, which nobody reads before it is published; the
-                    // caller promises readable memory.
+                    // SAFETY: the range is room in the ring, which nobody reads before it is
+                    // published; the caller promises readable memory.
                     unsafe {
                         let to = self.out.first.as_ptr().add(range.start);
                         self.store.copy(to, at, range.len());
@@ -214,7 +219,8 @@ impl ShmEndpoint {
         Ok(asked - left)
     }
 
-    /// Copies bytes out of the ring into the pieces, as far as there are some before the next cell; returns their number.
+    /// Copies bytes out of the ring into the pieces, as far as there are some before the next cell;
+    /// returns their number.
     ///
     /// # Safety
     /// Each piece is writable memory that nothing else uses.
@@ -256,8 +262,8 @@ impl ShmEndpoint {
                 step -= len;
                 while len > 0 {
                     let range = self.reader.next(len);
-                    // SAFETY: the range was published and is not written before it is released; the caller
-                    // promises writable memory.
+                    // SAFETY: the range was published and is not written before it is released; the
+                    // caller promises writable memory.
                     unsafe {
                         let from = self.come.first.as_ptr().add(range.start);
                         std::ptr::copy_nonoverlapping(from, at, range.len());
@@ -284,10 +290,10 @@ impl ShmEndpoint {
         Ok(asked - left)
     }
 
-    /// So many bytes were released: a writer that may have found the ring full is told, at a quarter of it
-    /// each time. What lies behind is not always known, so nor is whether it was full. A reader that takes less and then
-    /// computes leaves a writer that sleeps to its own look, once a second: to tell it when messages end would cost
-    /// each of them a fence.
+    /// So many bytes were released: a writer that may have found the ring full is told, at a
+    /// quarter of it each time. What lies behind is not always known, so nor is whether it was
+    /// full. A reader that takes less and then computes leaves a writer that sleeps to its own
+    /// look, once a second: to tell it when messages end would cost each of them a fence.
     #[inline]
     fn freed(&mut self, len: usize) {
         self.released += len;

@@ -1,8 +1,9 @@
 //! Short bodies that stand apart from their messages, in a ring of their own for each direction.
 //!
-//! It is so small that its lines stay in the first cache of both cores, where those of a long ring come from further
-//! away each time: with cores that share no cache, 1 KiB takes two thirds of the time. A body for which it has no
-//! room goes into the long ring, in order with the other bytes there.
+//! It is so small that its lines stay in the first cache of both cores, where those of a long ring
+//! come from further away each time: with cores that share no cache, 1 KiB takes two thirds of the
+//! time. A body for which it has no room goes into the long ring, in order with the other bytes
+//! there.
 
 use rejoin_ring::{OutOfBounds, Reader, Writer};
 
@@ -73,15 +74,16 @@ impl SmallRing {
         self.writer.next(skipped);
         let range = self.writer.next(wanted);
         let len = body.len().min(range.len());
-        // SAFETY: the range is room in the ring, which nobody reads before the message is published.
+        // SAFETY: the range is room in the ring, which nobody reads before the message is
+        // published.
         unsafe {
             let to = self.out.first.as_ptr().add(range.start);
             std::ptr::copy_nonoverlapping(body.as_ptr(), to, len);
         }
     }
 
-    /// Copies the first bytes of the next body out, which is shown and has `len` bytes, and lets go of it;
-    /// false: no body of that length can be here.
+    /// Copies the first bytes of the next body out, which is shown and has `len` bytes, and lets go
+    /// of it; false: no body of that length can be here.
     ///
     /// # Safety
     /// The memory is mapped; `into` is writable memory that nothing else uses.

@@ -1,14 +1,15 @@
 //! Copies into memory that another core reads next.
 //!
-//! Lines that one core has written and another reads travel between their caches. Cores of one cache do this in a few
-//! nanoseconds; elsewhere each line may take longer than one from memory, and none is fetched ahead. There it is
-//! better to write past the cache (streaming stores): the reader then finds the lines in memory, one behind the other.
+//! Lines that one core has written and another reads travel between their caches. Cores of one
+//! cache do this in a few nanoseconds; elsewhere each line may take longer than one from memory,
+//! and none is fetched ahead. There it is better to write past the cache (streaming stores): the
+//! reader then finds the lines in memory, one behind the other.
 //!
-//! Which cores share a cache can't be told from within a virtual machine, where it changes, nor does the reader's own
-//! time tell it for pieces as short as these. So the length decides.
+//! Which cores share a cache can't be told from within a virtual machine, where it changes, nor
+//! does the reader's own time tell it for pieces as short as these. So the length decides.
 
-/// Longer pieces go past the cache: 8 KiB take as long as they do through a shared cache, and a third of the
-/// time where there is none.
+/// Longer pieces go past the cache: 8 KiB take as long as they do through a shared cache, and a
+/// third of the time where there is none.
 const LEAST: usize = 2 << 10;
 /// The same where ranks share cores: the reader may run on the one that has written.
 const LEAST_SHARED: usize = 8 << 10;

@@ -1,7 +1,7 @@
 //! The cells of a link: short messages of one cache line each, in one order with the bytes.
 //!
-//! A body that is somewhat too long for the line goes on behind it: neighbours come from one core to the other
-//! together, where a place elsewhere would be fetched only when the line is there.
+//! A body that is somewhat too long for the line goes on behind it: neighbours come from one core
+//! to the other together, where a place elsewhere would be fetched only when the line is there.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,8 @@ impl RingSide<AtomicU64> {
     }
 }
 
-/// What a link needs to write and read cells; its pointers are good for as long as its memory is mapped.
+/// What a link needs to write and read cells; its pointers are good for as long as its memory is
+/// mapped.
 pub(in crate::transport::shm) struct Cells {
     writer: cells::Writer,
     out: RingSide<AtomicU64>,
@@ -81,7 +82,8 @@ impl Cells {
     #[inline(always)]
     pub(in crate::transport::shm) unsafe fn fill(&mut self, body: &[u8]) {
         let cell = self.out.cell(self.writer.index());
-        // SAFETY: these words, and the line behind them, are this side's until the cell is published.
+        // SAFETY: these words, and the line behind them, are this side's until the cell is
+        // published.
         unsafe {
             let to = cell.add(line::BODY).as_ptr();
             if let Ok(word) = body.try_into() {
@@ -112,7 +114,8 @@ impl Cells {
     pub(in crate::transport::shm) unsafe fn publish(&mut self, header: &ShortHeader, after: u32) {
         let cell = self.out.cell(self.writer.index());
         let (first, rest) = line::pack(header);
-        // SAFETY: the caller's promise: these words are this side's until the first one is published.
+        // SAFETY: the caller's promise: these words are this side's until the first one is
+        // published.
         unsafe {
             cell.add(1).cast::<[u64; line::HEADER_REST]>().write(rest);
             self.writer
@@ -132,8 +135,8 @@ impl Cells {
         Some(line::position(word))
     }
 
-    /// The header of the next cell, if it is there and comes after so many bytes: a copy, which the peer can't
-    /// change any more.
+    /// The header of the next cell, if it is there and comes after so many bytes: a copy, which the
+    /// peer can't change any more.
     ///
     /// # Safety
     /// The memory is mapped.
@@ -149,14 +152,16 @@ impl Cells {
         Some(line::unpack(first, rest))
     }
 
-    /// Copies the first bytes of the body of the cell that was read, as many as `into` has room for.
+    /// Copies the first bytes of the body of the cell that was read, as many as `into` has room
+    /// for.
     ///
     /// # Safety
     /// The memory is mapped; `into` is writable memory that nothing else uses.
     #[inline(always)]
     pub(in crate::transport::shm) unsafe fn take(&self, into: Piece) {
         let to = into.iov_base.cast::<u8>();
-        // SAFETY: the lines are not written before the cell is released; the caller promises the rest.
+        // SAFETY: the lines are not written before the cell is released; the caller promises the
+        // rest.
         unsafe {
             match into.iov_len {
                 8 => to

@@ -16,7 +16,7 @@ pub(super) mod cells;
 pub(super) use cell_line::MAX_BODY;
 pub(super) use cells::MAX_SHORT;
 
-/// Looks at a reader that stands still, on a core of its own: about ten microseconds.
+/// Looks at a reader that takes nothing, on a core of its own: about ten microseconds.
 const LOOKS: u32 = 400;
 /// Times that a send finds the reader going on before it takes the slow path all the same.
 const MOVES: u32 = 1024;
@@ -27,7 +27,7 @@ const _: () = assert!(MAX_BODY < memory::LEAST && MAX_BODY < crate::receive::STA
 
 /// How the reader of a link goes on, as its sender sees it.
 pub(super) struct Pace {
-    /// Looks at a reader that stands still: where ranks share cores one, after it had this side's.
+    /// Looks at a reader that takes nothing: where ranks share cores one, after it had this side's.
     looks: u32,
     yields: bool,
     /// This side has waited for the reader in vain.
@@ -57,7 +57,8 @@ impl Pace {
 }
 
 impl ShmEndpoint {
-    /// Sends a message whose body lies in its cell, with the header that `pack` makes once there is room.
+    /// Sends a message whose body lies in its cell, with the header that `pack` makes once there is
+    /// room.
     #[inline(always)]
     pub(super) fn send_in_cell(&mut self, body: &[u8], pack: impl MakeHeader) -> bool {
         if !self.has_cell() {
@@ -72,8 +73,8 @@ impl ShmEndpoint {
         true
     }
 
-    /// Whether there is a free cell. Where the peer says what cannot be, the link is over: the next write or read
-    /// says so.
+    /// Whether there is a free cell. Where the peer says what cannot be, the link is over: the next
+    /// write or read says so.
     #[inline(always)]
     pub(super) fn has_cell(&mut self) -> bool {
         if self.ended {
@@ -89,7 +90,8 @@ impl ShmEndpoint {
         }
     }
 
-    /// Waits for a free cell while the reader goes on; true if there is one, or was at the last look.
+    /// Waits for a free cell while the reader goes on; true if there is one, or was at the last
+    /// look.
     #[inline(always)]
     pub(super) fn await_cell(&mut self) -> bool {
         !self.cells.looks_full() || self.await_free_cell()
@@ -110,8 +112,9 @@ impl ShmEndpoint {
         false
     }
 
-    /// Waits until the reader takes something, if that is soon: false where it stands still, which is then not waited
-    /// for again before it has moved. It computes, and the sender has its window.
+    /// Waits until the reader takes something, if that is soon: false where it takes nothing, which
+    /// is then not waited for again before it has moved. It computes, and the sender has its
+    /// window.
     pub(super) fn reader_goes_on(&mut self) -> bool {
         let looks = if self.pace.in_vain {
             0
@@ -136,7 +139,8 @@ impl ShmEndpoint {
 
     #[inline(always)]
     pub(super) fn show(&mut self, header: &ShortHeader, after: u32) {
-        // SAFETY: the memory is mapped for as long as the link is there, and the caller has filled a free cell.
+        // SAFETY: the memory is mapped for as long as the link is there, and the caller has filled
+        // a free cell.
         unsafe { self.cells.publish(header, after) };
         self.ring(doorbell::DATA);
         self.moved += CELL;
@@ -149,14 +153,16 @@ impl ShmEndpoint {
         unsafe { self.cells.read(self.reader.position()) }
     }
 
-    /// Copies the first bytes of the body of the message that comes next to where they go, and gives its place back.
+    /// Copies the first bytes of the body of the message that comes next to where they go, and
+    /// gives its place back.
     ///
     /// # Safety
     /// `into` is writable memory of at most as many bytes as the body has, that nothing else uses.
     #[inline(always)]
     pub(super) unsafe fn take_next(&mut self, header: &ShortHeader, into: Piece) {
         if usize::from(header.len) <= MAX_SHORT {
-            // SAFETY: the memory is mapped for as long as the link is there; the rest is the caller's promise.
+            // SAFETY: the memory is mapped for as long as the link is there; the rest is the
+            // caller's promise.
             unsafe { self.cells.take(into) };
         } else {
             // SAFETY: the caller's promise.

@@ -1,9 +1,11 @@
-//! Long bodies are carried by two: while the receiver reads one part out of the sender's memory, the sender, where
-//! it waits for the receiver anyway, writes another part into the receiver's (`process_vm_writev`).
+//! Long bodies are carried by two: while the receiver reads one part out of the sender's memory,
+//! the sender, where it waits for the receiver anyway, writes another part into the receiver's
+//! (`process_vm_writev`).
 //!
-//! The receiver lays the parts out on a batch in the memory of the link ([`rejoin_ring::chunks`]), takes parts itself, and
-//! does not return before it knows what became of those that the sender has taken. So nothing is ever
-//! written for a body that is no longer awaited, and a sender that dies leaves a body that is not whole.
+//! The receiver lays the parts out on a batch in the memory of the link ([`rejoin_ring::chunks`]),
+//! takes parts itself, and does not return before it knows what became of those that the sender has
+//! taken. So nothing is ever written for a body that is no longer awaited, and a sender that dies
+//! leaves a body that is not whole.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +21,8 @@ use crate::transport::GetPart;
 const LOOKS: u64 = 20_000;
 /// Times to give way between two looks whether the helper lives.
 const GIVE_WAY: u64 = 1_000;
-/// A helper that takes so long has been stopped, or its host is crowded: this core is of more use to others.
+/// A helper that takes so long has been stopped, or its host is crowded: this core is of more use
+/// to others.
 const NAP: Duration = Duration::from_micros(200);
 
 /// The shared words of the side that owns a batch.
@@ -86,8 +89,8 @@ impl CooperativeCopy {
         self.owner.lay_out(word!(self.own.batch), parts.len());
     }
 
-    /// Carries the parts that were laid out, as far as the peer does not; bits of those that could not be. While the
-    /// peer takes long, `waits` is told now and then.
+    /// Carries the parts that were laid out, as far as the peer does not; bits of those that could
+    /// not be. While the peer takes long, `waits` is told now and then.
     ///
     /// # Safety
     /// Each part's place is writable, and nothing else uses it from when it was laid out.
@@ -109,8 +112,9 @@ impl CooperativeCopy {
         failed
     }
 
-    /// Waits for the parts that the peer has taken, each of which it carries without a pause; those that it could not.
-    /// Nothing but its end ends this sooner: a peer that somebody has stopped writes when it goes on.
+    /// Waits for the parts that the peer has taken, each of which it carries without a pause; those
+    /// that it could not. Nothing but its end ends this sooner: a peer that somebody has stopped
+    /// writes when it goes on.
     fn left_undone(
         &mut self,
         peer: PeerMemory,

@@ -1,7 +1,7 @@
 //! Single copy: a long body goes from the sender's memory to its place in one copy.
 //!
-//! The receiver reads it ([`peer_memory`]). Where both sides have cores of their own, the sender copies parts of it as
-//! well while it waits ([`cooperative`]).
+//! The receiver reads it ([`peer_memory`]). Where both sides have cores of their own, the sender
+//! copies parts of it as well while it waits ([`cooperative`]).
 
 use super::ShmEndpoint;
 use crate::transport::GetPart;

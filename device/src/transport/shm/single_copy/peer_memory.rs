@@ -1,9 +1,11 @@
-//! Reading the other side's memory, where the system lets it (`process_vm_readv`, Linux 3.2), and writing it.
+//! Reading the other side's memory, where the system lets it (`process_vm_readv`, Linux 3.2), and
+//! writing it.
 //!
-//! Each side shows where in its memory a secret lies, and the other tries to read it. Every later read
-//! fetches the secret too, in the same call and behind the rest: so it was the same process, whatever became of
-//! its number, and what it had offered still stood when all had been read. What stands in the way is a security
-//! module (Yama), a filter on system calls, or a namespace of processes.
+//! Each side shows where in its memory a secret lies, and the other tries to read it. Every later
+//! read fetches the secret too, in the same call and behind the rest: so it was the same process,
+//! whatever became of its number, and what it had offered still stood when all had been read. What
+//! stands in the way is a security module (Yama), a filter on system calls, or a namespace of
+//! processes.
 
 use std::io;
 use std::ptr::NonNull;
@@ -41,7 +43,8 @@ impl Exposed {
         shown
     }
 
-    /// Has all reads fail that are not over yet: what this side has offered may change from here on.
+    /// Has all reads fail that are not over yet: what this side has offered may change from here
+    /// on.
     pub(crate) fn withdraw(&self) {
         self.secret.store(0, Ordering::Release);
         // No write to what was offered may come before it.
@@ -150,8 +153,8 @@ impl PeerMemory {
         unsafe { self.read(0, std::ptr::null_mut(), 0) }
     }
 
-    /// Writes so many bytes at an address of this process's to one of the peer's, which has asked for it; false when
-    /// not all could be.
+    /// Writes so many bytes at an address of this process's to one of the peer's, which has asked
+    /// for it; false when not all could be.
     pub(in crate::transport::shm) fn write(self, from: u64, to: u64, len: usize) -> bool {
         let at = |address: u64, len| libc::iovec {
             iov_base: std::ptr::with_exposed_provenance_mut(address as usize),
@@ -162,7 +165,8 @@ impl PeerMemory {
             let count = (len - done).min(MOST);
             let local = at(from.wrapping_add(done as u64), count);
             let remote = at(to.wrapping_add(done as u64), count);
-            // SAFETY: memory of this process is only read, by the system, which refuses what is not mapped.
+            // SAFETY: memory of this process is only read, by the system, which refuses what is not
+            // mapped.
             let put = unsafe {
                 libc::process_vm_writev(self.pid, &raw const local, 1, &raw const remote, 1, 0)
             };

@@ -71,7 +71,8 @@ impl Central {
         }
     }
 
-    /// What is told of a failure in this generation that is masked, before that of the recovery.
+    /// What the user learns of a failure in this generation that is masked, before that of the
+    /// recovery.
     fn lost(
         &mut self,
         (generation, rank): (Generation, Rank),

@@ -8,7 +8,7 @@ use crate::control::Time;
 pub(in crate::central) enum Relaunching {
     /// The driver is asked for the newest stored state.
     Asked,
-    /// It is decided; before this moment, ranks of the lost host may still act. `None`: it was decided
-    /// by a central manager that has ended.
+    /// It is decided; before this moment, ranks of the lost host may still act. `None`: it was
+    /// decided by a central manager that has ended.
     Decided(Box<Relaunch>, Option<Time>),
 }

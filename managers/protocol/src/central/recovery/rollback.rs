@@ -18,7 +18,7 @@ impl Central {
             _ => now,
         };
         self.generation = self.generation.next();
-        let burnt = self.mode.checkpoints_mut().and_then(|c| c.rolled_back());
+        let abandoned = self.mode.checkpoints_mut().and_then(|c| c.rolled_back());
         for rank in &mut self.ranks {
             rank.back();
         }
@@ -39,8 +39,8 @@ impl Central {
                 effects.push(Effect::Send(host, order));
             }
         }
-        if let Some(burnt) = burnt {
-            self.keep(burnt, effects);
+        if let Some(abandoned) = abandoned {
+            self.keep(abandoned, effects);
         }
     }
 

@@ -1,10 +1,10 @@
 //! Links that come and go without bringing anything on: an error instead of an endless loop.
 //!
 //! What a rank has of its peer's messages is what it says in its resume. When neither side's resume
-//! has changed from one link to the next, the link in between has brought nothing that counts. A rank that
-//! had nothing to say over it holds that against no link: one that stands idle may be cut any number of times. Nor does
-//! one whose peer has all that it could bring, and is only to say that a receive has come: a link that has brought a
-//! frame from there has done what it could.
+//! has changed from one link to the next, the link in between has brought nothing that counts. A
+//! rank that had nothing to say over it holds that against no link: one that stands idle may be cut
+//! any number of times. Nor does one whose peer has all that it could bring, and is only to say
+//! that a receive has come: a link that has brought a frame from there has done what it could.
 
 use rejoin_channel_table::Resume;
 use rejoin_channel_table::ids::Rank;
@@ -12,15 +12,16 @@ use rejoin_channel_table::ids::Rank;
 use crate::device::Device;
 use crate::error::{Error, Result};
 
-/// What rows of fruitless links may weigh: 20 of those that moved next to nothing, since a long body
-/// is sent again from its start and may be cut many times on a bad line.
+/// What rows of links without progress may weigh: 20 of those that moved next to nothing, since a
+/// long body is sent again from its start and may be cut many times on a bad line.
 const LIMIT: u32 = 200;
 /// Weight of a link that moved less than `LITTLE`.
 const HEAVY: u32 = 10;
-/// A link that moved fewer bytes, in both directions, had no more than its handshake and small frames.
+/// A link that moved fewer bytes, in both directions, had no more than its handshake and small
+/// frames.
 const LITTLE: u64 = 64 << 10;
 
-/// The present row of fruitless links to one rank.
+/// The present row of links without progress to one rank.
 #[derive(Debug, Default)]
 pub(crate) struct Row {
     /// What both sides had when the latest link came to stand: the peer, then this rank.
@@ -60,8 +61,8 @@ impl Device {
         self.dial_state(rank).row.begin((theirs.clone(), ours));
     }
 
-    /// A link to `rank` is lost that had moved so many bytes, and whole frames from there or none. Returns whether it is
-    /// one too many that has brought nothing on.
+    /// A link to `rank` is lost that had moved so many bytes, and whole frames from there or none.
+    /// Returns whether it is one too many that has brought nothing on.
     pub(crate) fn count_link(&mut self, rank: Rank, moved: u64, heard: bool) -> bool {
         if self.leaving || self.engine.is_quiet(rank) {
             return false;
@@ -78,7 +79,7 @@ impl Device {
     /// The same, of one that no other has taken the place of.
     ///
     /// # Errors
-    /// [`Error::Fruitless`] when too many links in a row have brought nothing on.
+    /// [`Error::LinkFlapping`] when too many links in a row have brought nothing on.
     pub(crate) fn end_link(
         &mut self,
         rank: Rank,
@@ -93,7 +94,7 @@ impl Device {
         let links = row.links;
         // Whoever goes on after the error gets as many links again.
         *row = Row::default();
-        Err(Error::Fruitless {
+        Err(Error::LinkFlapping {
             rank,
             host: self.host_of(rank).to_owned(),
             links,

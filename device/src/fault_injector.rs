@@ -2,12 +2,12 @@
 
 /// Decides when a link is cut. The same seed gives the same decisions.
 #[derive(Clone, Debug)]
-pub(crate) struct Cutter {
+pub(crate) struct FaultInjector {
     state: u64,
     interval: u64,
 }
 
-impl Cutter {
+impl FaultInjector {
     /// Cuts once in `interval` reads and writes on average.
     pub(crate) fn new(seed: u64, rank: u32, interval: u64) -> Self {
         // Each rank has a sequence of its own; an odd offset keeps the state from being zero.
@@ -45,9 +45,9 @@ mod tests {
     #[test]
     fn strikes_are_as_frequent_as_asked_and_repeatable() {
         let strikes = |seed| {
-            let mut cutter = Cutter::new(seed, 3, 50);
+            let mut injector = FaultInjector::new(seed, 3, 50);
             (0..50_000)
-                .filter_map(|at| cutter.strike(100).map(|len| (at, len)))
+                .filter_map(|at| injector.strike(100).map(|len| (at, len)))
                 .collect::<Vec<_>>()
         };
         let first = strikes(11);
