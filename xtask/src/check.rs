@@ -1,17 +1,19 @@
 //! `cargo xtask check`: the rules of the workspace's structure that no other tool enforces.
 //!
-//! Which crate may use which, how long files and functions may be, where unsafe code may stand, what
-//! the sans-IO crates may not touch, that generated files are up to date, that `mpi.h` compiles, and,
-//! with `--library`, that the library exports exactly the standard's functions.
+//! Which crate may use which, how long files and functions may be, where unsafe code may stand,
+//! what the sans-IO crates may not touch, that generated files are up to date, that `mpi.h`
+//! compiles, and, with `--library`, that the library exports exactly the standard's functions.
 //!
-//! Rules that the workspace does not satisfy everywhere yet have lists of known findings ([`ratchet`]):
-//! import cycles between modules, types and files of one name, words that the glossary has replaced,
-//! dependencies without use, docstrings that say nothing.
+//! Rules that the workspace does not satisfy everywhere yet have lists of known findings
+//! ([`ratchet`]): import cycles between modules, types and files of one name, words that the
+//! glossary has replaced, dependencies without use, docstrings that say nothing, prose that is too
+//! wide.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
+
+use report::Report;
 
 mod abi;
 mod cycles;
@@ -21,15 +23,18 @@ mod length;
 mod names;
 mod purity;
 mod ratchet;
+mod report;
+mod source;
 mod unsafety;
 mod unused;
+mod width;
 mod words;
 
 /// Options of `cargo xtask check`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// A built library whose exported symbols are compared with the ABI's tables; a profiling tool is
-    /// compiled against it as well.
+    /// A built library whose exported symbols are compared with the ABI's tables; a profiling tool
+    /// is compiled against it as well.
     #[arg(long)]
     library: Option<PathBuf>,
     /// Shows warnings (long files) too.
@@ -40,97 +45,11 @@ pub struct Args {
     update_known: bool,
 }
 
-/// One Rust source file of the workspace.
-pub struct Source {
-    /// From the workspace's root, with `/`.
-    pub path: String,
-    /// The text.
-    pub text: String,
-    /// The parsed file.
-    pub file: syn::File,
-    /// Declared as `#[cfg(test)] mod …;` somewhere.
-    pub for_tests: bool,
-}
-
-impl Source {
-    /// Parses a file.
-    pub fn new(path: &str, text: &str) -> Result<Self> {
-        Ok(Self {
-            path: path.to_owned(),
-            text: text.to_owned(),
-            file: syn::parse_file(text).with_context(|| format!("parsing {path}"))?,
-            for_tests: false,
-        })
-    }
-
-    /// Written by a generator: lengths do not matter.
-    pub fn is_generated(&self) -> bool {
-        let first = self.text.lines().take(2);
-        first.into_iter().any(|l| l.contains(crate::codegen::MARK))
-    }
-
-    /// Holds tests only, going by its name or its declaration.
-    pub fn is_test(&self) -> bool {
-        let name = self.path.rsplit('/').next().unwrap_or_default();
-        let in_folder = self.path.split('/').any(|p| p == "tests");
-        self.for_tests || in_folder || name.ends_with("tests.rs")
-    }
-
-    /// Where the modules lie that this file declares for tests only, without `.rs` or `/mod.rs`.
-    fn test_modules(&self) -> Vec<String> {
-        let (folder, name) = self.path.rsplit_once('/').unwrap_or(("", &self.path));
-        let stem = name.trim_end_matches(".rs");
-        let below = match stem {
-            "lib" | "main" | "mod" => folder.to_owned(),
-            stem => format!("{folder}/{stem}"),
-        };
-        let mut list = Vec::new();
-        for item in &self.file.items {
-            let syn::Item::Mod(m) = item else { continue };
-            if m.content.is_none() && is_test_only(&m.attrs) {
-                list.push(format!("{below}/{}", m.ident));
-            }
-        }
-        list
-    }
-}
-
-/// Whether `#[cfg(test)]` is among the attributes.
-pub fn is_test_only(attributes: &[syn::Attribute]) -> bool {
-    attributes.iter().any(|a| {
-        let syn::Meta::List(list) = &a.meta else {
-            return false;
-        };
-        list.path.is_ident("cfg") && list.tokens.to_string() == "test"
-    })
-}
-
-/// Marks the files that other files declare as modules for tests, and the files below them.
-fn mark_tests(sources: &mut [Source]) {
-    let modules: Vec<String> = sources.iter().flat_map(Source::test_modules).collect();
-    for source in sources {
-        source.for_tests = modules.iter().any(|m| {
-            let rest = source.path.strip_prefix(m.as_str());
-            rest.is_some_and(|r| r == ".rs" || r.starts_with('/'))
-        });
-    }
-}
-
-/// What the rules found.
-#[derive(Debug, Default)]
-pub struct Report {
-    /// Violations.
-    pub errors: Vec<String>,
-    /// Hints.
-    pub warnings: Vec<String>,
-}
-
 /// Runs the command.
 pub fn run(args: Args) -> Result<()> {
     let root = crate::workspace::root();
     let mut report = Report::default();
-    let mut sources = sources(&root)?;
-    mark_tests(&mut sources);
+    let sources = source::sources(&root)?;
     for source in &sources {
         length::check(source, &mut report);
         purity::check(source, &mut report);
@@ -147,6 +66,7 @@ pub fn run(args: Args) -> Result<()> {
         ("words", words::check(&root, &sources)?),
         ("dependencies", unused),
         ("docstrings", docstrings::check(&sources)),
+        ("width", width::check(&root, &sources)?),
     ] {
         ratchet::check(&root, rule, findings, args.update_known, &mut report)?;
     }
@@ -171,60 +91,4 @@ pub fn run(args: Args) -> Result<()> {
     }
     println!("structure: {} files, no errors", sources.len());
     Ok(())
-}
-
-/// All Rust sources of the workspace, in a fixed order.
-fn sources(root: &Path) -> Result<Vec<Source>> {
-    let read = |path: &String| Source::new(path, &fs::read_to_string(root.join(path))?);
-    files(root, &["rs"])?.iter().map(read).collect()
-}
-
-/// Documents, and C programs and headers: what people read beside the Rust sources.
-fn documents(root: &Path) -> Result<Vec<String>> {
-    files(root, &["md", "c", "h"])
-}
-
-/// The workspace's files with one of these endings, in a fixed order, from its root.
-fn files(root: &Path, endings: &[&str]) -> Result<Vec<String>> {
-    let mut list = Vec::new();
-    let mut open = vec![root.to_path_buf()];
-    while let Some(folder) = open.pop() {
-        for entry in fs::read_dir(&folder)? {
-            let entry = entry?;
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if entry.file_type()?.is_dir() {
-                if !name.starts_with('.') && !name.starts_with("target") && name != "out" {
-                    open.push(entry.path());
-                }
-            } else if name
-                .rsplit_once('.')
-                .is_some_and(|(_, e)| endings.contains(&e))
-            {
-                let path = entry.path();
-                list.push(path.strip_prefix(root)?.to_string_lossy().into_owned());
-            }
-        }
-    }
-    list.sort();
-    Ok(list)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn modules_for_tests_are_known_by_their_declaration() {
-        let source = |path: &str, text: &str| Source::new(path, text).expect("the sample parses");
-        let mut list = [
-            source("a/src/lib.rs", "mod b; #[cfg(test)] mod c;"),
-            source("a/src/b.rs", "#[cfg(test)] mod d;"),
-            source("a/src/b/d.rs", ""),
-            source("a/src/c/mod.rs", ""),
-            source("a/src/d.rs", ""),
-        ];
-        mark_tests(&mut list);
-        let marked: Vec<bool> = list.iter().map(|s| s.for_tests).collect();
-        assert_eq!(marked, [false, false, true, true, false]);
-    }
 }

@@ -1,4 +1,5 @@
-//! The C ABI from outside: the header compiles, the library exports exactly the standard's functions.
+//! The C ABI from outside: the header compiles, the library exports exactly the standard's
+//! functions.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::Report;
+use super::report::Report;
 
 /// Compiles `mpi.h` alone in several dialects, every warning an error.
 pub fn headers(root: &Path, report: &mut Report) -> Result<()> {

@@ -1,7 +1,8 @@
 //! Import cycles between the modules of a crate.
 //!
 //! A module is a file here; a re-export leads to the file that defines the item. A parent that only
-//! re-exports an item does not depend on the child. Methods have no path, so calls of them are not seen.
+//! re-exports an item does not depend on the child. Methods have no path, so calls of them are not
+//! seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +10,7 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
 use super::ratchet::Finding;
-use super::{Source, is_test_only};
+use super::source::{Source, is_test_only};
 
 /// Re-exports that are followed from one path.
 const DEPTH: usize = 16;

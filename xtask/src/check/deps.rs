@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::Report;
+use super::report::Report;
 
 /// One crate and what its manifest asks for.
 #[derive(Debug)]

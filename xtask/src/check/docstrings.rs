@@ -1,7 +1,7 @@
 //! Documentation that says nothing.
 
-use super::Source;
 use super::ratchet::Finding;
+use super::source::Source;
 
 /// First words of a text of two words at most that leave the reader where he was.
 const EMPTY: &[&str] = &[

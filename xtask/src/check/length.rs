@@ -3,7 +3,8 @@
 use syn::spanned::Spanned as _;
 use syn::visit::{self, Visit};
 
-use super::{Report, Source};
+use super::report::Report;
+use super::source::Source;
 
 /// Lines of a file that deserve a warning.
 const LONG_FILE: usize = 400;

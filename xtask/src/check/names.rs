@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use syn::visit::{self, Visit};
 
 use super::ratchet::Finding;
-use super::{Source, is_test_only};
+use super::source::{Source, is_test_only};
 
 /// Names that every crate may use once, at its root: an error type, and what goes with it.
 const PER_CRATE: &[&str] = &["Error", "Result"];

@@ -1,5 +1,5 @@
-//! What the sans-IO crates may not touch: clocks, threads, sockets, files, the environment, randomness,
-//! and the order in which a hash map gives its entries.
+//! What the sans-IO crates may not touch: clocks, threads, sockets, files, the environment,
+//! randomness, and the order in which a hash map gives its entries.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,8 @@ use syn::spanned::Spanned as _;
 use syn::visit::{self, Visit};
 
 use super::deps::SANS_IO;
-use super::{Report, Source, is_test_only};
+use super::report::Report;
+use super::source::{Source, is_test_only};
 
 /// Paths and all below them. Addresses (`std::net::SocketAddr`) are plain data and stay allowed.
 const BANNED: &[&str] = &[

@@ -1,8 +1,8 @@
 //! Rules that the workspace does not satisfy yet.
 //!
-//! Each such rule has a checked-in list of what it still finds: `xtask/src/check/known/RULE.txt`, one
-//! line for each key with the number of findings. More findings than listed fail the check, and so do
-//! fewer: `cargo xtask check --update-known` writes the lists anew, and never lengthens them.
+//! Each such rule has a checked-in list of what it still finds: `xtask/src/check/known/RULE.txt`,
+//! one line for each key with the number of findings. More findings than listed fail the check, and
+//! so do fewer: `cargo xtask check --update-known` writes the lists anew, and never lengthens them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use super::Report;
+use super::report::Report;
 
 /// Places that an error shows of one key.
 const SHOWN: usize = 12;
@@ -80,7 +80,8 @@ pub fn check(
     Ok(())
 }
 
-/// Reads lines of a number and a key; of a key that is listed twice (after a merge) the larger number.
+/// Reads lines of a number and a key; of a key that is listed twice (after a merge) the larger
+/// number.
 fn parse(text: &str) -> Result<Known> {
     let mut known = Known::new();
     for line in text.lines().filter(|l| !l.is_empty()) {

@@ -2,7 +2,8 @@
 
 use syn::visit::{self, Visit};
 
-use super::{Report, Source};
+use super::report::Report;
+use super::source::Source;
 
 /// Crates that need it; all others do without.
 const ALLOWED: &[&str] = &[

@@ -6,9 +6,9 @@ use anyhow::{Context as _, Result};
 use proc_macro2::{TokenStream, TokenTree};
 use serde_json::Value;
 
-use super::Source;
 use super::deps::Package;
 use super::ratchet::Finding;
+use super::source::Source;
 
 /// Declarations without a use; the key is the crate and its dependency.
 pub fn check(packages: &[Package], sources: &[Source]) -> Vec<Finding> {
@@ -32,7 +32,8 @@ pub fn check(packages: &[Package], sources: &[Source]) -> Vec<Finding> {
     list
 }
 
-/// Entries of `[workspace.dependencies]` that no crate asks for; the key is `workspace` and the name.
+/// Entries of `[workspace.dependencies]` that no crate asks for; the key is `workspace` and the
+/// name.
 pub fn workspace(root: &Path, packages: &[Package]) -> Result<Vec<Finding>> {
     let text = std::fs::read_to_string(root.join("Cargo.toml"))?;
     let manifest: toml::Table = text.parse().context("reading Cargo.toml")?;

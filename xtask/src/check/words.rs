@@ -10,8 +10,8 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use proc_macro2::{TokenStream, TokenTree};
 
-use super::Source;
 use super::ratchet::Finding;
+use super::source::Source;
 
 /// The page with the table.
 const GLOSSARY: &str = "docs/glossary.md";
@@ -48,7 +48,7 @@ pub fn check(root: &Path, sources: &[Source]) -> Result<Vec<Finding>> {
             in_code(&table, &source.path, tokens, &mut list);
         }
     }
-    for path in super::documents(root)? {
+    for path in super::source::documents(root)? {
         let text = fs::read_to_string(root.join(&path))?;
         let generated = text
             .lines()
