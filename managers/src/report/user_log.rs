@@ -147,15 +147,12 @@ impl UserLog {
 
     /// Something happened to a checkpoint.
     fn checkpoint_event(&mut self, event: &Event) {
-        match event {
+        let line = match event {
             Event::Committed { epoch, .. } => {
                 self.stands = Some(*epoch);
-                if self.image_lost.take_if(|lost| *lost < *epoch).is_some() {
-                    say(&format!(
-                        "checkpoint {} is committed: it has an image of each rank again",
-                        epoch.0
-                    ));
-                }
+                let whole = "it has an image of each rank again";
+                let lost = self.image_lost.take_if(|lost| *lost < *epoch);
+                lost.map(|_| format!("checkpoint {} is committed: {whole}", epoch.0))
             }
             Event::ImageLost {
                 epoch,
@@ -163,19 +160,17 @@ impl UserLog {
                 rank,
                 host,
             } => {
-                if self.image_lost < Some(*epoch) {
-                    self.image_lost = Some(*epoch);
-                    say(&image_lost(*rank, host, *epoch, *committed));
-                }
+                let is_first = self.image_lost < Some(*epoch);
+                self.image_lost = self.image_lost.max(Some(*epoch));
+                is_first.then(|| image_lost(*rank, host, *epoch, *committed))
             }
             Event::Stretched {
                 asked,
                 interval,
                 cost,
             } => {
-                if !std::mem::replace(&mut self.stretched, true) {
-                    say(&stretched(*asked, *interval, *cost));
-                }
+                let was_said = std::mem::replace(&mut self.stretched, true);
+                (!was_said).then(|| stretched(*asked, *interval, *cost))
             }
             Event::GivenUp {
                 again: false,
@@ -183,11 +178,13 @@ impl UserLog {
                 why,
                 ..
             } => {
-                if self.refused.insert(why.clone()) {
-                    say(&refusal(*rank, why, self.stands));
-                }
+                let is_new = self.refused.insert(why.clone());
+                is_new.then(|| refusal(*rank, why, self.stands))
             }
-            _ => {}
+            _ => None,
+        };
+        if let Some(line) = line {
+            say(&line);
         }
     }
 
