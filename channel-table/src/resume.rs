@@ -42,7 +42,7 @@ pub struct Resume {
 /// What is wrong with a [`Resume`] or its encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResumeError {
-    /// The bytes end early, go on after the end, or a number is not well formed.
+    /// The bytes end early, continue after the end, or a number is not well formed.
     #[error("the bytes of a resume are damaged")]
     Damaged,
     /// More than [`MAX_RESUME_ENTRIES`] entries or [`MAX_RESUME_BYTES`] bytes.

@@ -3,7 +3,7 @@
 //! Bounds: two ranks, one or two messages in each direction; a limited number of cuts and of timers
 //! that fire before everything under way has arrived (`impatience`: a handshake given up early, a
 //! redial without back-off); of a cut, one end may never hear; at most one restore of rank 1 whose
-//! old process goes on living, or two rollbacks of the job of which the first is aborted half way;
+//! old process stays alive, or two rollbacks of the job of which the first is aborted half way;
 //! connections deliver whole messages, in order, each direction in its own time. A timer that fires
 //! when nothing else can happen is free; a handshake's time limit fires before the longest back-off
 //! is over. Dials are unlimited but counted: more than `dials` of one process is a failure, so a
@@ -57,7 +57,7 @@ enum Action {
     },
     Restore,
     /// `both`: or only rank 0 is restored before the next event. `keep`: an old process that
-    /// goes on living.
+    /// stays alive.
     Rollback {
         both: bool,
         keep: Option<Rank>,

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 /// Times that a reservation which signals interrupt is begun.
 const MOST_BEGUN: u32 = 100;
 
-/// Whether this process may make files of so many bytes; to go on where it may not ends it by
+/// Whether this process may make files of so many bytes; to continue where it may not ends it by
 /// SIGXFSZ, unless that is ignored.
 ///
 /// # Errors

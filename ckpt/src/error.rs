@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Why no image can be taken now. The process goes on as if it had not been asked.
+/// Why no image can be taken now. The process continues as if it had not been asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Refused {
     /// A clone has one thread, so the others would be lost.
@@ -11,7 +11,7 @@ pub enum Refused {
         /// Threads of the process, this one included.
         count: u64,
     },
-    /// The twin's memory would go on changing.
+    /// The twin's memory would continue to change.
     #[error(
         "the program shares writable memory with others ({name}, {bytes} bytes), which a twin cannot freeze"
     )]
@@ -43,8 +43,8 @@ impl Refused {
     }
 }
 
-/// What a process restored from an image does not get back as it was. The job goes on; the user is
-/// told once.
+/// What a process restored from an image does not get back as it was. The job continues; the user
+/// is told once.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Caveat {
     /// An open file that is written before its end: what the lost run wrote there stays.

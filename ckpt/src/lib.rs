@@ -1,7 +1,7 @@
 //! Images of a rank: how one is taken, kept frozen, and brought back.
 //!
 //! - [`twin`]: the frozen clone of a process on the same host. [`twin::take`] returns twice: in the
-//!   rank that goes on, and in each process that is later restored from the image.
+//!   rank that continues, and in each process that is later restored from the image.
 //!   [`twin::manager`] is the other side.
 //! - [`checkpoint_request`]: the real-time signal by which a manager asks for an image wherever the
 //!   program is, without the program noticing.

@@ -3,7 +3,7 @@
 //! [`take`] makes one with a raw `clone`: neither `fork` nor `_Fork`, whose own work takes locks
 //! that the interrupted program may hold. The clone is a *zygote*: it never becomes the rank. It
 //! closes the library's descriptors, blocks every signal and waits on a socket of its own. For each
-//! restore it clones a *runner*, in which [`take`] returns the second time, and goes on waiting.
+//! restore it clones a *runner*, in which [`take`] returns the second time, and continues to wait.
 //! When the manager's end of the socket is closed, it ends.
 
 use std::ops::Range;
@@ -62,7 +62,7 @@ pub struct Imager {
     maps: Vec<u8>,
 }
 
-/// An image, seen from the rank that goes on.
+/// An image, seen from the rank that continues.
 #[derive(Debug)]
 pub struct Image {
     /// The zygote's process number.
@@ -104,7 +104,7 @@ pub struct Restored {
 /// From which side [`take`] returns.
 #[derive(Debug)]
 pub enum Taken {
-    /// The rank goes on.
+    /// The rank continues.
     Continued(Image),
     /// A new process: what the image holds of connections and descriptors of the library is gone.
     Restored(Restored),

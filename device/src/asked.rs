@@ -34,7 +34,7 @@ impl Device {
     }
 
     /// Asks for a checkpoint with this rank's state from here on. [`Device::checkpointed`] tells
-    /// what becomes of it; a process that comes back from its image goes on behind this call.
+    /// what becomes of it; a process that comes back from its image continues behind this call.
     ///
     /// # Errors
     /// A manager that cannot be spoken to.

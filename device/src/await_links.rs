@@ -92,7 +92,7 @@ impl Device {
     }
 
     /// After a recovery: makes the links anew over which this rank has talked, while all ranks are
-    /// in the library. A rank whose image was taken while it computed goes on computing behind
+    /// in the library. A rank whose image was taken while it computed continues to compute behind
     /// this.
     ///
     /// # Errors

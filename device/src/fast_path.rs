@@ -17,7 +17,7 @@ use crate::{memory, transmit};
 const PASS_AFTER: u32 = 256;
 /// Looks at the link before a receive is posted: about as long as an answer takes.
 const LOOKS: u32 = 100;
-/// Times that a blocking send finds the peer going on before it takes the slow path all the same.
+/// Times that a blocking send finds the peer continuing before it takes the slow path all the same.
 const MOVES: u32 = 1024;
 
 /// The kind of call that a send is made by.
@@ -237,7 +237,7 @@ impl Device {
     }
 }
 
-/// Waits for the reader of a link that could not take all, while it goes on; true if nothing is
+/// Waits for the reader of a link that could not take all, while it continues; true if nothing is
 /// left to be written.
 #[cold]
 #[inline(never)]

@@ -29,7 +29,7 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(20);
 
 /// What became of a connection in its handshake after an event.
 enum Next {
-    /// It goes on.
+    /// The handshake continues over this connection.
     Stay(Box<Pending>),
     /// It is a link now; so many bytes behind the handshake lie at this place of the staging.
     Live {

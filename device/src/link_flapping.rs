@@ -92,7 +92,7 @@ impl Device {
         }
         let row = &mut self.dial_state(rank).row;
         let links = row.links;
-        // Whoever goes on after the error gets as many links again.
+        // Whoever continues after the error gets as many links again.
         *row = Row::default();
         Err(Error::LinkFlapping {
             rank,

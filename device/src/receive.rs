@@ -307,7 +307,7 @@ impl Intake<'_> {
         Ok(())
     }
 
-    /// Goes on with what a link holds, unless an image is still due, or is again.
+    /// Continues with what a link holds, unless an image is still due, or is again.
     #[cold]
     fn go_on(&mut self, live: &mut Live) -> Result<bool, Broken> {
         if !self.checkpoint.is_pending() {

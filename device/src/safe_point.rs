@@ -2,7 +2,7 @@
 //!
 //! A rank takes its image when it is told to, or when it meets a peer that has. A frame of a later
 //! epoch waits in its link until then, and a resume of a later epoch ends its handshake before the
-//! table has heard of it; both go on behind the safe point (held bytes are parsed, the link is
+//! table has heard of it; both continue behind the safe point (held bytes are parsed, the link is
 //! dialed again). So no image has received what another image has not sent, and what is in flight
 //! between two images is still kept in its sender's.
 

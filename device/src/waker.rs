@@ -1,7 +1,7 @@
 //! Waking a rank that is blocked, from another thread.
 //!
 //! The handle outlives the descriptor behind it: a restored process makes a new one, and the
-//! threads that hold a [`Waker`] go on with it.
+//! threads that hold a [`Waker`] continue with it.
 
 use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -270,7 +270,7 @@ fn an_unreachable_rank_is_an_error_with_its_name() {
     }
 }
 
-/// Goes on until those at this rank's door are dropped whose first bytes are no rank's.
+/// Continues until those at this rank's door are dropped whose first bytes are no rank's.
 fn drop_strangers(device: &mut Device) {
     let start = Instant::now();
     while device.stats().strangers < 2 {

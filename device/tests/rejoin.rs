@@ -1,4 +1,4 @@
-//! A rank that lets go of all its descriptors, takes a new place in the job, and goes on.
+//! A rank that lets go of all its descriptors, takes a new place in the job, and continues.
 
 mod common;
 

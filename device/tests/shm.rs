@@ -191,7 +191,7 @@ fn a_body_that_was_withdrawn_is_not_read() {
                 }
                 offered.wait();
                 looked.wait();
-                // Such a caller would not go on from here.
+                // Such a caller would not continue from here.
                 finish(device, request);
                 return device.stats();
             }

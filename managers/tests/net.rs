@@ -68,7 +68,7 @@ impl World {
         self.listener.addresses()[0]
     }
 
-    /// Goes on until something holds; whether it did, within a bound.
+    /// Continues until something holds; whether it did, within a bound.
     fn until(&mut self, mut holds: impl FnMut(&mut World, Dialed) -> bool) -> bool {
         let end = Instant::now() + Duration::from_secs(10);
         let mut tokens = Vec::new();

@@ -155,7 +155,7 @@ impl Dev {
     }
 
     /// Folder for what programs register as their state, and the newest of it that the job may go
-    /// on from, if it goes on from there.
+    /// on from, if it continues from there.
     pub fn state_folder(&self) -> (Option<PathBuf>, Option<u32>) {
         ask!(self, d => {
             let settings = d.settings();

@@ -19,7 +19,7 @@ impl Mpi {
         self.dev.borrow().state_folder().0
     }
 
-    /// The newest state in that folder that the job may go on from, if it goes on from there.
+    /// The newest state in that folder that the job may continue from, if it continues from there.
     pub fn restart_from(&self) -> Option<u32> {
         self.dev.borrow().state_folder().1
     }

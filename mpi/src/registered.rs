@@ -232,7 +232,7 @@ impl Mpi {
     }
 }
 
-/// Removes what was stored after the state that the job goes on from: it was never reported, and
+/// Removes what was stored after the state that the job continues from: it was never reported, and
 /// the job repeats it.
 fn forget_newer(folder: &Path, rank: u32, agreed: u32) {
     let newer = regions::stored(folder, rank)

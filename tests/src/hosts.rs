@@ -373,7 +373,7 @@ impl Hosts {
         self.set_frozen(number, "1")
     }
 
-    /// Everything there goes on.
+    /// Everything there continues.
     pub fn thaw(&self, number: usize) {
         self.set_frozen(number, "0");
     }

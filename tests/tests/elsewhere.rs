@@ -1,4 +1,4 @@
-//! Jobs that have stored their state and go on without a host; root is needed, as in `hosts`.
+//! Jobs that have stored their state and continue without a host; root is needed, as in `hosts`.
 
 use rejoin_tests::hosts::job::{Job, SOON, good, lines};
 use rejoin_tests::hosts::{Cut, Hosts};
@@ -159,7 +159,7 @@ fn a_job_that_has_lost_a_host_can_be_ended_while_the_others_end() {
     });
 }
 
-/// A job that would go on elsewhere without the manager `lost` is ended with SIGTERM.
+/// A job that would continue elsewhere without the manager `lost` is ended with SIGTERM.
 fn ended_before_it_goes_on(hosts: &Hosts, name: &str, end: impl FnOnce(u32, u32)) {
     let beside = Beside::new(hosts, name);
     // The lease of the lost host is waited for.

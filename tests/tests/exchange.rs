@@ -13,7 +13,7 @@ const SOON: Duration = Duration::from_secs(30);
 /// Two ranks on each of two hosts, one after the other on each or in turns.
 const ORDERS: [&[&str]; 2] = [&[], &["--map-by", "node"]];
 
-/// `transpose`, which goes on until the file is there.
+/// `transpose`, which continues until the file is there.
 fn transpose(hosts: &Hosts, options: &[&str]) -> (Run, PathBuf) {
     let gate = hosts.folder().join("gate");
     let mut all = vec!["--stats", "--host", "h1:2,h2:2", "-n", "4", "--spin", "0"];

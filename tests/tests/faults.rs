@@ -117,7 +117,7 @@ fn undisturbed() -> &'static str {
     TEXT.get_or_init(|| run(&["--recovery", "none"]).ok().stdout())
 }
 
-/// A job with faults; it goes on until the last one has struck, however slow the machine is.
+/// A job with faults; it continues until the last one has struck, however slow the machine is.
 fn struck(faults: &str) -> (Finished, Vec<(String, Vec<u32>)>) {
     let notes = Notes::new(faults);
     let gate = notes.0.join("gate");

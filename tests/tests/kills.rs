@@ -17,7 +17,7 @@ const SOON: Duration = Duration::from_secs(10);
 
 /// A run whose temporary files lie in the folder, which must be empty in the end.
 fn tidy(folder: &Folder, run: Run) -> Run {
-    // How the job ends is what is asked here; tests/survive.rs has it go on.
+    // How the job ends is what is asked here; tests/survive.rs has it continue.
     run.env("TMPDIR", &folder.name(""))
         .env("REJOIN_RECOVERY", "none")
 }

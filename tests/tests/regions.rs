@@ -1,5 +1,5 @@
-//! Registered memory as the state that a job, started again, goes on from: whole, of all ranks, or
-//! not at all.
+//! Registered memory as the state that a job, started again, continues from: whole, of all ranks,
+//! or not at all.
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, Numbers, times_back};

@@ -13,8 +13,8 @@ use std::time::Duration;
 /// What is only waited for, never for how long.
 const SOON: Duration = Duration::from_secs(30);
 
-/// Reads what mpirun says until all of it has been said: lines with both texts. The thread goes on
-/// to read.
+/// Reads what mpirun says until all of it has been said: lines with both texts. The thread
+/// continues to read.
 fn says(child: &mut Child, mut missing: Vec<(&str, &str)>) -> JoinHandle<()> {
     let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
     let (send, lines) = mpsc::channel();

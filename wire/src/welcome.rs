@@ -98,9 +98,9 @@ pub struct RankOptions {
     pub images: Option<Images>,
     /// Folder for what programs register as their state (`--images`), an absolute path.
     pub folder: Option<String>,
-    /// The job goes on from what is stored there (`--restart`).
+    /// The job continues from what is stored there (`--restart`).
     pub restart: bool,
-    /// The newest of that which it may go on from; any when absent. Newer ones are of a history
+    /// The newest of that which it may continue from; any when absent. Newer ones are of a history
     /// that is no more.
     pub newest: Option<u32>,
     /// Between ranks of one host.

@@ -21,7 +21,7 @@ pub struct Args {
     /// Names the claims and ends.
     #[arg(long)]
     list: bool,
-    /// Goes on after a claim that failed.
+    /// Continues after a claim that failed.
     #[arg(long)]
     keep_going: bool,
     /// Installs nothing; what is missing fails.

@@ -69,7 +69,7 @@ impl Timers {
     }
 }
 
-/// A timer that runs. One with a period whose signal waits has nothing left and goes on when the
+/// A timer that runs. One with a period whose signal waits has nothing left and continues when the
 /// signal is taken: in a restored process, which knows nothing of that, a period later.
 fn running(mut value: Interval) -> Option<Interval> {
     let is_zero = |time: &libc::timeval| (time.tv_sec, time.tv_usec) == (0, 0);

@@ -53,7 +53,7 @@ pub enum Why {
     /// Another format.
     #[error("it has version {0} of the format, this library reads version 1")]
     Version(u32),
-    /// It ends too early or goes on too long.
+    /// It ends too early or continues too long.
     #[error("it has {found} bytes instead of {expected}: it was torn")]
     Torn {
         /// As its head says, in bytes.

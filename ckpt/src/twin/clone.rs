@@ -63,7 +63,7 @@ impl ThreadState {
 /// that the interrupted program holds.
 pub(super) fn clone(as_sibling: bool) -> sys::Sys<i32> {
     let raw = |flags: libc::c_int| {
-        // SAFETY: without a new stack and without shared memory this is a fork: both sides go on
+        // SAFETY: without a new stack and without shared memory this is a fork: both sides continue
         // from here, each with memory of its own.
         sys::check(unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) })
             .map(|pid| pid as i32)

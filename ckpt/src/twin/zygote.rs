@@ -72,7 +72,7 @@ struct Ahead {
     socket: RawFd,
 }
 
-/// Who goes on behind a clone.
+/// Who continues behind a clone.
 enum Side {
     /// This process, and what it has made.
     Zygote(Option<Ahead>),

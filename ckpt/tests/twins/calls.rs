@@ -547,7 +547,7 @@ fn forever_read() -> i64 {
     outcome(unsafe { libc::read(from.as_raw_fd(), (&raw mut byte).cast(), 1) } as i64)
 }
 
-/// The program's signal comes while the image is taken: after it the call must not go on as if
+/// The program's signal comes while the image is taken: after it the call must not continue as if
 /// nothing had come.
 fn meanwhile(number: i64, call: fn() -> i64, expected: i64) {
     let mut job = Job::start(move |rank| {
@@ -591,7 +591,7 @@ pub fn many_orders(number: i64, call: fn() -> Call) {
     job.tell("call");
     job.expect("now");
     job.sleeps_in(number);
-    // Without a memory of its time the call would be as long as the orders go on.
+    // Without a memory of its time the call would be as long as the orders continue.
     let mut epoch = 0;
     let text = loop {
         epoch += 1;

@@ -22,7 +22,7 @@ pub const TESTS: &[Test] = &[
 const IMAGES: u32 = 60;
 const KILLS: u32 = 12;
 
-/// Goes on for so many rounds, or until a file is there. Returns for how many that was, and their
+/// Continues for so many rounds, or until a file is there. Returns for how many that was, and their
 /// sum.
 fn run(round: fn(u64) -> u64, rounds: u64, file: &CStr) -> (u64, u64) {
     let (mut number, mut sum) = (0, 0u64);

@@ -226,7 +226,7 @@ fn drained() {
     job.finish();
 }
 
-/// What the handler can't take waits for the library's next safe point, and the program goes on.
+/// What the handler can't take waits for the library's next safe point, and the program continues.
 fn left() {
     let mut job = Job::start(|rank| {
         checkpoint_request::install(support::signal(), |_| false).expect("a handler");

@@ -17,7 +17,7 @@ use crate::tx::{Context, ENVELOPE_COST};
 
 /// Most removed messages that are remembered for one peer; beyond it cancelling comes too late.
 const REMEMBERED: usize = 1 << 16;
-/// Most frames that may wait to be written to a peer that goes on asking.
+/// Most frames that may wait to be written to a peer that continues to ask.
 const UNREAD: usize = 1 << 18;
 
 impl Engine {

@@ -209,7 +209,7 @@ pub trait Endpoint {
         false
     }
 
-    /// Waits for room for a short message while the peer goes on to take some, for microseconds.
+    /// Waits for room for a short message while the peer continues to take some, for microseconds.
     /// False: there is none.
     #[inline(always)]
     fn await_room(&mut self) -> bool {

@@ -10,7 +10,7 @@ use rejoin_wire::ProcessMap;
 use serde::{Deserialize, Serialize};
 
 /// A moment, in nanoseconds by a clock that all drivers of one machine share (CLOCK_BOOTTIME), so
-/// that a core that was started again goes on with it. Cores only compare and add.
+/// that a core that was started again continues with it. Cores only compare and add.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -99,7 +99,8 @@ pub enum ToLocal {
         generation: Generation,
         /// Which ranks, in which incarnation.
         ranks: Vec<(Rank, Incarnation)>,
-        /// A rank that failed may come back: its place is held until central has said how to go on.
+        /// A rank that failed may come back: its place is held until central has said how to
+        /// continue.
         hold: bool,
     },
     /// A rank that failed does not come back.

@@ -1,11 +1,11 @@
-//! Leases: how long a host that nobody can reach may go on, and when somebody else may take its
+//! Leases: how long a host that nobody can reach may continue, and when somebody else may take its
 //! place.
 //!
 //! A local manager may have its ranks run until a term after it *sent* the last renewal that was
 //! granted; central counts the term from when it *gave* the grant, and adds what clocks may differ.
 //! So the ranks of a host that is cut off are suspended before anything takes their place, whoever
 //! is slow or cut off, as long as no clock is wrong by more than [`DRIFT`]. After a lapse the ranks
-//! are only stopped: they go on when central grants again, which it does as long as there is no
+//! are only stopped: they continue when central grants again, which it does as long as there is no
 //! successor (Gray and Cheriton: Leases, SOSP 1989).
 
 use crate::control::Time;
@@ -145,7 +145,7 @@ impl Holder {
         Some(Duty::Renew(number))
     }
 
-    /// Central has granted a renewal. Returns whether suspended ranks go on.
+    /// Central has granted a renewal. Returns whether suspended ranks continue.
     pub fn granted(&mut self, now: Time, number: u64) -> bool {
         self.contact = now;
         let Some(at) = self.open.iter().position(|(n, _)| *n == number) else {
@@ -158,7 +158,7 @@ impl Holder {
         if until <= now || self.until.is_some_and(|old| old >= until) {
             return false;
         }
-        // What lapsed unseen still counts as lapsed: it was to be stopped, and goes on now.
+        // What lapsed unseen still counts as lapsed: it was to be stopped, and continues now.
         self.until.replace(until).is_none()
     }
 }

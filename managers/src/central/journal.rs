@@ -405,7 +405,7 @@ mod tests {
             let (mut journal, job, records) = Journal::resume(&scratch.0, keep).unwrap();
             assert_eq!(job, JobId(7));
             assert_eq!(records, [began(), committed(20), ordered(21)]);
-            // And it goes on from there.
+            // And it continues from there.
             journal.append(&committed(21)).unwrap();
             journal.append(&Record::Decided(Verdict::Success)).unwrap();
             drop(journal);

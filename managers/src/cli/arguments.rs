@@ -70,7 +70,7 @@ pub(super) struct JobArguments {
     /// Folder, which all ranks see, for memory that the program registers (MPIX_Register_region)
     #[arg(long, value_name = "DIR")]
     pub(super) images: Option<PathBuf>,
-    /// Go on from what a job stored in the folder of --images: MPI_Rejoin() fills the registered
+    /// Continue from what a job stored in the folder of --images: MPI_Rejoin() fills the registered
     /// memory
     #[arg(long, requires = "images")]
     pub(super) restart: bool,

@@ -27,7 +27,7 @@ pub enum Step {
     Directory = 0,
     /// Executing the program.
     Program = 1,
-    /// Binding itself; it goes on without.
+    /// Binding itself; it continues without.
     Binding = 2,
 }
 

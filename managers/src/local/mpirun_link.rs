@@ -163,7 +163,7 @@ impl LocalManager {
         Ok(())
     }
 
-    /// A call goes on.
+    /// A call continues.
     pub(super) fn answered(&mut self) -> Result<()> {
         let (Some(calls), Some(link)) = (&mut self.calls, self.link.net()) else {
             return Ok(());
@@ -220,7 +220,7 @@ impl LocalManager {
         self.signal_present(libc::SIGSTOP);
     }
 
-    /// Has them go on.
+    /// Has them continue.
     pub(super) fn continue_all(&self) {
         self.signal_present(libc::SIGCONT);
     }

@@ -206,7 +206,7 @@ impl Peers {
         Ok(true)
     }
 
-    /// A dial goes on.
+    /// A dial continues.
     fn dialed(&mut self, token: Token, reactor: &Reactor) -> Result<()> {
         let dialing = self.dialing.get_mut(&token.index);
         let Some(dialing) = dialing.filter(|d| d.number == token.incarnation) else {
@@ -231,7 +231,7 @@ impl Peers {
         self.lost(position, reactor)
     }
 
-    /// Somebody calls, or goes on proving who it is.
+    /// Somebody calls, or continues to prove who it is.
     fn called(&mut self, index: u32, reactor: &Reactor) -> Result<()> {
         let Some(listener) = &mut self.listener else {
             return Ok(());

@@ -61,7 +61,7 @@ impl Sweep {
         }
     }
 
-    /// Goes on; `true` when nothing is left, or nothing can be done.
+    /// Continues; `true` when nothing is left, or nothing can be done.
     pub fn advance(&mut self, tracked: &[u32]) -> bool {
         let Some(begun) = self.begun else {
             return false;

@@ -41,7 +41,7 @@ pub(super) enum News {
     Again { how: String, pid: u32, took: u64 },
     /// The highest number of a checkpoint that will come to nothing, after it ended.
     Abandoned(Epoch),
-    /// There is no journal for this reason; the central manager's process goes on without it, or
+    /// There is no journal for this reason; the central manager's process continues without it, or
     /// there is none.
     Unjournaled { why: String, remote: bool },
 }
@@ -275,7 +275,7 @@ impl CentralHandle {
         Ok(())
     }
 
-    /// There is no process for the core: it goes on here, which, once the job has begun, is its
+    /// There is no process for the core: it continues here, which, once the job has begun, is its
     /// end.
     fn without(&mut self, why: String, began: bool) {
         let Core::Remote(remote) = &self.core else {
@@ -381,7 +381,7 @@ impl CentralHandle {
         }
     }
 
-    /// Another central manager goes on: what became of checkpoints may not have been told.
+    /// Another central manager continues: what became of checkpoints may not have been told.
     fn resumed(&mut self, committed: Option<Epoch>, abandoned: Epoch) {
         if let Core::Remote(remote) = &mut self.core
             && let Some(Gone { how, since }) = remote.gone.take()

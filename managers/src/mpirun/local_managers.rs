@@ -281,7 +281,7 @@ impl LocalManagers {
         }
     }
 
-    /// Somebody calls, or goes on proving who it is.
+    /// Somebody calls, or continues to prove who it is.
     pub fn called(&mut self, index: u32, reactor: &Reactor) -> Result<()> {
         let Some(listener) = &mut self.listener else {
             return Ok(());

@@ -94,8 +94,8 @@ pub fn run(mut launch: Launch) -> i32 {
     }
 }
 
-/// Runs a job to its end on these hosts. When it has lost one and can go on elsewhere, that is the
-/// next launch.
+/// Runs a job to its end on these hosts. When it has lost one and can continue elsewhere, that is
+/// the next launch.
 fn run_once(launch: &Launch) -> (Result<Verdict>, Option<Launch>) {
     let mut launcher = match Launcher::new(launch.clone()) {
         Ok(launcher) => launcher,

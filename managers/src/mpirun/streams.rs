@@ -42,7 +42,7 @@ pub(super) struct Setup {
     pub recovers: bool,
     /// When output is shown.
     pub show: Show,
-    /// The job may have to go on elsewhere; whether it goes on from a stored state already.
+    /// The job may have to continue elsewhere; whether it continues from a stored state already.
     pub elsewhere: Option<bool>,
     /// What an earlier launch has read of standard input.
     pub consumed: Consumed,
@@ -77,7 +77,7 @@ pub(super) struct Streams {
     stored: Option<Stored>,
     /// What ranks have stored otherwise.
     states: States,
-    /// Lines that were unfinished then, of states that the job may go on from.
+    /// Lines that were unfinished then, of states that the job may continue from.
     begun: BTreeMap<u32, BTreeMap<Rank, Begun>>,
     /// Why holding failed; not taken yet.
     failed: Option<std::io::Error>,

@@ -229,7 +229,7 @@ fn connecting(address: SocketAddr) -> std::io::Result<Socket> {
 }
 
 impl Attempt {
-    /// Goes on as far as it can. At the end mpirun's count, or `None` if it does not want us.
+    /// Continues as far as it can. At the end mpirun's count, or `None` if it does not want us.
     fn advance(
         &mut self,
         key: &JobKey,

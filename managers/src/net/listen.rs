@@ -242,7 +242,7 @@ impl Listener {
 }
 
 impl Stranger {
-    /// Goes on as far as it can. At the end the count that it has proved.
+    /// Continues as far as it can. At the end the count that it has proved.
     fn advance(&mut self, key: &JobKey, job: JobId) -> std::io::Result<Option<u64>> {
         let (hello, nonce, _) = match self.greeting {
             Some(greeting) => greeting,

@@ -4,7 +4,7 @@
 //! A local manager on another host dials, mpirun listens; the job's key, which came over the launch
 //! agent, never travels here ([`auth`]). The link numbers its bytes and keeps them until the other
 //! side has them ([`session`]): a connection that breaks, or is silent for too long, is replaced by
-//! the dialer and goes on where the other side's count stands. Only
+//! the dialer and continues where the other side's count stands. Only
 //! [`session_link::SessionLink::say_bye`] ends a link.
 
 pub mod accept;

@@ -52,7 +52,7 @@ impl SessionLink {
         Ok(())
     }
 
-    /// Goes on over a new connection; the one before is let go.
+    /// Continues over a new connection; the one before is let go.
     ///
     /// # Errors
     /// The other side's count can't be (the connection is not taken), or the system refuses.

@@ -203,8 +203,8 @@ impl UserLog {
         ));
     }
 
-    /// There is no journal, for this reason; the central manager goes on in its own process, or in
-    /// ours.
+    /// There is no journal, for this reason; the central manager continues in its own process, or
+    /// in ours.
     pub fn unjournaled(&self, why: &str, apart: bool) {
         say(&if apart {
             format!("{why}; the job goes on, and ends if its central manager is killed from now on")

@@ -1,4 +1,4 @@
-//! Output of a job that may have to go on elsewhere, from what its program has stored: what it
+//! Output of a job that may have to continue elsewhere, from what its program has stored: what it
 //! would write again then is held further than to the checkpoint after it, until all ranks have
 //! stored their state.
 
@@ -40,8 +40,8 @@ impl States {
 pub struct Stored {
     hold: OutputCommit,
     states: States,
-    /// What is there before a rank has stored anything is held, too: the job goes on from a stored
-    /// state already.
+    /// What is there before a rank has stored anything is held, too: the job continues from a
+    /// stored state already.
     restarted: bool,
 }
 
@@ -77,7 +77,7 @@ impl Stored {
         if let Some(newest) = self.newest() {
             self.hold.commit(Epoch(newest));
         } else if !self.restarted {
-            // Whatever the job goes on from lies behind what was there before the first one.
+            // Whatever the job continues from lies behind what was there before the first one.
             self.hold.commit(Epoch(0));
         }
         Ok(())

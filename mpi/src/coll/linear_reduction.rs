@@ -156,7 +156,7 @@ impl<P: P2p> Linear<'_, P> {
         let own = self.part(mine, ctx.rank());
         // What is overwritten next, others must have read.
         let reread = own.ptr() == result.ptr() && self.combiners == Combiners::Everyone;
-        // All that may be in flight: then a rank need not run again for the others to go on.
+        // All that may be in flight: then a rank need not run again for the others to continue.
         let ahead = if reread { 1 } else { WINDOW / (size - 1) };
         let piece = |vector: Mem, at: usize| {
             (at < vector.len()).then(|| vector.part(at, step.min(vector.len() - at)))

@@ -56,7 +56,7 @@ pub(super) async fn among<P: P2p>(
     }
 }
 
-/// The tree's root must be rank 0 for the order of ranks; the result goes on from there.
+/// The tree's root must be rank 0 for the order of ranks; the result continues from there.
 async fn ordered<P: P2p>(
     ctx: &Ctx<P>,
     op: &dyn Reducer,

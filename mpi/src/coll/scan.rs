@@ -94,7 +94,7 @@ async fn chain<P: P2p>(
     let step = SEGMENT.div_ceil(op.element()) * op.element();
     let segment = |whole: Mem, at: usize| whole.part(at, step.min(len - at));
     let temp = ctx.temp(if rank == 0 { 0 } else { 2 * stride(len) })?;
-    // What is received, and what goes on: own buffers, because `recv` may be the value.
+    // What is received, and what continues: own buffers, because `recv` may be the value.
     let (before, total) = if rank == 0 {
         (Mem::EMPTY, mine)
     } else {

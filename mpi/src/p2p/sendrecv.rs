@@ -58,7 +58,7 @@ fn finished(mpi: &Mpi, id: RequestId) -> Option<Completed> {
 }
 
 impl Mpi {
-    /// Takes back the receive `r` of an operation that cannot go on because of `error`, so that
+    /// Takes back the receive `r` of an operation that cannot continue because of `error`, so that
     /// nothing is written to its buffer any more.
     #[cold]
     fn withdraw(&self, r: RequestId, error: Error) -> Error {

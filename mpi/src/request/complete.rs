@@ -340,7 +340,7 @@ impl Mpi {
         general.cancel()
     }
 
-    /// `MPI_Request_free`: the operation goes on; the request goes when it is over.
+    /// `MPI_Request_free`: the operation continues; the request goes when it is over.
     pub fn request_free(&self, id: RequestId) -> Result<()> {
         if id == RequestId::SENT {
             return Ok(());

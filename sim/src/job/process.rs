@@ -31,7 +31,7 @@ pub struct Process {
     pub instance: ProcessInstance,
     /// How far it has come.
     pub step: Step,
-    /// Where it goes on after the start.
+    /// Where it continues after the start.
     pub then: Step,
     /// The epoch of the image that it came from.
     pub from: Option<Epoch>,
@@ -95,7 +95,7 @@ impl Process {
         self.acts() && matches!(self.step, Step::Computes | Step::WaitsForAll)
     }
 
-    /// It was taken back into `MPI_Finalize` and says so once it is let go on.
+    /// It was taken back into `MPI_Finalize` and says so once it may continue.
     pub fn says_again(&self) -> bool {
         self.step == Step::WaitsForAll && self.then == Step::WaitsForAll
     }

@@ -206,7 +206,7 @@ extern "C" fn leave_at_exit() {
     enter::enter(&EXIT, Owner::None, |mpi| mpi.core()?.finalize());
 }
 
-/// `MPI_Finalize` (MPI-5.0 §11.2.2): collective over the job. Sessions may go on after it.
+/// `MPI_Finalize` (MPI-5.0 §11.2.2): collective over the job. Sessions may continue after it.
 pub fn finalize(mpi: &Mpi) -> Result<()> {
     if !library_state::is_initialized() || library_state::is_finalized() {
         let text = "the world model is not initialised, or finalised already";

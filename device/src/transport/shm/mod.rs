@@ -117,7 +117,7 @@ pub struct ShmEndpoint {
     cooperative: CooperativeCopy,
     /// Bytes of bodies released since the last doorbell for room.
     released: usize,
-    /// What this side knows of how the reader goes on.
+    /// What this side knows of how the reader continues.
     pace: Pace,
     /// What would wake this side, and the other.
     own_doorbell: NonNull<AtomicU64>,

@@ -531,7 +531,7 @@ impl Central {
         self.send_all(|| ToLocal::End { why: why.clone() }, effects);
     }
 
-    /// Gives the verdict, unless there is one, and lets everything go on.
+    /// Gives the verdict, unless there is one, and lets everything continue.
     fn settle(&mut self, verdict: Verdict, effects: &mut Vec<Effect>) {
         if self.verdict.is_none() {
             effects.push(Effect::Persist(Record::Settled(verdict.clone())));

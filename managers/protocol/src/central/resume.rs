@@ -247,7 +247,7 @@ impl Central {
         }
     }
 
-    /// Goes on once every host has answered.
+    /// Continues once every host has answered.
     fn go_on_when_complete(&mut self, now: Time, effects: &mut Vec<Effect>) {
         let Phase::Resuming(resuming) = &self.phase else {
             return;

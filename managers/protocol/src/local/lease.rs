@@ -29,7 +29,7 @@ impl Local {
         }
     }
 
-    /// Central has granted a renewal: what waits for that goes on.
+    /// Central has granted a renewal: what waits for that continues.
     pub(super) fn granted(&mut self, now: Time, number: u64, effects: &mut Vec<Effect>) {
         let lease = self.lease.as_mut();
         if !lease.is_some_and(|lease| lease.granted(now, number)) {

@@ -35,7 +35,7 @@ impl Local {
         });
     }
 
-    /// All ranks have registered: those that wait for that go on, the table may come later.
+    /// All ranks have registered: those that wait for that continue, the table may come later.
     pub(super) fn begin_without_table(
         &mut self,
         generation: Generation,

@@ -101,7 +101,7 @@ pub enum Effect {
     Watch(Rank, Incarnation, u32),
     /// Suspend all present processes of ranks; nothing of them acts any more.
     StopAll,
-    /// Have them go on.
+    /// Have them continue.
     ContinueAll,
     /// Send this signal to the process group of this rank.
     SignalGroup(Rank, i32),
@@ -134,7 +134,7 @@ pub struct Local {
     /// In rank order.
     ranks: Vec<Process>,
     central: bool,
-    /// Failed ranks keep their place until central has said how to go on.
+    /// Failed ranks keep their place until central has said how to continue.
     hold: bool,
     restoring: Option<Restoring>,
     /// The last signal of those that ask programs to end that was passed on.
@@ -441,7 +441,7 @@ impl Local {
         }
     }
 
-    /// Every rank has registered: those that wait for that go on.
+    /// Every rank has registered: those that wait for that continue.
     fn start(&mut self, start: FromManager, effects: &mut Vec<Effect>) {
         let mut to = self.listening(&[Stage::Registered, Stage::Finalizing]);
         to.retain(|rank| {
@@ -673,7 +673,7 @@ impl Local {
 
     fn sweep_when_empty(&mut self, effects: &mut Vec<Effect>) {
         let ending = matches!(self.phase, Phase::Ending(_));
-        // What failed holds the host until central has said how to go on.
+        // What failed holds the host until central has said how to continue.
         let held = |r: &Process| self.hold && (r.is_lost() || r.is_retiring());
         let settled = |r: &Process| r.ended() && (ending || (r.is_reported() && !held(r)));
         // Nor may it be gone before central has stored how its ranks ended.

@@ -12,7 +12,7 @@ enum ReportedEnd {
     Nothing,
     /// It ended as it should, or does not come back.
     Ended,
-    /// It failed, and central has not said how to go on.
+    /// It failed, and central has not said how to continue.
     Lost,
 }
 
@@ -86,7 +86,7 @@ impl Process {
         self.reported != ReportedEnd::Nothing
     }
 
-    /// It failed, and central has not said how to go on.
+    /// It failed, and central has not said how to continue.
     pub fn is_lost(&self) -> bool {
         self.reported == ReportedEnd::Lost
     }
@@ -101,7 +101,7 @@ impl Process {
         self.reported = ReportedEnd::Ended;
     }
 
-    /// Its failure is reported to central, which says how to go on.
+    /// Its failure is reported to central, which says how to continue.
     pub fn lose(&mut self) {
         self.reported = ReportedEnd::Lost;
     }

@@ -1,6 +1,6 @@
 //! The cells of a link: short messages of one cache line each, in one order with the bytes.
 //!
-//! A body that is somewhat too long for the line goes on behind it: neighbours come from one core
+//! A body that is somewhat too long for the line continues behind it: neighbours come from one core
 //! to the other together, where a place elsewhere would be fetched only when the line is there.
 
 use std::ptr::NonNull;

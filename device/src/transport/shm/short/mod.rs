@@ -18,14 +18,14 @@ pub(super) use cells::MAX_SHORT;
 
 /// Looks at a reader that takes nothing, on a core of its own: about ten microseconds.
 const LOOKS: u32 = 400;
-/// Times that a send finds the reader going on before it takes the slow path all the same.
+/// Times that a send finds the reader continuing before it takes the slow path all the same.
 const MOVES: u32 = 1024;
 /// Bytes that a cell counts for.
 const CELL: u64 = 64;
 // A body fits any ring, and the staging buffer.
 const _: () = assert!(MAX_BODY < memory::LEAST && MAX_BODY < crate::receive::STAGING / 2);
 
-/// How the reader of a link goes on, as its sender sees it.
+/// How the reader of a link continues, as its sender sees it.
 pub(super) struct Pace {
     /// Looks at a reader that takes nothing: where ranks share cores one, after it had this side's.
     looks: u32,
@@ -90,7 +90,7 @@ impl ShmEndpoint {
         }
     }
 
-    /// Waits for a free cell while the reader goes on; true if there is one, or was at the last
+    /// Waits for a free cell while the reader continues; true if there is one, or was at the last
     /// look.
     #[inline(always)]
     pub(super) fn await_cell(&mut self) -> bool {

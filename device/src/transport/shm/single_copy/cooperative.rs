@@ -114,7 +114,7 @@ impl CooperativeCopy {
 
     /// Waits for the parts that the peer has taken, each of which it carries without a pause; those
     /// that it could not. Nothing but its end ends this sooner: a peer that somebody has stopped
-    /// writes when it goes on.
+    /// writes when it continues.
     fn left_undone(
         &mut self,
         peer: PeerMemory,
