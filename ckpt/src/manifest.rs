@@ -5,14 +5,18 @@ use std::os::fd::RawFd;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Caveat;
-use crate::sys;
 
 mod files;
+mod input;
+mod locks;
 mod memory;
 mod signals;
 mod timers;
 
-pub(crate) use files::{Descriptor, descriptors};
+pub use files::WrittenFile;
+pub(crate) use files::{Cut, Descriptor, descriptors};
+pub use input::Input;
+pub(crate) use input::pipe;
 
 /// What the manager learns of an image.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,57 +33,6 @@ pub struct Summary {
     pub has_locks: bool,
     /// What will not be as it was.
     pub caveats: Vec<Caveat>,
-}
-
-/// A pipe as standard input, at the image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Input {
-    /// Device and inode of the pipe.
-    pub pipe: (u64, u64),
-    /// Bytes in it that were not read.
-    pub unread: u64,
-    /// When they were counted: not before this moment and not after the other, in nanoseconds of
-    /// `CLOCK_MONOTONIC`.
-    pub counted: (u64, u64),
-}
-
-impl Input {
-    /// Looks at descriptor 0.
-    fn capture() -> Option<Self> {
-        let pipe = crate::twin::pipe(0)?;
-        let mut unread: libc::c_int = 0;
-        let before = sys::now();
-        // SAFETY: the request fills in one number.
-        let asked = unsafe { libc::ioctl(0, libc::FIONREAD, &raw mut unread) };
-        let counted = (before, sys::now());
-        (asked == 0).then_some(Self {
-            pipe,
-            unread: unread.max(0) as u64,
-            counted,
-        })
-    }
-}
-
-/// A file that was open for writing at its end.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WrittenFile {
-    /// Where it was, as the system names it.
-    pub path: String,
-    /// Number of its file system.
-    pub device: u64,
-    /// Its number there. Two ranks with the same file share it: it must not be cut.
-    pub inode: u64,
-    /// Its length at the image, in bytes.
-    pub length: u64,
-}
-
-/// How a restore treats files.
-#[derive(Debug, Default)]
-pub(crate) struct Cut {
-    /// Cut written files back at all.
-    pub is_wanted: bool,
-    /// Device and inode of those to be left alone.
-    pub spared: Vec<(u64, u64)>,
 }
 
 /// The state itself; it lies in the image's own memory.
@@ -131,9 +84,4 @@ impl Manifest {
         self.timers.restore(&mut caveats);
         caveats
     }
-}
-
-/// `/proc/self/fd/N`.
-pub(crate) fn link_of(fd: i32) -> sys::Path {
-    sys::Path::new(format_args!("/proc/self/fd/{fd}"))
 }

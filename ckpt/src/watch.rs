@@ -151,7 +151,7 @@ pub fn hold(memory: BorrowedFd<'_>, slot: u32) -> io::Result<()> {
         mark(page);
         return Ok(());
     }
-    let list = list::List::of_this_thread()?;
+    let list = list::List::of_this_thread(WORD as i64 - ENTRY as i64)?;
     let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     let both = map(std::ptr::null_mut(), 2 * PAGE, private, -1, 0)?;
     let shared = libc::MAP_SHARED | libc::MAP_FIXED;

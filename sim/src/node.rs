@@ -1,7 +1,10 @@
 //! One rank: the engine, the table and the handshakes, glued together as a device does it, over
 //! connections that are only numbers. Nothing of the code under test is replaced.
 
-pub mod short_messages;
+mod connection_load;
+mod short_messages;
+
+pub use connection_load::{Load, ShortCounts};
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,7 +17,6 @@ use rejoin_engine::{
     Config, Detach, Engine, Envelope, HEADER_LEN, Header, Kind, Mode, MsgId, Pattern, Piece, ReqId,
     RxBody, Segment, Sent, Source,
 };
-use short_messages::{Load, ShortCounts};
 
 /// Number of a connection, the same at both ends.
 pub type ConnectionId = u32;

@@ -12,8 +12,8 @@ use rejoin_channel_table::{
 use rejoin_engine::{ReqId, Segment, Sought};
 
 use crate::check::{Bound, Outcome};
-use crate::node::short_messages::{Load, ShortCounts};
 use crate::node::{ConnectionId, Node, Violation};
+use crate::node::{Load, ShortCounts};
 use crate::plan::Plan;
 use crate::rng::Rng;
 

@@ -8,7 +8,7 @@ use rejoin_sim::job::engines::Engines;
 use rejoin_sim::job::ring::Ring;
 use rejoin_sim::job::{Fate, MILLI, Shape, Tally, World};
 use rejoin_sim::node::Blind;
-use rejoin_sim::node::short_messages::ShortCounts;
+use rejoin_sim::node::ShortCounts;
 use rejoin_sim::rng::Rng;
 
 /// Seeds that every test run takes.

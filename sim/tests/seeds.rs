@@ -1,7 +1,7 @@
 //! A fixed set of seeds. `REJOIN_SIM_SEEDS=1000..5000` runs others, and `REJOIN_SIM_SEEDS=17..18`
 //! one that failed.
 
-use rejoin_sim::node::short_messages::ShortCounts;
+use rejoin_sim::node::ShortCounts;
 use rejoin_sim::plan::Plan;
 use rejoin_sim::rng::Rng;
 use rejoin_sim::world::{Faults, World};

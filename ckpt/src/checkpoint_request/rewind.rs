@@ -3,30 +3,20 @@
 //!
 //! All of it holds in a restored process too, whose registers were saved at the image.
 
-use std::cell::UnsafeCell;
-
 use libc::{greg_t, timespec};
 
 use super::hint::{Hint, Place};
 use crate::sys;
 
+mod restarts;
 mod sockets;
+
+pub(super) use restarts::Begin;
+use restarts::{R8, R9, R10, RAX, RDI, RDX, RESTARTS, RIP, RSI, RSP, Registers, RestartedCall};
 
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 const EINTR: greg_t = -(libc::EINTR as greg_t);
 const PAGE: usize = 4096;
-
-type Registers = [greg_t; 23];
-
-const RAX: usize = libc::REG_RAX as usize;
-const RIP: usize = libc::REG_RIP as usize;
-const RSP: usize = libc::REG_RSP as usize;
-const RDI: usize = libc::REG_RDI as usize;
-const RSI: usize = libc::REG_RSI as usize;
-const RDX: usize = libc::REG_RDX as usize;
-const R10: usize = libc::REG_R10 as usize;
-const R8: usize = libc::REG_R8 as usize;
-const R9: usize = libc::REG_R9 as usize;
 
 /// Calls that block for long, that the kernel restarts for a handler that asks for it, and that
 /// another signal may interrupt all the same.
@@ -45,35 +35,6 @@ const RESTARTED: [i64; 13] = [
     libc::SYS_waitid,
     libc::SYS_flock,
 ];
-
-/// When the handler began, and in which process.
-#[derive(Clone, Copy)]
-pub(super) struct Begin {
-    /// The next order may wait already: it interrupts nothing either.
-    signal: i32,
-    time: u64,
-    process: i32,
-}
-
-impl Begin {
-    pub(super) fn now(signal: i32) -> Self {
-        Self {
-            signal,
-            time: sys::now(),
-            process: sys::pid(),
-        }
-    }
-
-    /// Up to when a time-out has run: the handler's own time counts, but not how long an image was
-    /// kept.
-    fn counted(&self) -> u64 {
-        if sys::pid() == self.process {
-            sys::now()
-        } else {
-            self.time
-        }
-    }
-}
 
 /// How late a call may be to see that its time is over.
 const LATE: u64 = 1_000_000_000;
@@ -242,44 +203,6 @@ fn is_relative_wait(operation: greg_t) -> bool {
     operation as i32 & !flags == libc::FUTEX_WAIT
 }
 
-/// Time-outs of calls that were started again. Only the handler uses it, and it is never
-/// interrupted.
-struct Restarts {
-    /// What a call's argument points to in place of the program's own: so the call is known again.
-    time: UnsafeCell<timespec>,
-    call: UnsafeCell<Call>,
-    /// Where the last such call was made, and its number.
-    last: UnsafeCell<(Place, i64)>,
-}
-
-// SAFETY: a process with twins has one thread.
-unsafe impl Sync for Restarts {}
-
-/// A call that was started again.
-#[derive(Clone, Copy)]
-struct Call {
-    stack: greg_t,
-    code: greg_t,
-    /// The time-out it was given then, in milliseconds.
-    argument: greg_t,
-    /// When it is over, in nanoseconds.
-    deadline: u64,
-}
-
-static RESTARTS: Restarts = Restarts {
-    last: UnsafeCell::new(([0; 8], 0)),
-    time: UnsafeCell::new(timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    }),
-    call: UnsafeCell::new(Call {
-        stack: 0,
-        code: 0,
-        argument: 0,
-        deadline: 0,
-    }),
-};
-
 /// A sleep: the kernel has written what is left, if it was given a place for it; the next time it
 /// has one.
 fn rest_of_sleep(registers: &mut Registers, request: usize, rest: usize) {
@@ -310,7 +233,7 @@ fn rest_of_milliseconds(registers: &mut Registers, which: usize, begin: Begin) {
     } else {
         let deadline = now + (argument as u64 + 1) * 1_000_000;
         let argument = greg_t::from(argument) + 1;
-        *call = Call {
+        *call = RestartedCall {
             stack: registers[RSP],
             code: registers[RIP],
             argument,

@@ -2,9 +2,11 @@
 
 use std::os::fd::RawFd;
 
-use super::{Cut, WrittenFile, link_of};
+use serde::{Deserialize, Serialize};
+
+use super::locks::Lock;
 use crate::error::Caveat;
-use crate::{proc, sys};
+use crate::sys;
 
 /// An open descriptor of the program's.
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +41,28 @@ pub(crate) fn descriptors(block: RawFd) -> sys::Sys<Vec<Descriptor>> {
         }
     })?;
     Ok(all)
+}
+
+/// A file that was open for writing at its end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrittenFile {
+    /// Where it was, as the system names it.
+    pub path: String,
+    /// Number of its file system.
+    pub device: u64,
+    /// Its number there. Two ranks with the same file share it: it must not be cut.
+    pub inode: u64,
+    /// Its length at the image, in bytes.
+    pub length: u64,
+}
+
+/// How a restore treats files.
+#[derive(Debug, Default)]
+pub(crate) struct Cut {
+    /// Cut written files back at all.
+    pub is_wanted: bool,
+    /// Device and inode of those to be left alone.
+    pub spared: Vec<(u64, u64)>,
 }
 
 /// Flags that an open may be given again: not those that would make or empty the file.
@@ -301,109 +325,7 @@ fn name_of(fd: RawFd) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LockKind {
-    /// `fcntl(F_SETLK)`: the process holds it.
-    Process,
-    /// `fcntl(F_OFD_SETLK)`: the description holds it.
-    Description,
-    /// `flock`: the description holds it, for the whole file.
-    Whole,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Lock {
-    kind: LockKind,
-    is_write: bool,
-    start: i64,
-    /// 0 up to the end, however far that moves.
-    length: i64,
-}
-
-impl Lock {
-    /// Those in the text of `fdinfo`: `lock: 1: POSIX  ADVISORY  WRITE 77 fe:00:1234 0 EOF`.
-    fn all(text: &[u8]) -> Vec<Self> {
-        proc::lines(text)
-            .filter_map(|l| Self::one(l.strip_prefix(b"lock:")?))
-            .collect()
-    }
-
-    fn one(line: &[u8]) -> Option<Self> {
-        let mut words = proc::words(line).skip(1);
-        let kind = match words.next()? {
-            b"POSIX" => LockKind::Process,
-            b"OFDLCK" => LockKind::Description,
-            b"FLOCK" => LockKind::Whole,
-            _ => return None,
-        };
-        let is_write = words.nth(1)? == b"WRITE";
-        let start = i64::try_from(proc::number(words.nth(2)?)?).ok()?;
-        let length = match words.next()? {
-            b"EOF" => 0,
-            end => i64::try_from(proc::number(end)?)
-                .ok()?
-                .checked_sub(start)?
-                .checked_add(1)?,
-        };
-        Some(Self {
-            kind,
-            is_write,
-            start,
-            length,
-        })
-    }
-
-    fn take(&self, fd: RawFd) -> sys::Sys<()> {
-        let kind = if self.is_write {
-            libc::F_WRLCK
-        } else {
-            libc::F_RDLCK
-        };
-        let command = match self.kind {
-            LockKind::Process => libc::F_SETLK,
-            LockKind::Description => libc::F_OFD_SETLK,
-            LockKind::Whole => {
-                let kind = if self.is_write {
-                    libc::LOCK_EX
-                } else {
-                    libc::LOCK_SH
-                };
-                // SAFETY: touches no memory.
-                let result = unsafe { libc::flock(fd, kind | libc::LOCK_NB) };
-                return sys::check(result.into()).map(drop);
-            }
-        };
-        // SAFETY: `flock` is plain data, and the command takes a pointer to one.
-        let result = unsafe {
-            let mut lock: libc::flock = std::mem::zeroed();
-            lock.l_type = kind as i16;
-            lock.l_start = self.start;
-            lock.l_len = self.length;
-            libc::fcntl(fd, command, &raw mut lock)
-        };
-        sys::check(result.into()).map(drop)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn locks_are_read() {
-        let text = b"pos:\t0\nlock:\t1: POSIX  ADVISORY  WRITE 77 fe:00:1234 10 19\nlock:\t2: FLOCK  ADVISORY  READ 77 fe:00:1234 0 EOF\nlock:\t3: LEASE x\n";
-        let locks = Lock::all(text);
-        assert_eq!(locks.len(), 2);
-        let first = Lock {
-            kind: LockKind::Process,
-            is_write: true,
-            start: 10,
-            length: 10,
-        };
-        assert_eq!(locks[0], first);
-        assert_eq!(
-            (locks[1].kind, locks[1].is_write, locks[1].length),
-            (LockKind::Whole, false, 0)
-        );
-    }
+/// `/proc/self/fd/N`.
+fn link_of(fd: i32) -> sys::Path {
+    sys::Path::new(format_args!("/proc/self/fd/{fd}"))
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::Imager;
+use super::imager::Imager;
 use crate::error::Refused;
 use crate::{proc, sys, watch};
 

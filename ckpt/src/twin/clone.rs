@@ -78,6 +78,9 @@ pub(super) fn clone(as_sibling: bool) -> sys::Sys<i32> {
     }
 }
 
+/// What a twin's name is in `ps` and `/proc/PID/comm`.
+pub const NAME: &str = "rejoin-twin";
+
 /// This thread's name.
 pub(super) fn name() -> [u8; 16] {
     let mut name = [0; 16];

@@ -2,17 +2,19 @@
 
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
+use super::clone_context::CloneContext;
+use super::imager::Imager;
+use super::taken::Restored;
 use super::wire::{self, Message};
-use super::{Imager, Plan, Restored};
 use crate::error::Caveat;
 use crate::manifest::Cut;
-use crate::sys;
+use crate::{checkpoint_request, sys};
 
 /// Sets everything up but the signal mask.
-pub(super) fn begin(imager: &mut Imager, plan: &Plan, message: Message) -> Restored {
+pub(super) fn begin(imager: &mut Imager, context: &CloneContext, message: Message) -> Restored {
     die_with(imager.settings.manager);
     imager.twins.clear();
-    super::became_another();
+    checkpoint_request::rebind();
 
     let block = imager.settings.block;
     let raised = message
@@ -31,7 +33,7 @@ pub(super) fn begin(imager: &mut Imager, plan: &Plan, message: Message) -> Resto
         }
         let _ = sys::duplicate(input, 0, false);
     }
-    let lost = plan.streams.install([output, errors], &mut imager.pipes);
+    let lost = context.streams.install([output, errors], &mut imager.pipes);
     [input, output, errors]
         .into_iter()
         .flatten()
@@ -49,7 +51,7 @@ pub(super) fn begin(imager: &mut Imager, plan: &Plan, message: Message) -> Resto
         .into_iter()
         .map(|fd| Caveat::StreamLost { fd })
         .collect();
-    caveats.extend(plan.manifest.restore(&cut));
+    caveats.extend(context.manifest.restore(&cut));
     Restored {
         body: message.body,
         fds,

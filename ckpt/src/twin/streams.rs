@@ -3,14 +3,8 @@
 
 use std::os::fd::RawFd;
 
-use crate::manifest::Descriptor;
+use crate::manifest::{Descriptor, pipe};
 use crate::sys;
-
-/// Which pipe a descriptor is, when it is one.
-pub(crate) fn pipe(fd: RawFd) -> Option<(u64, u64)> {
-    let stat = sys::status(fd).ok()?;
-    (stat.st_mode & libc::S_IFMT == libc::S_IFIFO).then_some((stat.st_dev, stat.st_ino))
-}
 
 /// One stream's new pipe.
 struct Renewed {

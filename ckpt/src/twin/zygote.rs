@@ -2,8 +2,10 @@
 
 use std::os::fd::RawFd;
 
+use super::clone::{self, NAME};
+use super::clone_context::CloneContext;
+use super::imager::Imager;
 use super::wire::{self, Answer, Message};
-use super::{Imager, NAME, Plan, clone};
 use crate::sys;
 
 /// How much more willing a twin is to be ended when memory is short: it must go before the rank
@@ -12,17 +14,17 @@ const MORE_WILLING: i32 = 300;
 const MOST_WILLING: i32 = 1000;
 
 /// Becomes a zygote. Returns in a runner only.
-pub(super) fn freeze(imager: &Imager, plan: &Plan) -> Message {
-    plan.state.restore();
-    close_block(imager.settings.block, plan);
-    plan.streams.release(plan.wait);
-    let shared = plan.manifest.detach();
+pub(super) fn freeze(imager: &Imager, context: &CloneContext) -> Message {
+    context.state.restore();
+    close_block(imager.settings.block, context);
+    context.streams.release(context.wait);
+    let shared = context.manifest.detach();
     let mut name = [0; 16];
     name[..NAME.len()].copy_from_slice(NAME.as_bytes());
     clone::set_name(&name);
     let willing = Willingness::raise();
     answer(
-        plan.wait,
+        context.wait,
         Answer::Frozen {
             missing: imager.missing_bytes(),
             shared,
@@ -31,12 +33,12 @@ pub(super) fn freeze(imager: &Imager, plan: &Plan) -> Message {
     let mut ahead = None;
     loop {
         // The manager is gone, and with it the job.
-        let Some(message) = wire::receive(plan.wait) else {
+        let Some(message) = wire::receive(context.wait) else {
             sys::exit(0)
         };
         if message.head.flags & wire::PREPARE != 0 {
             if ahead.is_none() {
-                match stand_by(imager, plan) {
+                match stand_by(imager, context) {
                     Side::Zygote(made) => ahead = made,
                     Side::Runner(message) => {
                         willing.restore();
@@ -52,14 +54,14 @@ pub(super) fn freeze(imager: &Imager, plan: &Plan) -> Message {
         // next image.
         match taken.map_or_else(|| clone::clone(true), Ok) {
             Ok(0) => {
-                plan.state.restore();
-                sys::close(plan.wait);
-                clone::set_name(&plan.name);
+                context.state.restore();
+                sys::close(context.wait);
+                clone::set_name(&context.name);
                 willing.restore();
                 return message;
             }
-            Ok(pid) => answer(plan.wait, Answer::Running { pid }),
-            Err(errno) => answer(plan.wait, Answer::Failed { errno }),
+            Ok(pid) => answer(context.wait, Answer::Running { pid }),
+            Err(errno) => answer(context.wait, Answer::Failed { errno }),
         }
         message.descriptors.iter().copied().for_each(sys::close);
     }
@@ -82,7 +84,7 @@ enum Side {
 
 /// Makes a runner ahead of time. It waits for its wake from this process, which keeps that until
 /// the runner has it: whoever kills a runner on the way keeps no rank from coming back.
-fn stand_by(imager: &Imager, plan: &Plan) -> Side {
+fn stand_by(imager: &Imager, context: &CloneContext) -> Side {
     let mut ends = [0; 2];
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
     // SAFETY: the pointer is to two numbers.
@@ -93,8 +95,8 @@ fn stand_by(imager: &Imager, plan: &Plan) -> Side {
     // While the rank is this process's parent, a sibling would be a child of the program's.
     match clone::clone(imager.is_direct()) {
         Ok(0) => {
-            plan.state.restore();
-            [socket, plan.wait].into_iter().for_each(sys::close);
+            context.state.restore();
+            [socket, context.wait].into_iter().for_each(sys::close);
             let Some(message) = wire::receive(theirs) else {
                 sys::exit(0)
             };
@@ -105,7 +107,7 @@ fn stand_by(imager: &Imager, plan: &Plan) -> Side {
                 sys::exit(0)
             }
             sys::close(theirs);
-            clone::set_name(&plan.name);
+            clone::set_name(&context.name);
             Side::Runner(message)
         }
         Ok(pid) => {
@@ -134,10 +136,10 @@ impl Ahead {
 }
 
 /// Closes the library's descriptors, so that peers see the rank's end though its clone lives.
-fn close_block(block: RawFd, plan: &Plan) {
-    sys::close(plan.manager_end);
-    sys::close_between(block, plan.wait);
-    sys::close_between(block.max(plan.wait + 1), RawFd::MAX);
+fn close_block(block: RawFd, context: &CloneContext) {
+    sys::close(context.manager_end);
+    sys::close_between(block, context.wait);
+    sys::close_between(block.max(context.wait + 1), RawFd::MAX);
 }
 
 fn answer(socket: RawFd, answer: Answer) {

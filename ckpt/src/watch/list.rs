@@ -3,7 +3,6 @@
 
 use std::io;
 
-use super::{ENTRY, WORD};
 use crate::sys;
 
 /// The kernel's `struct robust_list_head`.
@@ -23,8 +22,8 @@ pub(super) struct List {
 }
 
 impl List {
-    /// Finds it.
-    pub fn of_this_thread() -> io::Result<Self> {
+    /// Finds the head, whose futex words must lie `futex_offset` bytes after their entries.
+    pub fn of_this_thread(futex_offset: i64) -> io::Result<Self> {
         let (mut head, mut length) = (std::ptr::null_mut::<Head>(), 0usize);
         // SAFETY: the pointers are to a pointer and to a length, which the system sets.
         let result =
@@ -33,7 +32,7 @@ impl List {
         let is_known = !head.is_null()
             && length == std::mem::size_of::<Head>()
             // SAFETY: the C library's head is as long as it says and lives as long as the thread.
-            && unsafe { (*head).futex_offset } == WORD as i64 - ENTRY as i64;
+            && unsafe { (*head).futex_offset } == futex_offset;
         if !is_known {
             let text = "the C library's list of robust locks is laid out in an unknown way";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));

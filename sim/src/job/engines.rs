@@ -4,8 +4,8 @@
 use super::MILLI;
 use super::work::{Wish, Work};
 use crate::check::{self, Outcome};
-use crate::node::short_messages::{Load, ShortCounts};
 use crate::node::{Blind, ConnectionId, Node, Output};
+use crate::node::{Load, ShortCounts};
 use crate::plan::{Plan, Step, TALK_CONTEXT, content};
 use crate::rng::Rng;
 use rejoin_channel_table::{AddressBook, BusinessCard, Epoch, Identity, Incarnation, JobId, Rank};

@@ -9,30 +9,30 @@
 mod drive;
 pub mod engines;
 mod fate;
+mod faults;
 mod next_launch;
 pub mod process;
 pub mod queue;
 mod ranks;
 pub mod ring;
+mod shape;
 pub mod stored;
+mod tally;
 mod verify;
 pub mod work;
 
 pub use fate::{Fate, Fault};
-pub use verify::Tally;
+pub use shape::{MILLI, Shape};
+pub use tally::Tally;
 
 use crate::rng::Rng;
 use process::{Image, Process, Wake};
 use queue::Queue;
-use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
-use rejoin_managers_protocol::central::{
-    self, Central, Failover, HostIndex, Job, Leases, Record, Recovery,
-};
-use rejoin_managers_protocol::checkpoint::Interval;
+use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_managers_protocol::central::{self, Central, HostIndex, Job, Record};
 use rejoin_managers_protocol::control::{End, ProcessInstance, Time, ToCentral, ToLocal};
-use rejoin_managers_protocol::lease::{DRIFT, STOPPING, Terms};
+use rejoin_managers_protocol::lease::{DRIFT, STOPPING};
 use rejoin_managers_protocol::local::{self, Local};
-use rejoin_managers_protocol::policy::Limit;
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_wire::FromManager;
 use std::collections::{BTreeMap, VecDeque};
@@ -41,60 +41,10 @@ use std::rc::Rc;
 use stored::Stored;
 use work::Work;
 
-/// Nanoseconds in a millisecond.
-pub const MILLI: u64 = 1_000_000;
 const KILL: i32 = 9;
 /// A job that has not ended so long after its last fault is stuck: longer than the longest time
 /// that a core waits for anything.
 const PATIENCE: u64 = 200_000 * MILLI;
-
-/// Size of a job, and how it takes checkpoints.
-#[derive(Debug, Clone, Copy)]
-pub struct Shape {
-    /// Hosts.
-    pub hosts: usize,
-    /// Ranks on each.
-    pub per_host: u32,
-    /// When checkpoints are ordered.
-    pub interval: Interval,
-    /// Its hosts are reached over a network, and go by leases.
-    pub leases: Option<Terms>,
-    /// Ranks look cards up: each asks for one when it begins.
-    pub lookups: bool,
-    /// The job is launched again without a lost host.
-    pub failover: bool,
-}
-
-impl Shape {
-    /// Ranks in all.
-    #[must_use]
-    pub fn ranks(&self) -> u32 {
-        self.hosts as u32 * self.per_host
-    }
-
-    fn job(&self) -> Job {
-        let place = |rank: u32| (rank / self.per_host) as HostIndex;
-        Job {
-            generation: Generation(0),
-            hosts: (0..self.hosts).map(|n| format!("host{n}")).collect(),
-            placement: (0..self.ranks()).map(place).collect(),
-            limit: None,
-            spent: 0,
-            leases: self.leases.map(|terms| Leases {
-                terms,
-                hosts: (0..self.hosts).collect(),
-            }),
-            failover: self.failover.then(Failover::default),
-            recovery: Some(Recovery {
-                interval: self.interval,
-                limit: Limit {
-                    restarts: 1000,
-                    within: 600_000,
-                },
-            }),
-        }
-    }
-}
 
 /// A process, by its rank and incarnation.
 type Key = (Rank, Incarnation);

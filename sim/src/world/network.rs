@@ -4,7 +4,7 @@ use rejoin_channel_table::Rank;
 use rejoin_engine::{Envelope, HEADER_LEN};
 
 use super::{Connection, Event, HANDSHAKE_LIMIT, IN_FLIGHT, Time, World};
-use crate::node::short_messages::Load;
+use crate::node::Load;
 use crate::node::{ConnectionId, Output, Violation};
 
 impl World {

@@ -3,42 +3,14 @@
 
 mod cases;
 mod contestants;
+mod options;
 mod plot;
 mod report;
 mod run;
 mod survive;
 
 use anyhow::{Context, Result};
-use std::path::PathBuf;
-
-/// Options of `cargo xtask bench`.
-#[derive(clap::Args)]
-pub struct Args {
-    /// Instead of the comparison with others: recovery, checkpoint, overhead, modes, or survive for
-    /// all four.
-    names: Vec<String>,
-    /// What carries the messages of the comparison.
-    #[arg(long, value_enum, default_value_t = contestants::Medium::Tcp)]
-    medium: contestants::Medium,
-    /// Interleaved rounds of each case, at least five; medians are quoted.
-    #[arg(long, default_value_t = 7)]
-    rounds: usize,
-    /// Only cases whose name contains this text.
-    #[arg(long)]
-    filter: Option<String>,
-    /// Fewer iterations per run: a look, not a figure.
-    #[arg(long)]
-    quick: bool,
-    /// Where the table, the plot and the samples are written.
-    #[arg(long, default_value = "docs/bench")]
-    out: PathBuf,
-    /// An installed Rejoin to measure instead of a fresh release build.
-    #[arg(long)]
-    prefix: Option<PathBuf>,
-    /// Seconds after which one run counts as failed.
-    #[arg(long, default_value_t = 120)]
-    timeout: u64,
-}
+pub use options::Args;
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<()> {

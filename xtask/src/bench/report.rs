@@ -1,8 +1,8 @@
 //! The table: medians, ratios, and whether each goal is met.
 
-use super::Args;
 use super::cases::Goal;
 use super::contestants::{COLUMNS, Medium};
+use super::options::Args;
 use super::run::{CaseResult, Ratio, Samples};
 use anyhow::Result;
 use std::fmt::Write as _;

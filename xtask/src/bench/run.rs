@@ -1,8 +1,8 @@
 //! Runs one case in interleaved rounds.
 
-use super::Args;
 use super::cases::{Case, Kind};
 use super::contestants::Field;
+use super::options::Args;
 use anyhow::{Context, Result, bail, ensure};
 use std::io::Read;
 use std::process::{Command, Stdio};

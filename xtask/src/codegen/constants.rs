@@ -41,7 +41,7 @@ pub fn render(model: &Model) -> Result<String> {
          #![allow(dead_code, missing_docs)]\n\n\
          use std::ffi::{{c_char, c_int, c_void}};\nuse std::ptr::without_provenance_mut;\n\n\
          use rejoin_mpi::ErrorClass;\n\nuse super::types::*;\n\n",
-        super::MARK
+        super::mark::MARK
     );
     for constant in &model.constants {
         writeln!(out, "{}", constant_line(model, constant)?)?;

@@ -20,7 +20,10 @@ pub fn implementation<'a>(model: &Model, f: &Function, found: &'a Found) -> Opti
 
 /// `generated/mod.rs`.
 pub fn module<'a>(files: impl Iterator<Item = &'a str>) -> String {
-    let mut out = format!("//! {}: do not edit.\n\npub mod constants;\n", super::MARK);
+    let mut out = format!(
+        "//! {}: do not edit.\n\npub mod constants;\n",
+        super::mark::MARK
+    );
     for file in files {
         let _ = writeln!(out, "mod entry_{file};");
     }
@@ -41,7 +44,7 @@ pub fn render(model: &Model, found: &Found) -> Result<Vec<(String, String)>> {
                  use super::types::*;\nuse crate::callback::*;\nuse crate::counts::*;\n\
                  use crate::entry_call::{{Call, Phase}};\nuse crate::enter::{{enter, missing, missing_tool}};\n\
                  use crate::errors::Owner;\nuse crate::functions;\nuse crate::handles::Kind;\n\n",
-                super::MARK
+                super::mark::MARK
             )
         });
         text.push_str(&function(model, f, found)?);

@@ -30,7 +30,7 @@ pub fn render(model: &Model) -> Result<String> {
          #ifndef MPI_H_INCLUDED\n#define MPI_H_INCLUDED\n\n#include <stdint.h>\n\n\
          #if defined(__cplusplus)\nextern \"C\" {{\n#endif\n\n\
          /* Set by this implementation, for programs that want to know. */\n#define REJOIN_MPI 1\n\n",
-        super::MARK
+        super::mark::MARK
     );
     types(&mut out)?;
     constants(&mut out, model)?;

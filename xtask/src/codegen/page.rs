@@ -26,7 +26,7 @@ pub fn render(model: &Model, found: &Found) -> String {
          `MPI_ERR_UNSUPPORTED_OPERATION` through the error handler, with the function's name \
          (those of the tools' interface return `MPI_T_ERR_NOT_SUPPORTED`). {removed} functions that MPI-3.0 \
          removed are there for old programs, {own} are Rejoin's own.\n",
-        super::MARK
+        super::mark::MARK
     );
     for (chapter, list) in chapters {
         let count = list.iter().copied().filter(|f| is_done(f)).count();

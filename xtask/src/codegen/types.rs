@@ -14,7 +14,7 @@ pub fn render(model: &Model) -> Result<String> {
         "//! C types of the MPI-5.0 standard ABI. {}: do not edit.\n\n\
          #![allow(dead_code, non_camel_case_types, non_snake_case)]\n\n\
          use std::ffi::{{c_int, c_void}};\n\n",
-        super::MARK
+        super::mark::MARK
     );
     out.push_str(
         "/// An address or a difference of addresses (MPI-5.0 §2.5.6).\npub type MPI_Aint = isize;\n\

@@ -8,7 +8,7 @@ use std::mem::size_of;
 
 use libc::{c_void, greg_t, timeval};
 
-use super::{Begin, RAX, RDI, RESTARTS, RIP, RSP, Registers};
+use super::restarts::{Begin, RAX, RDI, RESTARTS, RIP, RSP, Registers, RestartedCall};
 use crate::sys;
 
 /// What a call that was started again has in the upper half of its descriptor's register, which the
@@ -48,7 +48,7 @@ pub(super) fn is_over(registers: &mut Registers, number: i64, begin: Begin) -> b
     let now = sys::now();
     if registers[RDI] != marked || (call.stack, call.code, call.argument) != place {
         registers[RDI] = marked;
-        *call = super::Call {
+        *call = RestartedCall {
             stack: registers[RSP],
             code: registers[RIP],
             argument: marked,

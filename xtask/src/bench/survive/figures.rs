@@ -109,8 +109,8 @@ pub fn mean_and_bound(samples: &[f64]) -> (f64, f64) {
 const HEADER: &str = "case\tfigure\tunit\tvalue\tgoal\tsamples";
 
 /// Puts a case's figures into `recovery.tsv` in place of earlier ones, and writes `recovery.md`
-/// from it.
-pub fn store(out: &Path, case: &str, figures: &[Figure]) -> Result<()> {
+/// from it. Both list the cases in the order of `cases`.
+pub fn store(out: &Path, cases: &[&str], case: &str, figures: &[Figure]) -> Result<()> {
     let path = out.join("recovery.tsv");
     let before = std::fs::read_to_string(&path).unwrap_or_default();
     let own = format!("{case}\t");
@@ -122,7 +122,7 @@ pub fn store(out: &Path, case: &str, figures: &[Figure]) -> Result<()> {
     rows.extend(figures.iter().map(|figure| figure.row(case)));
     let place = |row: &String| {
         let name = row.split('\t').next().unwrap_or("");
-        super::CASES.iter().position(|(known, _)| *known == name)
+        cases.iter().position(|known| *known == name)
     };
     rows.sort_by_key(place);
     std::fs::write(&path, format!("{HEADER}\n{}\n", rows.join("\n")))

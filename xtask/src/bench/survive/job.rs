@@ -1,6 +1,6 @@
 //! Jobs that are measured.
 
-use crate::bench::Args;
+use crate::bench::options::Args;
 use anyhow::{Context, Result, ensure};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;

@@ -8,7 +8,7 @@ mod modes;
 mod overhead;
 mod recovery;
 
-use super::Args;
+use super::options::Args;
 use anyhow::{Context, Result, bail};
 use figures::Figure;
 use job::Setting;
@@ -45,7 +45,7 @@ pub fn run(names: &[String], args: &Args) -> Result<()> {
         for figure in &measured {
             println!("{}", figure.line());
         }
-        figures::store(&out, name, &measured)?;
+        figures::store(&out, &CASES.map(|(name, _)| name), name, &measured)?;
     }
     println!("written to {}", out.join("recovery.md").display());
     Ok(())

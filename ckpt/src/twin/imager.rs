@@ -1,0 +1,98 @@
+//! What takes the images of a process, and what it remembers between them.
+
+use std::ops::Range;
+use std::os::fd::RawFd;
+
+use crate::{manifest, sys};
+
+/// What the library knows of its process.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The local manager's process number, as this process sees it; 0 when there is none. A process
+    /// that is its direct child has its twins as siblings, where the program's own `wait` does not
+    /// meet them.
+    pub manager: i32,
+    /// The first number of the library's block of descriptors: the twin closes all from there on.
+    pub block: RawFd,
+    /// Whether descriptors 1 and 2 are pipes that the manager made.
+    pub streams: [bool; 2],
+    /// The signal of orders ([`crate::checkpoint_request`]), which is never carried over.
+    pub signal: i32,
+}
+
+/// Takes images of this process, one after another.
+#[derive(Debug)]
+pub struct Imager {
+    pub(super) settings: Settings,
+    /// Shared mappings of the library's own.
+    pub(super) shared: Vec<Range<usize>>,
+    /// Which pipes the standard streams are now.
+    pub(super) pipes: [Option<(u64, u64)>; 2],
+    /// Descriptors that the manager has open under the same numbers, device and inode each: they
+    /// came down from whoever started the job, and the program knows nothing of them.
+    pub(super) inherited: Vec<(RawFd, (u64, u64))>,
+    /// Twins that are this process's own children.
+    pub(super) twins: Vec<i32>,
+    /// The text of `maps`, whose memory is used again.
+    pub(super) maps: Vec<u8>,
+}
+
+impl Imager {
+    /// Made once, when the library starts.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        let pipes = [1, 2].map(|fd| {
+            settings.streams[fd as usize - 1]
+                .then(|| manifest::pipe(fd))
+                .flatten()
+        });
+        let (shared, twins) = (Vec::new(), Vec::new());
+        let inherited = inherited(&settings);
+        Self {
+            settings,
+            shared,
+            pipes,
+            inherited,
+            twins,
+            maps: Vec::with_capacity(64 * 1024),
+        }
+    }
+
+    /// Says that a shared mapping is the library's own and no reason to refuse an image. It is made
+    /// anew, or still right, in a restored process.
+    pub fn allow_shared(&mut self, range: Range<usize>) {
+        self.shared.push(range);
+    }
+
+    /// Takes that back before the mapping is removed.
+    pub fn forget_shared(&mut self, start: usize) {
+        self.shared.retain(|r| r.start != start);
+    }
+
+    /// Whether this process is a child of the manager.
+    pub(super) fn is_direct(&self) -> bool {
+        self.settings.manager > 0 && sys::parent() == self.settings.manager
+    }
+
+    /// Takes away dead twins that are this process's own children; the manager cannot.
+    pub(super) fn reap(&mut self) {
+        self.twins.retain(|&pid| {
+            let flags = libc::WNOHANG | libc::__WALL;
+            // SAFETY: no status is asked for.
+            unsafe { libc::waitpid(pid, std::ptr::null_mut(), flags) == 0 }
+        });
+    }
+}
+
+/// What this process and its manager have in common.
+fn inherited(settings: &Settings) -> Vec<(RawFd, (u64, u64))> {
+    let all = manifest::descriptors(settings.block).unwrap_or_default();
+    let is_common = |d: &&manifest::Descriptor| {
+        let path = sys::Path::new(format_args!("/proc/{}/fd/{}", settings.manager, d.fd));
+        settings.manager > 0 && sys::status_of(path.as_c_str()) == Ok(d.file)
+    };
+    all.iter()
+        .filter(is_common)
+        .map(|d| (d.fd, d.file))
+        .collect()
+}

@@ -1,0 +1,56 @@
+//! What an image looks like from the rank that continues, and from a restored process.
+
+use std::os::fd::OwnedFd;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Caveat;
+use crate::manifest::Summary;
+
+/// An image, seen from the rank that continues.
+#[derive(Debug)]
+pub struct Image {
+    /// The zygote's process number.
+    pub pid: i32,
+    /// The manager's end of the zygote's socket: hand it over, then close it here at once.
+    pub wait: OwnedFd,
+    /// What is read from descriptor 1 from now on. The former pipe ends at the image.
+    pub stdout: Option<OwnedFd>,
+    /// The same for descriptor 2.
+    pub stderr: Option<OwnedFd>,
+    /// The zygote is a child of the manager, not of this process.
+    pub is_managers_child: bool,
+    /// What the manager should know.
+    pub summary: Summary,
+    /// How long it took.
+    pub timings: Timings,
+}
+
+/// How long an image held the rank up, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timings {
+    /// Before the clone: checks, manifest, new pipes.
+    pub prepare: u64,
+    /// The clone itself: it copies the page tables.
+    pub clone: u64,
+}
+
+/// What a restored process is given.
+#[derive(Debug)]
+pub struct Restored {
+    /// The manager's message, at most [`super::BODY_LIMIT`] bytes.
+    pub body: Vec<u8>,
+    /// Descriptors that came along beside the standard streams, all in the library's block.
+    pub fds: Vec<OwnedFd>,
+    /// What could not be set again.
+    pub caveats: Vec<Caveat>,
+}
+
+/// From which side [`super::take`] returns.
+#[derive(Debug)]
+pub enum Taken {
+    /// The rank continues.
+    Continued(Image),
+    /// A new process: what the image holds of connections and descriptors of the library is gone.
+    Restored(Restored),
+}

@@ -1,0 +1,161 @@
+//! What a fault does to a running job.
+
+use super::process::Step;
+use super::work::Work;
+use super::{Event, Fault, Host, MILLI, World};
+use rejoin_channel_table::Rank;
+use rejoin_managers_protocol::central::{self, Central};
+use rejoin_managers_protocol::control::{End, ToCentral};
+use std::collections::BTreeSet;
+
+impl<W: Work> World<W> {
+    pub(super) fn strike(&mut self, fault: Fault) -> Result<(), String> {
+        if self.over.is_some() {
+            return Ok(());
+        }
+        match fault {
+            Fault::Kill(rank) => self.kill(rank),
+            Fault::KillMany(from, count) => {
+                let size = self.shape.ranks();
+                for n in 0..count {
+                    self.kill(Rank((from.0 + n * 7) % size))?;
+                }
+                Ok(())
+            }
+            Fault::Image(rank) => {
+                let of_rank = self.images.keys().filter(|(r, _)| *r == rank);
+                let epochs: Vec<_> = of_rank.map(|(_, epoch)| *epoch).collect();
+                match epochs.is_empty() {
+                    true => Ok(()),
+                    false => {
+                        let epoch = *self.rng.pick(&epochs);
+                        self.lose_image(rank, epoch)
+                    }
+                }
+            }
+            Fault::Refuse => {
+                self.tally.refuses += 1;
+                Ok(())
+            }
+            Fault::Part(host, time) => {
+                let link = &mut self.hosts[host];
+                link.held = link.held.max(self.now + time);
+                self.last_fault = self.last_fault.max(link.held);
+                self.tally.parts += 1;
+                Ok(())
+            }
+            Fault::Local(host) => {
+                self.crash_local(host);
+                Ok(())
+            }
+            Fault::Central(time) => {
+                self.down_for(time);
+                Ok(())
+            }
+            Fault::Ask => self.central(central::Input::Checkpoint),
+            // The launcher keeps it until central is there.
+            Fault::Signal if self.central.is_none() => {
+                self.after(10 * MILLI, Event::Fault(fault));
+                Ok(())
+            }
+            Fault::Signal => {
+                let counts = !self.stored.finalized;
+                self.tally.signals += 1;
+                self.central(central::Input::Signal(2))?;
+                let there = self.central.is_some();
+                self.signalled = Some(self.boots).filter(|_| counts && there);
+                Ok(())
+            }
+        }
+    }
+
+    fn kill(&mut self, rank: Rank) -> Result<(), String> {
+        let Some(process) = self.current(rank).filter(|p| p.asked.is_none()) else {
+            return Ok(());
+        };
+        let watched = process.step != Step::BeforeInit;
+        let key = (rank, process.instance.incarnation);
+        self.tally.kills += 1;
+        if self.stored.committed.is_none() {
+            self.tally.early += 1;
+        }
+        // The end of a process that has not called MPI_Init is not noticed early.
+        let early = watched && self.rng.chance(50);
+        match early {
+            true => self.dies(key, End::Signaled(9)),
+            false => self.ended(key, End::Signaled(9)),
+        }
+    }
+
+    /// With a local manager, everything on its host ends.
+    fn crash_local(&mut self, host: usize) {
+        if self.hosts[host].local.take().is_none() {
+            return;
+        }
+        self.tally.locals += 1;
+        let placement = self.job.placement.iter();
+        let ranks = (0u32..).map(Rank).zip(placement);
+        let ranks: BTreeSet<Rank> = ranks.filter(|(_, h)| **h == host).map(|(r, _)| r).collect();
+        for rank in &ranks {
+            self.work.gone(*rank);
+        }
+        self.processes.retain(|key, _| !ranks.contains(&key.0));
+        self.wakes.retain(|key, _| !ranks.contains(&key.0));
+        let of_host: Vec<_> = self.images.keys().copied().collect();
+        for (rank, epoch) in of_host.into_iter().filter(|(r, _)| ranks.contains(r)) {
+            self.images.remove(&(rank, epoch));
+            self.work.forget(rank, epoch);
+        }
+        let link = &self.hosts[host];
+        let at = link.up.max(link.held).max(self.now) + MILLI;
+        self.queue.at(at, Event::LinkLost(host));
+    }
+
+    /// Central dies: now, or in the middle of what it does next.
+    fn down_for(&mut self, time: u64) {
+        if self.central.is_none() || self.crashes.is_some() {
+            return;
+        }
+        self.tally.centrals += 1;
+        self.outage = time;
+        match self.rng.chance(50) {
+            true => self.crash_central(),
+            false => self.crashes = Some(self.rng.below(8)),
+        }
+    }
+
+    pub(super) fn crash_central(&mut self) {
+        self.crashes = None;
+        self.central = None;
+        self.tick = None;
+        self.boots += 1;
+        self.last_fault = self.last_fault.max(self.now + self.outage);
+        for host in &mut self.hosts {
+            // What the relay has taken of each link arrives; the rest is lost.
+            host.relayed.push(self.now + self.rng.below(MILLI));
+        }
+        self.after(self.outage, Event::Resume);
+    }
+
+    /// Central begins again with what it stored. Who keeps the links tells it of those that have
+    /// closed.
+    pub(super) fn resume(&mut self) -> Result<(), String> {
+        let mut records = self.records.clone();
+        let ordered = |r: &central::Record| matches!(r, central::Record::Ordered { .. });
+        if let Some(last) = records.iter().rposition(ordered).filter(|_| self.forgets) {
+            records.remove(last);
+        }
+        self.central = Some(Central::resume(self.job.clone(), records));
+        self.central(central::Input::Begin)?;
+        for host in 0..self.hosts.len() {
+            let Host { local, done, .. } = &self.hosts[host];
+            if *done {
+                let done = central::Input::Local(host, ToCentral::Done);
+                self.central(done)?;
+            } else if local.is_none() {
+                self.central(central::Input::HostLost(host))?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,59 @@
+//! Size of a simulated job, and what it is allowed.
+
+use rejoin_channel_table::Generation;
+use rejoin_managers_protocol::central::{Failover, HostIndex, Job, Leases, Recovery};
+use rejoin_managers_protocol::checkpoint::Interval;
+use rejoin_managers_protocol::lease::Terms;
+use rejoin_managers_protocol::policy::Limit;
+
+/// Nanoseconds in a millisecond.
+pub const MILLI: u64 = 1_000_000;
+
+/// Size of a job, and how it takes checkpoints.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// Hosts.
+    pub hosts: usize,
+    /// Ranks on each.
+    pub per_host: u32,
+    /// When checkpoints are ordered.
+    pub interval: Interval,
+    /// Its hosts are reached over a network, and go by leases.
+    pub leases: Option<Terms>,
+    /// Ranks look cards up: each asks for one when it begins.
+    pub lookups: bool,
+    /// The job is launched again without a lost host.
+    pub failover: bool,
+}
+
+impl Shape {
+    /// Ranks in all.
+    #[must_use]
+    pub fn ranks(&self) -> u32 {
+        self.hosts as u32 * self.per_host
+    }
+
+    /// The job, as central receives it.
+    pub(super) fn job(&self) -> Job {
+        let place = |rank: u32| (rank / self.per_host) as HostIndex;
+        Job {
+            generation: Generation(0),
+            hosts: (0..self.hosts).map(|n| format!("host{n}")).collect(),
+            placement: (0..self.ranks()).map(place).collect(),
+            limit: None,
+            spent: 0,
+            leases: self.leases.map(|terms| Leases {
+                terms,
+                hosts: (0..self.hosts).collect(),
+            }),
+            failover: self.failover.then(Failover::default),
+            recovery: Some(Recovery {
+                interval: self.interval,
+                limit: Limit {
+                    restarts: 1000,
+                    within: 600_000,
+                },
+            }),
+        }
+    }
+}

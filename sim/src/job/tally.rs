@@ -1,0 +1,102 @@
+//! What happened in a run, and the verdicts that it allows.
+
+use rejoin_managers_protocol::central::Event;
+use rejoin_managers_protocol::control::{Cause, End};
+use rejoin_managers_protocol::policy::Refusal;
+use rejoin_managers_protocol::verdict::Verdict;
+
+/// What happened in a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Checkpoints that were committed.
+    pub commits: u64,
+    /// Recoveries that came to their end.
+    pub recoveries: u64,
+    /// Ranks that came back alone and left.
+    pub alone: u64,
+    /// Processes that were killed.
+    pub kills: u64,
+    /// Of these, those before the first commit.
+    pub early: u64,
+    /// Images that were lost.
+    pub images: u64,
+    /// Images that are to be refused.
+    pub refuses: u64,
+    /// Images that were.
+    pub refused: u64,
+    /// Parted links.
+    pub parts: u64,
+    /// Dead local managers.
+    pub locals: u64,
+    /// Orders to suspend ranks.
+    pub stops: u64,
+    /// Hosts that were silent.
+    pub silent: u64,
+    /// Launches after the first.
+    pub relaunches: u64,
+    /// Deaths of central.
+    pub centrals: u64,
+    /// Signals to the launcher.
+    pub signals: u64,
+    /// One of them came before all were let go.
+    pub interrupted: bool,
+    /// Hosts that central let go of.
+    pub dropped: u64,
+    /// Words from central to local managers.
+    pub orders: u64,
+    /// Words from local managers to central.
+    pub reports: u64,
+    /// Cards that ranks were given.
+    pub cards: u64,
+    /// The verdict.
+    pub verdict: Option<Verdict>,
+    /// Virtual time of the end, in nanoseconds.
+    pub ended: u64,
+}
+
+impl Tally {
+    pub(super) fn event(&mut self, event: &Event) {
+        match event {
+            Event::Recovered { .. } => self.recoveries += 1,
+            Event::HostSilent { .. } => self.silent += 1,
+            _ => {}
+        }
+    }
+
+    /// There is one verdict, however often it is said.
+    pub(super) fn decided(&mut self, verdict: &Verdict) -> Result<(), String> {
+        match self.verdict.replace(verdict.clone()) {
+            Some(before) if before != *verdict => Err(format!("{before:?}, then {verdict:?}")),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn refuse(&mut self) -> bool {
+        let refuse = self.refused < self.refuses;
+        self.refused += u64::from(refuse);
+        refuse
+    }
+
+    /// Whether a verdict has a cause.
+    pub(super) fn allows(&self, verdict: &Verdict) -> bool {
+        let images = self.images + self.refused > 0;
+        match verdict {
+            Verdict::Success => !self.interrupted,
+            Verdict::Failed { cause, refusal, .. } => match (cause, refusal) {
+                (_, Some(Refusal::NoCheckpoint)) => images,
+                (Cause::NotStarted { .. }, _) | (_, Some(Refusal::NotBack { .. })) => images,
+                (
+                    Cause::Ended {
+                        end: End::Signaled(_),
+                        ..
+                    },
+                    None,
+                ) => self.signals > 0,
+                _ => false,
+            },
+            Verdict::HostLost { .. } => self.locals + self.silent > 0,
+            Verdict::Interrupted { .. } => self.signals > 0,
+            _ => false,
+        }
+    }
+}
