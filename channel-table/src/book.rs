@@ -65,7 +65,7 @@ pub enum BookError {
     /// The book knows a newer incarnation.
     #[error("incarnation {offered} of rank {rank} is older than the current one, {current}")]
     Older {
-        /// Whose.
+        /// The rank whose card it is.
         rank: Rank,
         /// What the update said.
         offered: Incarnation,

@@ -72,7 +72,7 @@ pub enum CardError {
     /// A name of more than [`MAX_NAME`] bytes.
     #[error("the {field} on a business card has {length} bytes, more than {MAX_NAME}")]
     NameTooLong {
-        /// Which name.
+        /// The field that holds the name.
         field: &'static str,
         /// Its length in bytes.
         length: usize,

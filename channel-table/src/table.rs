@@ -41,14 +41,14 @@ pub enum LinkState<H> {
     Null,
     /// This side dials.
     Dialing {
-        /// Its attempt.
+        /// Number of the attempt that is under way.
         attempt: Attempt,
         /// The proof, and the resume with it, has been sent.
         proved: bool,
     },
     /// A link is open.
     Live {
-        /// Its name.
+        /// The link that carries this channel now.
         link: Link,
         /// Whatever the device keeps per link.
         handle: H,
@@ -94,7 +94,7 @@ pub enum TableError {
     Superseded {
         /// Whom it dialed.
         peer: Rank,
-        /// Its number.
+        /// Number of the attempt that wins.
         attempt: Attempt,
     },
 }

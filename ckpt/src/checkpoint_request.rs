@@ -122,7 +122,7 @@ pub(crate) fn rebind() {
 extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
     let errno = sys::errno();
     #[cfg(target_arch = "x86_64")]
-    let begin = rewind::Begin::now(signal);
+    let begin = rewind::HandlerStart::now(signal);
     // SAFETY: the kernel gives a handler with SA_SIGINFO valid information.
     let (is_request, value) = unsafe {
         let is_request = (*info).si_code == libc::SI_QUEUE;
@@ -207,7 +207,7 @@ pub fn send(
         (seen.ran, seen.times) = (None, 0);
         return Ok(false);
     }
-    let call = sys::Path::new(format_args!("/proc/{pid}/syscall"));
+    let call = sys::ShortPath::new(format_args!("/proc/{pid}/syscall"));
     let (hint, sleeps) = match sys::read_file(call.as_c_str(), &mut text) {
         Ok(()) if waits_for(pid, signal, &text) => {
             (seen.ran, seen.times) = (None, 0);
@@ -241,7 +241,7 @@ impl Seen {
             return true;
         }
         let field = |name| proc::field(status, name).and_then(proc::number);
-        let path = sys::Path::new(format_args!("/proc/{pid}/schedstat"));
+        let path = sys::ShortPath::new(format_args!("/proc/{pid}/schedstat"));
         let mut text = Vec::with_capacity(64);
         let read = sys::read_file(path.as_c_str(), &mut text).ok();
         let time = read.and_then(|()| proc::words(text.trim_ascii()).next().and_then(proc::number));
@@ -260,7 +260,7 @@ impl Seen {
 
 /// Whether a process handles a signal and does not put it off.
 fn is_open(pid: i32, signal: i32, text: &mut Vec<u8>) -> io::Result<bool> {
-    let status = sys::Path::new(format_args!("/proc/{pid}/status"));
+    let status = sys::ShortPath::new(format_args!("/proc/{pid}/status"));
     sys::read_file(status.as_c_str(), text).map_err(io::Error::from_raw_os_error)?;
     let has = |name| {
         let set = proc::field(text, name).and_then(proc::hex).unwrap_or(0);

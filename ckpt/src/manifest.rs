@@ -15,7 +15,7 @@ mod timers;
 
 pub use files::WrittenFile;
 pub(crate) use files::{Cut, Descriptor, descriptors};
-pub use input::Input;
+pub use input::InputPipe;
 pub(crate) use input::pipe;
 
 /// What the manager learns of an image.
@@ -27,7 +27,7 @@ pub struct Summary {
     /// several ranks list must not be cut.
     pub writable: Vec<(u64, u64)>,
     /// Standard input, when it is a pipe.
-    pub input: Option<Input>,
+    pub input: Option<InputPipe>,
     /// The process holds locks of files: it must be dead, not only stopped, before a runner can
     /// take them again.
     pub has_locks: bool,
@@ -40,7 +40,7 @@ pub struct Summary {
 pub(crate) struct Manifest {
     files: files::Files,
     timers: timers::Timers,
-    pending: signals::Pending,
+    pending: signals::PendingSignals,
     locked: memory::Locked,
 }
 
@@ -52,7 +52,7 @@ impl Manifest {
         Self {
             files: files::Files::capture(all, inherited),
             timers: timers::Timers::capture(),
-            pending: signals::Pending::capture(order),
+            pending: signals::PendingSignals::capture(order),
             locked: memory::Locked::capture(),
         }
     }
@@ -62,7 +62,7 @@ impl Manifest {
         Summary {
             written: self.files.written(),
             writable: self.files.writable(),
-            input: Input::capture(),
+            input: InputPipe::capture(),
             has_locks: self.files.has_locks(),
             caveats: self.files.caveats.clone(),
         }

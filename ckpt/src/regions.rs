@@ -16,13 +16,13 @@ mod format;
 mod load;
 
 pub use format::{REGION_LIMIT, Tag};
-pub use load::{Loaded, Refusal, Wanted, Why};
+pub use load::{Loaded, RefusedFile, Wanted, Why};
 
-use format::{CHUNK, Head, Sums};
+use format::{CHUNK, FileHead, Sums};
 
 /// What can go wrong apart from files that are refused.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum RegionsError {
     /// A number that is registered already.
     #[error("region {0} is registered already")]
     Registered(u32),
@@ -39,7 +39,7 @@ pub enum Error {
         action: &'static str,
         /// With which file.
         path: PathBuf,
-        /// Why not.
+        /// Why the system refused it.
         #[source]
         error: io::Error,
     },
@@ -51,11 +51,11 @@ pub enum Error {
         /// Where it was looked for.
         folder: PathBuf,
         /// Each file that was tried, newest first.
-        refused: Vec<Refusal>,
+        refused: Vec<RefusedFile>,
     },
 }
 
-impl Error {
+impl RegionsError {
     fn system(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |error| Self::System {
@@ -81,7 +81,7 @@ pub struct Regions {
 
 /// What was stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredRegions {
     /// The file.
     pub path: PathBuf,
     /// Its length in bytes.
@@ -108,12 +108,12 @@ impl Regions {
         id: u32,
         address: *mut u8,
         length: usize,
-    ) -> Result<(), Error> {
+    ) -> Result<(), RegionsError> {
         if self.list.iter().any(|r| r.id == id) {
-            return Err(Error::Registered(id));
+            return Err(RegionsError::Registered(id));
         }
         if self.list.len() >= REGION_LIMIT {
-            return Err(Error::TooMany);
+            return Err(RegionsError::TooMany);
         }
         self.list.push(Region {
             id,
@@ -145,13 +145,13 @@ impl Regions {
         folder: &Path,
         wanted: &Wanted,
         limit: u32,
-    ) -> (Option<Tag>, Vec<Refusal>) {
+    ) -> (Option<Tag>, Vec<RefusedFile>) {
         let mut refused = Vec::new();
         let all = stored(folder, wanted.rank).into_iter().rev();
         for (epoch, path) in all.filter(|(epoch, _)| *epoch <= limit) {
             match load::check(&path, epoch, wanted, &self.table()) {
                 Ok(checked) => return (Some(checked.tag), refused),
-                Err(why) => refused.push(Refusal { path, why }),
+                Err(why) => refused.push(RefusedFile { path, why }),
             }
         }
         (None, refused)
@@ -168,23 +168,23 @@ impl Regions {
     ///
     /// # Errors
     /// [`Error::System`]; nothing of the attempt is left then.
-    pub fn store(&self, folder: &Path, tag: &Tag) -> Result<Stored, Error> {
-        let head = Head {
+    pub fn store(&self, folder: &Path, tag: &Tag) -> Result<StoredRegions, RegionsError> {
+        let head = FileHead {
             tag: tag.clone(),
             table: self.table(),
         };
-        let head = head.encode().ok_or(Error::LongBuild)?;
-        fs::create_dir_all(folder).map_err(Error::system("make the folder", folder))?;
+        let head = head.encode().ok_or(RegionsError::LongBuild)?;
+        fs::create_dir_all(folder).map_err(RegionsError::system("make the folder", folder))?;
         let path = folder.join(format::file_name(tag.rank, tag.epoch));
         let draft = path.with_extension(format!("{}.draft", std::process::id()));
         let result = self.write(&draft, &head).and_then(|bytes| {
-            fs::rename(&draft, &path).map_err(Error::system("rename", &draft))?;
+            fs::rename(&draft, &path).map_err(RegionsError::system("rename", &draft))?;
             let synced = File::open(folder).and_then(|folder| folder.sync_all());
-            synced.map_err(Error::system("sync the folder", folder))?;
+            synced.map_err(RegionsError::system("sync the folder", folder))?;
             Ok(bytes)
         });
         match result {
-            Ok(bytes) => Ok(Stored { path, bytes }),
+            Ok(bytes) => Ok(StoredRegions { path, bytes }),
             Err(error) => {
                 let _ = fs::remove_file(&draft);
                 Err(error)
@@ -196,8 +196,8 @@ impl Regions {
         self.list.iter().map(|r| (r.id, r.length as u64)).collect()
     }
 
-    fn write(&self, draft: &Path, head: &[u8]) -> Result<u64, Error> {
-        let fail = || Error::system("write", draft);
+    fn write(&self, draft: &Path, head: &[u8]) -> Result<u64, RegionsError> {
+        let fail = || RegionsError::system("write", draft);
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         let mut file = options.open(draft).map_err(fail())?;
@@ -213,7 +213,8 @@ impl Regions {
         }
         let end = sums.encode();
         file.write_all(&end).map_err(fail())?;
-        file.sync_all().map_err(Error::system("sync", draft))?;
+        file.sync_all()
+            .map_err(RegionsError::system("sync", draft))?;
         Ok(head.len() as u64 + self.bytes() + end.len() as u64)
     }
 
@@ -224,7 +225,7 @@ impl Regions {
     /// # Errors
     /// [`Error::Nothing`] with the reasons; [`Error::System`] when a file changes while it is
     /// loaded, and the memory is then undefined.
-    pub fn load(&mut self, folder: &Path, wanted: &Wanted) -> Result<Loaded, Error> {
+    pub fn load(&mut self, folder: &Path, wanted: &Wanted) -> Result<Loaded, RegionsError> {
         let mut refused = Vec::new();
         for (epoch, path) in stored(folder, wanted.rank).into_iter().rev() {
             if wanted.epoch.is_some_and(|e| e != epoch) {
@@ -239,10 +240,10 @@ impl Regions {
                         refused,
                     });
                 }
-                Err(why) => refused.push(Refusal { path, why }),
+                Err(why) => refused.push(RefusedFile { path, why }),
             }
         }
-        Err(Error::Nothing {
+        Err(RegionsError::Nothing {
             rank: wanted.rank,
             folder: folder.to_owned(),
             refused,
@@ -250,8 +251,8 @@ impl Regions {
     }
 
     /// Reads a checked file into the memory, and looks once more while it does.
-    fn fill(&mut self, path: &Path, checked: &load::Checked) -> Result<(), Error> {
-        let fail = || Error::system("read", path);
+    fn fill(&mut self, path: &Path, checked: &load::Checked) -> Result<(), RegionsError> {
+        let fail = || RegionsError::system("read", path);
         let mut file = File::open(path).map_err(fail())?;
         file.seek(SeekFrom::Start(checked.data)).map_err(fail())?;
         let mut sums = Sums::new(&checked.head);
@@ -284,7 +285,7 @@ impl Region {
 ///
 /// # Errors
 /// When a file cannot be removed.
-pub fn prune(folder: &Path, rank: u32, committed: u32) -> Result<(), Error> {
+pub fn prune(folder: &Path, rank: u32, committed: u32) -> Result<(), RegionsError> {
     let old = stored(folder, rank)
         .into_iter()
         .filter(|(epoch, _)| *epoch < committed);
@@ -300,7 +301,7 @@ pub fn prune(folder: &Path, rank: u32, committed: u32) -> Result<(), Error> {
         }
     }
     old.iter()
-        .try_for_each(|path| fs::remove_file(path).map_err(Error::system("remove", path)))
+        .try_for_each(|path| fs::remove_file(path).map_err(RegionsError::system("remove", path)))
 }
 
 /// The stored epochs of a rank, oldest first.

@@ -242,12 +242,12 @@ pub fn now() -> u64 {
 }
 
 /// A short path in memory of its own, for use where nothing may be allocated.
-pub struct Path {
+pub struct ShortPath {
     bytes: [u8; 64],
     length: usize,
 }
 
-impl Path {
+impl ShortPath {
     /// Formats a path. One that does not fit in 63 bytes is cut: the paths made here are far
     /// shorter.
     pub fn new(text: std::fmt::Arguments<'_>) -> Self {
@@ -265,7 +265,7 @@ impl Path {
     }
 }
 
-impl Write for Path {
+impl Write for ShortPath {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         let end = self.length + text.len();
         if end >= self.bytes.len() {

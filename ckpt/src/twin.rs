@@ -10,7 +10,7 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 use crate::error::Refused;
 use crate::manifest::{self, Manifest};
-pub use crate::manifest::{Input, Summary, WrittenFile};
+pub use crate::manifest::{InputPipe, Summary, WrittenFile};
 use crate::sys;
 
 mod checks;
@@ -67,7 +67,7 @@ fn masked(imager: &mut Imager, start: u64) -> Result<Taken, Refused> {
     let (wait, manager_end) = socket_pair(imager.settings.block)?;
     // The last check: what it read of the memory's ranges is compared in the twin.
     let streams = imager.check_mappings().and_then(|()| {
-        streams::Streams::renew(&imager.pipes, &all, imager.settings.block)
+        streams::RenewedStreams::renew(&imager.pipes, &all, imager.settings.block)
             .map_err(|errno| Refused::system("make new pipes for the standard streams", errno))
     });
     let streams = streams.inspect_err(|_| [wait, manager_end].into_iter().for_each(sys::close))?;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rejoin_ckpt::regions::{Error, Regions, Tag, Wanted, Why, prune, stored};
+use rejoin_ckpt::regions::{Regions, RegionsError, Tag, Wanted, Why, prune, stored};
 use rejoin_tests::folder::Folder;
 
 fn tag(epoch: u32) -> Tag {
@@ -126,7 +126,7 @@ fn every_torn_or_altered_file_is_refused_and_the_older_one_used() {
             epoch: Some(2),
             ..wanted()
         };
-        let Err(Error::Nothing { refused, .. }) = other.regions.load(&folder, &only) else {
+        let Err(RegionsError::Nothing { refused, .. }) = other.regions.load(&folder, &only) else {
             panic!("{what}: loaded");
         };
         assert!(other.copy() == before, "{what}");
@@ -153,7 +153,7 @@ fn foreign_files_are_refused() {
     let mut state = State::new(10);
     let path = state.store(&folder, 1);
     let mut why = |wanted: &Wanted| match state.regions.load(&folder, wanted) {
-        Err(Error::Nothing { refused, .. }) => refused[0].to_string(),
+        Err(RegionsError::Nothing { refused, .. }) => refused[0].to_string(),
         other => panic!("{other:?}"),
     };
     let text = why(&Wanted {
@@ -233,7 +233,7 @@ fn other_regions_are_refused_with_the_difference() {
             .expect("registered");
         state.regions.register(8, &mut extra, 1)
     };
-    assert!(matches!(twice, Err(Error::Registered(8))));
+    assert!(matches!(twice, Err(RegionsError::Registered(8))));
 }
 
 #[test]

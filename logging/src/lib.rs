@@ -12,7 +12,7 @@ mod retention;
 mod ring;
 mod window;
 
-pub use order::{Arrival, Order};
+pub use order::{Arrival, ReceiveOrder};
 pub use retention::{Horizon, Retention};
 pub use ring::ByteRing;
 pub use window::{ReceiveWindow, SendWindow, WindowError};

@@ -4,7 +4,7 @@ use rejoin_channel_table::ids::Ssn;
 
 /// The receiving side's place in the sequence of envelopes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Order {
+pub struct ReceiveOrder {
     next: Ssn,
 }
 
@@ -19,7 +19,7 @@ pub enum Arrival {
     Gap,
 }
 
-impl Order {
+impl ReceiveOrder {
     /// The number expected next.
     #[inline]
     pub fn next(&self) -> Ssn {
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn only_the_next_is_new() {
-        let mut order = Order::default();
+        let mut order = ReceiveOrder::default();
         assert_eq!(order.judge(Ssn(0)), Arrival::New);
         assert_eq!(order.judge(Ssn(1)), Arrival::Gap);
         order.take();

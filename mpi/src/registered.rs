@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use rejoin_device::regions::{self, Refusal, Regions, Tag, Wanted};
+use rejoin_device::regions::{self, RefusedFile, Regions, Tag, Wanted};
 
 use crate::coll::{Call, typed::Typed};
 use crate::datatype::{Datatype, Named};
@@ -176,7 +176,7 @@ impl Mpi {
     /// The error of this rank, or one that names a rank which failed.
     fn all_succeeded(
         &self,
-        result: std::result::Result<(), regions::Error>,
+        result: std::result::Result<(), regions::RegionsError>,
         what: &str,
         folder: &Path,
     ) -> Result<()> {
@@ -197,7 +197,7 @@ impl Mpi {
     }
 
     /// Tells the user of a file that is not used.
-    fn report(&self, refusal: &Refusal) {
+    fn report(&self, refusal: &RefusedFile) {
         let line = format!("rejoin: rank {}: not used: {refusal}\n", self.rank());
         let _ = std::io::stderr().write_all(line.as_bytes());
     }

@@ -37,9 +37,9 @@ pub struct Message {
 /// A receive.
 #[derive(Clone, Copy, Debug)]
 pub struct Receive {
-    /// Who receives.
+    /// The rank that receives.
     pub at: u32,
-    /// What matches.
+    /// Source, tag and context that a message must match.
     pub pattern: Pattern,
     /// Length of the buffer.
     pub len: usize,

@@ -6,7 +6,7 @@ use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_sim::job::engines::Engines;
 use rejoin_sim::job::ring::Ring;
-use rejoin_sim::job::{Fate, MILLI, Shape, Tally, World};
+use rejoin_sim::job::{Fate, JobWorld, MILLI, Shape, Tally};
 use rejoin_sim::node::Blind;
 use rejoin_sim::node::ShortCounts;
 use rejoin_sim::rng::Rng;
@@ -72,7 +72,7 @@ fn run(seed: u64, forgets: bool) -> Result<Tally, String> {
         };
     }
     let ring = Ring::new(shape.ranks(), rounds, round);
-    World::new(rng, shape, ring, &fate).run()
+    JobWorld::new(rng, shape, ring, &fate).run()
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn run_without_hosts(seed: u64) -> Result<Tally, String> {
         ..Fate::default()
     };
     let ring = Ring::new(shape.ranks(), rounds, round);
-    World::new(rng, shape, ring, &fate).run()
+    JobWorld::new(rng, shape, ring, &fate).run()
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn exchange(seed: u64, blind: Blind) -> Result<(Tally, u64, ShortCounts), String
     let (messages, cuts) = (rng.between(20, 300) as usize, rng.below(10));
     let mut engines = Engines::new(&mut rng, shape.ranks(), messages, cuts);
     engines.blind = blind;
-    let mut world = World::new(rng, shape, engines, &fate);
+    let mut world = JobWorld::new(rng, shape, engines, &fate);
     let tally = world.run()?;
     Ok((tally, world.work().broken, world.work().short_counts()))
 }

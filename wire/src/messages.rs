@@ -96,7 +96,7 @@ pub enum ToManager {
     Leave,
     /// Where is this rank? Only after [`FromManager::Begin`]; answered by [`FromManager::Card`].
     LookUp {
-        /// Which rank.
+        /// The rank whose card is wanted.
         rank: Rank,
         /// No older incarnation will do.
         least: Incarnation,
@@ -145,7 +145,7 @@ pub enum FromManager {
     Update {
         /// The job's generation.
         generation: Generation,
-        /// Which rank.
+        /// The rank that has a new card.
         rank: Rank,
         /// Its new incarnation; an older one than known is ignored.
         incarnation: Incarnation,
@@ -177,7 +177,7 @@ pub enum FromManager {
     Card {
         /// The job's generation.
         generation: Generation,
-        /// Which rank.
+        /// The rank whose card was looked up.
         rank: Rank,
         /// Its incarnation; an older one than known is ignored.
         incarnation: Incarnation,

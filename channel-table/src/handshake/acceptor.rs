@@ -14,7 +14,7 @@ use crate::resume::{Resume, ResumeError};
 pub struct Proved {
     /// Who accepts: this process, as it was when the handshake began.
     pub me: Identity,
-    /// Who dialed.
+    /// Rank and incarnation of the process that dialed.
     pub peer: Identity,
     /// The dialer's attempt.
     pub attempt: Attempt,

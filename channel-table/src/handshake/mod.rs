@@ -70,7 +70,7 @@ impl View {
 pub struct Established {
     /// Who dialed: this process, as it was when it dialed.
     pub me: Identity,
-    /// Who accepted.
+    /// Rank and incarnation of the process that accepted.
     pub peer: Identity,
     /// The dialer's attempt.
     pub attempt: Attempt,
@@ -89,7 +89,7 @@ pub enum Refusal {
         theirs.generation, theirs.mine, theirs.yours
     )]
     PeerIsNewer {
-        /// Who.
+        /// The rank at the other end.
         peer: Rank,
         /// Its view; `theirs.yours` above our incarnation means that we have been replaced.
         theirs: View,
@@ -100,9 +100,9 @@ pub enum Refusal {
         theirs.generation, theirs.mine, theirs.yours
     )]
     PeerIsOlder {
-        /// Who.
+        /// The rank at the other end.
         peer: Rank,
-        /// Its view.
+        /// The generation and incarnations that the other end holds for true.
         theirs: View,
     },
     /// The other side belongs to another job.
@@ -111,7 +111,7 @@ pub enum Refusal {
     /// The other side speaks another version.
     #[error("the process there speaks version {theirs} of the handshake, not {VERSION}")]
     WrongVersion {
-        /// Its version.
+        /// Version of the handshake that the other end speaks.
         theirs: u16,
     },
     /// Another rank listens at that address, or a rank dialed itself.

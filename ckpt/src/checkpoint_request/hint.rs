@@ -15,7 +15,7 @@ const CHECK_BITS: u32 = 32 - NUMBER_BITS;
 pub struct Hint(u32);
 
 /// What tells a call from others: six arguments, stack pointer, the address after it.
-pub(super) type Place = [u64; 8];
+pub(super) type CallSite = [u64; 8];
 
 impl Hint {
     /// Says nothing.
@@ -33,7 +33,7 @@ impl Hint {
             .next()
             .and_then(proc::number)
             .and_then(|n| u32::try_from(n).ok());
-        let mut place: Place = [0; 8];
+        let mut place: CallSite = [0; 8];
         for value in &mut place {
             let Some(word) = words.next().and_then(proc::hex) else {
                 return Self::none();
@@ -60,7 +60,7 @@ impl Hint {
 
     /// The number, if the hint is about this place.
     #[cfg(target_arch = "x86_64")]
-    pub(super) fn number_at(self, place: &Place) -> Option<u32> {
+    pub(super) fn number_at(self, place: &CallSite) -> Option<u32> {
         let number = self.0 & NO_NUMBER;
         let fits = number != NO_NUMBER && self.0 >> NUMBER_BITS == check(number, place);
         fits.then_some(number)
@@ -68,7 +68,7 @@ impl Hint {
 }
 
 /// Fowler–Noll–Vo's hash (FNV-1a) over words, with its upper bits folded in.
-fn check(number: u32, place: &Place) -> u32 {
+fn check(number: u32, place: &CallSite) -> u32 {
     let words = place.iter().copied().chain([u64::from(number)]);
     let sum = words.fold(0xcbf2_9ce4_8422_2325u64, |sum, word| {
         (sum ^ word ^ word >> 32).wrapping_mul(0x0000_0100_0000_01b3)
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     const TEXT: &[u8] = b"35 0x7ffd01 0x0 0x1 0x2 0x3 0x4 0x7ffd00 0x7f0042\n";
-    const PLACE: Place = [0x7f_fd01, 0, 1, 2, 3, 4, 0x7f_fd00, 0x7f_0042];
+    const PLACE: CallSite = [0x7f_fd01, 0, 1, 2, 3, 4, 0x7f_fd00, 0x7f_0042];
 
     #[test]
     fn a_hint_is_good_for_its_own_call_only() {

@@ -5,13 +5,13 @@
 
 use libc::{greg_t, timespec};
 
-use super::hint::{Hint, Place};
+use super::hint::{CallSite, Hint};
 use crate::sys;
 
 mod restarts;
 mod sockets;
 
-pub(super) use restarts::Begin;
+pub(super) use restarts::HandlerStart;
 use restarts::{R8, R9, R10, RAX, RDI, RDX, RESTARTS, RIP, RSI, RSP, Registers, RestartedCall};
 
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
@@ -43,7 +43,7 @@ const LATE: u64 = 1_000_000_000;
 ///
 /// # Safety
 /// `context` is what the kernel gave the handler that is running.
-pub(super) unsafe fn settle(context: &mut libc::ucontext_t, hint: Hint, begin: Begin) {
+pub(super) unsafe fn settle(context: &mut libc::ucontext_t, hint: Hint, begin: HandlerStart) {
     let registers = &mut context.uc_mcontext.gregs;
     let (result, after) = (registers[RAX], registers[RIP] as usize);
     // Its first eight bytes are the kernel's set.
@@ -76,7 +76,7 @@ pub(super) unsafe fn settle(context: &mut libc::ucontext_t, hint: Hint, begin: B
     }
 }
 
-fn place(registers: &Registers) -> Place {
+fn place(registers: &Registers) -> CallSite {
     [RDI, RSI, RDX, R10, R8, R9, RSP, RIP].map(|which| registers[which] as u64)
 }
 
@@ -169,7 +169,7 @@ fn interrupts(signal: i32, any: bool) -> bool {
 }
 
 /// Has the call start again, with what is left of its time.
-fn restart(registers: &mut Registers, number: i64, begin: Begin) {
+fn restart(registers: &mut Registers, number: i64, begin: HandlerStart) {
     match number {
         // The descriptor is closed although the call says EINTR: it may be another's by now.
         libc::SYS_close => return,
@@ -192,7 +192,7 @@ fn restart(registers: &mut Registers, number: i64, begin: Begin) {
 }
 
 /// The number of the call that was started again last, if this is the same one.
-fn again(place: &Place) -> Option<i64> {
+fn again(place: &CallSite) -> Option<i64> {
     // SAFETY: see `Restarts`.
     let (last, number) = unsafe { *RESTARTS.last.get() };
     (last == *place).then_some(number)
@@ -215,7 +215,7 @@ fn rest_of_sleep(registers: &mut Registers, request: usize, rest: usize) {
 
 /// A time-out in milliseconds. It is made one longer the first time, which both is allowed and
 /// marks the call.
-fn rest_of_milliseconds(registers: &mut Registers, which: usize, begin: Begin) {
+fn rest_of_milliseconds(registers: &mut Registers, which: usize, begin: HandlerStart) {
     let argument = registers[which] as i32;
     if argument <= 0 || argument == i32::MAX {
         return;
@@ -245,7 +245,7 @@ fn rest_of_milliseconds(registers: &mut Registers, which: usize, begin: Begin) {
 
 /// A relative time-out that the kernel only reads: a copy of it takes its place and is shortened
 /// after that.
-fn rest_of_time(registers: &mut Registers, which: usize, begin: Begin) {
+fn rest_of_time(registers: &mut Registers, which: usize, begin: HandlerStart) {
     let (time, place) = (RESTARTS.time.get(), registers[which]);
     if place == 0 {
         return;
@@ -289,18 +289,18 @@ mod tests {
     fn a_time_out_does_not_start_anew_twice() {
         let mut registers: Registers = [0; 23];
         (registers[RSP], registers[RIP], registers[RDX]) = (1, 2, 50_000);
-        rest_of_milliseconds(&mut registers, RDX, Begin::now(1));
+        rest_of_milliseconds(&mut registers, RDX, HandlerStart::now(1));
         assert_eq!(registers[RDX], 50_001);
         let mut last = registers[RDX];
         for _ in 0..3 {
             std::thread::sleep(std::time::Duration::from_millis(2));
-            rest_of_milliseconds(&mut registers, RDX, Begin::now(1));
+            rest_of_milliseconds(&mut registers, RDX, HandlerStart::now(1));
             assert!(registers[RDX] < last);
             last = registers[RDX];
         }
         // Another call starts with its own time.
         registers[RDX] = 50_000;
-        rest_of_milliseconds(&mut registers, RDX, Begin::now(1));
+        rest_of_milliseconds(&mut registers, RDX, HandlerStart::now(1));
         assert_eq!(registers[RDX], 50_001);
     }
 }

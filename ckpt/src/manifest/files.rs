@@ -11,7 +11,7 @@ use crate::sys;
 /// An open descriptor of the program's.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Descriptor {
-    /// Its number.
+    /// Number of the descriptor.
     pub fd: RawFd,
     /// Kind and permissions.
     pub mode: u32,
@@ -136,7 +136,7 @@ impl Files {
             .iter()
             .find(|f| f.same_as.is_none() && f.is_same(one, flags, offset));
         let same_as = same_as.map(|f| f.fd);
-        let info = sys::Path::new(format_args!("/proc/self/fdinfo/{}", one.fd));
+        let info = sys::ShortPath::new(format_args!("/proc/self/fdinfo/{}", one.fd));
         let locks = match same_as {
             None if sys::read_file(info.as_c_str(), text).is_ok() => Lock::all(text),
             _ => Vec::new(),
@@ -326,6 +326,6 @@ fn name_of(fd: RawFd) -> String {
 }
 
 /// `/proc/self/fd/N`.
-fn link_of(fd: i32) -> sys::Path {
-    sys::Path::new(format_args!("/proc/self/fd/{fd}"))
+fn link_of(fd: i32) -> sys::ShortPath {
+    sys::ShortPath::new(format_args!("/proc/self/fd/{fd}"))
 }

@@ -8,7 +8,7 @@ use crate::sys;
 
 /// A pipe as standard input, at the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Input {
+pub struct InputPipe {
     /// Device and inode of the pipe.
     pub pipe: (u64, u64),
     /// Bytes in it that were not read.
@@ -18,7 +18,7 @@ pub struct Input {
     pub counted: (u64, u64),
 }
 
-impl Input {
+impl InputPipe {
     /// Looks at descriptor 0.
     pub(super) fn capture() -> Option<Self> {
         let pipe = pipe(0)?;

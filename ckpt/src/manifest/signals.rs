@@ -8,11 +8,11 @@ const MOST: usize = 1024;
 
 /// What waits, in order of delivery, with what came along.
 #[derive(Default)]
-pub(crate) struct Pending {
+pub(crate) struct PendingSignals {
     waiting: Vec<libc::siginfo_t>,
 }
 
-impl Pending {
+impl PendingSignals {
     /// Reads what waits in this process, whose signals are blocked. The system tells what came with
     /// a signal only by delivering it, so each is taken and queued again.
     pub fn capture(order: i32) -> Self {

@@ -48,13 +48,13 @@ pub struct Tag {
 
 /// The head of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct FileHead {
     pub tag: Tag,
     /// Number and length of each region, by number.
     pub table: Vec<(u32, u64)>,
 }
 
-impl Head {
+impl FileHead {
     /// `None` for a build's name that is too long.
     pub fn encode(&self) -> Option<Vec<u8>> {
         let (tag, build) = (&self.tag, self.tag.build.as_bytes());
@@ -234,24 +234,24 @@ mod tests {
             build: "x1".to_owned(),
             ..Tag::default()
         };
-        let head = Head {
+        let head = FileHead {
             tag,
             table: vec![(1, 10), (5, 3 << 20)],
         };
         let bytes = head.encode().expect("a head");
         let begin = bytes[..16].try_into().expect("16 bytes");
-        assert_eq!(Head::length(begin), Some((VERSION, bytes.len())));
-        assert_eq!(Head::decode(&bytes), Some(head.clone()));
+        assert_eq!(FileHead::length(begin), Some((VERSION, bytes.len())));
+        assert_eq!(FileHead::decode(&bytes), Some(head.clone()));
         assert_eq!(head.extent(), Some((10 + (3 << 20), 4)));
         for length in 0..bytes.len() {
-            assert_eq!(Head::decode(&bytes[..length]), None);
+            assert_eq!(FileHead::decode(&bytes[..length]), None);
         }
     }
 
     #[test]
     fn forged_lengths_are_refused() {
         let table = vec![(1, u64::MAX), (2, 2)];
-        let head = Head {
+        let head = FileHead {
             tag: Tag::default(),
             table,
         };
@@ -260,13 +260,13 @@ mod tests {
         let mut begin = [0; 16];
         begin[..8].copy_from_slice(&MAGIC);
         begin[12..].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert_eq!(Head::length(&begin), None);
+        assert_eq!(FileHead::length(&begin), None);
         let long = Tag {
             build: "x".repeat(256),
             ..Tag::default()
         };
         assert_eq!(
-            Head {
+            FileHead {
                 tag: long,
                 table: Vec::new()
             }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::format::{self, CHUNK, Head, Root, Sums, Tag, VERSION};
+use super::format::{self, CHUNK, FileHead, Root, Sums, Tag, VERSION};
 
 /// What a rank looks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,16 +27,16 @@ pub struct Loaded {
     /// The file.
     pub path: PathBuf,
     /// Newer files that could not be used, and why.
-    pub refused: Vec<Refusal>,
+    pub refused: Vec<RefusedFile>,
 }
 
 /// A file that is not used.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {why}", path.display())]
-pub struct Refusal {
+pub struct RefusedFile {
     /// The file.
     pub path: PathBuf,
-    /// Why not.
+    /// Why it cannot be used.
     #[source]
     pub why: Why,
 }
@@ -83,7 +83,7 @@ pub enum Why {
 }
 
 /// For the message of an error.
-pub(super) fn reasons(refused: &[Refusal]) -> String {
+pub(super) fn reasons(refused: &[RefusedFile]) -> String {
     refused.iter().map(|one| format!("; {one}")).collect()
 }
 
@@ -131,7 +131,7 @@ pub(super) fn check(
     })
 }
 
-fn read_head(file: &mut File, found: u64) -> Result<(Vec<u8>, Head), Why> {
+fn read_head(file: &mut File, found: u64) -> Result<(Vec<u8>, FileHead), Why> {
     let mut begin = [0; 16];
     if found < begin.len() as u64 {
         return Err(Why::Torn {
@@ -140,7 +140,7 @@ fn read_head(file: &mut File, found: u64) -> Result<(Vec<u8>, Head), Why> {
         });
     }
     file.read_exact(&mut begin)?;
-    let (version, length) = Head::length(&begin).ok_or(Why::NoState)?;
+    let (version, length) = FileHead::length(&begin).ok_or(Why::NoState)?;
     if version != VERSION {
         return Err(Why::Version(version));
     }
@@ -153,12 +153,12 @@ fn read_head(file: &mut File, found: u64) -> Result<(Vec<u8>, Head), Why> {
     let mut bytes = begin.to_vec();
     bytes.resize(length, 0);
     file.read_exact(&mut bytes[begin.len()..])?;
-    let head = Head::decode(&bytes).ok_or(Why::Damaged { part: "head" })?;
+    let head = FileHead::decode(&bytes).ok_or(Why::Damaged { part: "head" })?;
     Ok((bytes, head))
 }
 
 /// Compares the sums of all parts with those that were written.
-fn check_sums(file: &mut File, bytes: &[u8], head: &Head, written: &[u8]) -> Result<Root, Why> {
+fn check_sums(file: &mut File, bytes: &[u8], head: &FileHead, written: &[u8]) -> Result<Root, Why> {
     file.seek(SeekFrom::Start(bytes.len() as u64))?;
     let mut sums = Sums::new(bytes);
     let mut chunk = Vec::new();

@@ -32,7 +32,7 @@ impl Imager {
             return Ok(());
         }
         let (pid, tid) = (sys::pid(), sys::tid());
-        let list = sys::Path::new(format_args!("/proc/{pid}/task/{tid}/children"));
+        let list = sys::ShortPath::new(format_args!("/proc/{pid}/task/{tid}/children"));
         sys::read_file(list.as_c_str(), &mut self.maps).map_err(|_| Refused::Children)?;
         let mut children = proc::words(self.maps.trim_ascii()).map(proc::number);
         let is_twin = |n: Option<u64>| n.is_some_and(|n| self.twins.iter().any(|t| *t as u64 == n));

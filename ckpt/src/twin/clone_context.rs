@@ -3,14 +3,14 @@
 use std::os::fd::RawFd;
 
 use super::clone::ThreadState;
-use super::streams::Streams;
+use super::streams::RenewedStreams;
 use crate::manifest::Manifest;
 
 /// What a clone must know beside its memory.
 pub(super) struct CloneContext {
     pub wait: RawFd,
     pub manager_end: RawFd,
-    pub streams: Streams,
+    pub streams: RenewedStreams,
     pub manifest: Manifest,
     pub state: ThreadState,
     pub name: [u8; 16],

@@ -88,7 +88,7 @@ impl Imager {
 fn inherited(settings: &Settings) -> Vec<(RawFd, (u64, u64))> {
     let all = manifest::descriptors(settings.block).unwrap_or_default();
     let is_common = |d: &&manifest::Descriptor| {
-        let path = sys::Path::new(format_args!("/proc/{}/fd/{}", settings.manager, d.fd));
+        let path = sys::ShortPath::new(format_args!("/proc/{}/fd/{}", settings.manager, d.fd));
         settings.manager > 0 && sys::status_of(path.as_c_str()) == Ok(d.file)
     };
     all.iter()

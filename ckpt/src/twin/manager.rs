@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-pub use super::wire::Answer;
-use super::wire::{self, ANSWER, Head};
+pub use super::wire::ZygoteAnswer;
+use super::wire::{self, ANSWER, WakeHead};
 use crate::sys;
 
 /// What a wake brings.
@@ -29,7 +29,7 @@ pub struct Wake<'a> {
 
 /// Why a zygote cannot restore, or be understood.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum ZygoteError {
     /// More than a wake may bring.
     #[error(
         "a wake of {bytes} bytes, {descriptors} descriptors and {spared} files is above the limits"
@@ -97,9 +97,9 @@ impl Zygote {
     /// # Errors
     /// Nothing was sent on [`Error::TooLarge`] and [`Error::Busy`]. After others the twin is of no
     /// use.
-    pub fn wake(&mut self, wake: &Wake<'_>) -> Result<bool, Error> {
+    pub fn wake(&mut self, wake: &Wake<'_>) -> Result<bool, ZygoteError> {
         if self.outgoing.is_some() {
-            return Err(Error::Busy);
+            return Err(ZygoteError::Busy);
         }
         let streams = [wake.stdin, wake.stdout, wake.stderr];
         let all = || {
@@ -113,7 +113,7 @@ impl Zygote {
             || descriptors > wire::DESCRIPTOR_LIMIT
             || spared > wire::SPARED_LIMIT
         {
-            return Err(Error::TooLarge {
+            return Err(ZygoteError::TooLarge {
                 bytes,
                 descriptors,
                 spared,
@@ -124,7 +124,7 @@ impl Zygote {
             flags |= if stream.is_some() { bit } else { 0 };
         }
         // The limits above keep all of these small.
-        let head = Head {
+        let head = WakeHead {
             flags,
             body: bytes as u32,
             spared: spared as u32,
@@ -151,11 +151,11 @@ impl Zygote {
     ///
     /// # Errors
     /// As for [`Zygote::wake`].
-    pub fn prepare(&mut self) -> Result<bool, Error> {
+    pub fn prepare(&mut self) -> Result<bool, ZygoteError> {
         if self.outgoing.is_some() {
-            return Err(Error::Busy);
+            return Err(ZygoteError::Busy);
         }
-        let head = Head {
+        let head = WakeHead {
             flags: wire::PREPARE,
             body: 0,
             spared: 0,
@@ -174,7 +174,7 @@ impl Zygote {
     ///
     /// # Errors
     /// The twin is of no use then.
-    pub fn flush(&mut self) -> Result<bool, Error> {
+    pub fn flush(&mut self) -> Result<bool, ZygoteError> {
         while let Some(out) = &mut self.outgoing {
             let fds: Vec<RawFd> = out.fds.iter().map(AsRawFd::as_raw_fd).collect();
             match wire::send(self.socket.as_raw_fd(), out.bytes.as_slices().0, &fds) {
@@ -187,7 +187,7 @@ impl Zygote {
                 }
                 Err(libc::EINTR) => {}
                 Err(libc::EAGAIN) => return Ok(false),
-                Err(libc::EPIPE | libc::ECONNRESET) => return Err(Error::Ended),
+                Err(libc::EPIPE | libc::ECONNRESET) => return Err(ZygoteError::Ended),
                 Err(errno) => return Err(std::io::Error::from_raw_os_error(errno).into()),
             }
         }
@@ -198,7 +198,7 @@ impl Zygote {
     ///
     /// # Errors
     /// The twin is of no use then.
-    pub fn answer(&mut self) -> Result<Option<Answer>, Error> {
+    pub fn answer(&mut self) -> Result<Option<ZygoteAnswer>, ZygoteError> {
         while self.have < ANSWER {
             let rest = &mut self.incoming[self.have..];
             // SAFETY: pointer and length describe `rest`.
@@ -211,20 +211,20 @@ impl Zygote {
                 )
             };
             match usize::try_from(count) {
-                Ok(0) => return Err(Error::Ended),
+                Ok(0) => return Err(ZygoteError::Ended),
                 Ok(count) => self.have += count,
                 Err(_) => match sys::errno() {
                     libc::EINTR => {}
                     libc::EAGAIN => return Ok(None),
-                    libc::ECONNRESET => return Err(Error::Ended),
+                    libc::ECONNRESET => return Err(ZygoteError::Ended),
                     errno => return Err(std::io::Error::from_raw_os_error(errno).into()),
                 },
             }
         }
         self.have = 0;
-        wire::Answer::decode(&self.incoming)
+        wire::ZygoteAnswer::decode(&self.incoming)
             .map(Some)
-            .ok_or(Error::Malformed)
+            .ok_or(ZygoteError::Malformed)
     }
 }
 

@@ -5,13 +5,13 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use super::clone_context::CloneContext;
 use super::imager::Imager;
 use super::taken::Restored;
-use super::wire::{self, Message};
+use super::wire::{self, WakeMessage};
 use crate::error::Caveat;
 use crate::manifest::Cut;
 use crate::{checkpoint_request, sys};
 
 /// Sets everything up but the signal mask.
-pub(super) fn begin(imager: &mut Imager, context: &CloneContext, message: Message) -> Restored {
+pub(super) fn begin(imager: &mut Imager, context: &CloneContext, message: WakeMessage) -> Restored {
     die_with(imager.settings.manager);
     imager.twins.clear();
     checkpoint_request::rebind();
@@ -22,7 +22,7 @@ pub(super) fn begin(imager: &mut Imager, context: &CloneContext, message: Messag
         .iter()
         .map(|&fd| raise(fd, block))
         .collect();
-    let message = Message {
+    let message = WakeMessage {
         descriptors: raised,
         ..message
     };

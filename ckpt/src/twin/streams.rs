@@ -16,11 +16,11 @@ struct Renewed {
 }
 
 /// Both streams: output and error.
-pub(super) struct Streams {
+pub(super) struct RenewedStreams {
     renewed: [Option<Renewed>; 2],
 }
 
-impl Streams {
+impl RenewedStreams {
     /// Puts new pipes where the program writes to the pipes `current`. On failure the old ones are
     /// back.
     pub fn renew(

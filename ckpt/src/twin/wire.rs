@@ -32,14 +32,14 @@ pub(super) const PREPARE: u32 = 16;
 
 /// The head of a wake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct WakeHead {
     pub flags: u32,
     pub body: u32,
     pub spared: u32,
     pub descriptors: u32,
 }
 
-impl Head {
+impl WakeHead {
     pub fn encode(&self) -> [u8; HEAD] {
         let mut bytes = [0; HEAD];
         let words = [
@@ -87,7 +87,7 @@ fn words<const N: usize, const M: usize>(bytes: &[u8; N]) -> [u32; M] {
 
 /// What a zygote says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum ZygoteAnswer {
     /// It waits; the library's descriptors are closed in it.
     Frozen {
         /// Memory of the rank that did not come along, in bytes: marked by the program to stay out
@@ -109,7 +109,7 @@ pub enum Answer {
     },
 }
 
-impl Answer {
+impl ZygoteAnswer {
     pub(super) fn encode(self) -> [u8; ANSWER] {
         let (kind, value) = match self {
             Self::Frozen { missing, shared } => (1 | u32::from(shared) << 16, missing),
@@ -141,14 +141,14 @@ impl Answer {
 
 /// A wake as the zygote got it. Descriptors are plain numbers: the zygote and the runner each close
 /// theirs.
-pub(super) struct Message {
-    pub head: Head,
+pub(super) struct WakeMessage {
+    pub head: WakeHead,
     pub spared: Vec<(u64, u64)>,
     pub body: Vec<u8>,
     pub descriptors: Vec<RawFd>,
 }
 
-impl Message {
+impl WakeMessage {
     /// The standard streams that came, then the rest.
     pub fn sorted(&self) -> ([Option<RawFd>; 3], &[RawFd]) {
         let mut rest = self.descriptors.iter().copied();
@@ -167,7 +167,7 @@ impl Message {
 pub(super) type Control = [u64; 2 + DESCRIPTOR_LIMIT / 2 + 1];
 
 /// Passes a wake on, with its descriptors; false when nobody reads it.
-pub(super) fn pass(socket: RawFd, message: &Message) -> bool {
+pub(super) fn pass(socket: RawFd, message: &WakeMessage) -> bool {
     let mut bytes = message.head.encode().to_vec();
     for (device, inode) in &message.spared {
         bytes.extend(device.to_le_bytes());
@@ -215,7 +215,7 @@ pub(super) fn send(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> sys::Sys<usize
 }
 
 /// Waits for a wake. `None` when the manager is gone or speaks nonsense.
-pub(super) fn receive(socket: RawFd) -> Option<Message> {
+pub(super) fn receive(socket: RawFd) -> Option<WakeMessage> {
     let mut bytes = [0; HEAD];
     let mut descriptors = Vec::new();
     let mut have = 0;
@@ -226,7 +226,7 @@ pub(super) fn receive(socket: RawFd) -> Option<Message> {
             _ => return None,
         }
     }
-    let head = Head::decode(&bytes)?;
+    let head = WakeHead::decode(&bytes)?;
     if head.descriptors as usize != descriptors.len() {
         return None;
     }
@@ -241,7 +241,7 @@ pub(super) fn receive(socket: RawFd) -> Option<Message> {
     });
     let spared = spared.collect();
     let body = receive_bytes(socket, head.body as usize)?;
-    Some(Message {
+    Some(WakeMessage {
         head,
         spared,
         body,
@@ -303,60 +303,60 @@ mod tests {
 
     #[test]
     fn heads_and_answers_round_trip() {
-        let head = Head {
+        let head = WakeHead {
             flags: 1 | CUT,
             body: 9,
             spared: 2,
             descriptors: 3,
         };
-        assert_eq!(Head::decode(&head.encode()), Some(head));
+        assert_eq!(WakeHead::decode(&head.encode()), Some(head));
         for answer in [
-            Answer::Frozen {
+            ZygoteAnswer::Frozen {
                 missing: 1 << 40,
                 shared: 0,
             },
-            Answer::Frozen {
+            ZygoteAnswer::Frozen {
                 missing: 0,
                 shared: 40_000,
             },
-            Answer::Running { pid: 77 },
-            Answer::Failed { errno: 11 },
+            ZygoteAnswer::Running { pid: 77 },
+            ZygoteAnswer::Failed { errno: 11 },
         ] {
-            assert_eq!(Answer::decode(&answer.encode()), Some(answer));
+            assert_eq!(ZygoteAnswer::decode(&answer.encode()), Some(answer));
         }
     }
 
     #[test]
     fn forged_heads_are_refused() {
-        let good = Head {
+        let good = WakeHead {
             flags: 0,
             body: 0,
             spared: 0,
             descriptors: 0,
         };
-        let long = Head {
+        let long = WakeHead {
             body: BODY_LIMIT as u32 + 1,
             ..good
         };
-        let many = Head {
+        let many = WakeHead {
             descriptors: DESCRIPTOR_LIMIT as u32 + 1,
             ..good
         };
-        let spared = Head {
+        let spared = WakeHead {
             spared: u32::MAX,
             ..good
         };
-        let claims = Head {
+        let claims = WakeHead {
             flags: 7,
             descriptors: 2,
             ..good
         };
         for head in [long, many, spared, claims] {
-            assert_eq!(Head::decode(&head.encode()), None, "{head:?}");
+            assert_eq!(WakeHead::decode(&head.encode()), None, "{head:?}");
         }
-        assert_eq!(Head::decode(&[0; HEAD]), None);
-        assert_eq!(Answer::decode(&[7; ANSWER]), None);
-        let zero = Answer::Running { pid: 0 }.encode();
-        assert_eq!(Answer::decode(&zero), None);
+        assert_eq!(WakeHead::decode(&[0; HEAD]), None);
+        assert_eq!(ZygoteAnswer::decode(&[7; ANSWER]), None);
+        let zero = ZygoteAnswer::Running { pid: 0 }.encode();
+        assert_eq!(ZygoteAnswer::decode(&zero), None);
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 use super::clone::{self, NAME};
 use super::clone_context::CloneContext;
 use super::imager::Imager;
-use super::wire::{self, Answer, Message};
+use super::wire::{self, WakeMessage, ZygoteAnswer};
 use crate::sys;
 
 /// How much more willing a twin is to be ended when memory is short: it must go before the rank
@@ -14,7 +14,7 @@ const MORE_WILLING: i32 = 300;
 const MOST_WILLING: i32 = 1000;
 
 /// Becomes a zygote. Returns in a runner only.
-pub(super) fn freeze(imager: &Imager, context: &CloneContext) -> Message {
+pub(super) fn freeze(imager: &Imager, context: &CloneContext) -> WakeMessage {
     context.state.restore();
     close_block(imager.settings.block, context);
     context.streams.release(context.wait);
@@ -25,7 +25,7 @@ pub(super) fn freeze(imager: &Imager, context: &CloneContext) -> Message {
     let willing = Willingness::raise();
     answer(
         context.wait,
-        Answer::Frozen {
+        ZygoteAnswer::Frozen {
             missing: imager.missing_bytes(),
             shared,
         },
@@ -60,8 +60,8 @@ pub(super) fn freeze(imager: &Imager, context: &CloneContext) -> Message {
                 willing.restore();
                 return message;
             }
-            Ok(pid) => answer(context.wait, Answer::Running { pid }),
-            Err(errno) => answer(context.wait, Answer::Failed { errno }),
+            Ok(pid) => answer(context.wait, ZygoteAnswer::Running { pid }),
+            Err(errno) => answer(context.wait, ZygoteAnswer::Failed { errno }),
         }
         message.descriptors.iter().copied().for_each(sys::close);
     }
@@ -79,7 +79,7 @@ enum Side {
     /// This process, and what it has made.
     Zygote(Option<Ahead>),
     /// The runner, with its wake.
-    Runner(Message),
+    Runner(WakeMessage),
 }
 
 /// Makes a runner ahead of time. It waits for its wake from this process, which keeps that until
@@ -124,7 +124,7 @@ fn stand_by(imager: &Imager, context: &CloneContext) -> Side {
 impl Ahead {
     /// Gives it its wake; its number, once it has that. A runner that ends before leaves the wake
     /// to others.
-    fn take(self, message: &Message) -> Option<i32> {
+    fn take(self, message: &WakeMessage) -> Option<i32> {
         let mut byte = 0u8;
         let passed = wire::pass(self.socket, message);
         // Signals are blocked.
@@ -142,7 +142,7 @@ fn close_block(block: RawFd, context: &CloneContext) {
     sys::close_between(block.max(context.wait + 1), RawFd::MAX);
 }
 
-fn answer(socket: RawFd, answer: Answer) {
+fn answer(socket: RawFd, answer: ZygoteAnswer) {
     // The manager may be gone.
     let _ = sys::send(socket, &answer.encode());
 }
@@ -194,7 +194,7 @@ impl Willingness {
 }
 
 fn set(value: i32) {
-    let text = sys::Path::new(format_args!("{value}"));
+    let text = sys::ShortPath::new(format_args!("{value}"));
     if let Ok(fd) = sys::open(WILLINGNESS, libc::O_WRONLY) {
         let _ = sys::write_all(fd, text.as_c_str().to_bytes());
         sys::close(fd);

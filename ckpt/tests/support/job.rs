@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rejoin_ckpt::twin::manager::{Answer, Wake, Zygote};
+use rejoin_ckpt::twin::manager::{Wake, Zygote, ZygoteAnswer};
 
 use super::{LIMIT, Rank, end_of, kill, pair, pidfd, pipe, read_to_end, readable, receive, send};
 
@@ -229,7 +229,7 @@ impl Job {
         if bytes[29] != 0 {
             self.stderr = fds.next().expect("the errors' pipe");
         }
-        let Answer::Frozen { missing, .. } = answer(&mut zygote) else {
+        let ZygoteAnswer::Frozen { missing, .. } = answer(&mut zygote) else {
             panic!("not frozen")
         };
         self.drop_twin();
@@ -306,7 +306,7 @@ impl Job {
     /// Waits for the process that a wake makes; it takes the rank's place here.
     pub fn arrive(&mut self, ends: Ends) {
         let twin = self.twin.as_mut().expect("an image");
-        let Answer::Running { pid } = answer(&mut twin.zygote) else {
+        let ZygoteAnswer::Running { pid } = answer(&mut twin.zygote) else {
             panic!("not running")
         };
         self.fresh.clear();
@@ -331,7 +331,7 @@ impl Job {
 }
 
 /// Waits for a zygote's answer.
-pub fn answer(zygote: &mut Zygote) -> Answer {
+pub fn answer(zygote: &mut Zygote) -> ZygoteAnswer {
     loop {
         assert!(
             readable(zygote.as_fd().as_raw_fd(), LIMIT),

@@ -285,7 +285,7 @@ fn no_pipes() {
     let twin = job.twin.as_mut().expect("an image");
     assert!(twin.zygote.wake(&wake).expect("restored"));
     let answer = support::job::answer(&mut twin.zygote);
-    let rejoin_ckpt::twin::manager::Answer::Running { pid } = answer else {
+    let rejoin_ckpt::twin::manager::ZygoteAnswer::Running { pid } = answer else {
         panic!("{answer:?}")
     };
     drop(theirs);
@@ -325,7 +325,7 @@ fn new_input() {
     let twin = job.twin.as_mut().expect("an image");
     assert!(twin.zygote.wake(&wake).expect("restored"));
     let answer = support::job::answer(&mut twin.zygote);
-    let rejoin_ckpt::twin::manager::Answer::Running { pid } = answer else {
+    let rejoin_ckpt::twin::manager::ZygoteAnswer::Running { pid } = answer else {
         panic!("{answer:?}")
     };
     drop((theirs, input));

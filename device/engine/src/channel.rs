@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
-use rejoin_logging::{Order, ReceiveWindow, Retention, SendWindow};
+use rejoin_logging::{ReceiveOrder, ReceiveWindow, Retention, SendWindow};
 
 use crate::frame::{Flags, HEADER_LEN, Header, Kind};
 use crate::pool::Buf;
@@ -110,7 +110,7 @@ pub(crate) struct Current {
 /// The direction from the peer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Rx {
-    pub order: Order,
+    pub order: ReceiveOrder,
     pub window: ReceiveWindow,
     pub current: Option<Current>,
     /// Ascending.
@@ -172,7 +172,7 @@ impl Channel {
                 unasked: Ssn(0),
             },
             rx: Rx {
-                order: Order::default(),
+                order: ReceiveOrder::default(),
                 window: ReceiveWindow::new(config.window),
                 current: None,
                 partial: VecDeque::new(),

@@ -8,7 +8,7 @@
 
 mod recovery;
 
-use recovery::{FAULT, Faults, Step, System};
+use recovery::{FAULT, Faults, ProcessStep, System};
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_protocol::central;
 use rejoin_managers_protocol::control::End;
@@ -85,7 +85,7 @@ impl Jobs {
     fn of_processes(&self, state: &System, actions: &mut Vec<Action>) {
         for (index, process) in state.processes.iter().enumerate() {
             if process.dying {
-                let well = process.step == Step::MayExit;
+                let well = process.step == ProcessStep::MayExit;
                 let exited = if well { &[End::Exited(0)] } else { self.kinds };
                 actions.extend(exited.iter().map(|end| Action::ExitStatus(index, *end)));
                 continue;
@@ -114,7 +114,7 @@ impl Jobs {
             return;
         }
         for (index, process) in state.processes.iter().enumerate() {
-            let init = process.step == Step::BeforeInit;
+            let init = process.step == ProcessStep::BeforeInit;
             let may = process.acts() && process.asked.is_none() && (self.before_init || !init);
             if may && faults.deaths < bounds.deaths {
                 actions.extend(self.kinds.iter().map(|end| Action::Ends(index, *end)));
@@ -291,7 +291,7 @@ impl Model for Jobs {
 fn is_of_its_history(state: &System, process: &recovery::Process) -> bool {
     let started = !matches!(
         process.step,
-        Step::BeforeInit | Step::Back | Step::WaitsForStart
+        ProcessStep::BeforeInit | ProcessStep::Back | ProcessStep::WaitsForStart
     );
     let stored = &state.stored;
     let origin = if process.alone {

@@ -9,7 +9,7 @@ use crate::launch::local_messages::Up;
 use crate::net::reactor::{Interest, Token};
 use crate::stdio::Stream;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
-use rejoin_ckpt::twin::manager::{Answer, Zygote};
+use rejoin_ckpt::twin::manager::{Zygote, ZygoteAnswer};
 use rejoin_managers_protocol::local::Input;
 use rejoin_wire::{Holds, ToManager};
 use std::os::fd::OwnedFd;
@@ -154,7 +154,7 @@ impl LocalManager {
             let epoch = image.epoch;
             match image.zygote.flush().and_then(|_| image.zygote.answer()) {
                 Ok(None) => return Ok(()),
-                Ok(Some(Answer::Frozen { missing: 0, shared })) => {
+                Ok(Some(ZygoteAnswer::Frozen { missing: 0, shared })) => {
                     if let Some((incarnation, pid, message)) = image.said.take() {
                         self.queue
                             .push_back(Input::Said(who, incarnation, pid, message));
@@ -166,7 +166,7 @@ impl LocalManager {
                         self.link.queue(&Up::Caveats { rank: who, lines })?;
                     }
                 }
-                Ok(Some(Answer::Frozen { missing, .. })) => {
+                Ok(Some(ZygoteAnswer::Frozen { missing, .. })) => {
                     let said = image.said.take();
                     self.drop_image(who, epoch);
                     if let Some((incarnation, pid, ToManager::Imaged { generation, .. })) = said {
@@ -183,11 +183,11 @@ impl LocalManager {
                     }
                     return Ok(());
                 }
-                Ok(Some(Answer::Running { pid })) => {
+                Ok(Some(ZygoteAnswer::Running { pid })) => {
                     image.prepared = false;
                     self.arrived(slot, pid as u32)?;
                 }
-                Ok(Some(Answer::Failed { errno })) => {
+                Ok(Some(ZygoteAnswer::Failed { errno })) => {
                     let why = std::io::Error::from_raw_os_error(errno).to_string();
                     self.not_arrived(slot, why);
                 }

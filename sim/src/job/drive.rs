@@ -1,8 +1,8 @@
 //! The drivers of the cores, and the links between them.
 
-use super::process::{Process, Step, Wake};
+use super::process::{PendingWake, Process, ProcessStep};
 use super::work::Work;
-use super::{Event, Key, MILLI, STOPPING, World};
+use super::{Event, JobWorld, Key, MILLI, STOPPING};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, HostIndex};
 use rejoin_managers_protocol::control::{ProcessInstance, Time, ToLocal};
@@ -25,7 +25,7 @@ fn when(shown: u64, drift: i64) -> u64 {
     u64::try_from(true_time).unwrap_or(shown)
 }
 
-impl<W: Work> World<W> {
+impl<W: Work> JobWorld<W> {
     /// Central takes an input, and what it wants is done, unless it crashes in the middle.
     pub(super) fn central(&mut self, input: central::Input) -> Result<(), String> {
         let Some(core) = &mut self.central else {
@@ -182,7 +182,12 @@ impl<W: Work> World<W> {
         match effect {
             local::Effect::Spawn(instance) => {
                 self.begins(instance)?;
-                let process = Process::new(instance, Step::BeforeInit, Step::Computes, None);
+                let process = Process::new(
+                    instance,
+                    ProcessStep::BeforeInit,
+                    ProcessStep::Computes,
+                    None,
+                );
                 let pid = process.pid();
                 self.work.fresh(instance);
                 self.there(process)?;
@@ -293,7 +298,7 @@ impl<W: Work> World<W> {
 
     fn wake(&mut self, instance: ProcessInstance, epoch: Epoch) -> Result<(), String> {
         self.begins(instance)?;
-        let wake = Wake {
+        let wake = PendingWake {
             instance,
             epoch,
             alone: self.stored.finalized && instance.generation == self.stored.generation,

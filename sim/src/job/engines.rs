@@ -82,7 +82,7 @@ pub struct Engines {
 
 /// What happens to them.
 #[derive(Debug)]
-pub enum Event {
+pub enum EngineEvent {
     /// A rank's program takes a step.
     Step(ProcessInstance),
     /// The next bytes, or the end, come to an end of a connection.
@@ -93,7 +93,7 @@ pub enum Event {
     Look(ProcessInstance),
 }
 
-type Wishes = Vec<Wish<Event>>;
+type Wishes = Vec<Wish<EngineEvent>>;
 
 impl Engines {
     /// A random program without cancelled messages.
@@ -168,20 +168,20 @@ impl Engines {
         let mut pause = rng.between(1_000, 800_000);
         match step {
             Step::Receive(number) if self.spins(instance, number) => {
-                wishes.push(Wish::After(20_000, Event::Step(instance)));
+                wishes.push(Wish::After(20_000, EngineEvent::Step(instance)));
                 return Ok(());
             }
             Step::Send(number) => self.send(instance, number, rng, wishes),
             Step::Receive(number) => self.receive(instance, number)?,
             Step::Await(number) if !self.is_received(rank, number) => {
-                wishes.push(Wish::After(100_000, Event::Step(instance)));
+                wishes.push(Wish::After(100_000, EngineEvent::Step(instance)));
                 return Ok(());
             }
             Step::Compute(micros) => pause += micros * 1_000,
             _ => {}
         }
         self.members[rank.index()].program.position += 1;
-        wishes.push(Wish::After(pause, Event::Step(instance)));
+        wishes.push(Wish::After(pause, EngineEvent::Step(instance)));
         self.moves(instance, rng, wishes)
     }
 
@@ -324,7 +324,7 @@ impl Engines {
         for peer in peers {
             if node.wants_link(peer) && member.dialing.insert(peer) {
                 let delay = rng.between(10_000, 300_000);
-                wishes.push(Wish::After(delay, Event::Dial(instance, peer)));
+                wishes.push(Wish::After(delay, EngineEvent::Dial(instance, peer)));
             }
         }
         for output in node.take_output() {
@@ -365,7 +365,7 @@ impl Engines {
             connection.open[1 - side] = load.is_some();
             connection.queues[side].push_back(load);
             let delay = rng.between(5_000, 150_000);
-            wishes.push(Wish::After(delay, Event::Arrive(id, side)));
+            wishes.push(Wish::After(delay, EngineEvent::Arrive(id, side)));
         }
     }
 
@@ -374,7 +374,7 @@ impl Engines {
         let there = other.instance.filter(|_| other.started);
         let Some(other) = there.filter(|other| other.generation == instance.generation) else {
             // Nobody listens there yet.
-            wishes.push(Wish::After(MILLI, Event::Dial(instance, peer)));
+            wishes.push(Wish::After(MILLI, EngineEvent::Dial(instance, peer)));
             return;
         };
         self.members[instance.rank.index()].dialing.remove(&peer);
@@ -472,7 +472,7 @@ impl Engines {
         node.engine.flush_all_acks();
         node.engine.grant_if_starved(&Sought::default());
         self.entered(instance, before, wishes);
-        wishes.push(Wish::After(MILLI, Event::Look(instance)));
+        wishes.push(Wish::After(MILLI, EngineEvent::Look(instance)));
         if cut {
             let open = |c: &Connection| c.instances.contains(&instance) && c.open == [true; 2];
             let mut ids = self.connections.iter().filter(|(_, c)| open(c));
@@ -494,7 +494,7 @@ impl Engines {
 }
 
 impl Work for Engines {
-    type Event = Event;
+    type Event = EngineEvent;
 
     fn fresh(&mut self, instance: ProcessInstance) {
         self.begins(instance, None);
@@ -540,31 +540,36 @@ impl Work for Engines {
         member.program = program.unwrap_or_default();
         let from = member.from;
         member.images.retain(|epoch, _| Some(*epoch) == from);
-        wishes.push(Wish::After(1_000, Event::Step(instance)));
-        wishes.push(Wish::After(MILLI, Event::Look(instance)));
+        wishes.push(Wish::After(1_000, EngineEvent::Step(instance)));
+        wishes.push(Wish::After(MILLI, EngineEvent::Look(instance)));
     }
 
-    fn event(&mut self, event: Event, rng: &mut Rng, wishes: &mut Wishes) -> Result<(), String> {
+    fn event(
+        &mut self,
+        event: EngineEvent,
+        rng: &mut Rng,
+        wishes: &mut Wishes,
+    ) -> Result<(), String> {
         match event {
-            Event::Arrive(id, side) => return self.arrive(id, side, rng, wishes),
-            Event::Step(instance) if self.node(instance).is_some() => {
+            EngineEvent::Arrive(id, side) => return self.arrive(id, side, rng, wishes),
+            EngineEvent::Step(instance) if self.node(instance).is_some() => {
                 self.step(instance, rng, wishes)?
             }
-            Event::Dial(instance, peer) if self.node(instance).is_some() => {
+            EngineEvent::Dial(instance, peer) if self.node(instance).is_some() => {
                 self.dial(instance, peer, rng, wishes);
             }
-            Event::Look(instance) => self.look(instance, rng, wishes)?,
-            Event::Step(_) | Event::Dial(..) => {}
+            EngineEvent::Look(instance) => self.look(instance, rng, wishes)?,
+            EngineEvent::Step(_) | EngineEvent::Dial(..) => {}
         }
         Ok(())
     }
 
-    fn whose(&self, event: &Event) -> Option<Rank> {
+    fn whose(&self, event: &EngineEvent) -> Option<Rank> {
         match event {
-            Event::Step(instance) | Event::Dial(instance, _) | Event::Look(instance) => {
-                Some(instance.rank)
-            }
-            Event::Arrive(id, side) => Some(self.connections.get(id)?.instances[*side].rank),
+            EngineEvent::Step(instance)
+            | EngineEvent::Dial(instance, _)
+            | EngineEvent::Look(instance) => Some(instance.rank),
+            EngineEvent::Arrive(id, side) => Some(self.connections.get(id)?.instances[*side].rank),
         }
     }
 

@@ -6,7 +6,7 @@ use rejoin_channel_table::Rank;
 
 /// One blow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum JobFault {
     /// The rank's process is killed.
     Kill(Rank),
     /// Several at once, from this rank on.
@@ -57,11 +57,11 @@ pub struct Fate {
 }
 
 impl Fate {
-    pub(super) fn draw(&self, rng: &mut Rng, shape: &Shape) -> Vec<(u64, Fault)> {
+    pub(super) fn draw(&self, rng: &mut Rng, shape: &Shape) -> Vec<(u64, JobFault)> {
         let mut faults = Vec::new();
         let ranks = u64::from(shape.ranks());
         let hosts = shape.hosts as u64;
-        let mut strike = |count: u32, make: &dyn Fn(&mut Rng) -> Fault| {
+        let mut strike = |count: u32, make: &dyn Fn(&mut Rng) -> JobFault| {
             for _ in 0..count {
                 let fault = make(rng);
                 // Half of them come soon after another: while that is dealt with.
@@ -75,21 +75,21 @@ impl Fate {
         };
         let rank = |rng: &mut Rng| Rank(rng.below(ranks) as u32);
         let host = |rng: &mut Rng| rng.below(hosts) as usize;
-        strike(self.kills, &|rng| Fault::Kill(rank(rng)));
+        strike(self.kills, &|rng| JobFault::Kill(rank(rng)));
         strike(self.crowds, &|rng| {
-            Fault::KillMany(rank(rng), rng.between(2, 40) as u32)
+            JobFault::KillMany(rank(rng), rng.between(2, 40) as u32)
         });
-        strike(self.images, &|rng| Fault::Image(rank(rng)));
-        strike(self.refusals, &|_| Fault::Refuse);
+        strike(self.images, &|rng| JobFault::Image(rank(rng)));
+        strike(self.refusals, &|_| JobFault::Refuse);
         strike(self.parts, &|rng| {
-            Fault::Part(host(rng), rng.between(1, 2500) * MILLI)
+            JobFault::Part(host(rng), rng.between(1, 2500) * MILLI)
         });
-        strike(self.locals, &|rng| Fault::Local(host(rng)));
+        strike(self.locals, &|rng| JobFault::Local(host(rng)));
         strike(self.centrals, &|rng| {
-            Fault::Central(rng.between(1, 300) * MILLI)
+            JobFault::Central(rng.between(1, 300) * MILLI)
         });
-        strike(self.asks, &|_| Fault::Ask);
-        strike(self.signals, &|_| Fault::Signal);
+        strike(self.asks, &|_| JobFault::Ask);
+        strike(self.signals, &|_| JobFault::Signal);
         faults
     }
 }

@@ -1,28 +1,28 @@
 //! What a fault does to a running job.
 
-use super::process::Step;
+use super::process::ProcessStep;
 use super::work::Work;
-use super::{Event, Fault, Host, MILLI, World};
+use super::{Event, Host, JobFault, JobWorld, MILLI};
 use rejoin_channel_table::Rank;
 use rejoin_managers_protocol::central::{self, Central};
 use rejoin_managers_protocol::control::{End, ToCentral};
 use std::collections::BTreeSet;
 
-impl<W: Work> World<W> {
-    pub(super) fn strike(&mut self, fault: Fault) -> Result<(), String> {
+impl<W: Work> JobWorld<W> {
+    pub(super) fn strike(&mut self, fault: JobFault) -> Result<(), String> {
         if self.over.is_some() {
             return Ok(());
         }
         match fault {
-            Fault::Kill(rank) => self.kill(rank),
-            Fault::KillMany(from, count) => {
+            JobFault::Kill(rank) => self.kill(rank),
+            JobFault::KillMany(from, count) => {
                 let size = self.shape.ranks();
                 for n in 0..count {
                     self.kill(Rank((from.0 + n * 7) % size))?;
                 }
                 Ok(())
             }
-            Fault::Image(rank) => {
+            JobFault::Image(rank) => {
                 let of_rank = self.images.keys().filter(|(r, _)| *r == rank);
                 let epochs: Vec<_> = of_rank.map(|(_, epoch)| *epoch).collect();
                 match epochs.is_empty() {
@@ -33,32 +33,32 @@ impl<W: Work> World<W> {
                     }
                 }
             }
-            Fault::Refuse => {
+            JobFault::Refuse => {
                 self.tally.refuses += 1;
                 Ok(())
             }
-            Fault::Part(host, time) => {
+            JobFault::Part(host, time) => {
                 let link = &mut self.hosts[host];
                 link.held = link.held.max(self.now + time);
                 self.last_fault = self.last_fault.max(link.held);
                 self.tally.parts += 1;
                 Ok(())
             }
-            Fault::Local(host) => {
+            JobFault::Local(host) => {
                 self.crash_local(host);
                 Ok(())
             }
-            Fault::Central(time) => {
+            JobFault::Central(time) => {
                 self.down_for(time);
                 Ok(())
             }
-            Fault::Ask => self.central(central::Input::Checkpoint),
+            JobFault::Ask => self.central(central::Input::Checkpoint),
             // The launcher keeps it until central is there.
-            Fault::Signal if self.central.is_none() => {
+            JobFault::Signal if self.central.is_none() => {
                 self.after(10 * MILLI, Event::Fault(fault));
                 Ok(())
             }
-            Fault::Signal => {
+            JobFault::Signal => {
                 let counts = !self.stored.finalized;
                 self.tally.signals += 1;
                 self.central(central::Input::Signal(2))?;
@@ -73,7 +73,7 @@ impl<W: Work> World<W> {
         let Some(process) = self.current(rank).filter(|p| p.asked.is_none()) else {
             return Ok(());
         };
-        let watched = process.step != Step::BeforeInit;
+        let watched = process.step != ProcessStep::BeforeInit;
         let key = (rank, process.instance.incarnation);
         self.tally.kills += 1;
         if self.stored.committed.is_none() {

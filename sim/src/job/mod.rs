@@ -21,12 +21,12 @@ mod tally;
 mod verify;
 pub mod work;
 
-pub use fate::{Fate, Fault};
+pub use fate::{Fate, JobFault};
 pub use shape::{MILLI, Shape};
 pub use tally::Tally;
 
 use crate::rng::Rng;
-use process::{Image, Process, Wake};
+use process::{PendingWake, Process, SimImage};
 use queue::Queue;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, HostIndex, Job, Record};
@@ -76,7 +76,7 @@ enum Event<E> {
     Swept(HostIndex),
     /// The ranks of a host are suspended, if this is what was last asked of it.
     Still(HostIndex, u64),
-    Fault(Fault),
+    Fault(JobFault),
     /// Central is started again.
     Resume,
     /// The stored state that this run of central has asked for is known.
@@ -123,7 +123,7 @@ impl std::fmt::Write for Line {
 }
 
 /// A run.
-pub struct World<W: Work> {
+pub struct JobWorld<W: Work> {
     rng: Rng,
     now: u64,
     queue: Queue<Event<W::Event>>,
@@ -143,8 +143,8 @@ pub struct World<W: Work> {
     processes: BTreeMap<Key, Process>,
     /// The newest instance of each rank.
     instances: BTreeMap<Rank, ProcessInstance>,
-    images: BTreeMap<(Rank, Epoch), Image>,
-    wakes: BTreeMap<Key, Wake>,
+    images: BTreeMap<(Rank, Epoch), SimImage>,
+    wakes: BTreeMap<Key, PendingWake>,
     stored: Stored,
     records: Vec<Record>,
     work: W,
@@ -157,9 +157,9 @@ pub struct World<W: Work> {
     tally: Tally,
 }
 
-impl<W: Work> World<W> {
+impl<W: Work> JobWorld<W> {
     /// A job that is about to begin.
-    pub fn new(mut rng: Rng, shape: Shape, work: W, fate: &Fate) -> World<W> {
+    pub fn new(mut rng: Rng, shape: Shape, work: W, fate: &Fate) -> JobWorld<W> {
         // Within what leases allow for.
         let most = if shape.leases.is_some() {
             900_000 / DRIFT
@@ -174,7 +174,7 @@ impl<W: Work> World<W> {
             queue.at(at, Event::Fault(fault));
             last_fault = last_fault.max(at);
         }
-        World {
+        JobWorld {
             rng,
             now: 0,
             queue,

@@ -2,7 +2,7 @@
 
 use super::stored::Stored;
 use super::work::Work;
-use super::{Event, Host, MILLI, Shape, World};
+use super::{Event, Host, JobWorld, MILLI, Shape};
 use rejoin_channel_table::Rank;
 use rejoin_managers_protocol::central::{self, Central, HostIndex, Relaunch};
 use rejoin_managers_protocol::control::Time;
@@ -35,7 +35,7 @@ impl Host {
     }
 }
 
-impl<W: Work> World<W> {
+impl<W: Work> JobWorld<W> {
     /// Central asks which state is stored: that is known when the last output has come.
     pub(super) fn ask_stored(&mut self) {
         // What comes of the job is open again.

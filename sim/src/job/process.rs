@@ -7,7 +7,7 @@ use rejoin_wire::FromManager;
 
 /// How far a process has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Step {
+pub enum ProcessStep {
     /// It has not called `MPI_Init`.
     BeforeInit,
     /// Back from an image: it has not registered.
@@ -27,12 +27,12 @@ pub enum Step {
 /// A rank's process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Process {
-    /// Which one.
+    /// The process instance that it is.
     pub instance: ProcessInstance,
     /// How far it has come.
-    pub step: Step,
+    pub step: ProcessStep,
     /// Where it continues after the start.
-    pub then: Step,
+    pub then: ProcessStep,
     /// The epoch of the image that it came from.
     pub from: Option<Epoch>,
     /// It came back alone, when all had been let go.
@@ -55,7 +55,12 @@ pub struct Process {
 
 impl Process {
     /// One that begins.
-    pub fn new(instance: ProcessInstance, step: Step, then: Step, from: Option<Epoch>) -> Process {
+    pub fn new(
+        instance: ProcessInstance,
+        step: ProcessStep,
+        then: ProcessStep,
+        from: Option<Epoch>,
+    ) -> Process {
         Process {
             instance,
             step,
@@ -81,7 +86,7 @@ impl Process {
     pub fn silenced(&self) -> Process {
         Process {
             counts: self.counts,
-            ..Process::new(self.instance, self.step, Step::Computes, None)
+            ..Process::new(self.instance, self.step, ProcessStep::Computes, None)
         }
     }
 
@@ -92,17 +97,20 @@ impl Process {
 
     /// Messages come and go: it is between `MPI_Init` and the end of `MPI_Finalize`.
     pub fn inside(&self) -> bool {
-        self.acts() && matches!(self.step, Step::Computes | Step::WaitsForAll)
+        self.acts() && matches!(self.step, ProcessStep::Computes | ProcessStep::WaitsForAll)
     }
 
     /// It was taken back into `MPI_Finalize` and says so once it may continue.
     pub fn says_again(&self) -> bool {
-        self.step == Step::WaitsForAll && self.then == Step::WaitsForAll
+        self.step == ProcessStep::WaitsForAll && self.then == ProcessStep::WaitsForAll
     }
 
     /// Its next step needs nobody else.
     pub fn moves(&self) -> bool {
-        let waits = matches!(self.step, Step::WaitsForStart | Step::WaitsForAll);
+        let waits = matches!(
+            self.step,
+            ProcessStep::WaitsForStart | ProcessStep::WaitsForAll
+        );
         self.acts() && self.asked.is_none() && (!waits || self.says_again())
     }
 
@@ -117,7 +125,7 @@ impl Process {
             }
             | FromManager::Begin {
                 generation, image, ..
-            } if self.step == Step::WaitsForStart => {
+            } if self.step == ProcessStep::WaitsForStart => {
                 assert_eq!(*generation, self.instance.generation);
                 self.step = self.then;
                 self.order = self.order.max(*image);
@@ -126,8 +134,8 @@ impl Process {
                 assert_eq!(*generation, self.instance.generation);
                 self.order = self.order.max(Some(*epoch));
             }
-            FromManager::AllFinalized { .. } if self.step == Step::WaitsForAll => {
-                self.step = Step::MayLeave;
+            FromManager::AllFinalized { .. } if self.step == ProcessStep::WaitsForAll => {
+                self.step = ProcessStep::MayLeave;
             }
             FromManager::Stop { .. } => self.asked = self.asked.or(Some(TERM)),
             message => panic!("{message:?} to a rank that is {:?}", self.step),
@@ -141,7 +149,7 @@ pub const TERM: i32 = 15;
 
 /// An image that is about to make a process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Wake {
+pub struct PendingWake {
     /// Which.
     pub instance: ProcessInstance,
     /// The image's epoch.
@@ -154,9 +162,9 @@ pub struct Wake {
 
 /// An image that instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Image {
+pub struct SimImage {
     /// Where its rank was.
-    pub step: Step,
+    pub step: ProcessStep,
     /// The generation in which it was taken.
     pub generation: Generation,
     /// The image that its rank came from.

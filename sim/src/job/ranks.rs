@@ -1,15 +1,15 @@
 //! What processes do, and how they end.
 
-use super::process::{Image, Process, Step};
+use super::process::{Process, ProcessStep, SimImage};
 use super::work::{Wish, Work};
-use super::{Event, Key, MILLI, World};
+use super::{Event, JobWorld, Key, MILLI};
 use rejoin_channel_table::{BusinessCard, Epoch, Rank};
 use rejoin_managers_protocol::control::End;
 use rejoin_managers_protocol::local;
 use rejoin_wire::ImageCost;
 use rejoin_wire::{FromManager, Limits, ToManager, VERSION};
 
-impl<W: Work> World<W> {
+impl<W: Work> JobWorld<W> {
     /// A new process: no other of its rank may act.
     pub(super) fn there(&mut self, process: Process) -> Result<(), String> {
         let (rank, incarnation) = (process.instance.rank, process.instance.incarnation);
@@ -42,8 +42,8 @@ impl<W: Work> World<W> {
         };
         let instance = process.instance;
         match process.step {
-            Step::BeforeInit | Step::Back => {
-                process.step = Step::WaitsForStart;
+            ProcessStep::BeforeInit | ProcessStep::Back => {
+                process.step = ProcessStep::WaitsForStart;
                 let register = ToManager::Register {
                     rank: instance.rank,
                     incarnation: instance.incarnation,
@@ -54,19 +54,19 @@ impl<W: Work> World<W> {
                 };
                 self.says(key, register)
             }
-            Step::MayLeave => {
-                process.step = Step::MayExit;
+            ProcessStep::MayLeave => {
+                process.step = ProcessStep::MayExit;
                 self.tally.alone += u64::from(process.alone);
                 self.work.answer(instance.rank)?;
                 self.acts_soon(key, 30 * MILLI);
                 self.says(key, ToManager::Leave)
             }
-            Step::MayExit => self.ended(key, End::Exited(0)),
-            Step::WaitsForAll => {
-                process.then = Step::Computes;
+            ProcessStep::MayExit => self.ended(key, End::Exited(0)),
+            ProcessStep::WaitsForAll => {
+                process.then = ProcessStep::Computes;
                 self.says(key, ToManager::Finalizing)
             }
-            Step::WaitsForStart | Step::Computes => Ok(()),
+            ProcessStep::WaitsForStart | ProcessStep::Computes => Ok(()),
         }
     }
 
@@ -75,7 +75,7 @@ impl<W: Work> World<W> {
             return Ok(());
         };
         let before = (process.step, process.asked);
-        let leaves = matches!(process.step, Step::MayLeave | Step::MayExit);
+        let leaves = matches!(process.step, ProcessStep::MayLeave | ProcessStep::MayExit);
         match message {
             FromManager::Kept { .. } => return Ok(()),
             FromManager::Card { .. } => return self.told_where(key, message),
@@ -95,7 +95,7 @@ impl<W: Work> World<W> {
             let delay = self.rng.between(10_000, MILLI);
             self.after(delay, Event::Ends(key, End::Signaled(signal)));
         }
-        if before.0 == Step::WaitsForStart && step != before.0 {
+        if before.0 == ProcessStep::WaitsForStart && step != before.0 {
             self.is_of_its_history(key)?;
             let mut wishes = Vec::new();
             self.work.start(instance, &mut self.rng, &mut wishes);
@@ -129,7 +129,7 @@ impl<W: Work> World<W> {
             .get(rank)
             .map(|instance| instance.incarnation);
         let right = *generation == asker.instance.generation && Some(*incarnation) <= last;
-        if right && asker.step > Step::WaitsForStart {
+        if right && asker.step > ProcessStep::WaitsForStart {
             self.tally.cards += 1;
             return Ok(());
         }
@@ -173,7 +173,7 @@ impl<W: Work> World<W> {
         process.epoch = epoch;
         process.order = process.order.filter(|order| *order > epoch);
         let generation = process.instance.generation;
-        let image = Image {
+        let image = SimImage {
             step: process.step,
             generation,
             from: process.from,
@@ -222,11 +222,11 @@ impl<W: Work> World<W> {
                         continue;
                     };
                     let key = (rank, process.instance.incarnation);
-                    if process.step != Step::Computes {
+                    if process.step != ProcessStep::Computes {
                         return Err(format!("{process:?} has finished"));
                     }
                     if let Some(process) = self.processes.get_mut(&key) {
-                        process.step = Step::WaitsForAll;
+                        process.step = ProcessStep::WaitsForAll;
                     }
                     self.says(key, ToManager::Finalizing)?;
                 }
@@ -276,7 +276,7 @@ impl<W: Work> World<W> {
             return Ok(());
         };
         *process = Process {
-            step: Step::BeforeInit,
+            step: ProcessStep::BeforeInit,
             stopped: true,
             ..process.silenced()
         };
@@ -291,11 +291,11 @@ impl<W: Work> World<W> {
         };
         let host = self.host_of(key.0);
         if let Some(image) = self.images.get(&(key.0, wake.epoch)).copied() {
-            if wake.alone && image.step != Step::WaitsForAll {
+            if wake.alone && image.step != ProcessStep::WaitsForAll {
                 return Err("alone back to before MPI_Finalize".into());
             }
             let from = Some(wake.epoch);
-            let mut process = Process::new(wake.instance, Step::Back, image.step, from);
+            let mut process = Process::new(wake.instance, ProcessStep::Back, image.step, from);
             process.alone = wake.alone;
             let pid = process.pid();
             self.work.back(wake.instance, wake.epoch)?;

@@ -50,7 +50,7 @@ pub struct Ring {
 
 /// What happens in a ring.
 #[derive(Debug)]
-pub enum Event {
+pub enum RingEvent {
     /// The round under way is done.
     Round(ProcessInstance),
     /// The left neighbour has done so many rounds.
@@ -61,7 +61,7 @@ pub enum Event {
         generation: Generation,
         /// The sender's epoch.
         epoch: Epoch,
-        /// Its rounds.
+        /// Rounds that the neighbour has done.
         done: u64,
     },
 }
@@ -97,12 +97,12 @@ impl Ring {
         rank: Rank,
         instance: ProcessInstance,
         rng: &mut Rng,
-        wishes: &mut Vec<Wish<Event>>,
+        wishes: &mut Vec<Wish<RingEvent>>,
     ) {
         let State { done, epoch, .. } = self.members[rank.index()].state;
         let at = Rank((rank.0 + 1) % self.members.len() as u32);
         let generation = instance.generation;
-        let heard = Event::Heard {
+        let heard = RingEvent::Heard {
             at,
             generation,
             epoch,
@@ -111,7 +111,7 @@ impl Ring {
         wishes.push(Wish::After(rng.between(5_000, 200_000), heard));
     }
 
-    fn go_on(&mut self, rank: Rank, rng: &mut Rng, wishes: &mut Vec<Wish<Event>>) {
+    fn go_on(&mut self, rank: Rank, rng: &mut Rng, wishes: &mut Vec<Wish<RingEvent>>) {
         let (rounds, round) = (self.rounds, self.round);
         let member = &mut self.members[rank.index()];
         let Some(instance) = member.instance.filter(|_| member.started && !member.busy) else {
@@ -122,14 +122,14 @@ impl Ring {
             member.busy = true;
             wishes.push(Wish::After(
                 rng.between(round / 4, round),
-                Event::Round(instance),
+                RingEvent::Round(instance),
             ));
         }
     }
 }
 
 impl Work for Ring {
-    type Event = Event;
+    type Event = RingEvent;
 
     fn fresh(&mut self, instance: ProcessInstance) {
         self.members[instance.rank.index()] = Member {
@@ -157,7 +157,12 @@ impl Work for Ring {
         Ok(())
     }
 
-    fn start(&mut self, instance: ProcessInstance, rng: &mut Rng, wishes: &mut Vec<Wish<Event>>) {
+    fn start(
+        &mut self,
+        instance: ProcessInstance,
+        rng: &mut Rng,
+        wishes: &mut Vec<Wish<RingEvent>>,
+    ) {
         self.members[instance.rank.index()].started = true;
         self.tell(instance.rank, instance, rng, wishes);
         self.go_on(instance.rank, rng, wishes);
@@ -165,12 +170,12 @@ impl Work for Ring {
 
     fn event(
         &mut self,
-        event: Event,
+        event: RingEvent,
         rng: &mut Rng,
-        wishes: &mut Vec<Wish<Event>>,
+        wishes: &mut Vec<Wish<RingEvent>>,
     ) -> Result<(), String> {
         match event {
-            Event::Round(instance) => {
+            RingEvent::Round(instance) => {
                 let member = &mut self.members[instance.rank.index()];
                 if member.instance != Some(instance) {
                     return Ok(());
@@ -185,7 +190,7 @@ impl Work for Ring {
                 self.tell(instance.rank, instance, rng, wishes);
                 self.go_on(instance.rank, rng, wishes);
             }
-            Event::Heard {
+            RingEvent::Heard {
                 at,
                 generation,
                 epoch,
@@ -198,7 +203,7 @@ impl Work for Ring {
                 if !there || !member.started {
                     return if there {
                         // The link is made when both have the table: the sender tries again.
-                        let again = Event::Heard {
+                        let again = RingEvent::Heard {
                             at,
                             generation,
                             epoch,
@@ -222,10 +227,10 @@ impl Work for Ring {
         Ok(())
     }
 
-    fn whose(&self, event: &Event) -> Option<Rank> {
+    fn whose(&self, event: &RingEvent) -> Option<Rank> {
         match event {
-            Event::Round(instance) => Some(instance.rank),
-            Event::Heard { at, .. } => Some(*at),
+            RingEvent::Round(instance) => Some(instance.rank),
+            RingEvent::Heard { at, .. } => Some(*at),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What central stores, and whether that is right.
 
-use super::process::Image;
+use super::process::SimImage;
 use rejoin_channel_table::{Epoch, Generation, Rank};
 use rejoin_managers_protocol::central::{Record, Relaunch};
 use rejoin_managers_protocol::control::ToLocal;
@@ -55,7 +55,7 @@ impl Stored {
         &mut self,
         record: Record,
         ranks: u32,
-        images: &BTreeMap<(Rank, Epoch), Image>,
+        images: &BTreeMap<(Rank, Epoch), SimImage>,
         lost: bool,
     ) -> Result<(), String> {
         match record {
@@ -64,7 +64,7 @@ impl Stored {
                 self.ordered = epoch;
             }
             Record::Committed { epoch, .. } => {
-                let there: Vec<Image> = (0..ranks)
+                let there: Vec<SimImage> = (0..ranks)
                     .filter_map(|rank| images.get(&(Rank(rank), epoch)).copied())
                     .collect();
                 check(

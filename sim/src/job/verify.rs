@@ -1,10 +1,10 @@
 //! How a job may end.
 
-use super::World;
+use super::JobWorld;
 use super::work::Work;
 use rejoin_managers_protocol::central::Record;
 
-impl<W: Work> World<W> {
+impl<W: Work> JobWorld<W> {
     /// Nothing happens any more.
     pub(super) fn verify(&mut self) -> Result<(), String> {
         let Some(verdict) = self.over.clone() else {

@@ -4,7 +4,7 @@ use std::cell::UnsafeCell;
 
 use libc::{greg_t, timespec};
 
-use super::super::hint::Place;
+use super::super::hint::CallSite;
 use crate::sys;
 
 /// The saved general registers of a context, in the order of `libc::REG_*`.
@@ -22,14 +22,14 @@ pub(super) const R9: usize = libc::REG_R9 as usize;
 
 /// When the handler began, and in which process.
 #[derive(Clone, Copy)]
-pub(in crate::checkpoint_request) struct Begin {
+pub(in crate::checkpoint_request) struct HandlerStart {
     /// The next order may wait already: it interrupts nothing either.
     pub(super) signal: i32,
     pub(super) time: u64,
     process: i32,
 }
 
-impl Begin {
+impl HandlerStart {
     pub(in crate::checkpoint_request) fn now(signal: i32) -> Self {
         Self {
             signal,
@@ -56,7 +56,7 @@ pub(super) struct Restarts {
     pub(super) time: UnsafeCell<timespec>,
     pub(super) call: UnsafeCell<RestartedCall>,
     /// Where the last such call was made, and its number.
-    pub(super) last: UnsafeCell<(Place, i64)>,
+    pub(super) last: UnsafeCell<(CallSite, i64)>,
 }
 
 // SAFETY: a process with twins has one thread.

@@ -8,7 +8,7 @@ use std::mem::size_of;
 
 use libc::{c_void, greg_t, timeval};
 
-use super::restarts::{Begin, RAX, RDI, RESTARTS, RIP, RSP, Registers, RestartedCall};
+use super::restarts::{HandlerStart, RAX, RDI, RESTARTS, RIP, RSP, Registers, RestartedCall};
 use crate::sys;
 
 /// What a call that was started again has in the upper half of its descriptor's register, which the
@@ -36,7 +36,7 @@ fn option(number: i64) -> Option<libc::c_int> {
 
 /// Counts the time of such a call. Returns whether it is over; then the registers say so, and the
 /// call is not to be started again.
-pub(super) fn is_over(registers: &mut Registers, number: i64, begin: Begin) -> bool {
+pub(super) fn is_over(registers: &mut Registers, number: i64, begin: HandlerStart) -> bool {
     let Some(length) = option(number).and_then(|option| time_of(registers[RDI] as i32, option))
     else {
         return false;

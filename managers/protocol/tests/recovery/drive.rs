@@ -1,6 +1,6 @@
 //! The drivers of the cores: what they are told to do, done at once where nobody could tell.
 
-use super::{Process, Step, Wake};
+use super::{PendingWake, Process, ProcessStep};
 use super::{System, job};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, Event, Record};
@@ -173,7 +173,12 @@ impl System {
         match effect {
             local::Effect::Spawn(instance) => {
                 self.begins(instance);
-                let process = Process::new(instance, Step::BeforeInit, Step::Computes, None);
+                let process = Process::new(
+                    instance,
+                    ProcessStep::BeforeInit,
+                    ProcessStep::Computes,
+                    None,
+                );
                 let pid = process.pid();
                 let spawned = local::Input::Spawned(instance.rank, instance.incarnation, pid);
                 inputs.push_back(spawned);
@@ -234,7 +239,7 @@ impl System {
 
     fn wake(&mut self, instance: ProcessInstance, epoch: Epoch) {
         self.begins(instance);
-        self.wakes.push(Wake {
+        self.wakes.push(PendingWake {
             instance,
             epoch,
             // As the host knows it: one generation, and not the first instance in it.

@@ -3,7 +3,7 @@
 mod drive;
 
 pub use drive::FAULT;
-pub use rejoin_sim::job::process::{Image, Process, Step, Wake};
+pub use rejoin_sim::job::process::{PendingWake, Process, ProcessStep, SimImage};
 pub use rejoin_sim::job::stored::Stored;
 
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Rank};
@@ -51,8 +51,8 @@ pub struct System {
     pub processes: Vec<Process>,
     /// The newest instance of each rank.
     pub instances: BTreeMap<Rank, ProcessInstance>,
-    pub images: BTreeMap<(Rank, Epoch), Image>,
-    pub wakes: Vec<Wake>,
+    pub images: BTreeMap<(Rank, Epoch), SimImage>,
+    pub wakes: Vec<PendingWake>,
     pub over: Option<Verdict>,
     pub stored: Stored,
     /// What a central manager that is started again reads.
@@ -209,7 +209,7 @@ impl System {
         let ProcessInstance {
             generation, rank, ..
         } = process.instance;
-        let image = Image {
+        let image = SimImage {
             step: process.step,
             generation,
             from: process.from,
@@ -240,8 +240,8 @@ impl System {
         let process = &mut self.processes[index];
         let instance = process.instance;
         match process.step {
-            Step::BeforeInit | Step::Back => {
-                process.step = Step::WaitsForStart;
+            ProcessStep::BeforeInit | ProcessStep::Back => {
+                process.step = ProcessStep::WaitsForStart;
                 let register = ToManager::Register {
                     rank: instance.rank,
                     incarnation: instance.incarnation,
@@ -252,21 +252,21 @@ impl System {
                 };
                 self.says(index, register);
             }
-            Step::Computes => {
-                process.step = Step::WaitsForAll;
+            ProcessStep::Computes => {
+                process.step = ProcessStep::WaitsForAll;
                 self.says(index, ToManager::Finalizing);
             }
-            Step::MayLeave => {
-                process.step = Step::MayExit;
+            ProcessStep::MayLeave => {
+                process.step = ProcessStep::MayExit;
                 self.alone |= process.alone;
                 self.says(index, ToManager::Leave);
             }
-            Step::MayExit => self.ended(index, End::Exited(0)),
-            Step::WaitsForAll => {
-                process.then = Step::Computes;
+            ProcessStep::MayExit => self.ended(index, End::Exited(0)),
+            ProcessStep::WaitsForAll => {
+                process.then = ProcessStep::Computes;
                 self.says(index, ToManager::Finalizing);
             }
-            Step::WaitsForStart => {}
+            ProcessStep::WaitsForStart => {}
         }
     }
 
@@ -274,7 +274,7 @@ impl System {
         let process = &mut self.processes[index];
         let instance = process.instance;
         *process = Process {
-            step: Step::BeforeInit,
+            step: ProcessStep::BeforeInit,
             stopped: true,
             ..process.silenced()
         };
@@ -286,7 +286,7 @@ impl System {
     }
 
     pub fn restored(&mut self, index: usize) {
-        let Wake {
+        let PendingWake {
             instance,
             epoch,
             alone,
@@ -295,10 +295,10 @@ impl System {
         let (rank, incarnation) = (instance.rank, instance.incarnation);
         let host = self.host_of(rank);
         if let Some(image) = self.images.get(&(rank, epoch)).copied() {
-            if alone && image.step != Step::WaitsForAll {
+            if alone && image.step != ProcessStep::WaitsForAll {
                 self.complain("alone back to before MPI_Finalize");
             }
-            let mut process = Process::new(instance, Step::Back, image.step, Some(epoch));
+            let mut process = Process::new(instance, ProcessStep::Back, image.step, Some(epoch));
             process.alone = alone;
             let pid = process.pid();
             self.processes.push(process);

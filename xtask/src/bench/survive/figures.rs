@@ -18,9 +18,9 @@ pub enum Goal {
 pub struct Figure {
     /// What it is.
     pub what: String,
-    /// Its unit.
+    /// Unit of the value, as the table shows it.
     pub unit: &'static str,
-    /// Its value.
+    /// The measured value, in that unit.
     pub value: f64,
     /// What it is held to.
     pub goal: Goal,
