@@ -173,6 +173,9 @@ pub enum ToLocal {
         /// Which one's exit status was reported.
         instance: ProcessInstance,
     },
+    /// It is stored that no process of the job is left on this host: nobody needs its local manager
+    /// any more.
+    Leave,
     /// Every rank has registered; the table is under way, and cards are asked for until it is
     /// there.
     Begin {
@@ -193,6 +196,8 @@ pub struct Report {
     pub generation: Option<Generation>,
     /// The last signal of those that ask programs to end that was passed on to the ranks.
     pub signalled: Option<i32>,
+    /// Its ranks have begun without the table, which has not come.
+    pub lacks_table: bool,
     /// Its ranks, in their order.
     pub ranks: Vec<RankReport>,
     /// Ends that were not all to be expected, and of which central may not have heard.
@@ -409,7 +414,7 @@ pub enum ToCentral {
         /// Why.
         cause: Cause,
     },
-    /// No process of the job is left on this host.
+    /// No process of the job is left on this host; [`ToLocal::Leave`] is awaited.
     Done,
     /// A local manager on another host than central's renews its lease.
     Renew {

@@ -447,6 +447,7 @@ fn a_central_manager_that_is_started_again_in_the_middle_of_a_checkpoint_orders_
         let report = Report {
             generation: Some(generation),
             signalled: None,
+            lacks_table: false,
             ranks: (0..RANKS).map(rank).collect(),
             exits: Vec::new(),
         };
@@ -476,6 +477,15 @@ fn after_a_lost_host(central: &mut Central) -> Vec<Effect> {
     step(central, at(200), said(ToCentral::Done))
 }
 
+/// What follows when the first host is done, as the last one.
+fn asked_when_done() -> [Effect; 3] {
+    [
+        Effect::Persist(Record::HostDone(0)),
+        Effect::Send(0, ToLocal::Leave),
+        Effect::AskStored,
+    ]
+}
+
 fn job_with_failover() -> Job {
     Job {
         hosts: vec!["a".into(), "b".into()],
@@ -502,7 +512,7 @@ fn relaunch(generation: u32) -> Relaunch {
 #[test]
 fn a_job_that_has_lost_a_host_is_launched_again_when_its_last_lease_is_over() {
     let mut central = Central::new(job_with_failover());
-    assert_eq!(after_a_lost_host(&mut central), [Effect::AskStored]);
+    assert_eq!(after_a_lost_host(&mut central), asked_when_done());
     let effects = step(&mut central, at(300), Input::Stored(Some(7)));
     let decided = Effect::Persist(Record::Relaunching(relaunch(1)));
     assert_eq!(effects, [decided]);
@@ -593,7 +603,28 @@ fn a_central_manager_that_is_started_again_waits_for_a_whole_lease_before_the_re
     step(&mut central, at(50_000), Input::Begin);
     step(&mut central, at(50_000), Input::HostGone(1, String::new()));
     let effects = step(&mut central, at(50_000), said(ToCentral::Done));
-    assert_eq!(effects, [Effect::AskStored]);
+    assert_eq!(effects, asked_when_done());
     step(&mut central, at(50_001), Input::Stored(Some(7)));
     assert_eq!(central.deadline(), Some(at(51_110)));
+}
+
+#[test]
+fn a_host_that_was_done_is_told_again_that_it_may_leave() {
+    let began = Record::Began {
+        generation: Generation(4),
+        incarnations: vec![Incarnation(0); RANKS as usize],
+        at: at(0),
+    };
+    let decided = Record::Decided(Verdict::Success);
+    for later in [vec![], vec![decided]] {
+        let mut records = vec![began.clone(), Record::HostDone(0)];
+        records.extend(later);
+        let mut central = Central::resume(job_with_failover(), records);
+        let effects = step(&mut central, at(1), Input::Begin);
+        assert_eq!(effects[0], Effect::Send(0, ToLocal::Leave));
+        let asked = |e: &&Effect| matches!(e, Effect::Send(0, order) if *order != ToLocal::Leave);
+        assert_eq!(effects.iter().find(asked), None);
+        // Its link closes, as it should.
+        assert_eq!(step(&mut central, at(2), Input::HostLost(0)), []);
+    }
 }

@@ -278,3 +278,22 @@ fn an_answer_does_not_meet_who_comes_back_before_its_start() {
         (&[HERE][..], &[(HERE, card(HERE))][..])
     );
 }
+
+/// What a host tells a central manager that was started again of the table.
+fn lacks_table(core: &mut Local) -> bool {
+    let effects = steps(core, vec![Input::Central(ToLocal::Report)]);
+    let [Effect::Central(ToCentral::Report(report))] = &effects[..] else {
+        panic!("{effects:?}");
+    };
+    report.lacks_table
+}
+
+#[test]
+fn a_host_whose_ranks_have_begun_reports_that_it_lacks_the_table() {
+    assert!(!lacks_table(&mut registered(true)), "they wait");
+    assert!(!lacks_table(&mut registered(false)), "they get the table");
+    let mut core = begun();
+    assert!(lacks_table(&mut core));
+    steps(&mut core, vec![start()]);
+    assert!(!lacks_table(&mut core));
+}

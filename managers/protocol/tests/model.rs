@@ -9,7 +9,7 @@ use rejoin_managers_protocol::local::{self, Local};
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_wire::{FromManager, Limits, ToManager, VERSION};
 use stateright::{Checker, Model, Property};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// Any but the first, so that nobody can get away with a constant.
 const GENERATION: Generation = Generation(3);
@@ -72,6 +72,7 @@ struct Stored {
     started: bool,
     finalized: bool,
     verdict: Option<Verdict>,
+    left: BTreeSet<usize>,
 }
 
 impl Stored {
@@ -80,6 +81,9 @@ impl Stored {
             Record::Began { .. } => self.began = true,
             Record::Started { .. } => self.started = true,
             Record::Finalized { .. } => self.finalized = true,
+            Record::HostDone(host) => {
+                self.left.insert(host);
+            }
             Record::Decided(verdict) | Record::Settled(verdict) => self.verdict = Some(verdict),
             Record::Memory(_) | Record::Interrupted { .. } => {}
             Record::Ordered { .. }
@@ -92,12 +96,13 @@ impl Stored {
     }
 
     /// The order can't surprise a central manager that reads this.
-    fn covers(&self, order: &ToLocal) -> bool {
+    fn covers(&self, host: usize, order: &ToLocal) -> bool {
         match order {
             ToLocal::Spawn { .. } => self.began,
             ToLocal::Start { .. } => self.started,
             ToLocal::AllFinalized { .. } => self.finalized,
             ToLocal::End { .. } => self.verdict.is_some(),
+            ToLocal::Leave => self.left.contains(&host),
             ToLocal::Signal { .. } | ToLocal::Kill | ToLocal::Release { .. } => true,
             other => panic!("{other:?} where nothing is recovered"),
         }
@@ -137,12 +142,12 @@ impl System {
             match effect {
                 central::Effect::Persist(record) => self.stored.store(record),
                 central::Effect::Send(host, order) => {
-                    self.hasty |= !self.stored.covers(&order);
+                    self.hasty |= !self.stored.covers(host, &order);
                     self.hosts[host].down.push_back(order);
                 }
                 central::Effect::SendAll(hosts, order) => {
-                    self.hasty |= !self.stored.covers(&order);
                     for host in hosts {
+                        self.hasty |= !self.stored.covers(host, &order);
                         self.hosts[host].down.push_back(order.clone());
                     }
                 }

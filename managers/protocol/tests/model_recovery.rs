@@ -269,6 +269,10 @@ impl Model for Jobs {
             Property::always("nothing outlives the job", |_, s: &System| {
                 s.over.is_none() || s.processes.iter().all(|p| !p.acts())
             }),
+            Property::always("who is done may leave", |_, s: &System| {
+                let leaves = |h: &recovery::Host| h.local.is_over() || !h.down.is_empty();
+                s.over.is_none() || s.hosts.iter().all(leaves)
+            }),
             Property::sometimes("it succeeds after a recovery", |m: &Jobs, s: &System| {
                 s.over == Some(Verdict::Success) && (s.recovered || m.bounds.deaths == 0)
             }),

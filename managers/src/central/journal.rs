@@ -87,6 +87,7 @@ impl Kind {
             Record::Memory(_) => Kind::Memory,
             Record::Began { .. }
             | Record::Finalized { .. }
+            | Record::HostDone(_)
             | Record::Decided(_)
             | Record::Settled(_)
             | Record::Relaunching(_)

@@ -15,7 +15,6 @@ use crate::net::reactor::{Interest, Reactor, Token};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rejoin_channel_table::JobId;
 use rejoin_managers_protocol::central::{HostIndex, Input, Job, View};
-use rejoin_managers_protocol::control::ToCentral;
 use rejoin_managers_protocol::policy::{History, Limit};
 use rejoin_managers_protocol::signals;
 use rejoin_wire::codec::MANAGER_LIMIT;
@@ -63,7 +62,7 @@ pub(super) struct RemoteCentral {
     /// What was not taken yet, with its numbers.
     pending: VecDeque<(u64, Input)>,
     next: u64,
-    /// The last words of hosts.
+    /// The hosts that are lost.
     last: BTreeMap<HostIndex, Input>,
     /// Clients that wait to hear how everything is.
     looks: BTreeSet<u32>,
@@ -203,9 +202,6 @@ impl RemoteCentral {
         match &input {
             // There would be one too many of them.
             Input::Begin | Input::Tick => return Ok(()),
-            Input::Local(host, ToCentral::Done) => {
-                self.last.insert(*host, input.clone());
-            }
             Input::HostLost(host) | Input::HostGone(host, _) => {
                 self.last.entry(*host).or_insert(input.clone());
             }

@@ -66,13 +66,13 @@ impl<W: Work> JobWorld<W> {
                 self.stored.store(record, ranks, &self.images, lost)?;
             }
             central::Effect::Send(host, order) => {
-                if !self.stored.covers(&order) {
+                if !self.stored.covers(host, &order) {
                     return Err(format!("{order:?} before it is stored"));
                 }
                 self.send_down(host, order);
             }
             central::Effect::SendAll(hosts, order) => {
-                if !self.stored.covers(&order) {
+                if !hosts.iter().all(|host| self.stored.covers(*host, &order)) {
                     return Err(format!("{order:?} before it is stored"));
                 }
                 for host in hosts {

@@ -5,7 +5,8 @@ use super::work::Work;
 use super::{Event, Host, JobFault, JobWorld, MILLI};
 use rejoin_channel_table::Rank;
 use rejoin_managers_protocol::central::{self, Central};
-use rejoin_managers_protocol::control::{End, ToCentral};
+use rejoin_managers_protocol::control::End;
+use rejoin_managers_protocol::local::Local;
 use std::collections::BTreeSet;
 
 impl<W: Work> JobWorld<W> {
@@ -148,11 +149,8 @@ impl<W: Work> JobWorld<W> {
         self.central = Some(Central::resume(self.job.clone(), records));
         self.central(central::Input::Begin)?;
         for host in 0..self.hosts.len() {
-            let Host { local, done, .. } = &self.hosts[host];
-            if *done {
-                let done = central::Input::Local(host, ToCentral::Done);
-                self.central(done)?;
-            } else if local.is_none() {
+            let Host { local, .. } = &self.hosts[host];
+            if local.as_ref().is_none_or(Local::is_over) {
                 self.central(central::Input::HostLost(host))?;
             }
         }

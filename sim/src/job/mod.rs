@@ -95,8 +95,6 @@ struct Host {
     held: u64,
     /// For each run of central that has ended: words that arrive later than this are lost.
     relayed: Vec<u64>,
-    /// Its last word has come.
-    done: bool,
     /// Central has let go of it.
     dropped: bool,
     tick: Option<u64>,
@@ -267,10 +265,7 @@ impl<W: Work> JobWorld<W> {
 
     fn handle(&mut self, event: Event<W::Event>) -> Result<(), String> {
         match event {
-            Event::Up(host, message) => {
-                self.hosts[host].done |= message == ToCentral::Done;
-                self.central(central::Input::Local(host, message))
-            }
+            Event::Up(host, message) => self.central(central::Input::Local(host, message)),
             Event::Down(host, boot, order) => {
                 let last = self.hosts[host].relayed.get(boot as usize);
                 match last.is_some_and(|last| self.now > *last) {

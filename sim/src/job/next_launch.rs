@@ -28,7 +28,6 @@ impl Host {
             down: 0,
             held: 0,
             relayed: vec![0; boots as usize],
-            done: false,
             dropped: false,
             tick: None,
         }

@@ -2,9 +2,9 @@
 
 use super::process::SimImage;
 use rejoin_channel_table::{Epoch, Generation, Rank};
-use rejoin_managers_protocol::central::{Record, Relaunch};
+use rejoin_managers_protocol::central::{HostIndex, Record, Relaunch};
 use rejoin_managers_protocol::control::ToLocal;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What was stored so far.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -21,6 +21,8 @@ pub struct Stored {
     pub finalized: bool,
     /// There is a verdict.
     pub decided: bool,
+    /// Hosts without a process of the job.
+    pub left: BTreeSet<HostIndex>,
     /// The next launch.
     pub relaunching: Option<Relaunch>,
 }
@@ -42,6 +44,7 @@ impl Stored {
             origins: BTreeMap::from([(generation, None)]),
             finalized: false,
             decided: false,
+            left: BTreeSet::new(),
             relaunching: None,
         }
     }
@@ -94,6 +97,7 @@ impl Stored {
             }
             Record::Finalized { .. } => self.finalized = true,
             Record::Decided(_) => self.decided = true,
+            Record::HostDone(host) => check(self.left.insert(host), "a host is done twice")?,
             Record::Relaunching(next) => {
                 check(self.decided, "a relaunch before the end is decided")?;
                 self.relaunching = Some(next);
@@ -108,7 +112,7 @@ impl Stored {
     }
 
     /// The order can't surprise a central manager that reads this.
-    pub fn covers(&self, order: &ToLocal) -> bool {
+    pub fn covers(&self, host: HostIndex, order: &ToLocal) -> bool {
         let now = |generation: Generation| generation == self.generation;
         match *order {
             ToLocal::Checkpoint { generation, epoch } => now(generation) && epoch <= self.ordered,
@@ -125,6 +129,7 @@ impl Stored {
             } => now(generation) && epoch == self.committed,
             ToLocal::AllFinalized { generation } => now(generation) && self.finalized,
             ToLocal::End { .. } => self.decided,
+            ToLocal::Leave => self.left.contains(&host),
             // mpirun makes it of a start.
             ToLocal::Begin { .. } => false,
             ToLocal::Spawn { .. }

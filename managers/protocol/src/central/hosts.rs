@@ -1,6 +1,6 @@
 //! Hosts that fall silent, and hosts that take no part any more.
 
-use super::{Central, Effect, Event, HostIndex, Leases};
+use super::{Central, Effect, Event, HostIndex, Leases, Record};
 use crate::control::{Time, ToLocal};
 use crate::lease::{Giver, Standing};
 use crate::verdict::Verdict;
@@ -38,6 +38,25 @@ impl Central {
         if let Some(state) = self.hosts.get_mut(host) {
             state.lease = None;
         }
+    }
+
+    /// No process of the job is left on a host. Its local manager may leave once that is stored:
+    /// the next central manager could not ask it any more.
+    pub(super) fn host_done(&mut self, host: HostIndex, effects: &mut Vec<Effect>) {
+        self.nothing_acts_on(host);
+        if let Some(state) = self.hosts.get_mut(host) {
+            state.done = true;
+            if !std::mem::replace(&mut state.left, true) {
+                effects.push(Effect::Persist(Record::HostDone(host)));
+            }
+            effects.push(Effect::Send(host, ToLocal::Leave));
+        }
+    }
+
+    /// Central was started again: local managers may not have heard that they may leave.
+    pub(super) fn let_leave_again(&self, effects: &mut Vec<Effect>) {
+        let left = self.hosts.iter().enumerate().filter(|(_, h)| h.left);
+        effects.extend(left.map(|(host, _)| Effect::Send(host, ToLocal::Leave)));
     }
 
     /// When a lease runs out, or patience does.

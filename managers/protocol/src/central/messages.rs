@@ -126,6 +126,8 @@ pub enum Record {
         /// Their last checkpoint, from which one can come back alone.
         last: Option<Epoch>,
     },
+    /// No process of the job is left on this host.
+    HostDone(HostIndex),
     /// The verdict, which nothing changes any more: everything is about to be ended.
     Decided(Verdict),
     /// The verdict; who has left `MPI_Finalize` comes to its end by itself.

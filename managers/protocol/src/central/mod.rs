@@ -55,6 +55,8 @@ struct HostState {
     name: String,
     /// No more is expected from it.
     done: bool,
+    /// It has reported so, and that is stored.
+    left: bool,
     /// Of a host that may fall silent.
     lease: Option<Giver>,
 }
@@ -142,6 +144,7 @@ impl Central {
                 .map(|(host, name)| HostState {
                     name,
                     done: false,
+                    left: false,
                     lease: hosts::giver(job.leases.as_ref(), host),
                 })
                 .collect(),
@@ -190,6 +193,9 @@ impl Central {
 
     /// One step.
     pub fn step(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
+        if input == Input::Begin {
+            self.let_leave_again(effects);
+        }
         match self.phase {
             Phase::Over => return,
             Phase::Resuming(_) => self.resuming(now, input, effects),
@@ -310,12 +316,7 @@ impl Central {
                     self.failed_too(now, instance, host, (pid, cause), effects);
                 }
             }
-            ToCentral::Done => {
-                self.nothing_acts_on(host);
-                if let Some(state) = self.hosts.get_mut(host) {
-                    state.done = true;
-                }
-            }
+            ToCentral::Done => self.host_done(host, effects),
             ToCentral::Renew { number } => self.renewed(now, host, number, effects),
             // Nobody has asked, or the answer to who died asking.
             ToCentral::Report(_) => {}

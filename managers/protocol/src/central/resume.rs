@@ -54,8 +54,8 @@ impl Resuming {
 
 impl Central {
     /// Central of a job that another central manager has begun and recorded. [`Input::Begin`] comes
-    /// first, then, for each host whose link had closed, what was last heard of it:
-    /// [`ToCentral::Done`] or [`Input::HostLost`].
+    /// first, then [`Input::HostLost`] or [`Input::HostGone`] for each host that the driver knows
+    /// to be lost.
     #[must_use]
     pub fn resume(job: Job, records: Vec<Record>) -> Self {
         let mut central = Central::new(job);
@@ -117,6 +117,11 @@ impl Central {
             Record::Finalized { last, .. } => {
                 past.finalized = true;
                 self.mode.set_last_checkpoint(last);
+            }
+            Record::HostDone(host) => {
+                if let Some(state) = self.hosts.get_mut(host) {
+                    (state.done, state.left) = (true, true);
+                }
             }
             Record::Decided(verdict) => {
                 past.decided = true;
@@ -198,12 +203,7 @@ impl Central {
                     place.get_or_insert(report);
                 }
             }
-            Input::Local(host, ToCentral::Done) => {
-                self.nothing_acts_on(host);
-                if let Some(state) = self.hosts.get_mut(host) {
-                    state.done = true;
-                }
-            }
+            Input::Local(host, ToCentral::Done) => self.host_done(host, effects),
             Input::Local(_, ToCentral::Renew { .. }) | Input::HostLost(_) | Input::HostGone(..) => {
                 return self.take(now, input, effects);
             }
@@ -416,7 +416,8 @@ impl Central {
                 self.start_when_complete(now, effects);
             }
             Phase::Running => {
-                if !waiting.is_empty() {
+                let lacks_table = reports.iter().flatten().any(|report| report.lacks_table);
+                if !waiting.is_empty() || lacks_table {
                     self.start_again(effects);
                 }
                 self.checkpoint_again(now, past, effects);
@@ -441,7 +442,7 @@ impl Central {
         rank.is_some_and(|rank| rank.incarnation == said.incarnation)
     }
 
-    /// Some have not heard that all have registered.
+    /// Some have not heard that all have registered, or have not got the table.
     fn start_again(&self, effects: &mut Vec<Effect>) {
         let cards = self
             .ranks

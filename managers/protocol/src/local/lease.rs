@@ -21,10 +21,7 @@ impl Local {
             match duty {
                 Duty::Renew(number) => self.tell(ToCentral::Renew { number }, effects),
                 Duty::Stop => effects.push(Effect::StopAll),
-                Duty::Forsaken => {
-                    self.central = false;
-                    self.kill(effects);
-                }
+                Duty::Forsaken => self.abandoned_by_central(effects),
             }
         }
     }

@@ -16,6 +16,8 @@ pub(super) struct Lookups {
     size: u32,
     /// From the first start on.
     directory: Option<Directory>,
+    /// The generation whose table was the last to come.
+    complete: Option<Generation>,
 }
 
 impl Lookups {
@@ -32,6 +34,7 @@ impl Local {
             me: Some(position),
             size,
             directory: None,
+            complete: None,
         });
     }
 
@@ -85,6 +88,15 @@ impl Local {
             }
         }
         self.pass_on(wanted, effects);
+        if let Some(lookups) = &mut self.lookups {
+            lookups.complete = Some(generation);
+        }
+    }
+
+    /// Ranks of this host have begun, and the table of their generation has not come.
+    pub(super) fn lacks_table(&self) -> bool {
+        let lacks = |l: &Lookups| l.directory.is_some() && l.complete != Some(self.generation);
+        self.lookups.as_ref().is_some_and(lacks)
     }
 
     /// From here on it is known who can be asked. `false`: this host's ranks get the table, or the

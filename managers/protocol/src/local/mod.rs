@@ -123,6 +123,8 @@ enum Phase {
     /// Asked to end; SIGKILL follows at the deadline.
     Ending(Option<Time>),
     Sweeping,
+    /// No process is left; central has not confirmed that it has stored this.
+    Done,
     Over,
 }
 
@@ -217,8 +219,7 @@ impl Local {
         match input {
             Input::Central(order) => self.order(now, order, effects),
             Input::CentralLost => {
-                self.central = false;
-                self.kill(effects);
+                self.abandoned_by_central(effects);
             }
             Input::Spawned(rank, incarnation, pid) => self.spawned(rank, incarnation, pid, effects),
             Input::NotStarted(rank, incarnation, why) => {
@@ -272,9 +273,11 @@ impl Local {
             Input::Tick => self.tick(now, effects),
             Input::Swept => {
                 if self.phase == Phase::Sweeping {
-                    self.phase = Phase::Over;
+                    self.phase = Phase::Done;
                     self.tell(ToCentral::Done, effects);
-                    effects.push(Effect::Exit);
+                    if !self.central {
+                        self.leave(effects);
+                    }
                 }
             }
         }
@@ -343,6 +346,11 @@ impl Local {
 
     fn order(&mut self, now: Time, order: ToLocal, effects: &mut Vec<Effect>) {
         match order {
+            ToLocal::Leave => self.leave(effects),
+            // Who asks has not heard it.
+            ToLocal::Report | ToLocal::End { .. } | ToLocal::Kill if self.phase == Phase::Done => {
+                self.tell(ToCentral::Done, effects);
+            }
             ToLocal::Granted { number } => self.granted(now, number, effects),
             ToLocal::Spawn { .. } if self.phase == Phase::Idle => self.begin(order, effects),
             ToLocal::Start {
@@ -664,10 +672,25 @@ impl Local {
     }
 
     fn kill(&mut self, effects: &mut Vec<Effect>) {
-        if !matches!(self.phase, Phase::Sweeping | Phase::Over) {
+        if !matches!(self.phase, Phase::Sweeping | Phase::Done | Phase::Over) {
             self.restoring = None;
             self.phase = Phase::Ending(None);
             effects.push(Effect::SignalAll(KILL));
+        }
+    }
+
+    /// Central does not come back: what is left of the job here ends.
+    fn abandoned_by_central(&mut self, effects: &mut Vec<Effect>) {
+        self.central = false;
+        self.kill(effects);
+        self.leave(effects);
+    }
+
+    /// Nobody needs this local manager any more, if every process of the job has ended.
+    fn leave(&mut self, effects: &mut Vec<Effect>) {
+        if self.phase == Phase::Done {
+            self.phase = Phase::Over;
+            effects.push(Effect::Exit);
         }
     }
 

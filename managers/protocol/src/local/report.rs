@@ -13,6 +13,7 @@ impl Local {
         let report = Report {
             generation: (!self.ranks.is_empty()).then_some(self.generation),
             signalled: self.signalled,
+            lacks_table: self.lacks_table(),
             ranks: self.ranks.iter().map(|p| self.report_of(p)).collect(),
             exits: self.exits.clone(),
         };

@@ -4,7 +4,7 @@ use super::{PendingWake, Process, ProcessStep};
 use super::{System, job};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, Event, Record};
-use rejoin_managers_protocol::control::{Cause, End, ProcessInstance, Time, ToCentral, ToLocal};
+use rejoin_managers_protocol::control::{Cause, End, ProcessInstance, Time, ToLocal};
 use rejoin_managers_protocol::local;
 use std::collections::VecDeque;
 
@@ -15,10 +15,11 @@ const CONT: i32 = 18;
 /// As the journal does: of most kinds, only the last counts.
 fn remember(records: &mut Vec<Record>, record: &Record) {
     use std::mem::discriminant;
-    let all = [Record::Finalized {
+    let finalized = Record::Finalized {
         generation: Default::default(),
         last: None,
-    }];
+    };
+    let all = [finalized, Record::HostDone(0)];
     if !all.iter().any(|r| discriminant(r) == discriminant(record)) {
         records.retain(|old| discriminant(old) != discriminant(record));
     }
@@ -48,7 +49,7 @@ impl System {
                     }
                 }
                 central::Effect::Send(host, order) => {
-                    if !self.stored.covers(&order) {
+                    if !self.stored.covers(host, &order) {
                         self.complain(format!("{order:?} before it is stored"));
                     }
                     if self.prompt && matches!(order, ToLocal::Acknowledged { .. }) {
@@ -58,7 +59,7 @@ impl System {
                     }
                 }
                 central::Effect::SendAll(hosts, order) => {
-                    if !self.stored.covers(&order) {
+                    if !hosts.iter().all(|host| self.stored.covers(*host, &order)) {
                         self.complain(format!("{order:?} before it is stored"));
                     }
                     for host in hosts {
@@ -89,7 +90,7 @@ impl System {
         self.central(central::Input::Begin);
         for host in 0..self.hosts.len() {
             if self.hosts[host].done {
-                self.central(central::Input::Local(host, ToCentral::Done));
+                self.central(central::Input::HostLost(host));
             }
         }
     }
@@ -198,7 +199,6 @@ impl System {
                 self.images.remove(&(rank, epoch));
             }
             local::Effect::Central(message) => {
-                self.hosts[host].done |= message == ToCentral::Done;
                 self.hosts[host].up.push_back(message);
             }
             local::Effect::Ranks(ranks, message) => {
@@ -223,7 +223,7 @@ impl System {
                 }
             }
             local::Effect::Sweep => self.hosts[host].sweeping = true,
-            local::Effect::Exit => {}
+            local::Effect::Exit => self.hosts[host].done = true,
             other => panic!("{other:?} in this model"),
         }
     }
