@@ -1,4 +1,4 @@
-//! What mpirun and a local manager say to each other, and local managers among themselves.
+//! What mpirun, the central manager and the local managers say to each other.
 //!
 //! Streams have windows, so that neither side ever keeps more than a window of what the other can't
 //! take: a reader that stops stops the writers, and memory stays bounded.
@@ -16,30 +16,22 @@ use std::net::SocketAddr;
 
 /// From mpirun to a local manager.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Down {
+pub enum MpirunToLocal {
     /// First of all: what to start.
     Launch(Box<Plan>),
-    /// An order of central.
-    Control(ToLocal),
     /// Standard input for the rank that gets it; empty at its end.
     Input(ByteBuf),
     /// So many bytes of output were written out.
     OutputCredit(u32),
     /// Nobody reads this stream any more.
     SinkClosed(Stream),
-    /// Of what goes down the tree.
-    Tree(Message<Word>),
-    /// Is it there? It answers [`Up::Here`].
+    /// Does it answer? It says [`LocalToMpirun::Alive`].
     Ping,
-    /// Of where ranks are.
-    Look(lookup::Message),
 }
 
 /// From a local manager to mpirun.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Up {
-    /// News for central.
-    Control(ToCentral),
+pub enum LocalToMpirun {
     /// Whole lines, or a piece of a very long one, or the unfinished last one.
     Output {
         /// Who wrote it.
@@ -66,6 +58,20 @@ pub enum Up {
         /// The image's epoch.
         epoch: Option<Epoch>,
     },
+    /// The rank's program has stored its state, as the one of this number, with all others: what
+    /// came before was written before that.
+    Stored {
+        /// Whose.
+        rank: Rank,
+        /// The number of the stored state.
+        number: u32,
+        /// The beginnings of the lines that it had not finished, of each stream.
+        begun: Begun,
+    },
+    /// So many bytes of standard input were taken by the rank.
+    InputCredit(u32),
+    /// Nobody reads standard input any more.
+    InputClosed,
     /// What an image of this rank can't bring back.
     Caveats {
         /// Whose.
@@ -82,28 +88,6 @@ pub enum Up {
         /// One line.
         text: String,
     },
-    /// So many bytes of standard input were taken by the rank.
-    InputCredit(u32),
-    /// Nobody reads standard input any more.
-    InputClosed,
-    /// Where other local managers reach this one.
-    Listens(Vec<SocketAddr>),
-    /// Of what goes down the tree.
-    Tree(Message<Word>),
-    /// The answer to [`Down::Ping`].
-    Here,
-    /// The rank's program has stored its state, as the one of this number, with all others: what
-    /// came before was written before that.
-    Stored {
-        /// Whose.
-        rank: Rank,
-        /// The number of the stored state.
-        number: u32,
-        /// The beginnings of the lines that it had not finished, of each stream.
-        begun: Begun,
-    },
-    /// Of where ranks are.
-    Look(lookup::Message),
     /// Where on this host its ranks run.
     Bound {
         /// A line each, when that is to be told.
@@ -113,6 +97,50 @@ pub enum Up {
     },
     /// This rank could not be bound, for this error of the system.
     Unbound(Rank, i32),
+    /// The answer to [`MpirunToLocal::Ping`].
+    Alive,
+}
+
+/// From the central manager to a local manager.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum CentralToLocal {
+    /// An order.
+    Order(ToLocal),
+    /// Of what goes down the tree.
+    Tree(Message<Word>),
+    /// Of where ranks are.
+    Look(lookup::Message),
+}
+
+/// From a local manager to the central manager.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum LocalToCentral {
+    /// News of its ranks.
+    News(ToCentral),
+    /// Where other local managers reach this one.
+    Listens(Vec<SocketAddr>),
+    /// Of what goes down the tree.
+    Tree(Message<Word>),
+    /// Of where ranks are.
+    Look(lookup::Message),
+}
+
+/// All that goes from mpirun to a local manager, over the link that mpirun and central share.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Down {
+    /// From mpirun itself.
+    Mpirun(MpirunToLocal),
+    /// Passed on for central.
+    Central(CentralToLocal),
+}
+
+/// All that goes from a local manager to mpirun, over the link that mpirun and central share.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Up {
+    /// For mpirun itself.
+    Mpirun(LocalToMpirun),
+    /// To be passed on to central.
+    Central(LocalToCentral),
 }
 
 /// What local managers say to each other.

@@ -5,7 +5,7 @@ use super::{LocalManager, kind};
 use crate::error::Result;
 use crate::fault::{self, Point};
 use crate::host::descendants;
-use crate::launch::local_messages::Up;
+use crate::launch::local_messages::{LocalToMpirun, Up};
 use crate::net::reactor::{Interest, Token};
 use crate::stdio::Stream;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
@@ -60,11 +60,11 @@ impl LocalManager {
             partial[stream as usize] = self.renew_output(slot, stream, pipe);
         }
         let rank = &self.ranks[slot];
-        let mark = Up::Mark {
+        let mark = LocalToMpirun::Mark {
             rank: rank.rank,
             epoch,
         };
-        let added = self.link.queue(&mark).is_ok();
+        let added = self.link.queue(&Up::Mpirun(mark)).is_ok();
         if !self.note_input(slot, epoch, &message) {
             let ToManager::Imaged { generation, .. } = message else {
                 return;
@@ -163,7 +163,8 @@ impl LocalManager {
                         let line = "its images share open files with it that they can't open anew: \
                                     a lock of one stays when the rank closes it";
                         let lines = vec![line.to_string()];
-                        self.link.queue(&Up::Caveats { rank: who, lines })?;
+                        self.link
+                            .queue(&Up::Mpirun(LocalToMpirun::Caveats { rank: who, lines }))?;
                     }
                 }
                 Ok(Some(ZygoteAnswer::Frozen { missing, .. })) => {

@@ -15,7 +15,9 @@ mod sweep;
 use crate::error::{Context, Result};
 use crate::host::signals::Signals;
 use crate::host::{descendants, limits};
-use crate::launch::local_messages::{Down, Up};
+use crate::launch::local_messages::{
+    CentralToLocal, Down, LocalToCentral, LocalToMpirun, MpirunToLocal, Up,
+};
 use crate::launch::plan::Plan;
 use crate::launch::supervisor;
 use crate::net::manager_link::ManagerLink;
@@ -269,15 +271,15 @@ impl LocalManager {
         match effect {
             Effect::Spawn(life) => {
                 if life.incarnation > Incarnation(0) {
-                    let rewound = Up::Rewound {
+                    let rewound = LocalToMpirun::Rewound {
                         rank: life.rank,
                         epoch: None,
                     };
-                    self.link.queue(&rewound)?;
+                    self.link.queue(&Up::Mpirun(rewound))?;
                 }
                 self.order_process(life);
             }
-            Effect::Central(message) => self.link.queue(&Up::Control(message))?,
+            Effect::Central(news) => self.link.queue(&Up::Central(LocalToCentral::News(news)))?,
             Effect::Ranks(ranks, message) => {
                 let mut frame = Vec::new();
                 encode(&message, MANAGER_LIMIT, &mut frame)?;
@@ -354,12 +356,16 @@ impl LocalManager {
             Effect::DropImage(rank, epoch) => self.drop_image(rank, epoch),
             Effect::StopAll => self.stop_all(),
             Effect::ContinueAll => self.continue_all(),
-            Effect::Caveats(rank, lines) => self.link.queue(&Up::Caveats { rank, lines })?,
-            Effect::Note(rank, important, text) => self.link.queue(&Up::Note {
-                rank,
-                important,
-                text,
-            })?,
+            Effect::Caveats(rank, lines) => self
+                .link
+                .queue(&Up::Mpirun(LocalToMpirun::Caveats { rank, lines }))?,
+            Effect::Note(rank, important, text) => {
+                self.link.queue(&Up::Mpirun(LocalToMpirun::Note {
+                    rank,
+                    important,
+                    text,
+                }))?
+            }
             _ => {}
         }
         Ok(())
@@ -391,36 +397,51 @@ impl LocalManager {
 
     fn carry_out(&mut self, message: Down) -> Result<()> {
         match message {
-            Down::Launch(plan) => self.take_plan(plan)?,
-            Down::Control(order) => {
-                if let ToLocal::Keep { epoch, .. } = order {
-                    self.keep(epoch);
-                }
-                // At once: what follows on the link may be for a rank that this starts.
-                self.queue.push_back(Input::Central(order));
-                self.steps()?;
-            }
-            Down::Input(bytes) => {
+            Down::Mpirun(message) => self.mpirun_said(message),
+            Down::Central(message) => self.central_said(message),
+        }
+    }
+
+    fn mpirun_said(&mut self, message: MpirunToLocal) -> Result<()> {
+        match message {
+            MpirunToLocal::Launch(plan) => self.take_plan(plan)?,
+            MpirunToLocal::Input(bytes) => {
                 if let Some(input) = &mut self.input {
                     input.push(&bytes);
                 }
                 self.write_input()?;
             }
-            Down::OutputCredit(count) => {
+            MpirunToLocal::OutputCredit(count) => {
                 self.window += count as isize;
                 self.resume_outputs()?;
             }
-            Down::Tree(message) => self.tree_said(message)?,
-            Down::Ping => self.link.queue(&Up::Here)?,
-            Down::Look(message) => self.queue.push_back(Input::Looked(None, message)),
-            Down::SinkClosed(stream) => {
+            MpirunToLocal::SinkClosed(stream) => {
                 self.closed_sinks[stream as usize] = true;
                 for rank in &mut self.ranks {
                     rank.close_output(stream, &self.reactor);
                 }
             }
+            MpirunToLocal::Ping => self.link.queue(&Up::Mpirun(LocalToMpirun::Alive))?,
         }
         Ok(())
+    }
+
+    fn central_said(&mut self, message: CentralToLocal) -> Result<()> {
+        match message {
+            CentralToLocal::Order(order) => {
+                if let ToLocal::Keep { epoch, .. } = order {
+                    self.keep(epoch);
+                }
+                // At once: what follows on the link may be for a rank that this starts.
+                self.queue.push_back(Input::Central(order));
+                self.steps()
+            }
+            CentralToLocal::Tree(message) => self.tree_said(message),
+            CentralToLocal::Look(message) => {
+                self.queue.push_back(Input::Looked(None, message));
+                Ok(())
+            }
+        }
     }
 
     fn read_signals(&mut self) {

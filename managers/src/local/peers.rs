@@ -8,7 +8,7 @@ use super::{LocalManager, kind};
 use crate::clock;
 use crate::error::Result;
 use crate::host::limits;
-use crate::launch::local_messages::{Across, Up};
+use crate::launch::local_messages::{Across, LocalToCentral, Up};
 use crate::launch::plan::Plan;
 use crate::launch::tree::{Place, Word};
 use crate::net::auth::{Whose, peer_key};
@@ -359,7 +359,8 @@ impl LocalManager {
     /// This host has a place in the tree.
     pub(super) fn join_tree(&mut self, plan: &Plan, place: Place) -> Result<()> {
         let peers = Peers::new(plan, place, &self.reactor);
-        self.link.queue(&Up::Listens(peers.addresses()))?;
+        self.link
+            .queue(&Up::Central(LocalToCentral::Listens(peers.addresses())))?;
         self.peers = Some(Box::new(peers));
         Ok(())
     }
@@ -386,7 +387,7 @@ impl LocalManager {
     /// Asks, or answers, where a rank is. Who can't be reached is taken to know nothing.
     pub(super) fn look(&mut self, to: Peer, message: lookup::Message) -> Result<()> {
         let Some(position) = to else {
-            return self.link.queue(&Up::Look(message));
+            return self.link.queue(&Up::Central(LocalToCentral::Look(message)));
         };
         let narrow = u32::try_from(position).unwrap_or(u32::MAX);
         let across = Across::Look(message.clone());
@@ -424,7 +425,8 @@ impl LocalManager {
             return Ok(());
         };
         for message in peers.up.drain(..) {
-            self.link.queue(&Up::Tree(message))?;
+            self.link
+                .queue(&Up::Central(LocalToCentral::Tree(message)))?;
         }
         let orders = peers.orders.drain(..);
         self.queue.extend(orders.map(Input::Central));

@@ -4,7 +4,7 @@
 use super::rank_output::set_nonblocking;
 use super::{LocalManager, kind};
 use crate::error::{Context, Result};
-use crate::launch::local_messages::Up;
+use crate::launch::local_messages::{LocalToMpirun, Up};
 use crate::net::reactor::{Interest, Token};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -309,12 +309,13 @@ impl LocalManager {
         if !input.keeps && input.pipe.is_none() {
             self.input = None;
             if !ended {
-                self.link.queue(&Up::InputClosed)?;
+                self.link.queue(&Up::Mpirun(LocalToMpirun::InputClosed))?;
             }
             return Ok(());
         }
         if taken > 0 {
-            self.link.queue(&Up::InputCredit(taken as u32))?;
+            self.link
+                .queue(&Up::Mpirun(LocalToMpirun::InputCredit(taken as u32)))?;
         }
         if lost && let Some(rank) = self.plan.as_ref().and_then(|p| p.stdin) {
             let line = format!(
@@ -323,7 +324,8 @@ impl LocalManager {
                 KEPT_LIMIT >> 20
             );
             let lines = vec![line];
-            self.link.queue(&Up::Caveats { rank, lines })?;
+            self.link
+                .queue(&Up::Mpirun(LocalToMpirun::Caveats { rank, lines }))?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::{LocalManager, kind, rank};
 use crate::error::{Context, Result};
-use crate::launch::local_messages::Up;
+use crate::launch::local_messages::{LocalToMpirun, Up};
 use crate::net::reactor::{Interest, Reactor};
 use crate::stdio::Stream;
 use crate::stdio::lines::Lines;
@@ -159,14 +159,14 @@ impl LocalManager {
             return;
         }
         self.window -= bytes.len() as isize;
-        let message = Up::Output {
+        let message = LocalToMpirun::Output {
             rank,
             stream,
             bytes: ByteBuf::from(bytes),
             last,
         };
         // A piece is far below the link's limit.
-        if let Err(error) = self.link.queue(&message) {
+        if let Err(error) = self.link.queue(&Up::Mpirun(message)) {
             tracing::error!(%error, "output of rank {} is lost", rank.0);
         }
         if self.link_open && self.link.backlog() > 256 * 1024 {
@@ -256,12 +256,12 @@ impl LocalManager {
             ByteBuf::from(begun.get(..MOST_BEGUN).unwrap_or(begun))
         });
         let rank = self.ranks[slot].rank;
-        let stored = Up::Stored {
+        let stored = LocalToMpirun::Stored {
             rank,
             number,
             begun,
         };
-        if let Err(error) = self.link.queue(&stored) {
+        if let Err(error) = self.link.queue(&Up::Mpirun(stored)) {
             tracing::error!(%error, "a stored state is not reported");
         }
     }

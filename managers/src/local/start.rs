@@ -7,7 +7,7 @@ use super::{LocalManager, kind};
 use crate::error::{Context, Error, Result, plain};
 use crate::host::limits::{self, Limits};
 use crate::host::topology::{parallelism, places::Places};
-use crate::launch::local_messages::Up;
+use crate::launch::local_messages::{LocalToMpirun, Up};
 use crate::launch::plan::{Plan, Program};
 use crate::launch::spawn::{FAILURE_LENGTH, Failure, Order, Step, manager_number, spawn};
 use crate::net::local_link::LocalLink;
@@ -119,7 +119,8 @@ impl LocalManager {
         if lines.is_empty() && crowded.is_none() {
             return Ok(());
         }
-        self.link.queue(&Up::Bound { lines, crowded })
+        self.link
+            .queue(&Up::Mpirun(LocalToMpirun::Bound { lines, crowded }))
     }
 
     /// Works a program out; on another host than mpirun's, what it needs may not be there.
@@ -357,9 +358,9 @@ impl LocalManager {
             if failure.step == Step::Binding {
                 // It runs all the same.
                 if let Some(rank) = self.ranks.get(failure.slot) {
-                    let unbound = Up::Unbound(rank.rank, failure.errno);
+                    let unbound = LocalToMpirun::Unbound(rank.rank, failure.errno);
                     // A broken link shows itself where it is read.
-                    let _ = self.link.queue(&unbound);
+                    let _ = self.link.queue(&Up::Mpirun(unbound));
                 }
                 continue;
             }

@@ -8,7 +8,7 @@ use crate::central::central_messages::CentralToMpirun;
 use crate::central::core_driver::CoreDriver;
 use crate::clock::now;
 use crate::error::Result;
-use crate::launch::local_messages::Down;
+use crate::launch::local_messages::{CentralToLocal, Down};
 use crate::net::reactor::Reactor;
 use crate::report::query::Status;
 use crate::report::status_board::StatusBoard;
@@ -314,7 +314,7 @@ impl CentralHandle {
             Effect::Persist(_) | Effect::Counters(..) => {}
             Effect::Send(host, order) => {
                 self.verbose_log.ordered(&order);
-                hosts.queue(host, &Down::Control(order))?;
+                hosts.queue(host, &Down::Central(CentralToLocal::Order(order)))?;
             }
             Effect::SendAll(all, order) => {
                 self.verbose_log.ordered(&order);

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::host::{descendants, limits};
 use crate::launch::agent::Agent;
 use crate::launch::child_manager::start_manager;
-use crate::launch::local_messages::{Down, Up};
+use crate::launch::local_messages::{CentralToLocal, Down, MpirunToLocal, Up};
 use crate::launch::machines::Machines;
 use crate::launch::plan::Plan;
 use crate::launch::tree::{Place, Word};
@@ -155,7 +155,11 @@ impl LocalManagers {
         // The key goes with the invitation only.
         let key = JobKey::new([0; 32]);
         let lease = Some(machines.terms);
-        link.queue(&Down::Launch(Box::new(Plan { key, lease, ..part })))?;
+        link.queue(&Down::Mpirun(MpirunToLocal::Launch(Box::new(Plan {
+            key,
+            lease,
+            ..part
+        }))))?;
         Ok(ManagerEntry {
             link: ManagerLink::Net(link),
             open: true,
@@ -172,7 +176,7 @@ impl LocalManagers {
 
     /// Queues a message to a host; nothing is said to one whose link is closed.
     pub fn queue(&mut self, host: HostIndex, message: &Down) -> Result<()> {
-        if let (Down::Control(order), Some(top)) = (message, &mut self.top)
+        if let (Down::Central(CentralToLocal::Order(order)), Some(top)) = (message, &mut self.top)
             && top.hold(host, order)
         {
             return Ok(());
@@ -198,7 +202,7 @@ impl LocalManagers {
         {
             return self.go_down(outgoing);
         }
-        let message = Down::Control(order);
+        let message = Down::Central(CentralToLocal::Order(order));
         for host in hosts {
             self.queue(*host, &message)?;
         }
@@ -228,18 +232,18 @@ impl LocalManagers {
     pub fn looked(&mut self, host: HostIndex, question: lookup::Message) -> Result<()> {
         let top = self.top.as_mut();
         match top.and_then(|top| top.looked(clock::now(), host, question)) {
-            Some(answer) => self.queue(host, &Down::Look(answer)),
+            Some(answer) => self.queue(host, &Down::Central(CentralToLocal::Look(answer))),
             None => Ok(()),
         }
     }
 
     fn go_down(&mut self, outgoing: Outgoing) -> Result<()> {
         for (host, message) in outgoing {
-            self.queue(host, &Down::Tree(message))?;
+            self.queue(host, &Down::Central(CentralToLocal::Tree(message)))?;
         }
         let released = self.top.as_mut().map(Top::released);
         for (host, order) in released.unwrap_or_default() {
-            self.queue(host, &Down::Control(order))?;
+            self.queue(host, &Down::Central(CentralToLocal::Order(order)))?;
         }
         Ok(())
     }
@@ -353,7 +357,7 @@ impl LocalManagers {
             }
             let duty = local.own.as_mut().map(|(_, watchdog)| watchdog.look(now));
             match (duty, &local.own) {
-                (Some(Duty::Ask), _) => local.link.queue(&Down::Ping)?,
+                (Some(Duty::Ask), _) => local.link.queue(&Down::Mpirun(MpirunToLocal::Ping))?,
                 (Some(Duty::End), Some((pid, _))) => {
                     // Its ranks end with it.
                     descendants::send(*pid, libc::SIGKILL);
@@ -479,7 +483,7 @@ fn start_here(part: Plan, token: Token, reactor: &Reactor) -> Result<ManagerEntr
     let (socket, pid) = start_manager("rejoin-local", LOCAL_MANAGER, "the local manager")?;
     let mut link = LocalLink::new(socket, MANAGER_LIMIT, MANAGER_LIMIT);
     reactor.add(&link, token, Interest::READ)?;
-    link.queue(&Down::Launch(Box::new(part)))?;
+    link.queue(&Down::Mpirun(MpirunToLocal::Launch(Box::new(part))))?;
     Ok(ManagerEntry {
         link: ManagerLink::Pair(link, token),
         open: true,

@@ -20,7 +20,7 @@ use crate::host::descendants;
 use crate::host::limits::{self, Limits};
 use crate::host::run_dir;
 use crate::host::signals::{FORWARDED, Signals};
-use crate::launch::local_messages::Up;
+use crate::launch::local_messages::{LocalToCentral, LocalToMpirun, Up};
 use crate::launch::machines::Machines;
 use crate::net::local_link::Filled;
 use crate::net::reactor::{Interest, Reactor, Token};
@@ -467,45 +467,60 @@ impl Launcher {
             Filled::Some => {
                 while let Some(message) = self.hosts.next(host)? {
                     match message {
-                        Up::Control(news) => self.central.tell(Input::Local(host, news)),
-                        Up::Output {
-                            rank,
-                            stream,
-                            bytes,
-                            last,
-                        } => {
-                            let bytes = bytes.into_vec();
-                            if self.streams.push(host, rank, stream, bytes, last).is_some() {
-                                self.user_log.diverged(rank);
-                            }
-                        }
-                        Up::Mark { rank, epoch } => self.streams.mark(rank, epoch),
-                        Up::Rewound { rank, epoch } => self.streams.rewind(rank, epoch),
-                        Up::Caveats { rank, lines } => self.user_log.caveats(rank, lines),
-                        Up::Note {
-                            rank,
-                            important,
-                            text,
-                        } => self.user_log.note(rank, important, &text),
-                        Up::InputCredit(count) => self.streams.input_credit(count),
-                        Up::Listens(addresses) => self.hosts.listens(host, addresses),
-                        Up::Tree(message) => self.hosts.heard(host, message)?,
-                        Up::Look(question) => self.hosts.looked(host, question)?,
-                        Up::InputClosed => self.streams.input_closed(),
-                        Up::Stored {
-                            rank,
-                            number,
-                            begun,
-                        } => self.streams.has_stored(rank, number, begun),
-                        Up::Bound { lines, crowded } => {
-                            let name = self.central.host(host);
-                            self.user_log.bound(name, &lines, crowded);
-                        }
-                        Up::Unbound(rank, errno) => self.user_log.unbound(rank, errno),
-                        Up::Here => {}
+                        Up::Mpirun(message) => self.told(host, message),
+                        Up::Central(message) => self.told_for_central(host, message)?,
                     }
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// A local manager says this to mpirun.
+    fn told(&mut self, host: HostIndex, message: LocalToMpirun) {
+        match message {
+            LocalToMpirun::Output {
+                rank,
+                stream,
+                bytes,
+                last,
+            } => {
+                let bytes = bytes.into_vec();
+                if self.streams.push(host, rank, stream, bytes, last).is_some() {
+                    self.user_log.diverged(rank);
+                }
+            }
+            LocalToMpirun::Mark { rank, epoch } => self.streams.mark(rank, epoch),
+            LocalToMpirun::Rewound { rank, epoch } => self.streams.rewind(rank, epoch),
+            LocalToMpirun::Stored {
+                rank,
+                number,
+                begun,
+            } => self.streams.has_stored(rank, number, begun),
+            LocalToMpirun::InputCredit(count) => self.streams.input_credit(count),
+            LocalToMpirun::InputClosed => self.streams.input_closed(),
+            LocalToMpirun::Caveats { rank, lines } => self.user_log.caveats(rank, lines),
+            LocalToMpirun::Note {
+                rank,
+                important,
+                text,
+            } => self.user_log.note(rank, important, &text),
+            LocalToMpirun::Bound { lines, crowded } => {
+                let name = self.central.host(host);
+                self.user_log.bound(name, &lines, crowded);
+            }
+            LocalToMpirun::Unbound(rank, errno) => self.user_log.unbound(rank, errno),
+            LocalToMpirun::Alive => {}
+        }
+    }
+
+    /// A local manager says this to central.
+    fn told_for_central(&mut self, host: HostIndex, message: LocalToCentral) -> Result<()> {
+        match message {
+            LocalToCentral::News(news) => self.central.tell(Input::Local(host, news)),
+            LocalToCentral::Listens(addresses) => self.hosts.listens(host, addresses),
+            LocalToCentral::Tree(message) => self.hosts.heard(host, message)?,
+            LocalToCentral::Look(question) => self.hosts.looked(host, question)?,
         }
         Ok(())
     }

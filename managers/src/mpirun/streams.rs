@@ -3,7 +3,7 @@
 
 use super::local_managers::LocalManagers;
 use crate::error::{Context, Result};
-use crate::launch::local_messages::Down;
+use crate::launch::local_messages::{Down, MpirunToLocal};
 use crate::net::reactor::{Interest, Reactor, Token};
 use crate::stdio::output_commit::{OutputCommit, Piece};
 use crate::stdio::replay_filter::{Diverged, ReplayFilter};
@@ -327,7 +327,10 @@ impl Streams {
         if let Some(host) = self.reader
             && let Some(bytes) = self.source.read()
         {
-            hosts.queue(host, &Down::Input(ByteBuf::from(bytes)))?;
+            hosts.queue(
+                host,
+                &Down::Mpirun(MpirunToLocal::Input(ByteBuf::from(bytes))),
+            )?;
         }
         Ok(())
     }
@@ -415,7 +418,7 @@ impl Streams {
                 &both[index..=index]
             };
             for &stream in streams {
-                hosts.queue_all(&Down::SinkClosed(stream))?;
+                hosts.queue_all(&Down::Mpirun(MpirunToLocal::SinkClosed(stream)))?;
             }
         }
         if !self.watched.contains(&true) {
@@ -425,7 +428,10 @@ impl Streams {
         }
         for (host, credit) in self.credit.iter_mut().enumerate() {
             if *credit > 0 {
-                hosts.queue(host, &Down::OutputCredit(std::mem::take(credit)))?;
+                hosts.queue(
+                    host,
+                    &Down::Mpirun(MpirunToLocal::OutputCredit(std::mem::take(credit))),
+                )?;
             }
         }
         Ok(())
