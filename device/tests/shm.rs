@@ -235,7 +235,7 @@ fn a_door_that_is_not_there_is_passed_over() {
 }
 
 #[test]
-fn a_door_behind_which_nothing_comes_to_stand_is_passed_over() {
+fn a_listener_behind_which_no_link_is_established_is_passed_over() {
     let door = DoorName(
         std::process::id()
             .to_le_bytes()

@@ -154,7 +154,7 @@ fn options_that_mean_nothing_here_are_refused() {
 }
 
 #[test]
-fn variables_that_are_spelled_wrong_are_told_of() {
+fn variables_that_are_spelled_wrong_are_reported() {
     let wrong = ["REJOIN", "_TRANPORT"].concat();
     let line = format!(
         "mpirun: the variable {wrong} has no effect: nothing reads it; did you mean REJOIN_TRANSPORT?"
@@ -181,7 +181,7 @@ fn refusal(variable: &str, value: &str, line: &[&str]) -> String {
 }
 
 #[test]
-fn a_bad_value_is_told_of_the_variable_that_has_it() {
+fn a_bad_value_is_reported_with_its_variable() {
     let cases = [
         (
             "REJOIN_TRANSPORT",
@@ -242,7 +242,7 @@ fn what_the_line_says_counts_and_is_to_blame() {
 }
 
 #[test]
-fn ports_that_are_too_few_are_told_of() {
+fn ports_that_are_too_few_are_reported() {
     let told = |value: &str, line: &[&str]| {
         let done = common::finish(mpirun(line).env("REJOIN_TCP_PORTS", value).spawn().unwrap());
         (done.code, done.err)

@@ -1,4 +1,4 @@
-/* Every blocking collective against the answer computed by hand, over sizes that meet every
+/* Every blocking collective against the answer computed by hand, for sizes that meet every
  * algorithm, with MPI_IN_PLACE, derived types and a user's non-commutative operation. With an argument, a hash of rounded sums is printed. */
 #include "check.h"
 

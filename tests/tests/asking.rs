@@ -68,7 +68,7 @@ fn an_interval_that_is_far_too_short_is_stretched_and_named() {
 }
 
 #[test]
-fn checkpoints_come_when_asked_for_and_are_told_of() {
+fn checkpoints_come_when_asked_for_and_are_reported() {
     let folder = Folder::new("asked");
     let journal = folder.join("events");
     let arguments = [

@@ -91,7 +91,7 @@ fn where_no_memory_of_others_may_be_written_its_owner_reads_all() {
 }
 
 #[test]
-fn where_no_memory_can_be_had_messages_go_over_tcp_and_the_user_is_told() {
+fn where_no_memory_is_available_messages_go_over_tcp_and_the_user_is_told() {
     let undisturbed = storm();
     let says = "TCP instead of shared memory with the ranks of its host: ";
     for from_all in [true, false] {

@@ -60,7 +60,7 @@ fn communicators_are_made_beside_each_other() {
 }
 
 #[test]
-fn threads_that_wait_for_different_things_are_told_of_theirs() {
+fn threads_that_wait_for_different_things_each_get_theirs() {
     for transport in ["tcp", "shm"] {
         for bytes in ["20000", "1000000"] {
             let run = Run::new(2, program("sleepers")).env("REJOIN_TRANSPORT", transport);

@@ -32,7 +32,7 @@ pub fn disarm<W: Word>(own: &W) {
 }
 
 /// After something was published or released: whether the doorbell must be rung for it. True once
-/// for each time that it has armed its bell.
+/// for each time that it has armed its doorbell.
 #[inline]
 pub fn must_ring<W: Word>(theirs: &W, wish: u64) -> bool {
     W::fence();

@@ -117,7 +117,7 @@ fn positions_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn a_bell_rings_once_for_each_time_it_was_armed() {
+fn a_doorbell_rings_once_for_each_time_it_was_armed() {
     let word = AtomicU64::new(0);
     assert!(!doorbell::must_ring(&word, doorbell::DATA));
     doorbell::arm(&word, doorbell::DATA);

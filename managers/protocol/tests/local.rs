@@ -135,7 +135,7 @@ fn an_end_in_the_middle_is_a_failure_even_with_code_zero() {
 }
 
 #[test]
-fn who_begins_to_end_while_it_is_to_make_room_is_told_of_as_what_it_was() {
+fn a_process_that_begins_to_end_while_it_must_make_room_is_reported_as_what_it_was() {
     let mut core = Local::new();
     let spawn = ToLocal::Spawn {
         generation: Generation(0),

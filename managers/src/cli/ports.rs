@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_ports_and_those_of_others_are_told_of() {
+    fn too_few_ports_and_those_of_others_are_reported() {
         let told = |range, ranks, recovers, first_free| match enough(
             "PORTS", range, ranks, recovers, first_free,
         ) {

@@ -98,7 +98,7 @@ mod tests {
             ("WINDOWS", Some("REJOIN_WINDOW")),
             ("CHECKPOINT_INTERVALL", Some("REJOIN_CHECKPOINT_INTERVAL")),
             ("TCP_PORT", Some("REJOIN_TCP_PORTS")),
-            ("UNHEARD_OF", None),
+            ("NO_VARIABLE_OF_OURS", None),
             ("", None),
         ];
         for (name, meant) in cases {

@@ -67,15 +67,15 @@ macro_rules! integer_tests {
 }
 
 integer_tests! {
-    bytes_signed i8: SignedChar Int8 Integer1;
-    bytes_unsigned u8: UnsignedChar Uint8;
-    shorts i16: Short Int16 Integer2;
-    shorts_unsigned u16: UnsignedShort Uint16;
-    ints i32: Int Int32 Integer Integer4;
-    ints_unsigned u32: Unsigned Uint32;
-    longs i64: Long LongLong Int64 Integer8 Aint Count Offset;
-    longs_unsigned u64: UnsignedLong UnsignedLongLong Uint64;
-    hyper i128: Integer16;
+    int_8 i8: SignedChar Int8 Integer1;
+    uint_8 u8: UnsignedChar Uint8;
+    int_16 i16: Short Int16 Integer2;
+    uint_16 u16: UnsignedShort Uint16;
+    int_32 i32: Int Int32 Integer Integer4;
+    uint_32 u32: Unsigned Uint32;
+    int_64 i64: Long LongLong Int64 Integer8 Aint Count Offset;
+    uint_64 u64: UnsignedLong UnsignedLongLong Uint64;
+    int_128 i128: Integer16;
 }
 
 proptest! {

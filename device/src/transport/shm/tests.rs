@@ -444,7 +444,7 @@ impl Shared {
 }
 
 #[test]
-fn parts_that_lie_on_a_desk_are_carried_by_either_side() {
+fn chunks_of_a_copy_descriptor_are_copied_by_either_side() {
     let (mut a, mut b) = pair();
     let peer = a.peer.expect("within reach");
     for count in [1, 2, 16, 7] {

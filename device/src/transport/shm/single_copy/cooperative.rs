@@ -49,7 +49,8 @@ impl CopyDescriptors {
     }
 }
 
-/// Both desks of a link; the pointers are good for as long as its memory is mapped.
+/// The copy descriptors of both sides of a link. The pointers are valid for as long as its memory
+/// is mapped.
 pub(in crate::transport::shm) struct CooperativeCopy {
     owner: Owner,
     own: CopyDescriptors,
