@@ -6,10 +6,11 @@ use std::ops::Range;
 use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 use rejoin_logging::{ReceiveOrder, ReceiveWindow, Retention, SendWindow};
 
+use crate::config::Config;
+use crate::core_state::Core;
 use crate::frame::{Flags, HEADER_LEN, Header, Kind};
 use crate::pool::Buf;
-use crate::requests::Core;
-use crate::types::{Config, Envelope, Segment};
+use crate::types::{Envelope, Segment};
 
 /// A body that lies outside of the ring.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -3,12 +3,14 @@
 use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 
 use crate::channel::Channel;
+use crate::config::Config;
+use crate::core_state::Core;
 use crate::error::Error;
 use crate::pool::Buf;
-use crate::requests::{Body, Core, RecvState, Request, Send};
+use crate::requests::{Body, RecvState, Request, Send};
 use crate::tx;
 use crate::types::{
-    Completion, Config, Detach, Envelope, Mode, MsgId, Pattern, Probe, ReqId, Segment, Sent,
+    Completion, Detach, Envelope, Mode, MsgId, Pattern, Probe, ReqId, Segment, Sent,
 };
 
 /// The recovery state of one rank: see the crate's page for how a device drives it.

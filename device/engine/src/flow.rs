@@ -13,11 +13,12 @@
 use rejoin_channel_table::ids::Rank;
 
 use crate::channel::{Channel, FIRST_STEP};
+use crate::config::Config;
+use crate::core_state::Core;
 use crate::engine::Engine;
 use crate::frame::GRANTED_LIMIT;
-use crate::requests::Core;
 use crate::tx::ENVELOPE_COST;
-use crate::types::{Config, Pattern};
+use crate::types::Pattern;
 
 /// Memory that an unexpected envelope takes, in bytes, rounded up.
 pub(crate) const ENVELOPE_MEMORY: u64 = 256;

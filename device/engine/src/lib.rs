@@ -84,7 +84,9 @@
 mod bins;
 mod cancel;
 mod channel;
+mod config;
 mod control;
+mod core_state;
 mod eager;
 mod engine;
 mod error;
@@ -93,6 +95,7 @@ mod frame;
 mod link;
 mod local;
 mod matching;
+mod outgoing;
 mod pool;
 mod remote_get;
 mod requests;
@@ -102,6 +105,7 @@ mod tx;
 mod types;
 mod waiting;
 
+pub use config::Config;
 pub use eager::{EagerFrame, Matched};
 pub use engine::Engine;
 pub use error::{Error, ProtocolError};
@@ -110,8 +114,8 @@ pub use frame::{FRAME_MAGIC, Flags, HEADER_LEN, Header, HeaderError, Kind};
 pub use remote_get::MIN_GET;
 pub use short_header::ShortHeader;
 pub use types::{
-    Completion, Config, Copy, Detach, Envelope, GATHER_PIECES, Gather, Mode, MsgId, Pattern, Piece,
-    Probe, RemoteGet, ReqId, RxBody, Segment, Sent, Source,
+    Completion, Copy, Detach, Envelope, GATHER_PIECES, Gather, Mode, MsgId, Pattern, Piece, Probe,
+    RemoteGet, ReqId, RxBody, Segment, Sent, Source,
 };
 pub use waiting::{Cause, Operation, PeerCounts, Waiting};
 

@@ -183,5 +183,4 @@ impl crate::bins::Linked for Request {
 }
 
 #[cfg(test)]
-#[path = "matching_tests.rs"]
 mod tests;

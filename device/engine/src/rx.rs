@@ -5,10 +5,11 @@ use rejoin_logging::Arrival;
 
 use crate::bins::{CLASSES, Link};
 use crate::channel::{Channel, Current, Partial, Target};
+use crate::core_state::Core;
 use crate::engine::Engine;
 use crate::error::ProtocolError;
 use crate::frame::{Flags, GRANTED_LIMIT, Header, Kind};
-use crate::requests::{Body, Core, Message};
+use crate::requests::{Body, Message};
 use crate::tx::{Context, ENVELOPE_COST};
 use crate::types::{RxBody, Segment};
 
@@ -380,7 +381,7 @@ impl Channel {
 pub(crate) fn context<'a>(
     channels: &'a mut [Option<Box<Channel>>],
     core: &'a mut Core,
-    config: &'a crate::types::Config,
+    config: &'a crate::config::Config,
     epoch: Epoch,
     peer: Rank,
 ) -> Option<Context<'a>> {

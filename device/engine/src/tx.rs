@@ -5,13 +5,14 @@
 
 use std::ops::Range;
 
-use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
+use rejoin_channel_table::ids::{Epoch, Ssn};
 
 use crate::channel::{Bulk, Channel, Plan, SentBody};
-use crate::engine::Engine;
+use crate::config::Config;
+use crate::core_state::Core;
 use crate::frame::{Flags, GRANTED_LIMIT, HEADER_LEN, Header, Kind};
-use crate::requests::{Core, Request};
-use crate::types::{Config, Detach, Envelope, GATHER_PIECES, Gather, Piece};
+use crate::requests::Request;
+use crate::types::{Detach, Envelope, GATHER_PIECES, Gather, Piece};
 
 /// What sending needs: a channel, the rest, and what frames carry.
 pub(crate) struct Context<'a> {
@@ -220,7 +221,7 @@ impl Channel {
 
     /// Completes the plan with what is made at the last moment: a due ack, the next data frame.
     #[inline]
-    fn prepare(&mut self, core: &mut Core, config: &Config, epoch: Epoch) {
+    pub(crate) fn prepare(&mut self, core: &mut Core, config: &Config, epoch: Epoch) {
         if self.ack_now {
             self.plan_ack(core, epoch);
         }
@@ -274,7 +275,7 @@ impl Channel {
     }
 
     /// Lists the plan for one write.
-    fn gather<'a>(&'a self, core: &'a Core, out: &mut Gather<'a>) {
+    pub(crate) fn gather<'a>(&'a self, core: &'a Core, out: &mut Gather<'a>) {
         let mut word = 0;
         for part in self.tx.plan.iter().take(GATHER_PIECES) {
             let room = match part {
@@ -337,7 +338,7 @@ impl Channel {
     }
 
     /// So many bytes of the plan were written.
-    fn advance(&mut self, mut bytes: usize) {
+    pub(crate) fn advance(&mut self, mut bytes: usize) {
         while bytes > 0 {
             let Some(part) = self.tx.plan.front_mut() else {
                 debug_assert!(false, "more was written than was planned");
@@ -374,68 +375,8 @@ impl Channel {
     }
 }
 
-impl Engine {
-    /// A peer that has something to write since it was named last; if it has no link, dial it.
-    #[inline]
-    pub fn next_ready(&mut self) -> Option<Rank> {
-        while let Some(peer) = self.core.ready.pop_front() {
-            if let Some(Some(channel)) = self.channels.get_mut(peer.index()) {
-                channel.ready = false;
-                if channel.pending() || channel.waiting() {
-                    return Some(peer);
-                }
-            }
-        }
-        None
-    }
-
-    /// Whether [`Engine::next_ready`] may name a peer.
-    #[inline]
-    #[must_use]
-    pub fn any_ready(&self) -> bool {
-        !self.core.ready.is_empty()
-    }
-
-    /// Whether there is something to write on the peer's link.
-    #[inline]
-    pub fn tx_pending(&self, peer: Rank) -> bool {
-        self.peer(peer).is_some_and(Channel::pending)
-    }
-
-    /// Whether the peer has no link and there is something for it.
-    pub fn tx_waiting(&self, peer: Rank) -> bool {
-        self.peer(peer).is_some_and(Channel::waiting)
-    }
-
-    /// What to write next, in order; empty when nothing is pending.
-    #[inline]
-    pub fn tx_gather(&mut self, peer: Rank) -> Gather<'_> {
-        let mut out = Gather::new();
-        if let Some(Some(channel)) = self.channels.get_mut(peer.index())
-            && channel.up
-        {
-            channel.prepare(&mut self.core, &self.config, self.epoch);
-            let channel = &*channel;
-            channel.gather(&self.core, &mut out);
-        }
-        out
-    }
-
-    /// So many bytes of the last gather were written.
-    #[inline]
-    pub fn tx_advance(&mut self, peer: Rank, bytes: usize) {
-        if let Some(Some(channel)) = self.channels.get_mut(peer.index()) {
-            channel.advance(bytes);
-        }
-    }
-
-    pub(crate) fn peer(&self, peer: Rank) -> Option<&Channel> {
-        self.channels.get(peer.index())?.as_deref()
-    }
-}
-
 impl Channel {
-    fn waiting(&self) -> bool {
+    pub(crate) fn waiting(&self) -> bool {
         !self.up && !self.quiet()
     }
 

@@ -333,5 +333,4 @@ impl fmt::Display for PeerCounts {
 }
 
 #[cfg(test)]
-#[path = "waiting_tests.rs"]
 mod tests;

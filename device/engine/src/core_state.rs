@@ -1,0 +1,180 @@
+//! What of the engine belongs to no single channel: requests, messages, and how they meet.
+
+use std::collections::VecDeque;
+
+use rejoin_channel_table::ids::Rank;
+use rejoin_channel_table::slab::Slab;
+
+use crate::matching::Matching;
+use crate::pool::{Buf, Pool};
+use crate::requests::{Message, Recv, RecvState, Request, Send, met};
+use crate::types::{Completion, Envelope, Pattern, RemoteGet, Segment};
+
+/// Everything that is not of one channel.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Core {
+    pub requests: Slab<Request>,
+    pub messages: Slab<Message>,
+    pub matching: Matching,
+    pub pool: Pool,
+    /// Messages that are complete and bound: the device copies them next.
+    pub copies: VecDeque<u32>,
+    /// Bodies that the device reads out of their senders' memory next.
+    pub gets: VecDeque<RemoteGet>,
+    /// The body that the last copy came from; its buffer is used again at the next.
+    pub copied: Buf,
+    /// Peers with something to write since the device asked last.
+    pub ready: VecDeque<Rank>,
+    /// Posted receives by world rank of the sender they name, and those that name none.
+    pub posted_from: Vec<u32>,
+    pub posted_any: u32,
+    /// Bytes that grants beyond the windows may cost, or do: see `flow.rs`.
+    pub beyond: u64,
+    /// Bytes that this rank sent to itself and the engine keeps.
+    pub own_bytes: u64,
+    /// Counts completions and arrivals.
+    pub moved: u64,
+}
+
+impl Core {
+    pub(crate) fn new(size: u32) -> Self {
+        Core {
+            requests: Slab::default(),
+            messages: Slab::default(),
+            matching: Matching::default(),
+            pool: Pool::default(),
+            copies: VecDeque::new(),
+            gets: VecDeque::new(),
+            copied: Buf::default(),
+            ready: VecDeque::new(),
+            posted_from: vec![0; size as usize],
+            posted_any: 0,
+            beyond: 0,
+            own_bytes: 0,
+            moved: 0,
+        }
+    }
+
+    /// Whether no receive is posted that a message of this peer could meet.
+    #[inline]
+    pub(crate) fn none_posted(&self, peer: Rank) -> bool {
+        self.posted_any == 0 && self.posted_from.get(peer.index()) == Some(&0)
+    }
+
+    #[inline]
+    fn count_posted(&mut self, pattern: &Pattern) -> &mut u32 {
+        let named = pattern.from.map(Rank::index);
+        match named.and_then(|at| self.posted_from.get_mut(at)) {
+            Some(count) => count,
+            None => &mut self.posted_any,
+        }
+    }
+
+    /// Posts a new receive and returns its index.
+    #[inline]
+    pub(crate) fn post(&mut self, pattern: Pattern, seg: Segment) -> u32 {
+        let at = self.requests.insert(Request::Recv(Recv::new(pattern, seg)));
+        self.matching.post(&mut self.requests, at);
+        *self.count_posted(&pattern) += 1;
+        at
+    }
+
+    /// Takes a posted receive back that is to be cancelled.
+    pub(crate) fn unpost(&mut self, at: u32, pattern: &Pattern) {
+        self.matching.unpost(&mut self.requests, at);
+        *self.count_posted(pattern) -= 1;
+    }
+
+    /// Matches an arriving message with the oldest posted receive, and binds it.
+    #[inline]
+    pub(crate) fn match_posted(&mut self, env: &Envelope, len: u64) -> Option<u32> {
+        let at = self.matching.take_posted(&mut self.requests, env)?;
+        if let Request::Recv(recv) = &mut self.requests[at] {
+            recv.bind(env, len);
+            let pattern = recv.pattern;
+            *self.count_posted(&pattern) -= 1;
+        }
+        Some(at)
+    }
+
+    /// The same where the whole body is at hand: the receive is complete, and this is where the
+    /// body goes.
+    #[inline(always)]
+    pub(crate) fn meet_posted(&mut self, env: &Envelope, len: usize) -> Option<Segment> {
+        let at = self.matching.take_posted(&mut self.requests, env)?;
+        let Request::Recv(recv) = &mut self.requests[at] else {
+            return None;
+        };
+        recv.state = RecvState::Done;
+        recv.completion = met(env, len as u64, recv.seg.len);
+        let (pattern, into, freed) = (recv.pattern, recv.seg.part(0, len), recv.freed);
+        *self.count_posted(&pattern) -= 1;
+        self.moved += 1;
+        if freed {
+            self.requests.discard(at);
+        }
+        Some(into)
+    }
+
+    /// Keeps a message; `listed` when no receive is bound to it.
+    pub(crate) fn keep_message(&mut self, message: Message, listed: bool) -> u32 {
+        let at = self.messages.insert(message);
+        if listed {
+            self.matching.add(&mut self.messages, at);
+            self.moved += 1;
+        }
+        at
+    }
+
+    /// The buffer and length of a bound receive.
+    #[inline]
+    pub(crate) fn recv_segment(&self, at: u32) -> Segment {
+        match &self.requests[at] {
+            Request::Recv(recv) => recv.seg,
+            Request::Send(_) => Segment::default(),
+        }
+    }
+
+    /// The whole body of a bound receive is in its buffer.
+    #[inline]
+    pub(crate) fn recv_done(&mut self, at: u32) {
+        self.moved += 1;
+        if let Request::Recv(recv) = &mut self.requests[at] {
+            recv.state = RecvState::Done;
+            if recv.freed {
+                self.requests.discard(at);
+            }
+        }
+    }
+
+    /// Changes what a send waits for and notices when nothing is left.
+    pub(crate) fn update_send(&mut self, at: u32, change: impl FnOnce(&mut Send)) {
+        if let Request::Send(send) = &mut self.requests[at] {
+            change(send);
+            if send.done() {
+                self.moved += 1;
+                if send.freed {
+                    self.requests.discard(at);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn send_of(&self, at: u32) -> Option<&Send> {
+        match &self.requests[at] {
+            Request::Send(send) => Some(send),
+            Request::Recv(_) => None,
+        }
+    }
+
+    /// The end of a request, if it has come.
+    pub(crate) fn outcome(&self, at: u32) -> Option<Completion> {
+        match &self.requests[at] {
+            Request::Recv(recv) => (recv.state == RecvState::Done).then_some(recv.completion),
+            Request::Send(send) => send.done().then_some(Completion {
+                cancelled: send.cancelled,
+                ..Completion::default()
+            }),
+        }
+    }
+}
