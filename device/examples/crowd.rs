@@ -2,13 +2,10 @@
 //!
 //! `cargo run --profile fast -p rejoin-device --example crowd [ranks] [cores]`.
 
-#[path = "../tests/common/mod.rs"]
-mod common;
-
 use std::time::Instant;
 
-use common::{Job, finish, from, irecv, send};
 use rejoin_device::Device;
+use rejoin_device::testing::{TestJob, finish, from, irecv, send};
 
 fn barrier(device: &mut Device) {
     let (me, size) = (device.rank().0, device.size());
@@ -29,7 +26,7 @@ fn main() {
             .and_then(|text| text.parse().ok())
             .unwrap_or(default)
     };
-    let mut job = Job::new(number(1, 4));
+    let mut job = TestJob::new(number(1, 4));
     job.cores = number(2, 2);
     let times = job.run(|device| {
         const COUNT: u32 = 2000;

@@ -3,15 +3,12 @@
 //! `cargo run --profile fast -p rejoin-device --example pingpong [rounds]`. Two threads of one
 //! process; medians over interleaved rounds, and the ratio of the device's to the raw one's.
 
-#[path = "../tests/common/mod.rs"]
-mod common;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use common::{Job, finish, from, irecv, isend, recv, send};
+use rejoin_device::testing::{TestJob, finish, from, irecv, isend, recv, send};
 use rejoin_device::{Device, Mode};
 
 const SIZES: [usize; 7] = [8, 1 << 10, 8 << 10, 16 << 10, 64 << 10, 1 << 20, 4 << 20];
@@ -189,7 +186,7 @@ fn raw() -> Figures {
 }
 
 fn device() -> Figures {
-    let mut all = Job::new(2).run(|device| {
+    let mut all = TestJob::new(2).run(|device| {
         let figures = measure(device, &mut vec![1; 4 << 20]);
         if std::env::var_os("STATS").is_some() {
             println!("{:?}", device.stats());

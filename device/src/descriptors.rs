@@ -8,6 +8,17 @@ use nix::sys::resource::{Resource, getrlimit};
 
 use crate::error::{Error, Result};
 
+/// What becomes of the descriptors that a device had before
+/// [`Device::reopen`](crate::Device::reopen).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Old {
+    /// They are this process's: closed.
+    Close,
+    /// They were another process's, whose image this one is: their numbers may be anyone's by now,
+    /// so they are let go of without a system call.
+    Forget,
+}
+
 /// The lowest descriptor that a plain limit of 1024 allows the block to start at.
 const LOWEST_BLOCK: i32 = 512;
 /// Where the block starts when the limit allows: above what most programs ever open.

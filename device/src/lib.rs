@@ -3,68 +3,43 @@
 //! [`Device`] is what the MPI layer calls. Below it, `rejoin-engine` holds the whole state of
 //! messages and never touches memory of the program, and `rejoin-channel-table` says who is
 //! connected to whom. This crate owns the sockets, the clock and the copies.
+//!
+//! [`Device`] composes types whose state nothing else touches, each a folder: `links` (who is
+//! connected, dialed or to be read), `manager` (the link to the local manager), `recovery`
+//! (checkpoints and images) and `progress` (the loop's own state). What takes several of them is in
+//! the folder `device`.
 
-#[cfg(test)]
-extern crate self as rejoin_device;
-
-pub mod agent;
-mod asked;
-mod await_links;
 mod clock;
-#[cfg(test)]
-#[path = "../tests/common/mod.rs"]
-mod common;
-mod connect;
 pub mod descriptors;
 mod device;
 mod error;
-mod fast_path;
-mod fault_injector;
-mod finalize;
-mod get;
-mod handshake_io;
-pub mod image;
-mod io;
-mod key;
+mod events;
+mod job_member;
 mod limits;
-mod link_check;
-mod link_flapping;
-mod live;
-mod manager_updates;
+mod links;
+mod manager;
 mod memory;
-pub mod notes;
+mod meter;
 mod options;
-mod pending;
-mod pending_checkpoint;
-mod polled;
-pub mod poller;
+mod os;
 mod progress;
-mod receive;
-mod rejoin;
-pub mod safe_point;
-mod slots;
-mod spin;
-mod spin_list;
-mod stall;
-mod startup;
-pub mod stats;
-mod transmit;
+mod recovery;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod transport;
-mod waker;
 
-pub use device::{Device, LocalCost, Mode};
+pub use descriptors::Old;
+pub use device::{Caller, Device, LocalCost, Mode, safe_point};
 pub use error::{Error, Result};
-pub use fast_path::Caller;
+pub use events::Waker;
+pub use meter::Stats;
 pub use options::Options;
-pub use rejoin::Old;
+pub use progress::Names;
 pub use rejoin_channel_table::ids::Rank;
 pub use rejoin_channel_table::{Identity, LocalHostId};
 pub use rejoin_ckpt::regions;
 pub use rejoin_engine::{Completion, Config, Envelope, MsgId, Pattern, Probe, ReqId};
-pub use stall::Names;
-pub use stats::Stats;
 pub use transport::{Attempt, Fault};
-pub use waker::Waker;
 
 /// Context id of a communicator.
 pub type Context = u32;

@@ -1,14 +1,12 @@
 //! Buffers that are not in the process's memory: an error that says so, no lost link. Over TCP:
 //! what moves the bytes of shared memory is this process itself, which such a buffer ends.
 
-mod common;
-
 use std::num::NonZero;
 use std::ptr::NonNull;
 
-use common::{Job, from, irecv, isend, recv, send};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect};
 use rejoin_channel_table::Rank;
+use rejoin_device::testing::{self, TestJob, from, irecv, isend, recv, send};
 use rejoin_device::{Device, Error, Mode};
 use rejoin_wire::Transport;
 
@@ -49,7 +47,7 @@ fn check(error: &Error, operation: &str) {
 fn a_send_from_nowhere_is_an_error_of_the_buffer() {
     for len in [100_000, LEN] {
         // Rank 1 never gets the message, so the ranks end without MPI_Finalize's agreement.
-        let lost = Job::new(2)
+        let lost = TestJob::new(2)
             .over(Transport::Tcp)
             .run_unfinished(move |device| {
                 if device.rank().0 == 1 {
@@ -64,7 +62,7 @@ fn a_send_from_nowhere_is_an_error_of_the_buffer() {
                 send(device, 1, 2, &[1]);
                 recv(device, from(1, 3), &mut [0]);
                 let bad = bad_buffer();
-                let env = common::envelope(device, 1);
+                let env = testing::envelope(device, 1);
                 // SAFETY: not what is promised, and that is the point: the kernel refuses it.
                 let sent = unsafe { device.isend(Rank(1), env, bad.as_ptr(), len, Mode::Standard) };
                 let error = sent.err().unwrap_or_else(|| first_error(device));
@@ -77,22 +75,24 @@ fn a_send_from_nowhere_is_an_error_of_the_buffer() {
 
 #[test]
 fn a_receive_to_nowhere_is_an_error_of_the_buffer() {
-    let lost = Job::new(2).over(Transport::Tcp).run_unfinished(|device| {
-        if device.rank().0 == 1 {
-            let body = Vec::leak(vec![7; LEN]);
-            let sent = isend(device, 0, 1, body, Mode::Standard);
-            while !device.is_complete(sent) && device.stats().links_lost == 0 {
-                device.wait(Some(sent), None).expect("progress");
+    let lost = TestJob::new(2)
+        .over(Transport::Tcp)
+        .run_unfinished(|device| {
+            if device.rank().0 == 1 {
+                let body = Vec::leak(vec![7; LEN]);
+                let sent = isend(device, 0, 1, body, Mode::Standard);
+                while !device.is_complete(sent) && device.stats().links_lost == 0 {
+                    device.wait(Some(sent), None).expect("progress");
+                }
+                return 0;
             }
-            return 0;
-        }
-        let bad = bad_buffer();
-        // SAFETY: as above.
-        let posted = unsafe { device.irecv(from(1, 1), bad.as_ptr(), LEN) };
-        posted.expect("posted");
-        let error = first_error(device);
-        check(&error, "receive");
-        device.stats().links_lost
-    });
+            let bad = bad_buffer();
+            // SAFETY: as above.
+            let posted = unsafe { device.irecv(from(1, 1), bad.as_ptr(), LEN) };
+            posted.expect("posted");
+            let error = first_error(device);
+            check(&error, "receive");
+            device.stats().links_lost
+        });
     assert_eq!(lost, [0, 0]);
 }

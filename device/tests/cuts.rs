@@ -1,16 +1,15 @@
 //! Links that break at random moments, and strangers at the door.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
-use common::{
-    Job, Random, TRANSPORTS, anything, finish, from, irecv, isend, pattern, recv, send, tcp,
-};
 use rejoin_channel_table::{Address, Rank};
+use rejoin_device::testing::{
+    self, Random, TRANSPORTS, TestJob, anything, finish, from, irecv, isend, pattern, recv, send,
+    tcp,
+};
 use rejoin_device::{Device, Mode, Options};
 use rejoin_wire::Transport;
 
@@ -93,7 +92,7 @@ fn nothing_is_lost_doubled_or_reordered_when_links_are_cut() {
         for &(seed, interval) in seeds {
             // A ring holds less than a socket, so a long body takes more reads and writes.
             let interval = interval + if transport == Transport::Shm { 150 } else { 0 };
-            let job = Job::with(2, cut_options(seed, interval)).over(transport);
+            let job = TestJob::with(2, cut_options(seed, interval)).over(transport);
             let stats = job.run(move |device| {
                 exchange(device, seed, 60, 12);
                 device.stats()
@@ -111,7 +110,7 @@ fn nothing_is_lost_doubled_or_reordered_when_links_are_cut() {
 #[test]
 fn many_ranks_with_links_cut() {
     for transport in TRANSPORTS {
-        let mut job = Job::with(5, cut_options(7, 60)).over(transport);
+        let mut job = TestJob::with(5, cut_options(7, 60)).over(transport);
         job.cores = 2;
         let stats = job.run(|device| {
             exchange(device, 7, 12, 6);
@@ -124,7 +123,7 @@ fn many_ranks_with_links_cut() {
 #[test]
 fn blocking_sends_and_wildcards_with_links_cut() {
     const EACH: u64 = 1500;
-    let mut job = Job::with(3, cut_options(5, 50)).over(Transport::Tcp);
+    let mut job = TestJob::with(3, cut_options(5, 50)).over(Transport::Tcp);
     job.cores = 2;
     job.run(|device| {
         let me = device.rank().0;
@@ -153,7 +152,7 @@ fn blocking_sends_and_wildcards_with_links_cut() {
 #[test]
 fn a_flood_of_unexpected_messages_is_bounded() {
     const FLOOD: usize = 200_000;
-    Job::new(2).run(|device| {
+    TestJob::new(2).run(|device| {
         if device.rank().0 == 0 {
             let requests: Vec<_> = (0..FLOOD)
                 .map(|_| isend(device, 1, 1, &[], Mode::Standard))
@@ -186,7 +185,7 @@ fn a_flood_of_unexpected_messages_is_bounded() {
 #[test]
 fn either_family_of_addresses_works() {
     for v6 in [false, true] {
-        let mut job = Job::new(2);
+        let mut job = TestJob::new(2);
         job.edit = Arc::new(move |table| {
             for (_, card) in table {
                 card.addresses
@@ -203,7 +202,7 @@ fn either_family_of_addresses_works() {
 
 #[test]
 fn a_dead_address_is_passed_over() {
-    let mut job = Job::new(2).over(Transport::Tcp);
+    let mut job = TestJob::new(2).over(Transport::Tcp);
     job.edit = Arc::new(|table| {
         for (_, card) in table {
             // Port 1 of loopback: refused at once.
@@ -216,7 +215,7 @@ fn a_dead_address_is_passed_over() {
 
 /// What rank 0 says when rank 1 can't be reached at its address, and how often it has tried.
 fn given_up(address: &'static str) -> (String, u64) {
-    let mut job = Job::with(2, |_| Options {
+    let mut job = TestJob::with(2, |_| Options {
         connect_timeout: Duration::from_millis(300),
         ..Options::default()
     });
@@ -235,7 +234,7 @@ fn given_up(address: &'static str) -> (String, u64) {
             assert_eq!(byte, *b"x");
             return (String::new(), 0);
         }
-        let env = common::envelope(device, 1);
+        let env = testing::envelope(device, 1);
         let start = Instant::now();
         // SAFETY: the byte is static.
         let first = unsafe { device.isend(Rank(1), env, b"x".as_ptr(), 1, Mode::Standard) };
@@ -282,7 +281,7 @@ fn drop_strangers(device: &mut Device) {
 #[test]
 fn strangers_are_dropped_and_do_no_harm() {
     let cards = Arc::new(Mutex::new(Vec::new()));
-    let mut job = Job::new(2);
+    let mut job = TestJob::new(2);
     let seen = Arc::clone(&cards);
     job.edit = Arc::new(move |table| {
         let addresses = table.iter().flat_map(|(_, card)| card.addresses.clone());
@@ -328,7 +327,7 @@ fn strangers_are_dropped_and_do_no_harm() {
 fn a_crowd_at_the_door_is_not_turned_away() {
     const CROWD: usize = 400;
     let cards = Arc::new(Mutex::new(Vec::new()));
-    let mut job = Job::new(2).over(Transport::Tcp);
+    let mut job = TestJob::new(2).over(Transport::Tcp);
     let seen = Arc::clone(&cards);
     job.edit = Arc::new(move |table| {
         let addresses = table[0].1.addresses.iter();

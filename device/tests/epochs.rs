@@ -1,9 +1,7 @@
 //! Ranks that enter epochs at moments of their own: later frames and resumes wait, nothing is lost.
 
-mod common;
-
-use common::{Job, finish, from, irecv, isend, pattern};
 use rejoin_channel_table::{Epoch, Rank};
+use rejoin_device::testing::{self, TestJob, finish, from, irecv, isend, pattern};
 use rejoin_device::{Device, Mode, Options};
 
 const MESSAGES: u64 = 300;
@@ -46,7 +44,7 @@ fn exchange(device: &mut Device) -> u64 {
 
 #[test]
 fn frames_of_a_later_epoch_wait_in_their_link() {
-    let lost = Job::new(3).run(|device| {
+    let lost = TestJob::new(3).run(|device| {
         let lost = exchange(device);
         (lost, device.epoch())
     });
@@ -62,21 +60,21 @@ fn resumes_of_a_later_epoch_wait_for_the_safe_point() {
         cut: Some((11, 60)),
         ..Options::default()
     };
-    let lost: u64 = Job::with(3, options).run(exchange).into_iter().sum();
+    let lost: u64 = TestJob::with(3, options).run(exchange).into_iter().sum();
     assert!(lost > 50, "too few cuts to mean much: {lost}");
 }
 
 #[test]
 fn the_first_word_may_be_of_a_later_epoch() {
-    Job::new(2).run(|device| {
+    TestJob::new(2).run(|device| {
         let mut bytes = [0];
         if device.rank() == Rank(0) {
             device.enter_epoch(Epoch(9)).expect("entered");
-            common::send(device, 1, 0, b"x");
-            common::recv(device, from(1, 0), &mut bytes);
+            testing::send(device, 1, 0, b"x");
+            testing::recv(device, from(1, 0), &mut bytes);
         } else {
-            common::recv(device, from(0, 0), &mut bytes);
-            common::send(device, 0, 0, b"y");
+            testing::recv(device, from(0, 0), &mut bytes);
+            testing::send(device, 0, 0, b"y");
         }
         assert_eq!(device.epoch(), Epoch(9));
     });

@@ -1,7 +1,5 @@
 //! Lines that are down without a word, and lines that break as soon as they stand: over TCP.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Job, finish, from, isend, pattern, recv, send, tcp};
 use rejoin_channel_table::{Address, Rank};
+use rejoin_device::testing::{self, TestJob, finish, from, isend, pattern, recv, send, tcp};
 use rejoin_device::{Device, Error, Mode, Options};
 use rejoin_wire::Transport;
 
@@ -73,7 +71,7 @@ fn a_line_that_is_down_is_given_up_and_dialed_anew() {
     let _alone = alone();
     // Rank 0 waits in one, and polls in the other.
     for polls in [false, true] {
-        let stats = Job::with(2, impatient)
+        let stats = TestJob::with(2, impatient)
             .over(Transport::Tcp)
             .run(move |device| {
                 let me = device.rank().0;
@@ -103,26 +101,28 @@ fn a_line_that_is_down_is_given_up_and_dialed_anew() {
 fn a_rank_that_computes_keeps_its_link_however_full() {
     let _alone = alone();
     const LEN: usize = 8 << 20;
-    let stats = Job::with(2, impatient).over(Transport::Tcp).run(|device| {
-        let body = pattern(3, LEN);
-        if device.rank().0 == 0 {
-            send(device, 1, 1, &[1]);
-            // A rendezvous fills every buffer between the two ranks while the other computes.
-            let sent = isend(device, 1, 2, &body, Mode::Standard);
-            finish(device, sent);
-        } else {
-            let mut buffer = vec![0; LEN];
-            let posted = common::irecv(device, from(0, 2), &mut buffer);
-            recv(device, from(0, 1), &mut [0]);
-            while device.stats().bytes_in < 1000 {
-                device.progress(Some(posted)).expect("progress");
+    let stats = TestJob::with(2, impatient)
+        .over(Transport::Tcp)
+        .run(|device| {
+            let body = pattern(3, LEN);
+            if device.rank().0 == 0 {
+                send(device, 1, 1, &[1]);
+                // A rendezvous fills every buffer between the two ranks while the other computes.
+                let sent = isend(device, 1, 2, &body, Mode::Standard);
+                finish(device, sent);
+            } else {
+                let mut buffer = vec![0; LEN];
+                let posted = testing::irecv(device, from(0, 2), &mut buffer);
+                recv(device, from(0, 1), &mut [0]);
+                while device.stats().bytes_in < 1000 {
+                    device.progress(Some(posted)).expect("progress");
+                }
+                thread::sleep(Duration::from_secs(4));
+                finish(device, posted);
+                assert!(buffer == body);
             }
-            thread::sleep(Duration::from_secs(4));
-            finish(device, posted);
-            assert!(buffer == body);
-        }
-        device.stats()
-    });
+            device.stats()
+        });
     assert!(stats.iter().all(|stats| stats.links_lost == 0), "{stats:?}");
 }
 
@@ -197,7 +197,7 @@ fn a_link_with_nothing_to_bring_may_break_any_number_of_times() {
     let _alone = alone();
     let passage = Arc::new(Passage::default());
     passage.is_open.store(true, Ordering::Relaxed);
-    let mut job = Job::new(2);
+    let mut job = TestJob::new(2);
     let shared = Arc::clone(&passage);
     job.edit = Arc::new(move |table| {
         for (_, card) in table {
@@ -240,7 +240,7 @@ fn a_link_may_break_any_number_of_times_while_a_message_waits_for_its_receive() 
     const LEN: usize = 4 << 20;
     let passage = Arc::new(Passage::default());
     passage.is_open.store(true, Ordering::Relaxed);
-    let mut job = Job::new(2);
+    let mut job = TestJob::new(2);
     let shared = Arc::clone(&passage);
     job.edit = Arc::new(move |table| {
         for (_, card) in table {
@@ -298,7 +298,7 @@ fn a_link_may_break_any_number_of_times_while_a_message_waits_for_its_receive() 
 #[test]
 fn links_that_break_as_soon_as_they_stand_are_an_error() {
     let _alone = alone();
-    let mut job = Job::new(2);
+    let mut job = TestJob::new(2);
     job.edit = Arc::new(|table| {
         for (_, card) in table {
             let door = card.addresses.iter().find_map(tcp).expect("a listener");
@@ -306,7 +306,7 @@ fn links_that_break_as_soon_as_they_stand_are_an_error() {
         }
     });
     let said = job.run_unfinished(|device| {
-        let env = common::envelope(device, 1);
+        let env = testing::envelope(device, 1);
         let to = Rank(1 - device.rank().0);
         // SAFETY: the byte is static.
         let sent = unsafe { device.isend(to, env, b"x".as_ptr(), 1, Mode::Synchronous) };

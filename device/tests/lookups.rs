@@ -1,14 +1,12 @@
 //! Ranks of a large job have no cards at their start: they ask for those that they need.
 
-mod common;
-
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Barrier};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use common::{Line, envelope, from, recv, send, welcome};
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
+use rejoin_device::testing::{Line, envelope, from, recv, send, welcome};
 use rejoin_device::{Device, Options};
 use rejoin_wire::ProcessMap;
 use rejoin_wire::codec::{FrameReader, RANK_LIMIT};

@@ -1,13 +1,11 @@
 //! One rank polls, the other waits, and others want the cores: no event may be missed.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use common::{Job, Random, TRANSPORTS, finish, from, irecv, isend, pattern};
 use rejoin_device::Mode;
+use rejoin_device::testing::{Random, TRANSPORTS, TestJob, finish, from, irecv, isend, pattern};
 
 const ROUNDS: u64 = 120;
 const LENGTHS: [usize; 8] = [0, 8, 200, 4000, 9000, 30_000, 100_000, 300_000];
@@ -22,7 +20,7 @@ fn nothing_waits_for_an_event_that_was_missed() {
                 thread::spawn(move || while !done.load(Ordering::Relaxed) {})
             })
             .collect();
-        let stats = Job::new(2).over(transport).run(|device| {
+        let stats = TestJob::new(2).over(transport).run(|device| {
             let me = device.rank().0;
             let mut random = Random(77);
             let mut buffer = vec![0; 300_000];

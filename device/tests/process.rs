@@ -1,17 +1,15 @@
 //! A rank as a process: the inherited channel, and what its end means. The child is this test
 //! program again, told by the environment which part to play.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Line, from, recv, send, welcome};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
+use rejoin_device::testing::{self, Line, from, recv, send, welcome};
 use rejoin_device::{Device, Options};
 use rejoin_wire::codec::{FrameReader, RANK_LIMIT};
 use rejoin_wire::{FromManager, MANAGER_FD, ToManager};
@@ -37,7 +35,7 @@ fn child() {
         },
         "abort" => device.abort(42),
         "echo" => {
-            common::ping_pong(&mut device, 3, 100_000);
+            testing::ping_pong(&mut device, 3, 100_000);
             device.finalize().expect("finalized");
         }
         _ => device.finalize().expect("finalized"),
@@ -271,7 +269,7 @@ fn a_rank_that_can_do_without_shared_memory_says_so_and_goes_on() {
     // This one has a door, and memory.
     let thread = std::thread::spawn(move || {
         let mut device = Device::with_manager(theirs.into(), Options::default()).expect("a rank");
-        common::ping_pong(&mut device, 3, 100_000);
+        testing::ping_pong(&mut device, 3, 100_000);
         device.finalize().expect("finalized");
         device.stats()
     });
@@ -305,9 +303,9 @@ fn a_process_alone_is_a_job_of_one() {
     assert!(!device.host_of(device.rank()).is_empty());
     let body = vec![7; 300_000];
     let mut buffer = vec![0; 300_000];
-    let request = common::irecv(&mut device, from(0, 1), &mut buffer);
+    let request = testing::irecv(&mut device, from(0, 1), &mut buffer);
     send(&mut device, 0, 1, &body);
-    assert_eq!(common::finish(&mut device, request).len, 300_000);
+    assert_eq!(testing::finish(&mut device, request).len, 300_000);
     assert!(buffer == body);
     send(&mut device, 0, 2, b"later");
     let mut five = [0; 5];

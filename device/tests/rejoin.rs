@@ -1,7 +1,5 @@
 //! A rank that lets go of all its descriptors, takes a new place in the job, and continues.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -9,9 +7,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 
-use common::{Line, finish, from, irecv, isend, pattern, recv, send, welcome, welcome_as};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
+use rejoin_device::testing::{
+    self, Line, finish, from, irecv, isend, pattern, recv, send, welcome, welcome_as,
+};
 use rejoin_device::{Device, Mode, Old, Options, descriptors};
 use rejoin_wire::codec::{FrameReader, RANK_LIMIT};
 use rejoin_wire::{FromManager, MANAGER_FD, ToManager, Transport};
@@ -379,8 +379,8 @@ fn the_jobs_key_is_in_no_fork() {
     };
     let own = i32::try_from(child.id()).expect("fits");
     let (there, in_fork) = (
-        occurrences(own, &common::KEY),
-        occurrences(forked, &common::KEY),
+        occurrences(own, &testing::KEY),
+        occurrences(forked, &testing::KEY),
     );
     drop(child.stdin.take());
     assert!(child.wait().expect("ended").success());

@@ -1,16 +1,16 @@
 //! What is particular to links over shared memory.
 
-mod common;
-
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use common::{Job, finish, from, irecv, isend, lead_astray, pattern, ping_pong, recv, send};
 use rejoin_channel_table::Rank;
 use rejoin_channel_table::card::DoorName;
+use rejoin_device::testing::{
+    TestJob, finish, from, irecv, isend, lead_astray, pattern, ping_pong, recv, send,
+};
 use rejoin_device::{Attempt, Caller, Envelope, Mode, Options, Stats};
 use rejoin_wire::Transport;
 
@@ -22,7 +22,7 @@ fn calls(stats: &Stats) -> u64 {
 #[test]
 fn messages_need_no_system_call_while_both_sides_are_awake() {
     // However the cores are shared: a wait that has spun for so long would hang.
-    let mut job = Job::with(2, |_| Options {
+    let mut job = TestJob::with(2, |_| Options {
         spin: Some(Duration::from_secs(50)),
         ..Options::default()
     });
@@ -52,7 +52,7 @@ fn messages_need_no_system_call_while_both_sides_are_awake() {
 
 #[test]
 fn the_doorbell_wakes_ranks_that_sleep() {
-    let mut job = Job::with(2, |_| Options {
+    let mut job = TestJob::with(2, |_| Options {
         spin: Some(Duration::ZERO),
         ..Options::default()
     });
@@ -69,7 +69,7 @@ fn the_doorbell_wakes_ranks_that_sleep() {
 #[test]
 fn what_nobody_asks_for_stays_with_its_link() {
     const COUNT: u32 = 600;
-    let mut job = Job::new(2);
+    let mut job = TestJob::new(2);
     job.transport = Some(Transport::Shm);
     let sent = Arc::new(Barrier::new(2));
     job.run(move |device| {
@@ -112,7 +112,7 @@ fn both_sides_may_be_full_at_once() {
     const LEN: usize = 900_000;
     const COUNT: usize = 6;
     for spin in [None, Some(Duration::ZERO)] {
-        let mut job = Job::with(2, move |_| Options {
+        let mut job = TestJob::with(2, move |_| Options {
             spin,
             ..Options::default()
         });
@@ -140,7 +140,7 @@ fn both_sides_may_be_full_at_once() {
 #[test]
 fn long_messages_are_read_in_one_copy_where_that_is_allowed() {
     for (allowed, cut) in [(true, None), (false, None), (true, Some((3, 60)))] {
-        let mut job = Job::with(2, move |_| Options {
+        let mut job = TestJob::with(2, move |_| Options {
             single_copy: allowed,
             cut,
             ..Options::default()
@@ -176,7 +176,7 @@ fn long_messages_are_read_in_one_copy_where_that_is_allowed() {
 fn a_body_that_was_withdrawn_is_not_read() {
     const LEN: usize = 1 << 20;
     for made in [true, false] {
-        let mut job = Job::new(2);
+        let mut job = TestJob::new(2);
         job.transport = Some(Transport::Shm);
         let offered = Arc::new(Barrier::new(2));
         let looked = Arc::new(Barrier::new(2));
@@ -215,7 +215,7 @@ fn a_body_that_was_withdrawn_is_not_read() {
 
 /// Ranks whose doors are elsewhere talk over TCP.
 fn over_tcp_all_the_same(door: DoorName) -> Vec<Stats> {
-    let mut job = Job::new(2);
+    let mut job = TestJob::new(2);
     job.edit = Arc::new(move |table| lead_astray(table, door));
     let stats = job.run(|device| {
         for len in [8, 9000, 3_000_000] {
@@ -257,7 +257,7 @@ fn a_listener_behind_which_no_link_is_established_is_passed_over() {
 #[test]
 fn direct_messages_keep_their_order_among_others() {
     const ROUNDS: usize = 3000;
-    let mut job = Job::new(2);
+    let mut job = TestJob::new(2);
     job.transport = Some(Transport::Shm);
     let counts = job.run(|device| {
         let me = device.rank().0;
@@ -310,7 +310,7 @@ fn direct_messages_keep_their_order_among_others() {
 #[test]
 fn a_link_outlives_many_bodies_that_stood_apart() {
     for ahead in [1, 50] {
-        let mut job = Job::new(2);
+        let mut job = TestJob::new(2);
         job.transport = Some(Transport::Shm);
         let stats = job.run(move |device| {
             let body = [9; 1024];

@@ -1,10 +1,8 @@
 //! Streams of longer nonblocking sends over TCP share writes; a few such sends do not wait for each
 //! other.
 
-mod common;
-
-use common::{Job, finish, from, irecv, isend, pattern, recv, send};
 use rejoin_device::Mode;
+use rejoin_device::testing::{TestJob, finish, from, irecv, isend, pattern, recv, send};
 use rejoin_wire::Transport;
 
 const LEN: usize = 32 << 10;
@@ -12,7 +10,7 @@ const LEN: usize = 32 << 10;
 /// Writes of each of twenty windows of so many sends, and those made before anything was waited
 /// for.
 fn windows(count: usize) -> Vec<(u64, u64)> {
-    let mut ranks = Job::new(2).over(Transport::Tcp).run(move |device| {
+    let mut ranks = TestJob::new(2).over(Transport::Tcp).run(move |device| {
         let me = device.rank().0;
         let bodies: Vec<_> = (0..count).map(|at| pattern(at as u64, LEN)).collect();
         let mut byte = [0];

@@ -1,13 +1,12 @@
 //! Messages of all sizes and modes between devices over loopback.
 
-mod common;
-
 use std::time::Instant;
 
-use common::{
-    Job, Random, TRANSPORTS, anything, finish, from, irecv, isend, pattern, ping_pong, recv, send,
-};
 use rejoin_channel_table::Rank;
+use rejoin_device::testing::{
+    Random, TRANSPORTS, TestJob, anything, finish, from, irecv, isend, pattern, ping_pong, recv,
+    send,
+};
 use rejoin_device::{Mode, Stats};
 use rejoin_wire::Transport;
 
@@ -31,7 +30,7 @@ const SIZES: [usize; 14] = [
 #[test]
 fn ping_pong_of_all_sizes() {
     for transport in TRANSPORTS {
-        Job::new(2).over(transport).run(|device| {
+        TestJob::new(2).over(transport).run(|device| {
             let me = device.rank().0;
             for (round, len) in SIZES.into_iter().enumerate() {
                 let tag = i32::try_from(round).expect("small");
@@ -57,7 +56,7 @@ fn ping_pong_of_all_sizes() {
 #[test]
 fn synchronous_sends_complete_by_the_match() {
     for transport in TRANSPORTS {
-        Job::new(2).over(transport).run(|device| {
+        TestJob::new(2).over(transport).run(|device| {
             if device.rank().0 == 0 {
                 for len in [0, 10, 50_000, 500_000] {
                     let body = pattern(1, len);
@@ -89,7 +88,7 @@ fn wildcards_and_many_to_one() {
     for transport in TRANSPORTS {
         const RANKS: u32 = 6;
         const EACH: usize = 300;
-        let mut job = Job::new(RANKS).over(transport);
+        let mut job = TestJob::new(RANKS).over(transport);
         job.cores = 2;
         job.run(|device| {
             let me = device.rank().0;
@@ -119,7 +118,7 @@ fn wildcards_and_many_to_one() {
 #[test]
 fn truncation_probe_and_self_send() {
     for transport in TRANSPORTS {
-        Job::new(2).over(transport).run(|device| {
+        TestJob::new(2).over(transport).run(|device| {
             let me = device.rank().0;
             let mut small = [7; 10];
             if me == 0 {
@@ -158,7 +157,7 @@ fn truncation_probe_and_self_send() {
 #[test]
 fn one_write_per_small_send_and_shared_writes_in_a_burst() {
     for transport in TRANSPORTS {
-        let counts = Job::new(2).over(transport).run(|device| {
+        let counts = TestJob::new(2).over(transport).run(|device| {
             let me = device.rank().0;
             let mut byte = [0];
             // Connected, and all acks of the past told.
@@ -223,7 +222,7 @@ fn one_write_per_small_send_and_shared_writes_in_a_burst() {
 fn everyone_connects_to_everyone_at_once() {
     for transport in TRANSPORTS {
         const RANKS: u32 = 16;
-        let mut job = Job::new(RANKS).over(transport);
+        let mut job = TestJob::new(RANKS).over(transport);
         job.cores = 2;
         let made = job.run(|device| {
             let me = device.rank().0;
@@ -267,7 +266,7 @@ fn a_message_behind_a_full_window_is_reached_without_blocking() {
     for transport in TRANSPORTS {
         const COUNT: usize = 2000;
         for posted in [true, false] {
-            Job::new(2).over(transport).run(move |device| {
+            TestJob::new(2).over(transport).run(move |device| {
                 let bulk = vec![3; 4096];
                 let mut last = [5];
                 if device.rank() == Rank(0) {

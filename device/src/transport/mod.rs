@@ -19,6 +19,7 @@ mod wireup;
 pub use any::AnyEndpoint;
 pub use listeners::InterfaceFilter;
 pub(crate) use listeners::{Accepted, ListenOptions, Listeners};
+pub(crate) use shm::MAX_BODY as MAX_BESIDE_STREAM;
 #[cfg(fuzzing)]
 pub use shm::malicious_peer;
 pub(crate) use wireup::{Failing, Wireup, connect};

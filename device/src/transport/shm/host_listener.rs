@@ -13,8 +13,8 @@ use nix::sys::socket::{
 use rejoin_channel_table::card::DoorName;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::agent;
 use crate::descriptors;
+use crate::os;
 
 /// Connections that the kernel holds until they are accepted.
 const BACKLOG: i32 = 4096;
@@ -36,7 +36,7 @@ impl HostListener {
     /// Why the system refuses.
     pub fn open() -> io::Result<Self> {
         let mut name = DoorName::default();
-        agent::random(&mut name.0).map_err(io::Error::other)?;
+        os::random(&mut name.0).map_err(io::Error::other)?;
         let socket = raised(Socket::new(Domain::UNIX, Type::STREAM, None)?)?;
         socket.bind(&address(name)?)?;
         socket.listen(BACKLOG)?;

@@ -14,12 +14,11 @@ use super::memory::{self, CELL_WORDS, CELLS, Direction, Memory, Place};
 use super::short::MAX_BODY;
 use super::short::MAX_SHORT;
 use super::{ShmEndpoint, Side, word};
-use crate::live::{Live, Meter};
-use crate::pending_checkpoint::PendingCheckpoint;
-use crate::receive::{Broken, Intake, STAGING};
-use crate::stats::Stats;
+use crate::links::{self, Broken, Intake, Live, STAGING};
+use crate::memory as program;
+use crate::meter::Meter;
+use crate::recovery::PendingCheckpoint;
 use crate::transport::{AnyEndpoint, Copies, Endpoint, Piece};
-use crate::{memory as program, receive, transmit};
 
 /// The peer.
 const PEER: Rank = Rank(1);
@@ -145,10 +144,7 @@ impl Tested {
             engine,
             live: Live::new(AnyEndpoint::Shm(link), PEER, Vec::new()),
             staging: vec![0; STAGING],
-            meter: Meter {
-                stats: Stats::default(),
-                injector: None,
-            },
+            meter: Meter::new(None, 0),
             checkpoint: PendingCheckpoint::default(),
             places: Vec::new(),
             sent: Vec::new(),
@@ -225,7 +221,7 @@ impl Tested {
         };
         let posted = self.engine.recv(pattern, segment);
         posted.expect("there is such a peer");
-        receive::copy_out(&mut self.engine);
+        links::copy_out(&mut self.engine);
     }
 
     fn send(&mut self, len: usize) -> Result<(), Broken> {
@@ -249,7 +245,7 @@ impl Tested {
 
     fn flush(&mut self) -> Result<(), Broken> {
         while self.engine.next_ready().is_some() {
-            transmit::flush(&mut self.engine, &mut self.live, &mut self.meter)?;
+            links::flush(&mut self.engine, &mut self.live, &mut self.meter)?;
         }
         Ok(())
     }

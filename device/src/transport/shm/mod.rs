@@ -28,6 +28,7 @@ mod single_copy;
 pub use host_listener::{HostListener, connect};
 pub(crate) use host_listener::{receive, send_with};
 pub(crate) use memory::Memory;
+pub(crate) use short::MAX_BODY;
 pub(crate) use single_copy::peer_memory::Exposed;
 
 use std::io;
@@ -46,7 +47,7 @@ use buffered::streaming_store::StreamingStore;
 use memory::{Direction, Place};
 use ring_side::RingSide;
 use short::cells::Cells;
-use short::{MAX_BODY, MAX_SHORT, Pace};
+use short::{MAX_SHORT, Pace};
 use single_copy::cooperative::CooperativeCopy;
 use single_copy::peer_memory::{self, PeerMemory};
 

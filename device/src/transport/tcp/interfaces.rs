@@ -1,8 +1,9 @@
 //! Which of this machine's addresses go into the business card.
 
 use std::fmt::{self, Display, Formatter};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::IpAddr;
 
+use super::interface_address::{Interface, network_of};
 use super::system;
 use crate::error::{Error, Result};
 
@@ -64,47 +65,6 @@ impl Display for InterfaceFilter {
     }
 }
 
-/// One address of one interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Interface {
-    /// The interface's name.
-    pub name: String,
-    /// The address, port 0; a link-local IPv6 one has its scope.
-    pub address: SocketAddr,
-    /// Length of the network's prefix in bits.
-    pub prefix: u8,
-}
-
-impl Interface {
-    /// The network that the address is in, as text: what tells one LAN from another.
-    #[must_use]
-    pub fn network(&self) -> String {
-        format!(
-            "{}/{}",
-            network_of(self.address.ip(), self.prefix),
-            self.prefix
-        )
-    }
-}
-
-/// The address with everything behind the prefix cleared.
-fn network_of(address: IpAddr, prefix: u8) -> IpAddr {
-    match address {
-        IpAddr::V4(v4) => {
-            let mask = u32::MAX
-                .checked_shl(32 - u32::from(prefix.min(32)))
-                .unwrap_or(0);
-            IpAddr::V4(Ipv4Addr::from_bits(v4.to_bits() & mask))
-        }
-        IpAddr::V6(v6) => {
-            let mask = u128::MAX
-                .checked_shl(128 - u32::from(prefix.min(128)))
-                .unwrap_or(0);
-            IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & mask))
-        }
-    }
-}
-
 /// The addresses that other hosts may use, in the system's order; IPv4 first. Link-local IPv6
 /// addresses mean nothing on another host (the scope is local), so they are left out. With no
 /// filter, loopback is left out too. Empty on a machine without a network.
@@ -132,6 +92,7 @@ pub fn usable(filter: Option<&InterfaceFilter>) -> Result<Vec<Interface>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::SocketAddr;
 
     #[test]
     fn filters_are_names_or_networks() {

@@ -6,7 +6,8 @@ use std::os::fd::{IntoRawFd, OwnedFd};
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use super::interfaces::{self, Interface, InterfaceFilter};
+use super::interface_address::Interface;
+use super::interfaces::{self, InterfaceFilter};
 use super::socket::{prepare, raise};
 use crate::error::{Error, Result, text_of};
 

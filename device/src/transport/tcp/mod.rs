@@ -1,5 +1,6 @@
 //! Links over TCP, for IPv4 and IPv6.
 
+mod interface_address;
 pub mod interfaces;
 mod listen;
 mod path;

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use socket2::{Domain, Socket, Type};
 
-use super::interfaces::Interface;
+use super::interface_address::Interface;
 use crate::error::{Error, Result};
 
 /// Room for addresses at first; doubled while the system fills it.

@@ -12,49 +12,18 @@ use crate::transport::{MakeHeader, Piece};
 
 mod cell_line;
 pub(super) mod cells;
+mod pace;
 
-pub(super) use cell_line::MAX_BODY;
+pub(crate) use cell_line::MAX_BODY;
 pub(super) use cells::MAX_SHORT;
+pub(super) use pace::Pace;
 
-/// Looks at a reader that takes nothing, on a core of its own: about ten microseconds.
-const LOOKS: u32 = 400;
 /// Times that a send finds the reader continuing before it takes the slow path all the same.
 const MOVES: u32 = 1024;
 /// Bytes that a cell counts for.
 const CELL: u64 = 64;
-// A body fits any ring, and the staging buffer.
-const _: () = assert!(MAX_BODY < memory::LEAST && MAX_BODY < crate::receive::STAGING / 2);
-
-/// How the reader of a link continues, as its sender sees it.
-pub(super) struct Pace {
-    /// Looks at a reader that takes nothing: where ranks share cores one, after it had this side's.
-    looks: u32,
-    yields: bool,
-    /// This side has waited for the reader in vain.
-    in_vain: bool,
-    /// What the reader had taken at the last look.
-    taken: u64,
-}
-
-impl Pace {
-    /// Of a sender that shares its core with the reader, or does not.
-    pub(super) fn new(shares_cores: bool) -> Self {
-        Self {
-            looks: if shares_cores { 1 } else { LOOKS },
-            yields: shares_cores,
-            in_vain: false,
-            taken: 0,
-        }
-    }
-
-    fn rest(&self) {
-        if self.yields {
-            std::thread::yield_now();
-        } else {
-            std::hint::spin_loop();
-        }
-    }
-}
+// A body fits any ring.
+const _: () = assert!(MAX_BODY < memory::LEAST);
 
 impl ShmEndpoint {
     /// Sends a message whose body lies in its cell, with the header that `pack` makes once there is

@@ -11,7 +11,7 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::agent;
+use crate::os;
 
 use super::super::memory::{Direction, Memory, Place};
 
@@ -31,7 +31,7 @@ impl Exposed {
     /// Shows a new secret to the other side of the memory.
     pub(in crate::transport::shm) fn to(memory: &Memory, own: Direction) -> Self {
         // Without one the other side reads nothing.
-        let secret = agent::noise().unwrap_or(0);
+        let secret = os::noise().unwrap_or(0);
         let shown = Self {
             secret: Box::new(AtomicU64::new(secret)),
         };

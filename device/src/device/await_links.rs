@@ -1,0 +1,71 @@
+//! Messages that were sent before their link was established, at the end of a blocking call.
+//!
+//! A link is dialed at the first message, and its handshake takes two answers of the peer. Nothing
+//! makes progress between MPI calls: without this wait, a program that sends once and then computes
+//! leaves its peer without the message until its next call. So a blocking call stays until the
+//! handshake is over, as long as the peer can answer. A peer that gives no sign within a
+//! tenth of a second computes, and gets the message at a later call.
+
+use std::time::Instant;
+
+use rejoin_channel_table::ids::Rank;
+
+use super::Device;
+use crate::error::Result;
+
+/// After a recovery, a rank that knows at most so many peers makes the links to all of them at
+/// once. With more, it makes those that it has something to send over.
+const MOST_AT_ONCE: usize = 32;
+
+impl Device {
+    /// Whether something was sent to a rank to which there was no link.
+    #[inline]
+    #[must_use]
+    pub fn awaits_links(&self) -> bool {
+        self.links.awaits_any()
+    }
+
+    /// Waits until the links are established over which the program has sent something, for as long
+    /// as their peers answer. For the end of a blocking call that has nothing else to wait for.
+    ///
+    /// # Errors
+    /// As [`Device::progress`].
+    #[cold]
+    pub fn await_links(&mut self) -> Result<()> {
+        let begun = Instant::now();
+        while let Some(left) = self.links.left_to_wait(begun.elapsed()) {
+            self.wait(None, Some(left))?;
+        }
+        Ok(())
+    }
+
+    /// After a recovery: makes the links anew over which this rank has talked, while all ranks are
+    /// in the library. A rank whose image was taken while it computed continues to compute behind
+    /// this.
+    ///
+    /// # Errors
+    /// As [`Device::progress`].
+    pub(super) fn restore_links(&mut self) -> Result<()> {
+        if self.manager.is_leaving() {
+            return Ok(());
+        }
+        let known: Vec<Rank> = self.engine.peers().collect();
+        let all = known.len() <= MOST_AT_ONCE;
+        for rank in known {
+            if all || self.engine.tx_waiting(rank) {
+                self.want_link(rank)?;
+                self.links.await_link(rank);
+            }
+        }
+        self.await_links()
+    }
+
+    /// Has the end of a blocking call wait for the link to a rank, if there is none and something
+    /// is to be sent to it.
+    #[inline]
+    pub(super) fn expect_link(&mut self, rank: Rank) {
+        if self.links.token_of(rank).is_none() && self.engine.tx_waiting(rank) {
+            self.links.await_link(rank);
+        }
+    }
+}

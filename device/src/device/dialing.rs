@@ -1,0 +1,243 @@
+//! Making and mending links: whom to dial when, at which address, and when to give up.
+//!
+//! A link is dialed when there is something to send (in a large job the peer's card is asked for
+//! first), and again after it was lost: at once by the larger rank, a moment later by the smaller,
+//! so that they seldom meet. A connection that the system refuses is tried at the next address,
+//! then again with growing pauses; after `REJOIN_CONNECT_TIMEOUT` of failures it is an error. A
+//! peer that took the connection and does not answer is computing: it is waited for.
+
+use std::time::{Duration, Instant};
+
+use rejoin_channel_table::ids::Rank;
+use rejoin_channel_table::{Address, Dialer};
+use rejoin_wire::{ToManager, Transport};
+use socket2::Socket;
+
+use super::Device;
+use crate::error::{Error, Result, text_of};
+use crate::events::Token;
+use crate::links::{Pending, is_local, place, sooner, wanted_transport};
+use crate::os;
+use crate::transport::{self, Failing};
+
+/// How long the system may take to make a connection before the next address is tried.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+/// How long the manager has for a card before it is asked again: it asks others itself, and again
+/// sooner.
+const LOOK_UP_PATIENCE: Duration = Duration::from_secs(1);
+
+impl Device {
+    /// Has a link to `rank` established: dials now, or later when an attempt has
+    /// failed a moment ago.
+    pub(super) fn want_link(&mut self, rank: Rank) -> Result<()> {
+        if !self.links.is_null(rank) || rank == self.member.rank() {
+            return Ok(());
+        }
+        let due = self.links.dial(rank).not_before();
+        if due.is_some_and(|due| due > Instant::now()) {
+            self.links.list_redial(rank);
+            return Ok(());
+        }
+        self.dial(rank)
+    }
+
+    /// Dials whoever is due; gives up connections whose time is over. Returns when to look again.
+    pub(super) fn run_timers(&mut self) -> Result<Option<Instant>> {
+        if !self.links.has_timers() {
+            return Ok(None);
+        }
+        let now = Instant::now();
+        let mut next = None;
+        let mut first = Ok(());
+        for rank in self.links.take_redials() {
+            match self.links.dial(rank).not_before() {
+                Some(due) if due > now => {
+                    next = sooner(next, Some(due));
+                    self.links.list_redial(rank);
+                }
+                _ if self.links.is_null(rank) => {
+                    first = first.and(self.dial(rank));
+                    next = sooner(next, self.links.dial(rank).not_before());
+                }
+                _ => {}
+            }
+        }
+        let (late, due) = self.links.late(now);
+        next = sooner(next, due);
+        for token in late {
+            let Some(pending) = self.links.pending_at(token) else {
+                continue;
+            };
+            // A peer that took the connection and is silent computes: no failure.
+            let counts = !pending.connected;
+            let why = format!("no sign of {} in time", pending.waiting_for());
+            first = first.and(self.attempt_ended(token, &why, counts));
+        }
+        first.map(|()| next)
+    }
+
+    /// Begins an attempt, at the first address that the system takes.
+    fn dial(&mut self, rank: Rank) -> Result<()> {
+        if self.links.book().card(rank).is_none() {
+            return self.look_up(rank);
+        }
+        self.learn_addresses(rank);
+        let count = self.links.dial(rank).addresses().len();
+        if count == 0 {
+            return self.none_took(rank, "its business card has no address that leads there");
+        }
+        let mut last = String::new();
+        for _ in 0..count {
+            let Some(address) = self.links.dial(rank).pick() else {
+                break;
+            };
+            self.meter.stats.dials += 1;
+            let error = match transport::connect(&address) {
+                Ok(socket) => return self.begin(rank, socket, address),
+                Err(error) => error,
+            };
+            let text = text_of(&error);
+            last = format!("{}: {text}", place(&address));
+            let dial = self.links.dial(rank);
+            if is_local(&address) && !dial.door_refused(error.kind(), &text) {
+                break;
+            }
+        }
+        self.none_took(rank, &last)
+    }
+
+    /// No address was even begun with: all of them have been tried, so there is a pause now.
+    fn none_took(&mut self, rank: Rank, why: &str) -> Result<()> {
+        self.links.dial(rank).none_took();
+        self.dial_failed(rank, why)
+    }
+
+    /// Asks the manager for the card of a rank; once it is there the rank is dialed.
+    fn look_up(&mut self, rank: Rank) -> Result<()> {
+        let least = self.links.book().incarnation(rank).unwrap_or_default();
+        if !self.manager.is_there() {
+            return Ok(());
+        }
+        self.manager.tell(&ToManager::LookUp { rank, least })?;
+        self.meter.stats.lookups += 1;
+        let asked = self.links.dial(rank).ask();
+        let why = format!(
+            "its business card has not come, for which the local manager was asked {asked} times"
+        );
+        if self.goes_on(rank, &why)? {
+            self.links.redial_after(rank, LOOK_UP_PATIENCE);
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, rank: Rank, socket: Socket, address: Address) -> Result<()> {
+        let Ok((attempt, incarnation)) = self.links.begin_attempt(rank) else {
+            return Ok(());
+        };
+        let mut nonce = [0; 32];
+        os::random(&mut nonce)?;
+        let mut out = Vec::new();
+        let me = self.member.identity();
+        let dialer = Dialer::new(me, rank, incarnation, attempt, nonce, &mut out);
+        let patience = CONNECT_PATIENCE.min(self.member.options().connect_timeout);
+        let until = Instant::now() + patience;
+        let pending = Pending::dialed(socket, address, dialer, out, until);
+        let token = self.links.add_pending(pending)?;
+        self.links.dial(rank).begin(token);
+        // Over loopback the connection stands at once.
+        self.handshake_event(token).map(|_| ())
+    }
+
+    fn learn_addresses(&mut self, rank: Rank) {
+        if !self.links.dial(rank).addresses().is_empty() {
+            return;
+        }
+        let card = self.links.book().card(rank);
+        let addresses = card.map(|card| self.member.card().order(card));
+        let mut addresses = addresses.unwrap_or_default();
+        match wanted_transport(self.member.options(), self.member.settings()) {
+            Transport::Shm if addresses.iter().any(is_local) => addresses.retain(is_local),
+            // Who has no local listener can have no memory either, or wants none.
+            _ if !self.door.has_local() => addresses.retain(|address| !is_local(address)),
+            _ => {}
+        }
+        self.links.dial(rank).learn(addresses);
+    }
+
+    /// A connection in its handshake came to nothing.
+    pub(super) fn attempt_failed(&mut self, token: Token, why: &str) -> Result<()> {
+        self.attempt_ended(token, why, true)
+    }
+
+    fn attempt_ended(&mut self, token: Token, why: &str, counts: bool) -> Result<()> {
+        let Some(mut pending) = self.links.take_pending(token) else {
+            return Ok(());
+        };
+        let Some((rank, attempt)) = pending.dials() else {
+            self.meter.stats.strangers += u64::from(!pending.closing);
+            return Ok(());
+        };
+        let address = pending.address.as_ref().map(place).unwrap_or_default();
+        let door = pending.address.as_ref().is_some_and(is_local);
+        let failing = pending.failing.take();
+        drop(pending);
+        self.links.attempt_over(rank, attempt);
+        if !counts {
+            self.links.dial(rank).forgive();
+        }
+        if let (true, Some(failing)) = (door, failing) {
+            let for_good = failing == Failing::Memory;
+            self.links.dial(rank).door_failed(why, for_good);
+        }
+        self.dial_failed(rank, &format!("{address}: {why}"))
+    }
+
+    /// Schedules the next attempt, or gives up.
+    fn dial_failed(&mut self, rank: Rank, why: &str) -> Result<()> {
+        if !self.goes_on(rank, why)? {
+            return Ok(());
+        }
+        self.links.redial_after_failure(rank);
+        Ok(())
+    }
+
+    /// Whether a rank that was not reached is tried again: it is an error where that lasts, and
+    /// nothing where the rank is not needed any more.
+    fn goes_on(&mut self, rank: Rank, why: &str) -> Result<bool> {
+        let limit = self.member.options().connect_timeout;
+        let needed = self.engine.tx_waiting(rank);
+        let dial = self.links.dial(rank);
+        if dial.fail(why, limit) {
+            if !needed {
+                dial.give_up();
+                return Ok(false);
+            }
+            return Err(self.unreachable(rank));
+        }
+        Ok(true)
+    }
+
+    fn unreachable(&mut self, rank: Rank) -> Error {
+        let host = self.host_of(rank).to_owned();
+        let seconds = self.member.options().connect_timeout.as_secs_f64();
+        let dial = self.links.dial(rank);
+        Error::Unreachable {
+            rank,
+            host,
+            address: dial.places(),
+            operation: "send",
+            seconds,
+            last: dial.last_failure().to_owned(),
+        }
+    }
+
+    /// A link stands, over shared memory or not: nothing is left of the way there.
+    pub(super) fn dial_succeeded(&mut self, rank: Rank, shared: bool) -> Result<()> {
+        let given_up = self.links.dial(rank).succeed();
+        // Only now: where nobody answered the peer may have been dead.
+        match given_up {
+            Some(why) if !shared => self.manager.tell_fallback(rank, &why),
+            _ => Ok(()),
+        }
+    }
+}

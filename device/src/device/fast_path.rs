@@ -1,0 +1,255 @@
+//! The fast path of a blocking call: from the call into the endpoint and back.
+//!
+//! A send of few bytes goes straight to the peer's endpoint, a receive takes it out there, and
+//! neither makes a request or a pass of progress. Whatever else there is to do is left to the slow
+//! path: now and then such a call says that it did nothing, and the caller goes there.
+
+use rejoin_channel_table::ids::Rank;
+use rejoin_engine::{Completion, Engine, Envelope, Pattern, Segment, ShortHeader};
+
+use super::{Caller, Device};
+use crate::error::Result;
+use crate::links::{self, Live};
+use crate::memory;
+use crate::meter::Meter;
+use crate::transport::{Attempt, Endpoint, Fault, MakeHeader};
+
+/// Calls after which the slow path makes a pass of progress.
+const PASS_AFTER: u32 = 256;
+/// Looks at the link before a receive is posted: about as long as an answer takes.
+const LOOKS: u32 = 100;
+/// Times that a blocking send finds the peer continuing before it takes the slow path all the same.
+const MOVES: u32 = 1024;
+
+/// A short message that the engine keeps once there is room for it. No closure, so that it is
+/// inlined at both of its places.
+struct ShortSend<'a> {
+    engine: &'a mut Engine,
+    to: Rank,
+    env: &'a Envelope,
+    bytes: &'a [u8],
+}
+
+impl MakeHeader for ShortSend<'_> {
+    #[inline(always)]
+    fn make(self) -> Option<ShortHeader> {
+        self.engine.send_short(self.to, self.env, self.bytes)
+    }
+}
+
+impl Device {
+    /// Sends a message of few bytes over the endpoint that there is.
+    ///
+    /// # Safety
+    /// `buf` is readable for `len` bytes.
+    #[inline(always)]
+    pub unsafe fn try_send(
+        &mut self,
+        to: Rank,
+        env: &Envelope,
+        buf: *const u8,
+        len: usize,
+        caller: Caller,
+    ) -> Attempt {
+        if !self.may_take_fast_path() {
+            return Attempt::WouldBlock;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.try_eager(to, env, buf, len, caller) }
+    }
+
+    /// The same, whatever else there is to do.
+    ///
+    /// # Safety
+    /// As [`Device::try_send`].
+    #[inline(always)]
+    pub(crate) unsafe fn try_eager(
+        &mut self,
+        to: Rank,
+        env: &Envelope,
+        buf: *const u8,
+        len: usize,
+        caller: Caller,
+    ) -> Attempt {
+        let Some(live) = self.links.live_to(to) else {
+            return Attempt::WouldBlock;
+        };
+        if !live.ahead.is_empty()
+            || (caller == Caller::Nonblocking && !live.polled)
+            || (live.write_blocked && !unblock(&mut self.engine, live, &mut self.meter))
+            || !live.endpoint.await_room()
+        {
+            return Attempt::WouldBlock;
+        }
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { memory::bytes(memory::segment(buf, len)) };
+        let short = ShortSend {
+            engine: &mut self.engine,
+            to,
+            env,
+            bytes,
+        };
+        if live.endpoint.try_message(bytes, short) {
+            self.meter.stats.short_out += 1;
+            return Attempt::Sent;
+        }
+        links::send_frame(&mut self.engine, live, &mut self.meter, (to, env), bytes)
+    }
+
+    /// Drops the link over which a message was sent in vain; the message goes over the next one.
+    ///
+    /// # Errors
+    /// As [`Device::progress`].
+    #[cold]
+    pub fn link_lost(&mut self, rank: Rank, fault: Fault) -> Result<()> {
+        let Some(token) = self.links.token_of(rank) else {
+            return Ok(());
+        };
+        self.write_failed(rank, token, fault).map(drop)
+    }
+
+    /// Receives a message of few bytes that is there, or comes at once, and that no other receive
+    /// could get; `None`: nothing was received, and the caller posts it.
+    ///
+    /// # Safety
+    /// `buf` is writable for `len` bytes, and nothing else uses it during the call.
+    #[inline(always)]
+    pub unsafe fn try_recv(
+        &mut self,
+        pattern: &Pattern,
+        buf: *mut u8,
+        len: usize,
+    ) -> Option<Completion> {
+        let from = pattern.from?;
+        if !self.may_take_fast_path() || !self.engine.is_next_match(pattern) {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.take_next(from, pattern, memory::segment(buf, len)) }
+    }
+
+    /// Whether the last such receive has left an ack to be sent, which [`Device::answer`] does.
+    #[inline(always)]
+    #[must_use]
+    pub fn owes_answer(&self) -> bool {
+        self.engine.any_ready()
+    }
+
+    /// Writes what such a receive has left to be written.
+    ///
+    /// # Errors
+    /// As [`Device::progress`].
+    #[cold]
+    pub fn answer(&mut self) -> Result<()> {
+        self.flush_ready().map(|_| ())
+    }
+
+    /// The short message that is next on the link of this peer, or comes at once, if it meets the
+    /// receive.
+    ///
+    /// # Safety
+    /// The segment is writable, and nothing else uses it.
+    #[inline(always)]
+    unsafe fn take_next(
+        &mut self,
+        from: Rank,
+        pattern: &Pattern,
+        segment: Segment,
+    ) -> Option<Completion> {
+        let live = self.links.live_to(from)?;
+        if !live.polled || !live.is_between_frames() {
+            return None;
+        }
+        let endpoint = &mut live.endpoint;
+        let mut looks = if self.progress.spin.is_never() {
+            1
+        } else {
+            LOOKS
+        };
+        let header = loop {
+            if let Some(header) = endpoint.try_recv() {
+                break header;
+            }
+            looks -= 1;
+            if looks == 0 {
+                return None;
+            }
+            std::hint::spin_loop();
+        };
+        let engine = &mut self.engine;
+        let (done, matched) = engine.rx_short_into(from, &header, pattern, segment)?;
+        // SAFETY: a part of the caller's buffer, by its promise.
+        unsafe { endpoint.take(&header, memory::place(matched.into)) };
+        let stats = &mut self.meter.stats;
+        stats.frames_in += 1;
+        stats.short_in += 1;
+        Some(done)
+    }
+
+    /// With the fault injector of a test: the link over which a short message has just gone may
+    /// end.
+    #[inline]
+    pub(crate) fn inject_cut_of(&mut self, rank: Rank) -> Result<()> {
+        if !self.meter.injects_faults() {
+            return Ok(());
+        }
+        let Some(live) = self.links.live_to(rank) else {
+            return Ok(());
+        };
+        if live.polled
+            && let Err(fault) = live.struck_after(&mut self.meter)
+        {
+            self.link_lost(rank, *fault)?;
+        }
+        Ok(())
+    }
+
+    /// Whether nothing needs the slow path. What was put off, to whomever, goes out there.
+    #[inline(always)]
+    fn may_take_fast_path(&mut self) -> bool {
+        !self.progress.next_pass().is_multiple_of(PASS_AFTER)
+            && !self.engine.any_ready()
+            && !self.recovery.is_pending()
+            && self.progress.detaches_none()
+            && (!self.meter.injects_faults() || self.inject_cut())
+    }
+
+    /// With the fault injector of a test: now and then one of the links ends between two such
+    /// calls, as when its other side dies. What goes over it until that is noticed is lost, and
+    /// comes again.
+    #[cold]
+    fn inject_cut(&mut self) -> bool {
+        if self.meter.strike(0).is_some() {
+            let at = self.progress.pass() as usize % self.links.polled_count().max(1);
+            if let Some((_, live)) = self.links.polled(at) {
+                live.endpoint.cut();
+                self.meter.stats.injected_cuts += 1;
+            }
+        }
+        true
+    }
+}
+
+/// Waits for the reader of a link that could not take all, while it continues; true if nothing is
+/// left to be written.
+#[cold]
+#[inline(never)]
+fn unblock(engine: &mut Engine, live: &mut Live, meter: &mut Meter) -> bool {
+    for _ in 0..MOVES {
+        if !live.endpoint.peer_goes_on() {
+            return false;
+        }
+        if let Err(fault) = links::flush(engine, live, meter) {
+            // The slow path writes next, and drops the link.
+            live.broken = Some(fault);
+            return false;
+        }
+        if !live.write_blocked {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! Bodies that are read out of the memory of a sender on the same host, or that it writes into this
+//! rank's.
+//!
+//! Bodies are cut into parts, which both sides carry: for few bytes it costs more to share them.
+
+use rejoin_channel_table::ids::Rank;
+use rejoin_engine::RemoteGet;
+
+use super::Device;
+use crate::memory;
+use crate::transport::{Endpoint, GetPart, MAX_GET_PARTS as MOST};
+
+/// Most bytes of a part, of a body with few: the last part that is carried has one side wait for
+/// the other.
+const PART: usize = 512 << 10;
+/// A body from this length on is shared though it is alone.
+const TWO: usize = 64 << 10;
+/// Bodies are cut where pages of theirs may end.
+const PAGE: usize = 4096;
+
+impl Device {
+    /// Tells the engine, once it is known, which side of the link to a rank can read the other's
+    /// memory.
+    #[inline]
+    pub(crate) fn learn_access(&mut self, rank: Rank) {
+        let Some(live) = self.links.live_to(rank) else {
+            return;
+        };
+        if live.access_known {
+            return;
+        }
+        let (ours, theirs) = live.endpoint.remote_access();
+        live.access_known = theirs.is_some();
+        let least = live.endpoint.capabilities().min_get;
+        let theirs = least.filter(|_| theirs == Some(true));
+        self.engine.set_remote_access(rank, ours, theirs);
+    }
+
+    /// Has the bodies carried that the engine asks for; true if there were any.
+    #[inline]
+    pub(crate) fn get_all(&mut self) -> bool {
+        let mut next = self.engine.next_get();
+        let any = next.is_some();
+        while let Some(first) = next {
+            next = self.get_with(first);
+        }
+        any
+    }
+
+    /// Carries a body and those that come behind it from the same sender; returns the one that was
+    /// next.
+    fn get_with(&mut self, first: RemoteGet) -> Option<RemoteGet> {
+        let mut batch = Batch::new(first);
+        let next = loop {
+            let next = self.engine.next_get();
+            match next {
+                Some(get) if batch.add(get) => {}
+                _ => break next,
+            }
+        };
+        // A sender that shares its core is not likely to run now.
+        let together = !self.progress.spin.is_never();
+        let (parts, count) = batch.parts(together);
+        let wanted = self.member.options().stall_report;
+        let stall = &self.progress.stall;
+        let mut held_up = stall.held_up(self.member.rank(), wanted);
+        let (book, live) = self.links.book_and_live(first.peer);
+        let mut waits = || held_up.lasts(first.peer, book.host(first.peer).unwrap_or_default());
+        let parts = &parts[..count];
+        // SAFETY: the segments are posted receives', for which the callers have promised.
+        let failed = live.map_or(u64::MAX, |live| unsafe {
+            live.endpoint.get(parts, together, &mut waits)
+        });
+        self.meter.stats.gets += count as u64;
+        let mut at = 0;
+        for (get, parts) in batch.gets.iter().zip(batch.counts).take(batch.count) {
+            let whole = failed >> at & ((1 << parts) - 1) == 0;
+            at += parts;
+            self.meter.stats.bytes_got += if whole { get.to.len as u64 } else { 0 };
+            self.engine.get_done(get, whole);
+        }
+        next
+    }
+}
+
+/// Bodies that are carried at once, from one sender.
+struct Batch {
+    gets: [RemoteGet; MOST],
+    /// How many parts each has.
+    counts: [usize; MOST],
+    count: usize,
+    /// Parts of all.
+    all: usize,
+}
+
+impl Batch {
+    fn new(first: RemoteGet) -> Self {
+        Self {
+            gets: [first; MOST],
+            counts: [first.to.len.div_ceil(PART).clamp(1, MOST); MOST],
+            count: 1,
+            all: first.to.len.div_ceil(PART).clamp(1, MOST),
+        }
+    }
+
+    /// Takes in another, if there is room for its parts.
+    fn add(&mut self, get: RemoteGet) -> bool {
+        let parts = get.to.len.div_ceil(PART).max(1);
+        if get.peer != self.gets[0].peer || self.all.saturating_add(parts) > MOST {
+            return false;
+        }
+        self.gets[self.count] = get;
+        self.counts[self.count] = parts;
+        self.count += 1;
+        self.all += parts;
+        true
+    }
+
+    /// The parts of all, and their number; a body that is alone has two if it is worth it.
+    fn parts(&mut self, together: bool) -> ([GetPart; MOST], usize) {
+        if together && self.all == 1 && self.gets[0].to.len >= TWO {
+            self.counts[0] = 2;
+            self.all = 2;
+        }
+        let mut parts = [GetPart::EMPTY; MOST];
+        let mut filled = 0;
+        for (get, count) in self.gets.iter().zip(self.counts).take(self.count) {
+            let each = get.to.len.div_ceil(count).next_multiple_of(PAGE);
+            for number in 0..count {
+                let at = (number * each).min(get.to.len);
+                let segment = get.to.part(at, each);
+                parts[filled] = GetPart {
+                    from: get.from.wrapping_add(at as u64),
+                    to: memory::start(segment),
+                    len: segment.len,
+                };
+                filled += 1;
+            }
+        }
+        (parts, filled)
+    }
+}

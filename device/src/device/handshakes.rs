@@ -1,0 +1,382 @@
+//! Handshakes over sockets: accepting, answering, and turning a connection into a link.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use rejoin_channel_table::ids::Rank;
+use rejoin_channel_table::{
+    Acceptor, AcceptorStep, DialerStep, Established, Proved, Refusal, Resume,
+};
+
+use super::Device;
+use crate::error::{Result, text_of};
+use crate::events::Token;
+use crate::links::{Live, Pending, Side};
+use crate::os;
+use crate::transport::{Accepted, Copies, Endpoint, Failing};
+
+/// How long an incoming connection may take for its handshake.
+const ACCEPT_PATIENCE: Duration = Duration::from_secs(10);
+/// How long one of so many may be silent before it makes room for another.
+const SILENT: Duration = Duration::from_secs(1);
+/// Pause after a refusal that asks for one: the peer is behind, or wins with its own attempt.
+const REFUSED_PAUSE: Duration = Duration::from_millis(20);
+
+/// What became of a connection in its handshake after an event.
+enum Next {
+    /// The handshake continues over this connection.
+    Stay(Box<Pending>),
+    /// It is a link now; so many bytes behind the handshake lie at this place of the staging.
+    Live {
+        pending: Box<Pending>,
+        rank: Rank,
+        from: usize,
+        until: usize,
+    },
+    /// It came to nothing.
+    Fail(Box<Pending>, String),
+}
+
+impl Device {
+    /// Takes all connections that wait at a listener.
+    pub(super) fn accept_all(&mut self, number: u32) -> Result<bool> {
+        let mut any = false;
+        loop {
+            if !self.links.may_accept() && !self.make_room() {
+                self.door.accept_later();
+                break;
+            }
+            let Some(accepted) = self.door.accept(number) else {
+                break;
+            };
+            any = true;
+            let Accepted { socket, local } = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Out of descriptors, say. The listener is looked at again in a while: its
+                    // edge has passed.
+                    self.door.accept_later();
+                    let (me, why) = (self.member.rank(), text_of(&error));
+                    tracing::warn!("rank {me}: accept: {why}");
+                    break;
+                }
+            };
+            let mut nonce = [0; 32];
+            os::random(&mut nonce)?;
+            let acceptor = Acceptor::new(self.member.identity(), nonce);
+            let until = Instant::now() + ACCEPT_PATIENCE;
+            let pending = Pending::accepted(socket, local, acceptor, until);
+            let token = self.links.add_pending(pending)?;
+            self.handshake_event(token)?;
+        }
+        Ok(any)
+    }
+
+    /// With too many at the door: drops the oldest of those that have said nothing for a while: a
+    /// rank that dials says who it is at once.
+    fn make_room(&mut self) -> bool {
+        let silent_since = Instant::now() + ACCEPT_PATIENCE - SILENT;
+        let dropped = self.links.drop_silent(silent_since);
+        self.meter.stats.strangers += u64::from(dropped);
+        dropped
+    }
+
+    /// Moves a handshake on as far as it goes now; true if it moved.
+    pub(super) fn handshake_event(&mut self, token: Token) -> Result<bool> {
+        let Some(pending) = self.links.lift(token) else {
+            return Ok(false);
+        };
+        match self.advance(token, pending) {
+            Next::Stay(pending) => {
+                self.links.put_back(token, pending);
+                Ok(false)
+            }
+            Next::Live {
+                pending,
+                rank,
+                from,
+                until,
+            } => {
+                self.go_live(token, pending, rank, from, until)?;
+                Ok(true)
+            }
+            Next::Fail(pending, why) => {
+                self.links.put_back(token, pending);
+                self.attempt_failed(token, &why)?;
+                Ok(true)
+            }
+        }
+    }
+
+    fn advance(&mut self, token: Token, mut pending: Box<Pending>) -> Next {
+        let was_connected = pending.connected;
+        match pending.connect() {
+            Ok(true) => {}
+            Ok(false) => return Next::Stay(pending),
+            Err(error) => return broke(pending, &error),
+        }
+        if let (false, Some((rank, _))) = (was_connected, pending.dials()) {
+            pending.deadline = Instant::now() + self.links.dial(rank).answer_patience();
+        }
+        loop {
+            match pending.flush() {
+                Ok(true) if pending.closing => return Next::Fail(pending, "refused".to_owned()),
+                Ok(_) => {}
+                Err(error) => return broke(pending, &error),
+            }
+            if pending.closing {
+                return Next::Stay(pending);
+            }
+            let count = match pending.read(self.progress.staging()) {
+                Ok(Some(count)) => count,
+                Ok(None) => return Next::Stay(pending),
+                Err(error) => return broke(pending, &error),
+            };
+            pending.answered = true;
+            let mut at = 0;
+            while at < count {
+                let (taken, step) = self.feed(token, &mut pending, at, count);
+                at += taken;
+                match step {
+                    Step::More => {}
+                    Step::Live(rank) => {
+                        return Next::Live {
+                            pending,
+                            rank,
+                            from: at,
+                            until: count,
+                        };
+                    }
+                    Step::Fail(why) => return Next::Fail(pending, why),
+                    Step::Close => {
+                        pending.closing = true;
+                        break;
+                    }
+                }
+                if taken == 0 && at < count {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Feeds staged bytes to the handshake and does what it asks for.
+    fn feed(
+        &mut self,
+        token: Token,
+        pending: &mut Pending,
+        at: usize,
+        end: usize,
+    ) -> (usize, Step) {
+        let (key, bytes) = (self.manager.key(), &self.progress.staging()[at..end]);
+        match &mut pending.side {
+            Side::Dial(dialer) => {
+                let (taken, step) = dialer.feed(key, bytes, &mut pending.out);
+                let step = match step {
+                    DialerStep::More => Step::More,
+                    DialerStep::Prove => self.prove(pending),
+                    DialerStep::Established(opened) => self.established(token, pending, &opened),
+                    DialerStep::Refused(refusal) => self.refused(pending, refusal),
+                };
+                (taken, step)
+            }
+            Side::Accept(acceptor) => {
+                let book = self.links.book();
+                let (taken, step) = acceptor.feed(key, book, bytes, &mut pending.out);
+                let step = match step {
+                    AcceptorStep::More => Step::More,
+                    AcceptorStep::Admit(proved) => self.admit(token, pending, *proved),
+                    AcceptorStep::Refused(refusal) => self.refused(pending, refusal),
+                };
+                (taken, step)
+            }
+        }
+    }
+
+    fn prove(&mut self, pending: &mut Pending) -> Step {
+        let Side::Dial(dialer) = &mut pending.side else {
+            return Step::More;
+        };
+        let (rank, attempt) = (dialer.peer(), dialer.attempt());
+        let seen = match self.links.prove(rank, attempt) {
+            Ok(seen) => seen,
+            Err(error) => return Step::Fail(error.to_string()),
+        };
+        let resume = self.engine.resume(rank);
+        if let Err(error) = pending.wireup.offer(self.member.settings().local_size) {
+            // There may be some when no signal comes in between.
+            let passes = error.kind() == io::ErrorKind::Interrupted;
+            pending.failing = Some(if passes {
+                Failing::Connection
+            } else {
+                Failing::Memory
+            });
+            return Step::Fail(format!("no memory to share: {}", text_of(&error)));
+        }
+        let Side::Dial(dialer) = &mut pending.side else {
+            return Step::More;
+        };
+        match dialer.prove(self.manager.key(), seen, &resume, &mut pending.out) {
+            Ok(()) => Step::More,
+            Err(error) => Step::Fail(error.to_string()),
+        }
+    }
+
+    fn established(&mut self, token: Token, pending: &mut Pending, opened: &Established) -> Step {
+        let rank = opened.peer.rank;
+        if let Err(error) = pending.wireup.agreed(true) {
+            pending.failing = Some(Failing::Memory);
+            return Step::Fail(text_of(&error));
+        }
+        if let Some(later) = self.later(&opened.resume) {
+            return later;
+        }
+        if let Err(error) = self.links.accepted(opened, token) {
+            return Step::Fail(error.to_string());
+        }
+        self.link_up(rank, &opened.resume)
+    }
+
+    fn admit(&mut self, token: Token, pending: &mut Pending, proved: Proved) -> Step {
+        let rank = proved.peer.rank;
+        if let Some(later) = self.later(&proved.resume) {
+            return later;
+        }
+        if let Err(error) = pending.wireup.take() {
+            tracing::warn!("rank {}: link to {rank}: {error}", self.member.rank());
+            return Step::Fail(error.to_string());
+        }
+        let Side::Accept(acceptor) = &mut pending.side else {
+            return Step::More;
+        };
+        let admission = match self.links.admit(&proved, token) {
+            Ok(admission) => admission,
+            Err(refusal) => {
+                acceptor.refuse(self.manager.key(), refusal, &mut pending.out);
+                return Step::Close;
+            }
+        };
+        if let Some(old) = admission.closes {
+            let closed = self.links.close(old);
+            self.engine.link_down(rank);
+            if let Some(closed) = closed {
+                self.meter.stats.wakes += closed.wakes;
+                // An error, if it comes to that, comes with the next loss: here the peer is back.
+                self.count_link(&closed);
+            }
+            self.meter.stats.links_lost += 1;
+        }
+        if admission.abandons.is_some() {
+            self.links.abandon_dial(rank);
+        }
+        let resume = self.engine.resume(rank);
+        let Side::Accept(acceptor) = &mut pending.side else {
+            return Step::More;
+        };
+        if let Err(error) = acceptor.accept(
+            self.manager.key(),
+            admission.renounced,
+            &resume,
+            &mut pending.out,
+        ) {
+            self.links.null(rank);
+            return Step::Fail(error.to_string());
+        }
+        self.link_up(rank, &proved.resume)
+    }
+
+    /// A resume is an ack: one of a later epoch ends the attempt before anything has moved. The
+    /// next attempt comes after this rank's safe point.
+    fn later(&mut self, resume: &Resume) -> Option<Step> {
+        let refused = self.engine.accepts_epoch(resume.epoch).err()?;
+        self.recovery.checkpoint().request(resume.epoch);
+        Some(Step::Fail(refused.to_string()))
+    }
+
+    /// Tells the engine what the peer has.
+    fn link_up(&mut self, rank: Rank, resume: &Resume) -> Step {
+        self.begin_link(rank, resume);
+        match self.engine.link_up(rank, resume) {
+            Ok(()) => Step::Live(rank),
+            Err(error) => {
+                self.links.null(rank);
+                self.engine.link_down(rank);
+                Step::Fail(error.to_string())
+            }
+        }
+    }
+
+    fn refused(&mut self, pending: &mut Pending, refusal: Refusal) -> Step {
+        if let (Some((rank, _)), Refusal::Yield | Refusal::PeerIsOlder { .. }) =
+            (pending.dials(), refusal)
+        {
+            self.links.redial_after(rank, REFUSED_PAUSE);
+        }
+        if pending.out.is_empty() {
+            Step::Fail(refusal.to_string())
+        } else {
+            Step::Close
+        }
+    }
+
+    /// The handshake is over: frames may flow.
+    fn go_live(
+        &mut self,
+        token: Token,
+        pending: Box<Pending>,
+        rank: Rank,
+        from: usize,
+        until: usize,
+    ) -> Result<()> {
+        let copies = Copies {
+            single: self.member.options().single_copy,
+            shared_cores: self.progress.spin.is_never(),
+        };
+        let (mut endpoint, ahead) = pending.into_endpoint(copies);
+        let polled = endpoint.capabilities().doorbell;
+        // Its end may have come with the last bytes of the handshake, and is not announced again.
+        endpoint.note_event();
+        self.links
+            .establish(token, Live::new(endpoint, rank, ahead));
+        if polled {
+            let bytes = self.links.shared_bytes() as u64;
+            let stats = &mut self.meter.stats;
+            stats.rings_made += 1;
+            stats.ring_bytes = stats.ring_bytes.max(bytes);
+            self.learn_access(rank);
+        }
+        self.meter.stats.links_made += 1;
+        self.dial_succeeded(rank, polled)?;
+        // Beside shared memory nothing comes but wake-ups.
+        if until > from && !polled {
+            self.progress.staging().copy_within(from..until, 0);
+            self.take_in(token, Some(until - from))?;
+        }
+        self.links.list_readable(token);
+        self.flush_link(rank)?;
+        Ok(())
+    }
+}
+
+/// The connection fails the handshake.
+fn broke(mut pending: Box<Pending>, error: &io::Error) -> Next {
+    if pending.dials().is_some()
+        && let Err(other) = pending.wireup.agreed(false)
+    {
+        pending.failing = Some(Failing::Memory);
+        return Next::Fail(pending, other.to_string());
+    }
+    // Who waits for long is dropped by the other side, and would be over TCP.
+    if pending.begun.elapsed() < ACCEPT_PATIENCE / 2 {
+        pending.failing = Some(Failing::Connection);
+    }
+    Next::Fail(pending, text_of(error))
+}
+
+/// What the device has done for a handshake.
+enum Step {
+    More,
+    Live(Rank),
+    Fail(String),
+    Close,
+}

@@ -1,0 +1,107 @@
+//! A look at every link, once a second: for those whose way to the other end is gone though nothing
+//! has broken them yet, and for bytes that no event has announced.
+//!
+//! The kernel sends again, for a quarter of an hour, what nobody acknowledges. Its own shorter
+//! limit (`TCP_USER_TIMEOUT`) counts a closed window too, and would break the healthy link to a
+//! rank that computes. So the device asks, after an idle second and now and then while it polls: a
+//! link is given up when the kernel has been sending again, or probing a closed window, for
+//! `REJOIN_LINK_TIMEOUT` and not one ack has come. A closed window whose probes are answered is
+//! none of that.
+
+use std::time::{Duration, Instant};
+
+use rejoin_channel_table::ids::Rank;
+
+use super::Device;
+use crate::error::Result;
+use crate::events::Token;
+use crate::links::Broken;
+use crate::transport::{Endpoint, Lost};
+
+/// Looks at epoll between two looks at the clock, which is what a check costs a polling program.
+const LOOKS: u64 = 1024;
+/// What the kernel's clock and this one may differ by.
+const GRAIN: Duration = Duration::from_millis(100);
+
+impl Device {
+    /// While polling: checks the links when the last check is a second old. True if anything moved.
+    #[inline]
+    pub(super) fn check_links_now_and_then(&mut self) -> Result<bool> {
+        let stats = &self.meter.stats;
+        if !(stats.looks + stats.blocks).is_multiple_of(LOOKS) {
+            return Ok(false);
+        }
+        self.check_links_if_due()
+    }
+
+    /// The same after a wait that nothing has ended.
+    #[cold]
+    pub(super) fn check_links_if_due(&mut self) -> Result<bool> {
+        if self.progress.must_check() {
+            self.check_links()
+        } else {
+            Ok(false)
+        }
+    }
+
+    /// Gives up links whose other ends do not answer, and reads and writes the others. True if
+    /// anything moved.
+    #[cold]
+    fn check_links(&mut self) -> Result<bool> {
+        let now = Instant::now();
+        let limit = self.member.options().link_timeout;
+        let (mut dead, mut good) = (Vec::new(), Vec::new());
+        for (token, live) in self.links.all() {
+            let Ok(path) = live.endpoint.path() else {
+                continue;
+            };
+            if path.waits {
+                let since = live.stuck_since.get_or_insert(now);
+                let stuck = now - *since;
+                if path.since_ack + GRAIN < stuck {
+                    // An ack has come since: it is another wait.
+                    *since = now;
+                } else if stuck >= limit {
+                    dead.push(token);
+                    continue;
+                }
+            } else {
+                live.stuck_since = None;
+            }
+            good.push((token, live.rank));
+        }
+        let moved = !dead.is_empty();
+        for token in dead {
+            let seconds = limit.as_secs_f64();
+            let why = format!("nothing has been acknowledged for {seconds} s");
+            self.drop_link(token, Broken::Lost(Lost(why)))?;
+        }
+        Ok(self.look_behind_events(&good)? | moved)
+    }
+
+    /// Reads every link, and writes those that are full, as if an event had asked for it. None
+    /// should move: if one does without an event that waits in epoll, an event was missed, and is
+    /// counted. What remains of a read or write that the system broke off because of the program's
+    /// memory shows here as well.
+    fn look_behind_events(&mut self, links: &[(Token, Rank)]) -> Result<bool> {
+        let mut moved = Vec::new();
+        for (token, rank) in links {
+            let watched = self.links.live(*token).is_some_and(|live| live.watched);
+            if self.poll_link(*rank, *token, true)? && watched {
+                moved.push(*token);
+            }
+        }
+        if moved.is_empty() {
+            return Ok(false);
+        }
+        let mut events = Vec::new();
+        self.links
+            .wait_for_events(Some(Duration::ZERO), &mut events)?;
+        let announced = |token: &&Token| events.iter().any(|event| event.token == **token);
+        self.meter.stats.late += (moved.len() - moved.iter().filter(announced).count()) as u64;
+        for event in events {
+            self.event(event)?;
+        }
+        Ok(true)
+    }
+}

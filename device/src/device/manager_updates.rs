@@ -1,0 +1,76 @@
+//! What the manager says while the job runs.
+
+use rejoin_channel_table::BusinessCard;
+use rejoin_channel_table::ids::{Incarnation, Rank};
+use rejoin_wire::FromManager;
+
+use super::Device;
+use crate::error::Result;
+use crate::manager;
+
+impl Device {
+    /// Reads the manager's messages.
+    pub(super) fn hear_manager(&mut self) -> Result<bool> {
+        let mut moved = false;
+        let present = self.member.identity().generation;
+        while let Some(message) = self.manager.receive()? {
+            match message {
+                FromManager::AllFinalized { generation } => {
+                    if generation == present {
+                        self.manager.finalized();
+                    }
+                }
+                FromManager::Stop { .. } => manager::stop(),
+                FromManager::Checkpoint { generation, epoch } => {
+                    if generation == present {
+                        self.recovery.request(epoch, self.engine.epoch());
+                    }
+                    continue;
+                }
+                FromManager::Kept {
+                    generation,
+                    epoch,
+                    abandoned,
+                } => {
+                    if generation == present {
+                        self.recovery.learn(epoch, abandoned);
+                    }
+                }
+                FromManager::Update { generation, .. } | FromManager::Card { generation, .. }
+                    if generation != present => {}
+                FromManager::Update {
+                    rank,
+                    incarnation,
+                    card,
+                    ..
+                }
+                | FromManager::Card {
+                    rank,
+                    incarnation,
+                    card,
+                    ..
+                } => self.updated(rank, incarnation, card),
+                FromManager::Welcome(_) | FromManager::Start { .. } | FromManager::Begin { .. } => {
+                }
+            }
+            self.manager.count_word();
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    /// A rank has a new incarnation, or is elsewhere, or its card has come.
+    fn updated(&mut self, rank: Rank, incarnation: Incarnation, card: BusinessCard) {
+        let Some(closed) = self.links.update(rank, incarnation, card) else {
+            return;
+        };
+        if let Some(closed) = closed {
+            self.meter.stats.wakes += closed.wakes;
+            self.engine.link_down(rank);
+        }
+        // What was wanted of the old place is wanted of the new one.
+        if self.engine.tx_waiting(rank) {
+            self.links.list_redial(rank);
+        }
+    }
+}

@@ -1,0 +1,485 @@
+//! The device's face to the MPI layer.
+
+mod asked;
+mod await_links;
+mod dialing;
+mod fast_path;
+mod finalize;
+mod get;
+mod handshakes;
+mod link_check;
+mod link_loss;
+mod manager_updates;
+mod passes;
+mod rejoin;
+pub mod safe_point;
+mod stall_report;
+mod startup;
+mod taking_in;
+mod waits;
+mod writes;
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use rejoin_channel_table::ids::{Identity, Rank};
+use rejoin_channel_table::{BusinessCard, LocalHostId};
+use rejoin_engine::{
+    Completion, Config, Engine, Envelope, MIN_GET, MsgId, Pattern, Probe, ReqId, Sent,
+};
+use rejoin_wire::{RankOptions, Transport};
+
+use crate::error::{Error, Result};
+use crate::events::Waker;
+use crate::job_member::JobMember;
+use crate::links::{Door, Links, detach};
+use crate::manager::ManagerChannel;
+use crate::memory;
+use crate::meter::{Meter, Stats};
+use crate::progress::ProgressState;
+use crate::recovery::RankRecovery;
+use crate::transport::Attempt;
+
+/// Passes with a hinted link between two looks at epoll.
+const LOOK_EVERY: u32 = 64;
+/// Longest body of a blocking send that is copied after its write. Copying a longer one takes about
+/// as long as to wait for its ack, and halves the rate of a program that only sends.
+const DETACH_MAX: usize = 128 << 10;
+
+/// When a nonblocking send completes (MPI-5.0 §3.4). The buffered and the ready mode are standard
+/// ones at this level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// When the buffer may be used again.
+    Standard,
+    /// Not before the message is matched.
+    Synchronous,
+}
+
+/// The kind of call that a send is made by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// It returns when the send is complete.
+    Blocking,
+    /// It may be one of a burst, whose messages share system calls.
+    Nonblocking,
+}
+
+/// What a message between ranks of one host costs its sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LocalCost {
+    /// A copy, while both ranks are awake.
+    Copy,
+    /// A system call, as a message to another host.
+    SystemCall,
+}
+
+/// The channel device of one rank.
+///
+/// It has no thread of its own: progress is made inside its calls. Requests are generational ids;
+/// one that is complete is freed by the [`Device::poll`] that says so.
+pub struct Device {
+    member: JobMember,
+    engine: Engine,
+    meter: Meter,
+    links: Links,
+    door: Door,
+    manager: ManagerChannel,
+    recovery: RankRecovery,
+    progress: ProgressState,
+    /// What other threads hold; `links` makes the descriptor behind it.
+    waker: Waker,
+    /// Threads share a device only by taking turns.
+    not_sync: PhantomData<Cell<()>>,
+}
+
+impl Device {
+    /// This process's rank in the job.
+    #[must_use]
+    pub fn rank(&self) -> Rank {
+        self.member.rank()
+    }
+
+    /// Number of ranks in the job.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.member.size()
+    }
+
+    /// Job, rank, generation and incarnation.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        self.member.identity()
+    }
+
+    /// Where this rank listens.
+    #[must_use]
+    pub fn card(&self) -> &BusinessCard {
+        self.member.card()
+    }
+
+    /// Name of the host that a rank runs on; empty for a rank outside the job.
+    #[must_use]
+    pub fn host_of(&self, rank: Rank) -> &str {
+        self.links.book().host(rank).unwrap_or_default()
+    }
+
+    /// The running system that a rank is on: ranks with equal ids can share memory. Out of range
+    /// gives this rank's own.
+    #[must_use]
+    pub fn local_host_of(&self, rank: Rank) -> &LocalHostId {
+        let known = self.links.book().local_host(rank);
+        known.unwrap_or(&self.member.card().local_host)
+    }
+
+    /// What a message between ranks of one host costs, the same on all ranks: it follows from what
+    /// the launcher allows, not from what a rank then can do or asks for itself.
+    #[must_use]
+    pub fn local_cost(&self) -> LocalCost {
+        match self.member.settings().transport {
+            Transport::Tcp => LocalCost::SystemCall,
+            Transport::Auto | Transport::Shm => LocalCost::Copy,
+        }
+    }
+
+    /// Number of the program on the command line, when there are several (`MPI_APPNUM`).
+    #[must_use]
+    pub fn appnum(&self) -> Option<u32> {
+        self.member.appnum()
+    }
+
+    /// Whether the order in which a reduction combines may follow the hosts, the same on all ranks.
+    #[must_use]
+    pub fn reduces_by_hosts(&self) -> bool {
+        self.member.options().reduce_by_hosts
+    }
+
+    /// What the launcher set for this rank.
+    #[must_use]
+    pub fn settings(&self) -> &RankOptions {
+        self.member.settings()
+    }
+
+    /// Sizes in force: what is copied, what is sent eagerly, the window.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        self.engine.config()
+    }
+
+    /// What the device has done so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let mut stats = self.meter.stats;
+        stats.wakes += self.links.wakes();
+        stats
+    }
+
+    /// Grows whenever something has come or is complete that a wait may be for, and with words of
+    /// the manager's. The end of a body counts, which no frame tells of.
+    #[must_use]
+    #[inline]
+    pub fn moved(&self) -> u64 {
+        let frames = self.meter.stats.frames_in;
+        frames
+            .wrapping_add(self.engine.moved())
+            .wrapping_add(self.manager.words())
+    }
+
+    /// Starts a send. Small messages are complete at once ([`ReqId::DONE`]).
+    ///
+    /// # Safety
+    /// `buf` is readable for `len` bytes and stays so, unmodified, until the request completes.
+    ///
+    /// # Errors
+    /// No such rank, or a peer that cannot be reached.
+    #[inline]
+    pub unsafe fn isend(
+        &mut self,
+        to: Rank,
+        env: Envelope,
+        buf: *const u8,
+        len: usize,
+        mode: Mode,
+    ) -> Result<ReqId> {
+        let nonblocking = Caller::Nonblocking;
+        // SAFETY: the caller's promise.
+        if mode == Mode::Standard && unsafe { self.send_eager(to, &env, buf, len, nonblocking)? } {
+            return Ok(ReqId::DONE);
+        }
+        let mode = match mode {
+            Mode::Standard => rejoin_engine::Mode::Standard,
+            Mode::Synchronous => rejoin_engine::Mode::Synchronous,
+        };
+        // SAFETY: the caller's promise.
+        let (sent, small) = unsafe { self.issue_send(to, env, buf, len, mode, "isend")? };
+        if to == self.member.rank() {
+            self.copy_matched();
+        } else {
+            let long = !small && len <= self.engine.config().eager_max;
+            self.push_out(to, len, long)?;
+            self.expect_link(to);
+        }
+        Ok(match sent {
+            Sent::Done => ReqId::DONE,
+            Sent::Pending(request) => request,
+        })
+    }
+
+    /// A blocking standard send. `None`: complete. A message of medium length is written and then
+    /// copied, so that the caller need not wait for the receiver. Otherwise the caller waits for
+    /// the request: for the receiver's ack or finish.
+    ///
+    /// # Safety
+    /// As for [`Device::isend`].
+    ///
+    /// # Errors
+    /// As for [`Device::isend`].
+    #[inline]
+    pub unsafe fn send(
+        &mut self,
+        to: Rank,
+        env: Envelope,
+        buf: *const u8,
+        len: usize,
+    ) -> Result<Option<ReqId>> {
+        let copied = len <= DETACH_MAX;
+        let mode = if copied {
+            rejoin_engine::Mode::Blocking
+        } else {
+            rejoin_engine::Mode::Standard
+        };
+        // SAFETY: the caller's promise.
+        if unsafe { self.send_eager(to, &env, buf, len, Caller::Blocking)? } {
+            return Ok(None);
+        }
+        // SAFETY: the caller's promise.
+        let (sent, _) = unsafe { self.issue_send(to, env, buf, len, mode, "send")? };
+        if to == self.member.rank() {
+            self.copy_matched();
+        } else {
+            self.flush_link(to)?;
+            self.attend()?;
+            self.expect_link(to);
+        }
+        let Sent::Pending(request) = sent else {
+            return Ok(None);
+        };
+        if !copied {
+            return Ok(Some(request));
+        }
+        if detach(&mut self.engine, request) {
+            self.engine.poll(request);
+            return Ok(None);
+        }
+        self.progress.detach_later(request);
+        Ok(Some(request))
+    }
+
+    /// A small message on a link that has nothing else to write. False: nothing was done, and the
+    /// engine is to plan it.
+    ///
+    /// # Safety
+    /// As for [`Device::isend`].
+    #[inline]
+    unsafe fn send_eager(
+        &mut self,
+        to: Rank,
+        env: &Envelope,
+        buf: *const u8,
+        len: usize,
+        caller: Caller,
+    ) -> Result<bool> {
+        // SAFETY: the caller's promise.
+        match unsafe { self.try_eager(to, env, buf, len, caller) } {
+            Attempt::WouldBlock => return Ok(false),
+            Attempt::LinkLost(fault) => self.link_lost(to, *fault)?,
+            Attempt::Sent => self.inject_cut_of(to)?,
+        }
+        // What nonblocking sends have put off: fast calls that follow make no pass.
+        if caller == Caller::Blocking && self.engine.any_ready() {
+            self.flush_ready()?;
+        }
+        self.attend()?;
+        Ok(true)
+    }
+
+    /// A program whose calls need no pass of progress, or that only sends, accepts and reads here
+    /// now and then.
+    ///
+    /// # Errors
+    /// As [`Device::progress`].
+    #[inline]
+    pub fn attend(&mut self) -> Result<()> {
+        let must_look = self.links.must_look(self.progress.pass(), LOOK_EVERY);
+        self.progress.next_pass();
+        if must_look {
+            self.look(Some(Duration::ZERO))?;
+        }
+        Ok(())
+    }
+
+    /// Gives a message to the engine; says whether it was small.
+    ///
+    /// # Safety
+    /// As for [`Device::isend`].
+    #[inline]
+    unsafe fn issue_send(
+        &mut self,
+        to: Rank,
+        env: Envelope,
+        buf: *const u8,
+        len: usize,
+        mode: rejoin_engine::Mode,
+        operation: &'static str,
+    ) -> Result<(Sent, bool)> {
+        let segment = memory::segment(buf, len);
+        let small = self.engine.copies(len);
+        if len >= MIN_GET {
+            self.learn_access(to);
+        }
+        // SAFETY: the caller's promise.
+        let bytes = small.then(|| unsafe { memory::bytes(segment) });
+        match self.engine.send(to, env, segment, bytes, mode) {
+            Ok(sent) => Ok((sent, small)),
+            Err(error) => Err(self.refused_by_engine(to, operation, &error)),
+        }
+    }
+
+    #[cold]
+    fn refused_by_engine(
+        &self,
+        rank: Rank,
+        operation: &'static str,
+        error: &rejoin_engine::Error,
+    ) -> Error {
+        if let rejoin_engine::Error::NoSuchRank { rank, size } = *error {
+            return Error::NoSuchRank {
+                rank,
+                size,
+                operation,
+            };
+        }
+        let host = self.host_of(rank).to_owned();
+        Error::Refused {
+            rank,
+            host,
+            operation,
+            problem: error.to_string(),
+        }
+    }
+
+    /// Starts a receive.
+    ///
+    /// # Safety
+    /// `buf` is writable for `len` bytes, and nothing else uses it until the request completes.
+    ///
+    /// # Errors
+    /// No such rank.
+    #[inline]
+    pub unsafe fn irecv(&mut self, pattern: Pattern, buf: *mut u8, len: usize) -> Result<ReqId> {
+        match self.engine.recv(pattern, memory::segment(buf, len)) {
+            Ok(request) => {
+                self.copy_matched();
+                Ok(request)
+            }
+            Err(error) => {
+                let rank = pattern.from.unwrap_or(self.member.rank());
+                Err(self.refused_by_engine(rank, "receive", &error))
+            }
+        }
+    }
+
+    /// Posts a receive without wildcards for which no message has come; `None`: nothing was done.
+    ///
+    /// # Safety
+    /// As for [`Device::irecv`].
+    #[inline(always)]
+    pub unsafe fn post_now(
+        &mut self,
+        pattern: &Pattern,
+        buf: *mut u8,
+        len: usize,
+    ) -> Option<ReqId> {
+        self.engine.post_named(pattern, memory::segment(buf, len))
+    }
+
+    /// As [`Device::poll`], of a receive that got a whole message, and only of such.
+    #[inline(always)]
+    pub fn poll_whole(&mut self, request: ReqId) -> Option<Completion> {
+        self.engine.poll_whole(request)
+    }
+
+    /// The end of a request, once; the id is free then. A stale id gives `None`.
+    #[inline]
+    pub fn poll(&mut self, request: ReqId) -> Option<Completion> {
+        self.engine.poll(request)
+    }
+
+    /// Whether a request is complete.
+    #[inline]
+    #[must_use]
+    pub fn is_complete(&self, request: ReqId) -> bool {
+        self.engine.is_complete(request)
+    }
+
+    /// Asks to cancel a request (MPI-5.0 §3.8.4); its completion says whether it was.
+    pub fn cancel(&mut self, request: ReqId) {
+        self.engine.cancel(request);
+    }
+
+    /// Lets a request go: it completes in the background (`MPI_Request_free`, MPI-5.0 §3.7.3).
+    pub fn free(&mut self, request: ReqId) {
+        self.engine.free(request);
+    }
+
+    /// The first message that a receive with this pattern would get, if it has come. Makes no
+    /// progress.
+    pub fn probe(&mut self, pattern: &Pattern) -> Option<Probe> {
+        let found = self.engine.probe(pattern);
+        if found.is_none() {
+            self.progress.sought(pattern);
+        }
+        found
+    }
+
+    /// The same, and takes the message out of matching (MPI-5.0 §3.8.2).
+    pub fn mprobe(&mut self, pattern: &Pattern) -> Option<(MsgId, Probe)> {
+        let found = self.engine.mprobe(pattern);
+        if found.is_none() {
+            self.progress.sought(pattern);
+        }
+        found
+    }
+
+    /// Receives a message that `mprobe` took.
+    ///
+    /// # Safety
+    /// As for [`Device::irecv`].
+    ///
+    /// # Errors
+    /// A message that was received already.
+    pub unsafe fn imrecv(&mut self, message: MsgId, buf: *mut u8, len: usize) -> Result<ReqId> {
+        match self.engine.mrecv(message, memory::segment(buf, len)) {
+            Ok(request) => {
+                self.copy_matched();
+                Ok(request)
+            }
+            Err(error) => Err(self.refused_by_engine(self.member.rank(), "mrecv", &error)),
+        }
+    }
+
+    /// Takes back what was offered to ranks of this host to read in this process's memory: from
+    /// here on whoever would read it asks for it over the link instead. For a caller that gives up
+    /// requests under way, and makes no progress after that: nothing reaches into their memory any
+    /// more.
+    pub fn withdraw(&mut self) {
+        self.links.withdraw();
+    }
+
+    /// Wakes a thread that is blocked in [`Device::wait`].
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+}

@@ -1,0 +1,231 @@
+//! A pass of progress: flush what is ready, read what has come.
+//!
+//! The link that a hint names is read directly; epoll is looked at every so many passes only. An
+//! edge in epoll means "read until it is empty", so a link that was not read to its end is listed
+//! and read again before anything blocks.
+
+use std::time::Duration;
+
+use rejoin_channel_table::ids::Rank;
+use rejoin_engine::ReqId;
+
+use super::{Device, LOOK_EVERY};
+use crate::error::Result;
+use crate::events::{Event, Token};
+use crate::links::Intake;
+use crate::transport::Endpoint;
+
+/// Passes between two looks at epoll where nothing is hinted at and some links need it.
+const LOOK_OFTEN: u32 = 4;
+/// Passes with a hinted link between two looks at the links that need no epoll.
+const SERVE_EVERY: u32 = 8;
+/// Looks at epoll between two grants to peers that may hold what is waited or probed for.
+const GRANT_EVERY: u64 = 4;
+/// Looks at epoll, while messages meet their receives, between two that take in what meets none.
+const ALL_EVERY: u64 = 16;
+
+impl Device {
+    /// One pass without blocking; true if anything moved. `hint` names the request that is waited
+    /// for: its peer's link is read first, without epoll. Nonblocking small sends that were put
+    /// off go out here.
+    ///
+    /// # Errors
+    /// A peer that cannot be reached, or a manager that cannot be understood.
+    #[inline]
+    pub fn progress(&mut self, hint: Option<ReqId>) -> Result<bool> {
+        let mut moved = self.flush_ready()?;
+        let pass = self.progress.next_pass();
+        let hinted = hint
+            .and_then(|request| self.engine.peer_of(request))
+            .and_then(|rank| Some((rank, self.links.token_of(rank)?)));
+        if let Some((rank, token)) = hinted {
+            if self.poll_link(rank, token, true)? {
+                self.links.hit(token, !self.progress.spin.is_never())?;
+                moved = true;
+            }
+            if !moved && pass.is_multiple_of(SERVE_EVERY) {
+                moved |= self.serve_polled(true)?;
+            }
+            if (moved && !self.links.polls_any()) || !self.links.must_look(pass, LOOK_EVERY) {
+                return Ok(self.flush_ready()? | moved);
+            }
+        } else if self.links.polls_any() {
+            moved |= self.serve_polled(true)?;
+            if moved {
+                self.flush_ready()?;
+            }
+            if !self.links.must_look(pass, LOOK_OFTEN) {
+                return Ok(moved);
+            }
+        } else if let Some(token) = self.links.recent() {
+            moved |= self.take_in(token, None)?;
+            if moved {
+                self.flush_ready()?;
+                // The others must not starve behind a busy link.
+                if !pass.is_multiple_of(8) {
+                    return Ok(true);
+                }
+            }
+        }
+        let all = !moved || self.meter.stats.looks.is_multiple_of(ALL_EVERY);
+        Ok(self.look_at(Some(Duration::ZERO), all)? | moved)
+    }
+
+    /// Looks at epoll, at most for `limit`, and serves what is ready; true if anything moved.
+    pub(super) fn look(&mut self, limit: Option<Duration>) -> Result<bool> {
+        self.look_at(limit, true)
+    }
+
+    /// The same; unless `all` is wanted, short messages that meet no receive are left in their
+    /// links: to keep them and to find them again costs more than to receive them there.
+    fn look_at(&mut self, limit: Option<Duration>, all: bool) -> Result<bool> {
+        if limit == Some(Duration::ZERO) {
+            self.meter.stats.looks += 1;
+        } else {
+            self.meter.stats.blocks += 1;
+        }
+        let mut events = self.progress.take_events();
+        self.links.wait_for_events(limit, &mut events)?;
+        let unnoticed = self.links.disarm();
+        if events.is_empty() && limit != Some(Duration::ZERO) {
+            // It has come without a wake-up while the rank slept.
+            self.meter.stats.late += unnoticed;
+        }
+        let mut moved = false;
+        // An edge comes once: an error at one link must not lose what is ready at the others.
+        let mut first = Ok(());
+        for event in &events {
+            match self.event(*event) {
+                Ok(any) => moved |= any,
+                Err(error) => first = first.and(Err(error)),
+            }
+        }
+        self.progress.put_events(events);
+        first?;
+        for number in self.door.left_waiting() {
+            moved |= self.accept_all(number)?;
+        }
+        self.run_timers()?;
+        moved |= self.serve_unwatched()?;
+        moved |= self.serve_polled(all)?;
+        moved |= self.drain_readable()?;
+        moved |= self.check_links_now_and_then()?;
+        // A program that polls may never block: what it looks for must reach it all the same, also
+        // while other messages keep moving.
+        if self.meter.stats.looks.is_multiple_of(GRANT_EVERY) {
+            self.progress.grant(&mut self.engine);
+        }
+        self.hear_signal();
+        if self.recovery.is_pending() {
+            // Nothing that a wait waits for: a report of one that lasts must not be put off by it.
+            self.safe_point()?;
+        }
+        Ok(self.flush_ready()? | moved)
+    }
+
+    pub(super) fn event(&mut self, event: Event) -> Result<bool> {
+        match event.token {
+            Token::MANAGER => self.hear_manager(),
+            Token::WAKER => Ok(true),
+            token if token.is_listener() => self.accept_all(token.generation),
+            token => self.link_event(token, event),
+        }
+    }
+
+    fn link_event(&mut self, token: Token, event: Event) -> Result<bool> {
+        let Some(rank) = self.links.note_event(&event) else {
+            return self.handshake_event(token);
+        };
+        let mut moved = false;
+        if event.readable {
+            moved |= self.take_in(token, None)?;
+            if moved {
+                self.links.brought(token);
+            }
+        }
+        if event.hangup {
+            // A read that is shorter than asked for may end before the end of file.
+            self.links.list_readable(token);
+        }
+        if event.writable && self.engine.tx_pending(rank) {
+            moved |= self.flush_link(rank)?;
+        }
+        Ok(moved)
+    }
+
+    /// Reads a link that is waited for, and retries what did not fit: its turn in a spin. Unless
+    /// `all` is wanted, short messages that meet no receive stay where they are.
+    #[inline]
+    pub(super) fn poll_link(&mut self, rank: Rank, token: Token, all: bool) -> Result<bool> {
+        let Some(live) = self.links.live(token) else {
+            return Ok(false);
+        };
+        let mut moved = false;
+        if live.polled && !live.write_blocked && live.held.is_empty() {
+            if !self.meter.injects_faults() {
+                let mut intake = Intake {
+                    engine: &mut self.engine,
+                    staging: self.progress.staging(),
+                    meter: &mut self.meter,
+                    checkpoint: self.recovery.checkpoint(),
+                };
+                match intake.take_matched(live) {
+                    Ok(count) => moved = count > 0,
+                    Err(broken) => return self.drop_link(token, broken).map(|()| true),
+                }
+            }
+            // What meets no receive yet is left where it is for a pass in which nothing does.
+            if moved || live.endpoint.is_idle() || (!all && live.has_short()) {
+                return Ok(moved || live.serve_get(&mut self.meter));
+            }
+        }
+        moved |= self.take_in(token, None)?;
+        if let Some(live) = self.links.live(token)
+            && live.write_blocked
+            && self.engine.tx_pending(rank)
+        {
+            live.write_blocked = false;
+            moved |= self.flush_link(rank)?;
+        }
+        Ok(moved)
+    }
+
+    /// Reads every polled link that has something, and retries what did not fit. `all`: as
+    /// [`Device::poll_link`].
+    #[inline]
+    fn serve_polled(&mut self, all: bool) -> Result<bool> {
+        let mut moved = false;
+        for at in 0..self.links.polled_count() {
+            let Some((token, live)) = self.links.polled(at) else {
+                break;
+            };
+            let rank = live.rank;
+            moved |= self.poll_link(rank, token, all)?;
+        }
+        Ok(moved)
+    }
+
+    /// Reads the links that epoll does not watch, and retries what did not fit.
+    fn serve_unwatched(&mut self) -> Result<bool> {
+        let mut moved = false;
+        for at in 0..self.links.unwatched_count() {
+            let Some((token, rank)) = self.links.unwatched(at) else {
+                break;
+            };
+            moved |= self.poll_link(rank, token, true)?;
+        }
+        Ok(moved)
+    }
+
+    /// Reads every link that may hold bytes which no event will announce.
+    pub(super) fn drain_readable(&mut self) -> Result<bool> {
+        let mut moved = false;
+        for _ in 0..self.links.readable_count() {
+            let Some(token) = self.links.next_readable() else {
+                break;
+            };
+            moved |= self.take_in(token, None)?;
+        }
+        Ok(moved)
+    }
+}

@@ -1,0 +1,76 @@
+//! The way back: a process that was restored, or has to change its place in the job, lets go of all
+//! descriptors, takes a new channel to its local manager, and is where its card says from then on.
+//!
+//! An image keeps the rest of a [`Device`]: the engine, the table, what the program asked for. The
+//! numbers of descriptors mean nothing in the process that an image becomes.
+
+use std::os::fd::OwnedFd;
+
+use rejoin_channel_table::ids::Rank;
+
+use super::{Device, startup};
+use crate::descriptors::Old;
+use crate::error::{Error, Result};
+use crate::events::Poller;
+use crate::links::Door;
+use crate::manager::{Agent, Start};
+use crate::progress::Spin;
+use crate::{limits, os};
+
+impl Device {
+    /// Drops everything that is tied to descriptors and joins the job again over `socket`, a new
+    /// channel to a local manager: hears the new identity and the key, listens, registers with a
+    /// new card, and waits for the job's table. Messages are where they were: what was under way is
+    /// resumed when the links stand again. Handles of [`Device::waker`] stay good.
+    ///
+    /// Nothing of the C library's heap is used on the way.
+    ///
+    /// # Errors
+    /// A manager that cannot be understood or speaks to another rank or job, or no address to
+    /// listen on. The device is of no use then.
+    pub fn reopen(&mut self, socket: OwnedFd, old: Old) -> Result<()> {
+        match old {
+            Old::Close => self.waker.close(),
+            Old::Forget => self.waker.forget(),
+        }
+        let (agent, welcome, key) = Agent::new(socket)?;
+        let (was, now) = (self.member.identity(), welcome.identity);
+        let size = self.member.size();
+        if (now.job, now.rank, welcome.size) != (was.job, was.rank, size) {
+            return Err(Error::Manager {
+                rank: was.rank,
+                problem: "it takes this process for another rank, or for one of another job"
+                    .to_owned(),
+            });
+        }
+        let settings = welcome.options;
+        let options = self.member.options();
+        let poller = Poller::new(&self.waker)?;
+        let (door, lacking) = Door::open(&poller, options, &settings)?;
+        startup::watch_manager(&poller, &door, options, agent.descriptor())?;
+        self.links.start_over(poller, os::noise()?, old);
+        self.door.start_over(door, old);
+        self.manager.start_over(agent, key, old);
+        self.recovery.start_over(settings.images.as_ref());
+        self.progress
+            .start_over(Spin::new(startup::spin(options, &settings)));
+        let card = self.door.card(options, &settings);
+        let limits = limits::limits(self.engine.config(), options);
+        self.member.change(now, settings, card);
+        self.manager.tell_lacking(lacking)?;
+        let card = self.member.card();
+        let Some(Start { book, image }) = self.manager.register(&now, size, card, limits)? else {
+            return Ok(());
+        };
+        self.recovery.begin_with(image);
+        self.links.rejoin(now, book);
+        // Those that were not up as well: what waited for a link asks for a new one, since the dial
+        // that was under way is gone with the rest.
+        for rank in (0..size).map(Rank) {
+            self.engine.link_down(rank);
+        }
+        // Whatever came right behind the start was read along with it and raises no edge.
+        self.hear_manager()?;
+        Ok(())
+    }
+}

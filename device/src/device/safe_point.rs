@@ -1,0 +1,121 @@
+//! The safe point: where this rank's image of an epoch is taken.
+//!
+//! A rank takes its image when it is told to, or when it meets a peer that has. A frame of a later
+//! epoch waits in its link until then, and a resume of a later epoch ends its handshake before the
+//! table has heard of it; both continue behind the safe point (held bytes are parsed, the link is
+//! dialed again). So no image has received what another image has not sent, and what is in flight
+//! between two images is still kept in its sender's.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rejoin_channel_table::Epoch;
+use rejoin_ckpt::checkpoint_request;
+use rejoin_ckpt::twin::{Image, Restored, Taken};
+use rejoin_wire::ToManager;
+
+use super::Device;
+use crate::descriptors::Old;
+use crate::error::{Error, Result};
+
+pub use rejoin_ckpt::checkpoint_request::{Ask, is_pending};
+
+impl Device {
+    /// Lets the manager request checkpoints by signal, wherever the program is: the handler asks
+    /// whether the image may be taken there. If not, [`is_pending`] is true until a safe point.
+    /// Nothing happens where no images are taken.
+    ///
+    /// # Errors
+    /// The system refuses the signal.
+    pub fn accept_checkpoints(&self, ask: Ask) -> Result<()> {
+        self.recovery.accept(ask)
+    }
+
+    /// The epoch that this rank is in: the number of its last image.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.engine.epoch()
+    }
+
+    /// Enters a later epoch now, at a safe point of the caller's. All that is sent from now on says
+    /// so, and takes its receivers along. An earlier epoch, or the present one, changes nothing.
+    /// Returns again in each process that is restored from the image that is taken here.
+    ///
+    /// # Errors
+    /// A manager that cannot be spoken to.
+    pub fn enter_epoch(&mut self, epoch: Epoch) -> Result<()> {
+        // A program that computes for hours takes nothing else from its socket.
+        self.hear_manager()?;
+        self.recovery.request(epoch, self.engine.epoch());
+        self.safe_point()
+    }
+
+    /// Makes a request that came by signal, and could not be met there, the pending one.
+    pub(super) fn hear_signal(&mut self) {
+        if checkpoint_request::is_pending()
+            && let Some(epoch) = checkpoint_request::take_pending()
+        {
+            self.recovery.request(Epoch(epoch), self.engine.epoch());
+        }
+    }
+
+    /// A place where nothing is half done but bodies, which links bring again: the end of a look at
+    /// the links, the end of `MPI_Init`, or the program's own code.
+    ///
+    /// # Errors
+    /// A manager that cannot be spoken to.
+    #[cold]
+    pub fn safe_point(&mut self) -> Result<()> {
+        self.hear_signal();
+        let before = self.member.identity();
+        // A process that comes back may have heard of the next one on its way.
+        while let Some(epoch) = self.recovery.checkpoint().take() {
+            if epoch > self.engine.epoch() {
+                self.engine.set_epoch(epoch);
+                self.take_image(epoch)?;
+            }
+        }
+        if self.member.identity() == before {
+            return Ok(());
+        }
+        self.restore_links()
+    }
+
+    /// Takes the image of an epoch that this rank has just entered, and reports it. In a process
+    /// that is restored from it, comes back into the job instead.
+    fn take_image(&mut self, epoch: Epoch) -> Result<()> {
+        let generation = self.member.identity().generation;
+        match self.recovery.take_image() {
+            None => Ok(()),
+            Some(Ok(Taken::Continued(image))) => self.report_image(epoch, &image),
+            Some(Ok(Taken::Restored(restored))) => self.come_back(restored),
+            Some(Err(why)) => self.manager.tell(&ToManager::NotImaged {
+                generation,
+                epoch,
+                why,
+            }),
+        }
+    }
+
+    fn report_image(&mut self, epoch: Epoch, image: &Image) -> Result<()> {
+        let generation = self.member.identity().generation;
+        let message = self.recovery.report(generation, epoch, image);
+        let pipes = [&image.stdout, &image.stderr];
+        let ends = std::iter::once(&image.wait).chain(pipes.into_iter().flatten());
+        let ends: Vec<_> = ends.map(AsRawFd::as_raw_fd).collect();
+        self.manager.tell_with(&message, &ends)
+    }
+
+    fn come_back(&mut self, restored: Restored) -> Result<()> {
+        let rank = self.member.rank();
+        let mut fds = restored.fds.into_iter();
+        let socket: OwnedFd = fds.next().ok_or_else(|| Error::Manager {
+            rank,
+            problem: "it woke an image without a socket to speak through".to_owned(),
+        })?;
+        for caveat in &restored.caveats {
+            tracing::warn!("rank {rank}: {caveat}");
+        }
+        self.recovery.restored(self.engine.epoch());
+        self.reopen(socket, Old::Forget)
+    }
+}

@@ -1,0 +1,86 @@
+//! Reports of waits that last: what they are for.
+
+use std::fmt::Write as _;
+
+use rejoin_engine::{Operation, ReqId, Waiting};
+
+use super::Device;
+use crate::progress::Names;
+
+/// How many requests a report shows when any of them may end the wait.
+const SHOWN: usize = 3;
+
+impl Device {
+    /// Says how to call things in reports of long waits.
+    pub fn set_names(&mut self, names: Names) {
+        self.progress.stall.set_names(names);
+    }
+
+    /// Says once per period what a wait that lasts is for.
+    pub(super) fn report_stall(&mut self, hint: Option<ReqId>) {
+        let wanted = self.member.options().stall_report;
+        if let Some(period) = self.progress.stall.lasts(wanted) {
+            let what = self.awaited(hint);
+            let me = self.member.rank();
+            self.progress.stall.report(me, period, &what);
+        }
+    }
+
+    /// What a wait on `hint` is for; without one, whatever is not complete.
+    fn awaited(&self, hint: Option<ReqId>) -> String {
+        if let Some(waiting) = hint.and_then(|request| self.engine.describe(request)) {
+            return self.in_words(&waiting);
+        }
+        let mut all = self.engine.waiting();
+        let shown: Vec<String> = all
+            .by_ref()
+            .take(SHOWN)
+            .map(|waiting| self.in_words(&waiting))
+            .collect();
+        let mut text = shown.join("; ");
+        let more = all.count();
+        if more > 0 {
+            // Writing to a string does not fail.
+            let _ = write!(text, "; and {more} more");
+        }
+        let missing = self.engine.unfinished();
+        match (text.is_empty(), self.manager.is_leaving()) {
+            (false, _) => text,
+            (true, true) => "all other ranks must come to it".to_owned(),
+            (true, false) if !missing.is_empty() => {
+                let named = missing.iter().take(SHOWN);
+                let named: Vec<String> = named
+                    .map(|rank| format!("rank {rank} on host {}", self.host_of(*rank)))
+                    .collect();
+                let more = match missing.len().saturating_sub(SHOWN) {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                let named = named.join(", ");
+                format!("what was sent is not acknowledged by {named}{more}")
+            }
+            (true, false) => "nothing that it asked for has come".to_owned(),
+        }
+    }
+
+    fn in_words(&self, waiting: &Waiting) -> String {
+        let to = waiting
+            .peer
+            .filter(|_| waiting.operation != Operation::Receive);
+        let name = self.progress.stall.context(waiting.context, to);
+        let host = waiting.peer.map(|peer| self.host_of(peer));
+        let unlinked = waiting.peer.filter(|_| waiting.linked == Some(false));
+        let link = unlinked.and_then(|peer| self.links.in_words(peer));
+        let mut text = waiting.in_words(link.as_deref()).to_string();
+        let known = [
+            name.map(|name| format!("a message of {name}")),
+            host.map(|host| format!("its host is {host}")),
+        ];
+        let known: Vec<String> = known.into_iter().flatten().collect();
+        if !known.is_empty() {
+            // Writing to a string does not fail.
+            let _ = write!(text, " ({})", known.join("; "));
+        }
+        text
+    }
+}

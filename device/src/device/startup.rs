@@ -1,0 +1,148 @@
+//! From a process to a rank: the manager's welcome, listeners, registration, the job's table.
+
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rejoin_channel_table::AddressBook;
+use rejoin_engine::Engine;
+use rejoin_wire::{RankOptions, Welcome};
+
+use super::Device;
+use crate::error::Result;
+use crate::events::{Poller, Token, Waker};
+use crate::job_member::JobMember;
+use crate::links::{Door, Links};
+use crate::manager::{self, Agent, KeyPage, ManagerChannel, Start};
+use crate::meter::Meter;
+use crate::options::Options;
+use crate::progress::{ProgressState, Spin};
+use crate::recovery::RankRecovery;
+use crate::{limits, os};
+
+/// How long a wait spins when every rank of the host has a core of its own: longer than any round
+/// trip within a machine room, shorter than anyone notices.
+const SPIN: Duration = Duration::from_millis(2);
+
+impl Device {
+    /// Makes this process a rank of its job: reads the environment, takes the inherited channel to
+    /// the local manager, listens, registers, and waits until all ranks of the job have done so.
+    /// Without a launcher it is the only rank of its own job. Once per process.
+    ///
+    /// # Errors
+    /// A variable that cannot be understood, a manager that cannot, or no address to listen on.
+    pub fn init() -> Result<Self> {
+        let options = Options::from_environment()?;
+        match manager::inherited()? {
+            Some(socket) => {
+                manager::die_with_manager(socket.as_fd());
+                Self::with_manager(socket, options)
+            }
+            None => Self::alone(options),
+        }
+    }
+
+    /// Joins the job of the manager at the other end of a local stream socket. There may be several
+    /// devices in one process, one per thread: tests do that.
+    ///
+    /// # Errors
+    /// As for [`Device::init`].
+    pub fn with_manager(socket: OwnedFd, options: Options) -> Result<Self> {
+        let (agent, welcome, key) = Agent::new(socket)?;
+        Self::start(Some(agent), welcome, key, options)
+    }
+
+    /// The only rank of a job of its own.
+    ///
+    /// # Errors
+    /// As for [`Device::init`].
+    pub fn alone(options: Options) -> Result<Self> {
+        let mut welcome = manager::singleton()?;
+        let key = KeyPage::take(&mut welcome.key)?;
+        Self::start(None, welcome, key, options)
+    }
+
+    fn start(
+        agent: Option<Agent>,
+        welcome: Welcome,
+        key: KeyPage,
+        options: Options,
+    ) -> Result<Self> {
+        let Welcome {
+            identity,
+            size,
+            appnum,
+            options: settings,
+            ..
+        } = welcome;
+        let waker = Waker::default();
+        let mut recovery = RankRecovery::new(settings.images.as_ref());
+        let poller = Poller::new(&waker)?;
+        let (door, lacking) = Door::open(&poller, &options, &settings)?;
+        if let Some(agent) = &agent {
+            watch_manager(&poller, &door, &options, agent.descriptor())?;
+        }
+        let mut manager = ManagerChannel::new(agent, key);
+        let card = door.card(&options, &settings);
+        let config = limits::config(&options, &settings, size)?;
+        manager.tell_lacking(lacking)?;
+        let limits = limits::limits(&config, &options);
+        let Start { book, image } = match manager.register(&identity, size, &card, limits)? {
+            Some(start) => start,
+            None => Start {
+                book: AddressBook::new(vec![(identity.incarnation, card.clone())]),
+                image: None,
+            },
+        };
+        recovery.begin_with(image);
+        let mut device = Self {
+            engine: Engine::new(config, identity.rank, size),
+            meter: Meter::new(options.cut, identity.rank.0),
+            links: Links::new(identity, book, poller, os::noise()?),
+            door,
+            manager,
+            recovery,
+            progress: ProgressState::new(Spin::new(spin(&options, &settings))),
+            member: JobMember::new((identity, size, appnum), settings, options, card),
+            waker,
+            not_sync: PhantomData,
+        };
+        // Whatever came right behind the start was read along with it and raises no edge.
+        device.hear_manager()?;
+        Ok(device)
+    }
+}
+
+/// Watches the manager's channel, and lets the ranks that the manager has started read this
+/// process's memory where messages may go in a single copy.
+pub(super) fn watch_manager(
+    poller: &Poller,
+    door: &Door,
+    options: &Options,
+    manager: BorrowedFd<'_>,
+) -> Result<()> {
+    if options.single_copy {
+        door.admit_readers(manager);
+    }
+    poller.add(manager, Token::MANAGER, false)
+}
+
+/// Spins only where no rank takes another's core.
+pub(super) fn spin(options: &Options, settings: &RankOptions) -> Duration {
+    if let Some(spin) = options.spin {
+        return spin;
+    }
+    if let Some(us) = settings.spin {
+        return Duration::from_micros(u64::from(us));
+    }
+    let cores = match settings.cores {
+        0 => std::thread::available_parallelism()
+            .map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX)),
+        cores => cores,
+    };
+    if settings.local_size > cores {
+        Duration::ZERO
+    } else {
+        SPIN
+    }
+}

@@ -1,0 +1,51 @@
+//! Taking in what a link has brought, and making the copies that follow from it.
+
+use super::Device;
+use crate::error::Result;
+use crate::events::Token;
+use crate::links::{Broken, Intake, copy_out};
+
+impl Device {
+    /// Reads a live link, or works through bytes that are staged already; true if anything moved.
+    pub(super) fn take_in(&mut self, token: Token, staged: Option<usize>) -> Result<bool> {
+        let Some(live) = self.links.live(token) else {
+            return Ok(false);
+        };
+        let mut intake = Intake {
+            engine: &mut self.engine,
+            staging: self.progress.staging(),
+            meter: &mut self.meter,
+            checkpoint: self.recovery.checkpoint(),
+        };
+        let outcome = match staged {
+            None => intake.read(live),
+            Some(fresh) => intake.parse(live, fresh).map(|()| true),
+        };
+        match outcome {
+            Ok(moved) => {
+                let moved = moved | self.get_all();
+                let Some(live) = self.links.live(token) else {
+                    return Ok(moved);
+                };
+                // A polled link is looked at in any case, but for what it holds itself.
+                let noticed = live.polled && live.held.is_empty();
+                if live.readable && !noticed && !live.listed {
+                    self.links.list_readable(token);
+                }
+                Ok(moved)
+            }
+            Err(Broken::Memory(error)) => {
+                let rank = live.rank;
+                Err(self.bad_buffer(rank, "receive", error))
+            }
+            Err(broken) => self.drop_link(token, broken).map(|()| true),
+        }
+    }
+
+    /// After calls that may have matched what is already here.
+    #[inline]
+    pub(super) fn copy_matched(&mut self) {
+        copy_out(&mut self.engine);
+        self.get_all();
+    }
+}

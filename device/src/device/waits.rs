@@ -1,0 +1,128 @@
+//! Waits: a rank spins, gives way, or blocks until something has moved.
+
+use std::time::{Duration, Instant};
+
+use rejoin_engine::ReqId;
+
+use super::Device;
+use crate::error::Result;
+use crate::links::Broken;
+use crate::progress::PREEMPTED;
+
+/// Times to yield before blocking where ranks share cores: more gained nothing at 4, 8 and 16 ranks
+/// on 2 cores, none at all made barriers half as fast again.
+const YIELDS: u32 = 10;
+/// Longest blocking call: the bound of every wait, after which the caller looks again.
+const LONGEST_BLOCK: Duration = Duration::from_secs(1);
+
+impl Device {
+    /// Makes progress until something has moved, at most for `deadline`: spins for a bounded time
+    /// when this rank has a core of its own, then blocks. Returns early at a wake from another
+    /// thread, at a signal, and at the latest after a second, so the caller must look again.
+    ///
+    /// # Errors
+    /// As [`Device::progress`].
+    pub fn wait(&mut self, hint: Option<ReqId>, deadline: Option<Duration>) -> Result<()> {
+        if self.progress(hint)? {
+            self.progress.stall.moved();
+            return Ok(());
+        }
+        let half_way = self.is_half_way(hint);
+        let spin = self.progress.spin.budget(deadline, half_way);
+        if !spin.is_zero() && self.spin_for(spin, hint)? {
+            return Ok(());
+        }
+        if self.progress.spin.is_never() && self.give_way(hint)? {
+            return Ok(());
+        }
+        let left = deadline.map(|deadline| deadline.saturating_sub(spin));
+        if left == Some(Duration::ZERO) {
+            return Ok(());
+        }
+        self.block(hint, left)
+    }
+
+    /// Whether the peer of the request that is waited for has moved a part of a message, and the
+    /// rest is to follow.
+    fn is_half_way(&mut self, hint: Option<ReqId>) -> bool {
+        let rank = hint.and_then(|request| self.engine.peer_of(request));
+        let live = rank.and_then(|rank| self.links.live_to(rank));
+        live.is_some_and(|live| live.polled && (live.write_blocked || !live.is_between_frames()))
+    }
+
+    /// Spins at most for `limit`; true if anything moved. A long gap between two looks at the clock
+    /// means that the core is shared with other work, and spinning would only take turns with it.
+    fn spin_for(&mut self, limit: Duration, hint: Option<ReqId>) -> Result<bool> {
+        let start = Instant::now();
+        let mut last = Duration::ZERO;
+        let mut passes = 0;
+        loop {
+            if self.progress(hint)? {
+                self.progress.stall.moved();
+                return Ok(true);
+            }
+            passes += 1;
+            if passes % 32 == 0 {
+                let now = start.elapsed();
+                if now.saturating_sub(last) > PREEMPTED {
+                    self.progress.spin.preempted();
+                    return Ok(false);
+                }
+                if now >= limit {
+                    return Ok(false);
+                }
+                last = now;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// With more ranks than cores: lets the others run a few times, which costs less than to be
+    /// put to sleep and started again when the message is about to come. True if anything moved.
+    fn give_way(&mut self, hint: Option<ReqId>) -> Result<bool> {
+        for _ in 0..YIELDS {
+            std::thread::yield_now();
+            if self.progress(hint)? {
+                self.progress.stall.moved();
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Blocks in epoll until something has happened.
+    fn block(&mut self, hint: Option<ReqId>, deadline: Option<Duration>) -> Result<()> {
+        self.engine.flush_all_acks();
+        self.progress.grant(&mut self.engine);
+        if self.flush_ready()? | self.drain_readable()? {
+            return Ok(());
+        }
+        let mut limit = deadline.map_or(LONGEST_BLOCK, |deadline| deadline.min(LONGEST_BLOCK));
+        if let Some(due) = self.run_timers()? {
+            limit = limit.min(due.saturating_duration_since(Instant::now()));
+        }
+        if self.door.accepts_later() {
+            limit = limit.min(Duration::from_millis(50));
+        }
+        self.links.watch_all()?;
+        if self.links.readable_count() > 0 || self.arm_links()? {
+            limit = Duration::ZERO;
+        }
+        if self.look(Some(limit))? || self.check_links_if_due()? {
+            self.progress.stall.moved();
+        } else {
+            self.report_stall(hint);
+        }
+        Ok(())
+    }
+
+    /// Has every polled link raise an event from here on; true if one of them has something
+    /// already, so that nothing may block.
+    fn arm_links(&mut self) -> Result<bool> {
+        let (any, broken) = self.links.arm(&self.engine);
+        for (token, lost) in broken {
+            self.drop_link(token, Broken::Lost(lost))?;
+        }
+        Ok(any)
+    }
+}

@@ -1,0 +1,79 @@
+//! What this process is in its job, and what was set for it.
+
+use rejoin_channel_table::BusinessCard;
+use rejoin_channel_table::ids::{Identity, Rank};
+use rejoin_wire::RankOptions;
+
+use crate::options::Options;
+
+/// One process's place in its job.
+pub(crate) struct JobMember {
+    identity: Identity,
+    size: u32,
+    appnum: Option<u32>,
+    settings: RankOptions,
+    options: Options,
+    card: BusinessCard,
+}
+
+impl JobMember {
+    /// A rank of a job of `size`, reached where `card` says.
+    pub(crate) fn new(
+        (identity, size, appnum): (Identity, u32, Option<u32>),
+        settings: RankOptions,
+        options: Options,
+        card: BusinessCard,
+    ) -> Self {
+        Self {
+            identity,
+            size,
+            appnum,
+            settings,
+            options,
+            card,
+        }
+    }
+
+    /// The process has another identity, is elsewhere, and the launcher set other things.
+    pub(crate) fn change(&mut self, to: Identity, settings: RankOptions, card: BusinessCard) {
+        self.identity = to;
+        self.settings = settings;
+        self.card = card;
+    }
+
+    /// The rank in the job, from 0 on.
+    #[inline(always)]
+    pub(crate) fn rank(&self) -> Rank {
+        self.identity.rank
+    }
+
+    /// Job, rank, generation and incarnation.
+    pub(crate) fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// Number of ranks in the job.
+    pub(crate) fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Number of the program on the command line, when there are several.
+    pub(crate) fn appnum(&self) -> Option<u32> {
+        self.appnum
+    }
+
+    /// What the launcher set.
+    pub(crate) fn settings(&self) -> &RankOptions {
+        &self.settings
+    }
+
+    /// What the user set in the environment.
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Where it is reached.
+    pub(crate) fn card(&self) -> &BusinessCard {
+        &self.card
+    }
+}

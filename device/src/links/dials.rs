@@ -1,0 +1,407 @@
+//! The way to a rank that has no link: its addresses, the attempts so far, and when the next is
+//! due.
+
+use std::io::ErrorKind;
+use std::time::{Duration, Instant};
+
+use rejoin_channel_table::Address;
+use rejoin_channel_table::ids::Rank;
+
+use super::flapping::Row;
+use super::pending::Pending;
+use crate::events::Token;
+
+/// First pause between attempts.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+/// Longest pause between attempts.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// How long a taken connection may stay without an answer before another address is tried.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+/// The same where there is no other address: the kernel notices a dead connection by itself.
+const LONG_PATIENCE: Duration = Duration::from_secs(3600);
+/// What counts at most as the time between two failures: a rank that computes does not dial.
+const LONGEST_STEP: Duration = Duration::from_secs(6);
+/// For how long a door that is there may take no more callers, or this rank have no descriptor for
+/// it, before that counts as an attempt that broke off.
+const QUEUE_PATIENCE: Duration = Duration::from_secs(1);
+/// Attempts over shared memory that may break off before TCP takes its place.
+const MOST_BROKEN: u32 = 4;
+
+/// What is known about reaching one rank.
+#[derive(Debug, Default)]
+pub(crate) struct Dial {
+    /// The attempt under way.
+    pending: Option<Token>,
+    addresses: Vec<Address>,
+    /// Which of them is next.
+    next: usize,
+    /// Attempts since a link stood.
+    tries: u32,
+    /// Questions where it is that no card has come for.
+    asked: u32,
+    /// No attempt before this moment.
+    not_before: Option<Instant>,
+    /// When the last failure of the present row was.
+    last_failed: Option<Instant>,
+    /// How long the row has lasted, times of computing between two attempts left out.
+    failing: Duration,
+    last_failure: String,
+    /// Attempts over shared memory that have broken off.
+    broken: u32,
+    /// Why TCP is tried in its place.
+    given_up: Option<String>,
+    /// In the list of ranks to be dialed later.
+    listed: bool,
+    /// Links that came to stand and brought nothing on.
+    row: Row,
+}
+
+impl Dial {
+    /// Nothing is left of the way to a link: the next loss starts from fresh.
+    fn reset(&mut self) {
+        *self = Self {
+            addresses: std::mem::take(&mut self.addresses),
+            listed: self.listed,
+            row: std::mem::take(&mut self.row),
+            ..Self::default()
+        };
+    }
+
+    /// The peer is elsewhere: nothing that was known of the way to it is good any more.
+    pub(super) fn moved_away(&mut self) {
+        *self = Self {
+            pending: self.pending,
+            listed: self.listed,
+            ..Self::default()
+        };
+    }
+
+    /// The attempt under way.
+    pub(crate) fn pending(&self) -> Option<Token> {
+        self.pending
+    }
+
+    /// An attempt begins over this connection.
+    pub(crate) fn begin(&mut self, token: Token) {
+        self.pending = Some(token);
+        self.tries = self.tries.saturating_add(1);
+    }
+
+    /// No attempt is under way any more; returns the one that was.
+    pub(super) fn end(&mut self) -> Option<Token> {
+        self.pending.take()
+    }
+
+    /// No attempt is due before this moment.
+    pub(crate) fn not_before(&self) -> Option<Instant> {
+        self.not_before
+    }
+
+    /// Where the rank is, in the order in which it is tried.
+    pub(crate) fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// Its addresses have become known.
+    pub(crate) fn learn(&mut self, addresses: Vec<Address>) {
+        self.addresses = addresses;
+    }
+
+    /// The addresses, for people.
+    pub(crate) fn places(&self) -> String {
+        let places: Vec<_> = self.addresses.iter().map(place).collect();
+        if places.is_empty() {
+            return "no address".to_owned();
+        }
+        places.join(", ")
+    }
+
+    /// Where to dial now. As long as there is a door nothing else is tried.
+    pub(crate) fn pick(&mut self) -> Option<Address> {
+        if let Some(door) = self.addresses.first().filter(|at| is_local(at)) {
+            return Some(*door);
+        }
+        let count = self.addresses.len();
+        let address = *self.addresses.get(self.next.checked_rem(count)?)?;
+        self.next = (self.next + 1) % count;
+        Some(address)
+    }
+
+    /// How many addresses are tried one after the other.
+    fn others(&self) -> u32 {
+        let door = self.addresses.first().is_some_and(is_local);
+        let others = if door { 1 } else { self.addresses.len().max(1) };
+        u32::try_from(others).unwrap_or(1)
+    }
+
+    /// No address was even begun with: all of them have been tried.
+    pub(crate) fn none_took(&mut self) {
+        self.tries = self.tries.saturating_add(self.others());
+    }
+
+    /// The system refuses a connection to the door; true when TCP is tried from now on.
+    pub(crate) fn door_refused(&mut self, kind: ErrorKind, why: &str) -> bool {
+        // A full queue and a lack of descriptors pass; a door that is not there, or another user's,
+        // stays so.
+        let for_good = matches!(
+            kind,
+            ErrorKind::ConnectionRefused | ErrorKind::PermissionDenied
+        );
+        (for_good || self.failing >= QUEUE_PATIENCE) && self.door_failed(why, for_good)
+    }
+
+    /// An attempt over shared memory came to nothing; true when TCP is tried from now on.
+    pub(crate) fn door_failed(&mut self, why: &str, for_good: bool) -> bool {
+        self.broken += 1;
+        if !(for_good || self.broken >= MOST_BROKEN) || self.addresses.iter().all(is_local) {
+            return false;
+        }
+        self.addresses.retain(|address| !is_local(address));
+        (self.next, self.tries) = (0, 0);
+        self.given_up = Some(why.to_owned());
+        true
+    }
+
+    /// The manager is asked for the rank's card once more; returns how often it was since a link
+    /// stood.
+    pub(crate) fn ask(&mut self) -> u32 {
+        self.asked = self.asked.saturating_add(1);
+        self.asked
+    }
+
+    /// The rank was not reached; true when that has lasted for `limit`.
+    pub(crate) fn fail(&mut self, why: &str, limit: Duration) -> bool {
+        why.clone_into(&mut self.last_failure);
+        let now = Instant::now();
+        let step = self
+            .last_failed
+            .replace(now)
+            .map_or(Duration::ZERO, |last| now - last);
+        self.failing += step.min(LONGEST_STEP);
+        self.failing >= limit
+    }
+
+    /// The last thing that went wrong.
+    pub(crate) fn last_failure(&self) -> &str {
+        &self.last_failure
+    }
+
+    /// The peer computes: that is no failure.
+    pub(crate) fn forgive(&mut self) {
+        self.failing = Duration::ZERO;
+    }
+
+    /// The rank is not needed any more.
+    pub(crate) fn give_up(&mut self) {
+        self.reset();
+    }
+
+    /// How long to pause before the next attempt; `jitter` spreads the pauses of many ranks.
+    pub(super) fn pause(&self, jitter: f64) -> Duration {
+        let rounds = self.tries / self.others();
+        // The other addresses of a card are tried without a pause.
+        if rounds == 0 {
+            return Duration::ZERO;
+        }
+        (SHORTEST_PAUSE * 2u32.pow(rounds.min(10)))
+            .min(LONGEST_PAUSE)
+            .mul_f64(jitter)
+    }
+
+    /// How long a dialer waits for the answer of a peer that took its connection.
+    pub(crate) fn answer_patience(&self) -> Duration {
+        // Who has taken a local connection and is silent computes, or the kernel would tell.
+        if self.addresses.len() < 2 || self.addresses.first().is_some_and(is_local) {
+            return LONG_PATIENCE;
+        }
+        ANSWER_PATIENCE * 2u32.pow((self.tries / 4).min(6))
+    }
+
+    /// A link stands. Returns why it was not tried over shared memory any more, if that was so.
+    pub(crate) fn succeed(&mut self) -> Option<String> {
+        let given_up = self.given_up.take();
+        self.reset();
+        given_up
+    }
+
+    /// The present row of links without progress.
+    pub(crate) fn row(&mut self) -> &mut Row {
+        &mut self.row
+    }
+
+    /// What has become of the way, for people; `pending` is the attempt under way. `None` where
+    /// nothing is known.
+    pub(super) fn in_words(&self, pending: Option<&Pending>) -> Option<String> {
+        let failed = (!self.last_failure.is_empty()).then(|| {
+            format!(
+                "there is no link to it, and the last attempt failed: {}",
+                self.last_failure
+            )
+        });
+        let Some(pending) = pending else {
+            return failed;
+        };
+        let at = pending.address.as_ref().map(place).unwrap_or_default();
+        let since = pending.begun.elapsed().as_secs();
+        Some(if pending.connected {
+            format!(
+                "it has not answered the connection for its link ({at}) for {since} s; it does when it next makes an MPI call"
+            )
+        } else {
+            failed.unwrap_or_else(|| {
+                format!("the connection for its link ({at}) has not come to stand for {since} s")
+            })
+        })
+    }
+}
+
+/// Whether an address is a door: shared memory with a rank of this host.
+pub(crate) fn is_local(address: &Address) -> bool {
+    matches!(address, Address::Local(_))
+}
+
+/// An address in messages to people.
+pub(crate) fn place(address: &Address) -> String {
+    match address {
+        Address::Tcp(at) => at.to_string(),
+        Address::Local(_) => "shared memory".to_owned(),
+    }
+}
+
+/// The ways to all ranks, and the list of those to be dialed later.
+pub(super) struct Dials {
+    to: Vec<Option<Box<Dial>>>,
+    later: Vec<Rank>,
+    /// State of a generator of random numbers.
+    noise: u64,
+}
+
+impl Dials {
+    /// Nothing is known of the ways to `size` ranks; `noise` is a random number.
+    pub(super) fn new(size: u32, noise: u64) -> Self {
+        Self {
+            to: (0..size).map(|_| None).collect(),
+            later: Vec::new(),
+            noise,
+        }
+    }
+
+    /// The way to a rank.
+    pub(super) fn to(&mut self, rank: Rank) -> &mut Dial {
+        self.to[rank.index()].get_or_insert_with(Box::default)
+    }
+
+    /// The same, if anything is known of it.
+    pub(super) fn known(&self, rank: Rank) -> Option<&Dial> {
+        self.to.get(rank.index())?.as_deref()
+    }
+
+    /// Has a rank dialed when it is due.
+    pub(super) fn list(&mut self, rank: Rank) {
+        let dial = self.to(rank);
+        if !dial.listed {
+            dial.listed = true;
+            self.later.push(rank);
+        }
+    }
+
+    /// Has a rank dialed in a while, and no earlier.
+    pub(super) fn list_after(&mut self, rank: Rank, pause: Duration) {
+        let due = Instant::now() + pause;
+        let dial = self.to(rank);
+        dial.not_before = Some(dial.not_before.map_or(due, |other| other.max(due)));
+        self.list(rank);
+    }
+
+    /// The same after a failure.
+    pub(super) fn list_after_failure(&mut self, rank: Rank) {
+        let jitter = self.jitter();
+        let pause = self.to(rank).pause(jitter);
+        self.list_after(rank, pause);
+    }
+
+    /// Takes all ranks off the list.
+    pub(super) fn take_listed(&mut self) -> Vec<Rank> {
+        let ranks = std::mem::take(&mut self.later);
+        for rank in &ranks {
+            self.to(*rank).listed = false;
+        }
+        ranks
+    }
+
+    /// Whether any rank is to be dialed later.
+    pub(super) fn any_listed(&self) -> bool {
+        !self.later.is_empty()
+    }
+
+    /// A factor between 0.5 and 1.5, so that pauses of many ranks spread.
+    fn jitter(&mut self) -> f64 {
+        self.noise = self
+            .noise
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        f64::from((self.noise >> 40) as u32) / f64::from(1u32 << 24) + 0.5
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rejoin_channel_table::card::DoorName;
+
+    fn tcp(port: u16) -> Address {
+        Address::Tcp(([127, 0, 0, 1], port).into())
+    }
+
+    #[test]
+    fn attempts_over_shared_memory_count_from_the_last_link_on() {
+        let mut dial = Dial {
+            addresses: vec![Address::Local(DoorName([7; 16])), tcp(7)],
+            ..Dial::default()
+        };
+        for _ in 0..3 {
+            for _ in 1..MOST_BROKEN {
+                assert!(!dial.door_failed("broken", false));
+            }
+            assert_eq!(dial.succeed(), None);
+        }
+        for number in 1..=MOST_BROKEN {
+            assert_eq!(dial.door_failed("broken", false), number == MOST_BROKEN);
+        }
+        assert_eq!(dial.pick(), Some(tcp(7)));
+        assert_eq!(dial.succeed().as_deref(), Some("broken"));
+    }
+
+    #[test]
+    fn addresses_take_turns_without_a_pause_before_a_round_is_over() {
+        let mut dial = Dial::default();
+        dial.learn(vec![tcp(7), tcp(8)]);
+        let picked = [0; 3].map(|_| dial.pick().expect("an address"));
+        assert_eq!(picked, [tcp(7), tcp(8), tcp(7)]);
+        let token = Token::listener(0);
+        dial.begin(token);
+        assert_eq!(dial.pause(1.0), Duration::ZERO);
+        let mut last = Duration::ZERO;
+        for _ in 0..30 {
+            dial.begin(token);
+            dial.begin(token);
+            let pause = dial.pause(1.0);
+            assert!(pause >= last && !pause.is_zero());
+            last = pause;
+        }
+        assert_eq!(last, LONGEST_PAUSE);
+    }
+
+    #[test]
+    fn a_rank_is_listed_once_for_the_latest_moment() {
+        let mut dials = Dials::new(2, 1);
+        dials.list_after(Rank(1), Duration::from_secs(50));
+        let due = dials.to(Rank(1)).not_before();
+        dials.list_after(Rank(1), Duration::ZERO);
+        assert_eq!(dials.to(Rank(1)).not_before(), due);
+        assert_eq!(dials.take_listed(), [Rank(1)]);
+        assert!(!dials.any_listed());
+        dials.list(Rank(1));
+        assert_eq!(dials.take_listed(), [Rank(1)]);
+    }
+}

@@ -1,0 +1,134 @@
+//! Where peers knock: the listeners of a rank.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rejoin_channel_table::card::MAX_ADDRESSES;
+use rejoin_channel_table::{BusinessCard, LanId, LocalHostId};
+use rejoin_wire::{RankOptions, Transport};
+
+use crate::descriptors::Old;
+use crate::error::{Error, Result};
+use crate::events::{Poller, Token};
+use crate::options::Options;
+use crate::os;
+use crate::transport::{Accepted, InterfaceFilter, ListenOptions, Listeners};
+
+/// The listeners of one rank.
+pub(crate) struct Door {
+    listeners: Listeners,
+    /// Connections may wait at them that no event will announce.
+    accept_again: bool,
+}
+
+impl Door {
+    /// Listens, and watches the listeners. Beside them: why there is no shared memory, where it was
+    /// wanted.
+    ///
+    /// # Errors
+    /// No address to listen on, or no descriptors left.
+    pub(crate) fn open(
+        poller: &Poller,
+        options: &Options,
+        settings: &RankOptions,
+    ) -> Result<(Self, Option<String>)> {
+        let (listeners, lacking) = listen(options, settings)?;
+        for (number, descriptor) in listeners.descriptors() {
+            poller.add(descriptor, Token::listener(number), false)?;
+        }
+        let door = Self {
+            listeners,
+            accept_again: false,
+        };
+        Ok((door, lacking))
+    }
+
+    /// This rank's card, as it is to be registered.
+    pub(crate) fn card(&self, options: &Options, settings: &RankOptions) -> BusinessCard {
+        let host = if settings.host.is_empty() {
+            os::host_name()
+        } else {
+            settings.host.clone()
+        };
+        let lan = options.lan.clone();
+        BusinessCard {
+            addresses: self.listeners.addresses().take(MAX_ADDRESSES).collect(),
+            host,
+            lan: LanId(lan.unwrap_or_else(|| self.listeners.lan().to_owned())),
+            local_host: LocalHostId(os::local_host_id()),
+            pid: std::process::id(),
+        }
+    }
+
+    /// Takes one connection that waits at a listener; `None` when there is none. An error is a lack
+    /// of resources.
+    pub(crate) fn accept(&self, number: u32) -> Option<io::Result<Accepted>> {
+        self.listeners.accept(number)
+    }
+
+    /// Connections are to be taken in a while: the event that announced them has passed.
+    pub(crate) fn accept_later(&mut self) {
+        self.accept_again = true;
+    }
+
+    /// Whether connections are to be taken in a while.
+    pub(crate) fn accepts_later(&self) -> bool {
+        self.accept_again
+    }
+
+    /// The listeners at which connections may wait that no event will announce, once.
+    pub(crate) fn left_waiting(&mut self) -> impl Iterator<Item = u32> + use<> {
+        let again = std::mem::take(&mut self.accept_again);
+        again
+            .then(|| self.listeners.numbers())
+            .into_iter()
+            .flatten()
+    }
+
+    /// Whether links to ranks of this host can have shared memory.
+    pub(crate) fn has_local(&self) -> bool {
+        self.listeners.has_local()
+    }
+
+    /// Lets the ranks that the process behind `manager` has started read this process's memory,
+    /// where links share memory.
+    pub(crate) fn admit_readers(&self, manager: BorrowedFd<'_>) {
+        self.listeners.admit_readers(manager);
+    }
+
+    /// Takes the place of the listeners with others.
+    pub(crate) fn start_over(&mut self, door: Self, old: Old) {
+        let before = std::mem::replace(self, door);
+        match old {
+            Old::Close => drop(before),
+            Old::Forget => before.listeners.forget(),
+        }
+    }
+}
+
+/// What the user wants between ranks of one host.
+pub(crate) fn wanted_transport(options: &Options, settings: &RankOptions) -> Transport {
+    options.transport.unwrap_or(settings.transport)
+}
+
+/// Opens the listeners that were asked for. Beside them: why there is no shared memory, where it
+/// was wanted.
+fn listen(options: &Options, settings: &RankOptions) -> Result<(Listeners, Option<String>)> {
+    let parsed = match (&options.interface, &settings.interface) {
+        (None, Some(text)) => {
+            let parsed = InterfaceFilter::parse(text);
+            Some(parsed.map_err(|problem| Error::Environment {
+                variable: "REJOIN_TCP_INTERFACE",
+                value: text.clone(),
+                problem,
+            })?)
+        }
+        _ => None,
+    };
+    Listeners::open(&ListenOptions {
+        wanted: wanted_transport(options, settings),
+        interfaces: options.interface.as_ref().or(parsed.as_ref()),
+        ports: options.ports.or(settings.port_range),
+        local_size: settings.local_size,
+    })
+}

@@ -1,0 +1,91 @@
+//! Links that come and go without bringing anything on: an error instead of an endless loop.
+//!
+//! What a rank has of its peer's messages is what it says in its resume. When neither side's resume
+//! has changed from one link to the next, the link in between has brought nothing that counts. A
+//! rank that had nothing to say over it holds that against no link: one that stands idle may be cut
+//! any number of times. Nor does one whose peer has all that it could bring, and is only to say
+//! that a receive has come: a link that has brought a frame from there has done what it could.
+
+use rejoin_channel_table::Resume;
+
+/// What rows of links without progress may weigh: 20 of those that moved next to nothing, since a
+/// long body is sent again from its start and may be cut many times on a bad line.
+const LIMIT: u32 = 200;
+/// Weight of a link that moved less than `LITTLE`.
+const HEAVY: u32 = 10;
+/// A link that moved fewer bytes, in both directions, had no more than its handshake and small
+/// frames.
+const LITTLE: u64 = 64 << 10;
+
+/// The present row of links without progress to one rank.
+#[derive(Debug, Default)]
+pub(crate) struct Row {
+    /// What both sides had when the latest link came to stand: the peer, then this rank.
+    had: Option<Box<(Resume, Resume)>>,
+    links: u32,
+    weight: u32,
+}
+
+impl Row {
+    /// A link stands; both sides have said what they have.
+    pub(crate) fn begin(&mut self, had: (Resume, Resume)) {
+        if self.had.as_deref() != Some(&had) {
+            self.links = 0;
+            self.weight = 0;
+            self.had = Some(Box::new(had));
+        }
+    }
+
+    /// The peer had asked for the body of a message when the latest link came to stand.
+    pub(crate) fn has_body_to_bring(&self) -> bool {
+        self.had.as_ref().is_some_and(|had| !had.0.clear.is_empty())
+    }
+
+    /// Links in the row.
+    pub(crate) fn links(&self) -> u32 {
+        self.links
+    }
+
+    /// The link is lost, having moved so many bytes; true when the row is too long.
+    pub(crate) fn end(&mut self, moved: u64) -> bool {
+        self.links = self.links.saturating_add(1);
+        let weight = if moved < LITTLE { HEAVY } else { 1 };
+        self.weight = self.weight.saturating_add(weight);
+        self.weight > LIMIT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rejoin_channel_table::Ssn;
+
+    fn had(next: u64) -> (Resume, Resume) {
+        let resume = Resume {
+            next_envelope: Ssn(next),
+            ..Resume::default()
+        };
+        (resume, Resume::default())
+    }
+
+    fn links_until_error(row: &mut Row, moved: u64, next: impl Fn(u32) -> u64) -> Option<u32> {
+        (1..1000).find(|number| {
+            row.begin(had(next(*number)));
+            row.end(moved)
+        })
+    }
+
+    #[test]
+    fn links_that_bring_nothing_are_counted() {
+        let row = || Row::default();
+        assert_eq!(links_until_error(&mut row(), 900, |_| 5), Some(21));
+        // The start of a long body, again and again.
+        assert_eq!(links_until_error(&mut row(), 1 << 20, |_| 5), Some(201));
+    }
+
+    #[test]
+    fn whatever_is_received_begins_a_new_row() {
+        let next = |number: u32| u64::from(number / 15);
+        assert_eq!(links_until_error(&mut Row::default(), 900, next), None);
+    }
+}

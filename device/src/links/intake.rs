@@ -1,0 +1,393 @@
+//! Taking in what a link brings: headers to the engine, bodies to where the engine says.
+//!
+//! One read fills the staging buffer with a header, its body and whatever follows; small bodies are
+//! copied on from there. When more of a body is missing, the next read goes straight to its place,
+//! with the staging buffer behind it for the headers that come along. After a long body the first
+//! read is short, so that little of the next long one is copied.
+//!
+//! Short messages come one by one, each whole, in one order with the bytes.
+//!
+//! A frame of a later epoch waits in its link, with what was read behind it, until this rank has
+//! passed its safe point; the link is not read meanwhile.
+
+use std::io;
+
+use rejoin_channel_table::Epoch;
+use rejoin_engine::{Engine, HEADER_LEN, Header, Matched, ProtocolError, RxBody, Segment};
+
+use super::copies::copy_out;
+use super::live::{Body, Live};
+use crate::memory;
+use crate::meter::Meter;
+use crate::recovery::PendingCheckpoint;
+use crate::transport::{self, Endpoint, Fault, Lost, Piece};
+
+/// Length of the staging buffer, which all links share: between reads a link keeps no more than a
+/// part of a header.
+pub(crate) const STAGING: usize = 32 << 10;
+/// What is read of it where a long body is likely to follow.
+const STAGING_LARGE: usize = 4 << 10;
+/// What is read of a polled link whose sender is ahead, and short messages that are kept of it:
+/// what is left there is received in place, and its sender sees how far this rank is.
+const STAGING_EARLY: usize = 1 << 10;
+const EARLY_SHORT: usize = 16;
+/// Bodies from this length on make the next one likely to be long.
+const LARGE: usize = 24 << 10;
+/// Bytes after which another link gets its turn.
+const TURN: usize = 4 << 20;
+/// Short messages after which it does.
+const MOST_SHORT: usize = 256;
+// The body of a message beside the stream fits behind its header.
+const _: () = assert!(transport::MAX_BESIDE_STREAM < STAGING / 2);
+
+/// Why a link cannot be read on.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    /// The connection broke.
+    Lost(Lost),
+    /// The peer sent what it must not.
+    Breach(String),
+    /// The program's memory cannot be used: no fault of the link.
+    Memory(io::Error),
+    /// It is of a later epoch: no fault of the link.
+    Later(Epoch),
+}
+
+impl From<Box<Fault>> for Broken {
+    fn from(fault: Box<Fault>) -> Self {
+        match *fault {
+            Fault::Link(lost) => Self::Lost(lost),
+            Fault::Memory(error) => Self::Memory(error),
+        }
+    }
+}
+
+impl From<ProtocolError> for Broken {
+    fn from(error: ProtocolError) -> Self {
+        match error {
+            ProtocolError::LaterEpoch(epoch) => Self::Later(epoch),
+            _ => Self::Breach(error.to_string()),
+        }
+    }
+}
+
+/// What receiving needs beside the link.
+pub(crate) struct Intake<'a> {
+    pub(crate) engine: &'a mut Engine,
+    pub(crate) staging: &'a mut [u8],
+    pub(crate) meter: &'a mut Meter,
+    /// While a request is pending, links that hold a frame of a later epoch are not read on.
+    pub(crate) checkpoint: &'a mut PendingCheckpoint,
+}
+
+impl Intake<'_> {
+    /// Reads a link until it is empty or its turn is over; true if any byte came.
+    ///
+    /// # Errors
+    /// The link must be dropped.
+    pub(crate) fn read(&mut self, live: &mut Live) -> Result<bool, Broken> {
+        let mut total = 0;
+        let waited = !live.held.is_empty();
+        if waited && !self.go_on(live)? {
+            return Ok(false);
+        }
+        loop {
+            if live.polled {
+                let (count, kept) = self.take_short_messages(live)?;
+                total += count * HEADER_LEN;
+                if !live.held.is_empty() || count >= MOST_SHORT || kept >= EARLY_SHORT {
+                    live.readable = true;
+                    return Ok(true);
+                }
+            }
+            let (pieces, count, direct) = self.targets(live);
+            let asked = pieces[..count]
+                .iter()
+                .map(|piece| piece.iov_len)
+                .sum::<usize>();
+            // SAFETY: the first piece is the rest of a posted receive's segment or of the engine's
+            // buffer, the last the staging buffer; nothing else touches them during the call.
+            let got = unsafe { live.read(self.meter, &pieces[..count])? };
+            if got == 0 {
+                live.readable = false;
+                return Ok(waited || total > 0);
+            }
+            total += got;
+            let waiting = self.engine.unexpected();
+            let placed = got.min(direct);
+            if placed > 0 {
+                self.placed(live, placed)?;
+            }
+            if got > placed || live.have > 0 {
+                self.parse(live, got - placed)?;
+                if !live.held.is_empty() {
+                    return Ok(true);
+                }
+            }
+            // A short read took all there was; an edge announces what comes later.
+            live.readable = got == asked;
+            live.early = self.engine.unexpected() > waiting;
+            if live.polled && live.early {
+                live.readable = true;
+                return Ok(true);
+            }
+            if !(live.readable || live.polled) || total >= TURN {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Takes in the short messages that come next and meet their receives; returns their number.
+    /// One that does not is left.
+    ///
+    /// # Errors
+    /// The link must be dropped.
+    #[inline]
+    pub(crate) fn take_matched(&mut self, live: &mut Live) -> Result<usize, Broken> {
+        if !live.is_between_frames() {
+            return Ok(0);
+        }
+        let mut count = 0;
+        while count < MOST_SHORT
+            && let Some(header) = live.endpoint.try_recv()
+            && let Some(matched) = self.engine.rx_short(live.rank, &header)
+        {
+            // SAFETY: the segment is a posted receive's, which is complete with this copy.
+            unsafe { live.endpoint.take(&header, memory::place(matched.into)) };
+            count += 1;
+        }
+        if count > 0 {
+            live.large = false;
+            self.meter.stats.frames_in += count as u64;
+            self.meter.stats.short_in += count as u64;
+        }
+        Ok(count)
+    }
+
+    /// Takes in the short messages that come next; returns their number, and how many met no
+    /// receive.
+    ///
+    /// # Errors
+    /// The link must be dropped.
+    fn take_short_messages(&mut self, live: &mut Live) -> Result<(usize, usize), Broken> {
+        let (mut count, mut kept) = (0, 0);
+        while count < MOST_SHORT && kept < EARLY_SHORT && live.held.is_empty() {
+            count += self.take_matched(live)?;
+            if !self.take_as_frame(live)? {
+                break;
+            }
+            count += 1;
+            kept += 1;
+        }
+        if count > 0 {
+            live.struck_after(self.meter)?;
+        }
+        Ok((count, kept))
+    }
+
+    /// Takes a short message that meets no receive, or is none that the engine takes at once, as a
+    /// frame; false when there is none.
+    #[cold]
+    fn take_as_frame(&mut self, live: &mut Live) -> Result<bool, Broken> {
+        let within = !live.is_between_frames();
+        let Some(short) = live.endpoint.try_recv() else {
+            return Ok(false);
+        };
+        let header = self.engine.widen(live.rank, &short);
+        let len = short.len.into();
+        let Some(header) = header.filter(|_| !within) else {
+            let why = "a short message within another, or one that is too long".to_owned();
+            return Err(Broken::Breach(why));
+        };
+        let (head, rest) = self.staging.split_at_mut(HEADER_LEN);
+        head.copy_from_slice(&header.encode());
+        // SAFETY: so many bytes of the staging buffer are behind the header.
+        unsafe {
+            live.endpoint
+                .take(&short, memory::incoming(rest.as_mut_ptr(), len));
+        }
+        self.meter.stats.short_in += 1;
+        self.parse(live, HEADER_LEN + len)?;
+        Ok(true)
+    }
+
+    /// Where the next bytes go: up to two pieces, their number, and how many bytes go in place.
+    #[inline]
+    fn targets(&mut self, live: &Live) -> ([Piece; 2], usize, usize) {
+        let limit = if live.early && live.polled {
+            STAGING_EARLY
+        } else if live.large {
+            STAGING_LARGE
+        } else {
+            self.staging.len()
+        };
+        self.staging[..live.have].copy_from_slice(&live.head[..live.have]);
+        let stage = &mut self.staging[live.have..limit];
+        let stage = memory::incoming(stage.as_mut_ptr(), stage.len());
+        match live.body {
+            Body::Into { into, .. } if into.len > 0 => {
+                let place = memory::incoming(memory::start(into), into.len);
+                ([place, stage], 2, into.len)
+            }
+            Body::Buffer { done, len } if done < len => {
+                let rest = &mut self.engine.rx_buffer(live.rank)[done..];
+                let place = memory::incoming(rest.as_mut_ptr(), rest.len());
+                ([place, stage], 2, rest.len())
+            }
+            _ => ([stage, stage], 1, 0),
+        }
+    }
+
+    /// Bytes of the body have come in place.
+    fn placed(&mut self, live: &mut Live, count: usize) -> Result<(), Broken> {
+        match &mut live.body {
+            Body::Into { into, .. } => {
+                *into = Segment {
+                    addr: into.addr.wrapping_add(count),
+                    len: into.len - count,
+                };
+            }
+            Body::Buffer { done, .. } => *done += count,
+            Body::None => {}
+        }
+        self.finish_if_whole(live)
+    }
+
+    /// Works through `fresh` bytes that were read behind what the link kept in the staging buffer.
+    pub(crate) fn parse(&mut self, live: &mut Live, fresh: usize) -> Result<(), Broken> {
+        let end = live.have + fresh;
+        live.have = 0;
+        let mut at = 0;
+        while at < end {
+            if live.body != Body::None {
+                at += self.stow(live, at, end)?;
+                continue;
+            }
+            if let Some(met) = self.engine.rx_eager(live.rank, &self.staging[at..end]) {
+                at += self.met(live, met, at + HEADER_LEN);
+                continue;
+            }
+            let Some(head) = self.staging[at..end].first_chunk::<HEADER_LEN>() else {
+                live.have = end - at;
+                live.head[..live.have].copy_from_slice(&self.staging[at..end]);
+                break;
+            };
+            let header = Header::decode(head).map_err(|error| Broken::Breach(error.to_string()))?;
+            if let Err(broken) = self.head(live, &header) {
+                return self.put_off(live, broken, at, end);
+            }
+            at += HEADER_LEN;
+        }
+        Ok(())
+    }
+
+    /// Copies the body of a message that met its receive; returns the length of its frame.
+    #[inline]
+    fn met(&mut self, live: &mut Live, met: Matched, at: usize) -> usize {
+        // SAFETY: the segment is a posted receive's, which is complete with this copy.
+        unsafe { memory::fill(met.into, &self.staging[at..at + met.into.len]) };
+        live.large = met.len >= LARGE;
+        self.meter.stats.frames_in += 1;
+        self.meter.stats.bytes_staged += met.len as u64;
+        HEADER_LEN + met.len
+    }
+
+    /// Keeps a frame of a later epoch, and what was read behind it, for after the safe point.
+    #[cold]
+    fn put_off(
+        &mut self,
+        live: &mut Live,
+        broken: Broken,
+        at: usize,
+        end: usize,
+    ) -> Result<(), Broken> {
+        let Broken::Later(epoch) = broken else {
+            return Err(broken);
+        };
+        live.held = self.staging[at..end].to_vec();
+        // Nothing announces it again.
+        live.readable = true;
+        self.checkpoint.request(epoch);
+        Ok(())
+    }
+
+    /// Continues with what a link holds, unless an image is still due, or is again.
+    #[cold]
+    fn go_on(&mut self, live: &mut Live) -> Result<bool, Broken> {
+        if !self.checkpoint.is_pending() {
+            let held = std::mem::take(&mut live.held);
+            self.staging[..held.len()].copy_from_slice(&held);
+            self.parse(live, held.len())?;
+        }
+        Ok(live.held.is_empty())
+    }
+
+    /// Hands a header to the engine.
+    #[inline]
+    fn head(&mut self, live: &mut Live, header: &Header) -> Result<(), Broken> {
+        self.meter.stats.frames_in += 1;
+        let body = self.engine.rx_header(live.rank, header)?;
+        live.heard = true;
+        live.body = match body {
+            RxBody::None => return Ok(()),
+            RxBody::Into { into, discard } => Body::Into { into, discard },
+            RxBody::Buffer => Body::Buffer {
+                done: 0,
+                len: self.engine.rx_buffer(live.rank).len(),
+            },
+            RxBody::Discard(discard) => Body::Into {
+                into: Segment::default(),
+                discard,
+            },
+        };
+        live.large = header.body_len() >= LARGE as u64;
+        self.finish_if_whole(live)
+    }
+
+    /// Copies staged bytes of a body to their place; returns how many.
+    fn stow(&mut self, live: &mut Live, at: usize, end: usize) -> Result<usize, Broken> {
+        let staged = &self.staging[at..end];
+        let taken = match &mut live.body {
+            Body::Into { into, discard } => {
+                let count = staged.len().min(into.len);
+                // SAFETY: the segment is the rest of a posted receive's.
+                unsafe { memory::fill(*into, &staged[..count]) };
+                *into = Segment {
+                    addr: into.addr.wrapping_add(count),
+                    len: into.len - count,
+                };
+                let away = usize::try_from(*discard)
+                    .unwrap_or(usize::MAX)
+                    .min(staged.len() - count);
+                *discard -= away as u64;
+                count + away
+            }
+            Body::Buffer { done, .. } => {
+                let rest = &mut self.engine.rx_buffer(live.rank)[*done..];
+                let count = staged.len().min(rest.len());
+                rest[..count].copy_from_slice(&staged[..count]);
+                *done += count;
+                count
+            }
+            Body::None => 0,
+        };
+        self.meter.stats.bytes_staged += taken as u64;
+        self.finish_if_whole(live)?;
+        Ok(taken)
+    }
+
+    #[inline]
+    fn finish_if_whole(&mut self, live: &mut Live) -> Result<(), Broken> {
+        let whole = match live.body {
+            Body::None => false,
+            Body::Into { into, discard } => into.len == 0 && discard == 0,
+            Body::Buffer { done, len } => done == len,
+        };
+        if whole {
+            live.body = Body::None;
+            self.engine.rx_done(live.rank)?;
+            copy_out(self.engine);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,229 @@
+//! A live link: reading and writing it, with the cuts of tests.
+
+use std::time::Instant;
+
+use rejoin_channel_table::ids::Rank;
+use rejoin_engine::HEADER_LEN;
+
+use crate::meter::Meter;
+use crate::transport::{AnyEndpoint, Endpoint, Fault, Lost, Piece};
+
+/// Why a link of a test is gone.
+const CUT: &str = "cut by REJOIN_TEST_CUT";
+
+/// The part of a body that is still to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Body {
+    /// A header is next.
+    None,
+    /// Into the program's memory, then away.
+    Into {
+        /// What is left of the segment.
+        into: rejoin_engine::Segment,
+        /// Bytes behind it that do not fit.
+        discard: u64,
+    },
+    /// Into the engine's buffer, `done` bytes of which are there.
+    Buffer {
+        /// Bytes that have come.
+        done: usize,
+        /// The body's length.
+        len: usize,
+    },
+}
+
+/// An established link to one rank.
+pub(crate) struct Live {
+    pub(crate) endpoint: AnyEndpoint,
+    pub(crate) rank: Rank,
+    /// The last write was short: nothing more fits before an event says so.
+    pub(crate) write_blocked: bool,
+    /// A frame has come.
+    pub(crate) heard: bool,
+    /// There may be bytes that no event will announce again.
+    pub(crate) readable: bool,
+    /// In the list of links to be read before anything blocks.
+    pub(crate) listed: bool,
+    /// Reads in a row that brought something to a request that was waited for.
+    pub(crate) hits: u32,
+    /// Epoll watches the link for bytes.
+    pub(crate) watched: bool,
+    /// The link raises no event until it is armed.
+    pub(crate) polled: bool,
+    /// It is known whether the peer can read this rank's memory.
+    pub(crate) access_known: bool,
+    /// The last body was long: read little into the staging buffer, the rest in place.
+    pub(crate) large: bool,
+    /// The last read brought messages that nobody had asked for: the sender is ahead.
+    pub(crate) early: bool,
+    /// Nonblocking sends since the last write, the one that made it included.
+    pub(crate) burst: u32,
+    /// Bytes of long bodies among those that were put off.
+    pub(crate) put_off: usize,
+    /// Long nonblocking sends in a row, without a pause.
+    pub(crate) in_a_row: u32,
+    /// The clock's ticks after the last write.
+    pub(crate) last_write: u64,
+    /// A header of which only a part has come.
+    pub(crate) head: [u8; HEADER_LEN],
+    /// Bytes of it.
+    pub(crate) have: usize,
+    pub(crate) body: Body,
+    /// A frame of a later epoch and what was read behind it: taken in after the safe point.
+    pub(crate) held: Vec<u8>,
+    /// The end of the handshake, which goes ahead of all frames, and how much of it is sent.
+    pub(crate) ahead: Vec<u8>,
+    pub(crate) ahead_sent: usize,
+    /// Why it is broken, found where the link could not be dropped: the next read or write says so.
+    pub(crate) broken: Option<Box<Fault>>,
+    /// Since when the other end is known not to answer.
+    pub(crate) stuck_since: Option<Instant>,
+}
+
+impl Live {
+    pub(crate) fn new(endpoint: AnyEndpoint, rank: Rank, ahead: Vec<u8>) -> Self {
+        let polled = endpoint.capabilities().doorbell;
+        Self {
+            endpoint,
+            rank,
+            polled,
+            access_known: false,
+            write_blocked: false,
+            heard: false,
+            // Frames may have come right behind the handshake.
+            readable: true,
+            listed: false,
+            hits: 0,
+            watched: !polled,
+            large: false,
+            early: false,
+            burst: 0,
+            put_off: 0,
+            in_a_row: 0,
+            last_write: 0,
+            head: [0; HEADER_LEN],
+            have: 0,
+            body: Body::None,
+            held: Vec::new(),
+            ahead,
+            ahead_sent: 0,
+            broken: None,
+            stuck_since: None,
+        }
+    }
+
+    /// Whether a short message may be taken at once: no part of a frame has come, and none is held.
+    #[inline(always)]
+    pub(crate) fn is_between_frames(&self) -> bool {
+        self.have == 0 && self.body == Body::None && self.held.is_empty()
+    }
+
+    /// Copies a part of a body that the peer waits for; true if there was one.
+    #[inline]
+    pub(crate) fn serve_get(&mut self, meter: &mut Meter) -> bool {
+        let bytes = self.endpoint.serve_get();
+        meter.stats.bytes_put += bytes as u64;
+        bytes > 0
+    }
+
+    /// Whether a short message comes next.
+    pub(crate) fn has_short(&self) -> bool {
+        self.endpoint.try_recv().is_some()
+    }
+
+    /// One write; short or empty when there is no room.
+    ///
+    /// # Safety
+    /// Each piece is readable memory.
+    #[inline(always)]
+    pub(crate) unsafe fn write(
+        &mut self,
+        meter: &mut Meter,
+        pieces: &[Piece],
+    ) -> Result<usize, Box<Fault>> {
+        self.still_good()?;
+        meter.stats.writes += 1;
+        meter.stats.ring_calls += u64::from(self.polled);
+        // A link that is polled is written to in vain as often as it is looked at: that must not
+        // count.
+        if meter.injects_faults() && !self.polled {
+            // SAFETY: the caller's promise.
+            unsafe { self.struck(meter, pieces)? };
+        }
+        // SAFETY: the caller's promise.
+        let count = unsafe { self.endpoint.try_write(pieces)? };
+        if self.polled && count > 0 {
+            self.struck_after(meter)?;
+        }
+        meter.stats.bytes_out += count as u64;
+        meter.stats.writes_blocked += u64::from(count == 0);
+        Ok(count)
+    }
+
+    /// One read; short or empty when there is no more.
+    ///
+    /// # Safety
+    /// Each piece is writable memory that nothing else uses.
+    #[inline]
+    pub(crate) unsafe fn read(
+        &mut self,
+        meter: &mut Meter,
+        pieces: &[Piece],
+    ) -> Result<usize, Box<Fault>> {
+        self.still_good()?;
+        meter.stats.reads += 1;
+        meter.stats.ring_calls += u64::from(self.polled);
+        // SAFETY: the caller's promise.
+        let count = unsafe { self.endpoint.try_read(pieces)? };
+        meter.stats.bytes_in += count as u64;
+        meter.stats.reads_empty += u64::from(count == 0);
+        if count > 0 {
+            // What the read brought is lost with the link, as if it had never come.
+            self.struck_after(meter)?;
+        }
+        Ok(count)
+    }
+
+    /// The fault that was found where the link could not be dropped.
+    #[inline(always)]
+    fn still_good(&mut self) -> Result<(), Box<Fault>> {
+        match self.broken.take() {
+            None => Ok(()),
+            Some(fault) => Err(fault),
+        }
+    }
+
+    /// Breaks the link after bytes have moved, when the fault injector says so.
+    #[inline]
+    pub(crate) fn struck_after(&mut self, meter: &mut Meter) -> Result<(), Box<Fault>> {
+        if meter.strike(0).is_none() {
+            return Ok(());
+        }
+        self.endpoint.cut();
+        Err(Box::new(Fault::Link(Lost(CUT.to_owned()))))
+    }
+
+    /// Writes a random part of the bytes and then breaks the link, when the fault injector says so.
+    ///
+    /// # Safety
+    /// As for `write`.
+    #[cold]
+    unsafe fn struck(&mut self, meter: &mut Meter, pieces: &[Piece]) -> Result<(), Box<Fault>> {
+        let Some(first) = pieces.first() else {
+            return Ok(());
+        };
+        let Some(len) = meter.strike(first.iov_len) else {
+            return Ok(());
+        };
+        if len > 0 {
+            let part = [Piece {
+                iov_base: first.iov_base,
+                iov_len: len,
+            }];
+            // SAFETY: a part of the first piece, for which the caller has promised.
+            unsafe { self.endpoint.try_write(&part)? };
+        }
+        self.endpoint.cut();
+        Err(Box::new(Fault::Link(Lost(CUT.to_owned()))))
+    }
+}

@@ -1,0 +1,467 @@
+//! The links of a rank: which peers have one, which are being dialed, and which are to be read.
+//!
+//! [`Links`] alone knows that. It makes no progress by itself: the device asks it what to read,
+//! write or dial, and tells it what became of that.
+
+mod awaited;
+mod carriers;
+mod copies;
+mod dials;
+mod door;
+mod flapping;
+mod intake;
+mod live;
+mod pending;
+mod slots;
+mod transmit;
+mod watching;
+
+pub(crate) use copies::{copy_out, detach};
+pub(crate) use dials::{is_local, place};
+pub(crate) use door::{Door, wanted_transport};
+pub(crate) use flapping::Row;
+pub(crate) use intake::{Broken, Intake, STAGING};
+pub(crate) use live::Live;
+pub(crate) use pending::{Pending, Side};
+pub(crate) use transmit::{flush, send_frame};
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use rejoin_channel_table::handshake::{Established, Proved, Refusal};
+use rejoin_channel_table::ids::{Attempt, Identity, Incarnation, Rank};
+use rejoin_channel_table::table::TableError;
+use rejoin_channel_table::{AddressBook, Admission, BusinessCard, LinkState, Table};
+
+use crate::descriptors::Old;
+use crate::error::Result;
+use crate::events::{Poller, Token};
+use crate::transport::Endpoint;
+use awaited::AwaitedLinks;
+use dials::{Dial, Dials};
+use slots::{Slot, Slots};
+
+/// Links without epoll at most: each is read at every look.
+const MOST_UNWATCHED: usize = 2;
+/// Incoming connections in their handshake at the same time; more wait in the kernel.
+const MOST_ACCEPTING: usize = 256;
+/// Links dropped for what came over them, before that is an error.
+pub(crate) const MOST_BREACHES: u32 = 16;
+
+/// A link that was closed.
+pub(crate) struct Closed {
+    pub(crate) rank: Rank,
+    /// Bytes that it moved.
+    pub(crate) moved: u64,
+    /// A frame had come over it.
+    pub(crate) heard: bool,
+    /// Doorbells that were rung over it.
+    pub(crate) wakes: u64,
+    /// It was the peer's link: there is none now.
+    pub(crate) was_current: bool,
+}
+
+/// The links of one rank, and the ways to those that there are none of yet.
+pub(crate) struct Links {
+    table: Table<Token>,
+    poller: Poller,
+    slots: Slots,
+    dials: Dials,
+    /// Links that may hold bytes which no event will announce.
+    readable: VecDeque<Token>,
+    /// Links that are busy enough to be read without epoll.
+    unwatched: Vec<Token>,
+    /// Links that raise no event until they are armed.
+    polled: Vec<Token>,
+    /// They are armed.
+    armed: bool,
+    /// The clock's ticks at the last look at epoll.
+    looked: u64,
+    /// The link that brought something last: the first to be read when nothing hints at one.
+    recent: Option<Token>,
+    /// Links that a blocking call waits for at its end.
+    awaited: AwaitedLinks,
+    /// Links that were dropped for what came over them.
+    breaches: u32,
+}
+
+impl Links {
+    /// There are none yet. `noise` is a random number.
+    pub(crate) fn new(identity: Identity, book: AddressBook, poller: Poller, noise: u64) -> Self {
+        let size = book.size();
+        Self {
+            table: Table::new(identity, book),
+            poller,
+            slots: Slots::default(),
+            dials: Dials::new(size, noise),
+            readable: VecDeque::new(),
+            unwatched: Vec::with_capacity(MOST_UNWATCHED),
+            polled: Vec::new(),
+            armed: false,
+            looked: 0,
+            recent: None,
+            awaited: AwaitedLinks::default(),
+            breaches: 0,
+        }
+    }
+
+    /// Drops all links, attempts and lists: there are none in this process. The table follows with
+    /// [`Links::rejoin`].
+    pub(crate) fn start_over(&mut self, poller: Poller, noise: u64, old: Old) {
+        let before = std::mem::replace(&mut self.poller, poller);
+        let slots = std::mem::take(&mut self.slots);
+        match old {
+            Old::Close => drop((before, slots)),
+            Old::Forget => {
+                before.forget();
+                slots.forget();
+            }
+        }
+        self.dials = Dials::new(self.table.book().size(), noise);
+        self.readable.clear();
+        self.unwatched.clear();
+        self.polled.clear();
+        (self.armed, self.looked, self.recent) = (false, 0, None);
+    }
+
+    /// This process is now `identity`, in a job that `book` describes.
+    pub(crate) fn rejoin(&mut self, identity: Identity, book: AddressBook) {
+        self.table.rejoin(identity, book);
+    }
+
+    /// The rank has left its job: closes all connections.
+    pub(crate) fn close_all(&mut self) {
+        self.slots = Slots::default();
+        self.polled.clear();
+        self.dials.take_listed();
+    }
+
+    /// What is known of all ranks.
+    pub(crate) fn book(&self) -> &AddressBook {
+        self.table.book()
+    }
+
+    /// The token of a peer's link.
+    #[inline(always)]
+    pub(crate) fn token_of(&self, peer: Rank) -> Option<Token> {
+        self.table.live(peer).map(|(_, token)| token)
+    }
+
+    /// The link that a token names.
+    #[inline(always)]
+    pub(crate) fn live(&mut self, token: Token) -> Option<&mut Live> {
+        self.slots.live(token)
+    }
+
+    /// The link of a peer.
+    #[inline(always)]
+    pub(crate) fn live_to(&mut self, peer: Rank) -> Option<&mut Live> {
+        let (_, token) = self.table.live(peer)?;
+        self.slots.live(token)
+    }
+
+    /// What is known of all ranks, and the link of a peer.
+    pub(crate) fn book_and_live(&mut self, peer: Rank) -> (&AddressBook, Option<&mut Live>) {
+        let token = self.token_of(peer);
+        let live = token.and_then(|token| self.slots.live(token));
+        (self.table.book(), live)
+    }
+
+    /// All links with their tokens.
+    pub(crate) fn all(&mut self) -> impl Iterator<Item = (Token, &mut Live)> {
+        self.slots.links()
+    }
+
+    /// Doorbells that were rung over the links that there are.
+    pub(crate) fn wakes(&self) -> u64 {
+        self.slots.wakes()
+    }
+
+    /// Bytes of memory that the links share with peers.
+    pub(crate) fn shared_bytes(&mut self) -> usize {
+        let links = self.slots.links();
+        links.map(|(_, live)| live.endpoint.shared_bytes()).sum()
+    }
+
+    /// Has no peer read anything in this process any more.
+    pub(crate) fn withdraw(&self) {
+        self.slots.withdraw();
+    }
+
+    /// Whether there is neither a link to a rank nor an attempt under way.
+    pub(crate) fn is_null(&self, rank: Rank) -> bool {
+        self.table.state(rank) == LinkState::Null
+    }
+
+    /// Whether the link to a rank is established, and nothing of the handshake is still to be sent.
+    fn is_linked(&mut self, rank: Rank) -> bool {
+        self.live_to(rank).is_some_and(|live| live.ahead.is_empty())
+    }
+
+    /// Whether the rank takes part in a handshake with this one.
+    fn has_answered(&self, rank: Rank) -> bool {
+        let dialed = self.dials.known(rank).and_then(Dial::pending);
+        let accepted = self.slots.accepting().iter().copied();
+        let mut attempts = dialed.into_iter().chain(accepted);
+        attempts.any(|token| {
+            let pending = self.slots.pending_now(token);
+            pending.is_some_and(|pending| pending.answered && pending.peer() == Some(rank))
+        })
+    }
+
+    /// Has the next blocking call wait for the link to a rank at its end.
+    pub(crate) fn await_link(&mut self, rank: Rank) {
+        self.awaited.add(rank);
+    }
+
+    /// Whether a blocking call is to wait for a link at its end.
+    #[inline]
+    pub(crate) fn awaits_any(&self) -> bool {
+        !self.awaited.is_empty()
+    }
+
+    /// How long a call that has waited for links for `waited` is to wait on; `None`: they stand, or
+    /// their peers do not answer.
+    pub(crate) fn left_to_wait(&mut self, waited: Duration) -> Option<Duration> {
+        let mut ranks = self.awaited.take();
+        ranks.retain(|rank| !self.is_linked(*rank));
+        let answered = ranks.iter().any(|rank| self.has_answered(*rank));
+        self.awaited.put_back(ranks, answered, waited)
+    }
+
+    /// A new connection in its handshake.
+    ///
+    /// # Errors
+    /// The system does not watch it.
+    pub(crate) fn add_pending(&mut self, pending: Pending) -> Result<Token> {
+        let token = self.slots.reserve();
+        self.poller.add(pending.descriptor(), token, true)?;
+        self.slots.put(token, Slot::Pending(Box::new(pending)));
+        Ok(token)
+    }
+
+    /// The connection in its handshake that a token names.
+    pub(crate) fn pending_at(&self, token: Token) -> Option<&Pending> {
+        self.slots.pending_now(token)
+    }
+
+    /// Takes a connection in its handshake out for a moment; [`Links::put_back`] it, or
+    /// [`Links::establish`] its link.
+    pub(crate) fn lift(&mut self, token: Token) -> Option<Box<Pending>> {
+        self.slots.lift(token)
+    }
+
+    /// Puts back what was taken out.
+    pub(crate) fn put_back(&mut self, token: Token, pending: Box<Pending>) {
+        self.slots.put(token, Slot::Pending(pending));
+    }
+
+    /// A connection in its handshake has come to nothing.
+    pub(crate) fn take_pending(&mut self, token: Token) -> Option<Box<Pending>> {
+        match self.slots.take(token) {
+            Slot::Pending(pending) => Some(pending),
+            Slot::Free | Slot::Live(_) => None,
+        }
+    }
+
+    /// Connections in their handshake whose time is over, and when the next one's will be.
+    pub(crate) fn late(&self, now: Instant) -> (Vec<Token>, Option<Instant>) {
+        let (mut late, mut next) = (Vec::new(), None);
+        for (token, pending) in self.slots.pending() {
+            if pending.deadline <= now {
+                late.push(token);
+            } else {
+                next = sooner(next, Some(pending.deadline));
+            }
+        }
+        (late, next)
+    }
+
+    /// Whether there is room for another incoming connection.
+    pub(crate) fn may_accept(&self) -> bool {
+        self.slots.accepting().len() < MOST_ACCEPTING
+    }
+
+    /// Closes the oldest incoming connection that has said nothing, of those whose deadline is not
+    /// after `until`; false when there is none.
+    pub(crate) fn drop_silent(&mut self, until: Instant) -> bool {
+        let tokens = self.slots.accepting().iter();
+        let silent = tokens.copied().find(|token| {
+            self.slots
+                .pending_now(*token)
+                .is_some_and(|pending| pending.claims().is_none() && pending.deadline <= until)
+        });
+        if let Some(token) = silent {
+            self.slots.take(token);
+        }
+        silent.is_some()
+    }
+
+    /// The handshake of a connection is over: it is a link.
+    pub(crate) fn establish(&mut self, token: Token, live: Live) {
+        if live.polled {
+            self.polled.push(token);
+        }
+        self.slots.put(token, Slot::Live(Box::new(live)));
+    }
+
+    /// Closes a link; `None` where there is none.
+    pub(crate) fn close(&mut self, token: Token) -> Option<Closed> {
+        let Slot::Live(live) = self.slots.take(token) else {
+            return None;
+        };
+        self.unwatched.retain(|other| *other != token);
+        self.polled.retain(|other| *other != token);
+        let was_current = self.token_of(live.rank) == Some(token);
+        if was_current {
+            self.table.null(live.rank);
+        }
+        Some(Closed {
+            rank: live.rank,
+            moved: live.endpoint.path().map_or(0, |path| path.moved),
+            heard: live.heard,
+            wakes: live.endpoint.doorbells_rung(),
+            was_current,
+        })
+    }
+
+    /// Counts a link that is dropped for what came over it; true where they are too many.
+    pub(crate) fn count_breach(&mut self) -> bool {
+        self.breaches += 1;
+        self.breaches >= MOST_BREACHES
+    }
+
+    /// The way to a rank.
+    pub(crate) fn dial(&mut self, rank: Rank) -> &mut Dial {
+        self.dials.to(rank)
+    }
+
+    /// What has become of the way to a rank that has no link, where something is known of it: for
+    /// people.
+    pub(crate) fn in_words(&self, rank: Rank) -> Option<String> {
+        let dial = self.dials.known(rank)?;
+        let pending = dial.pending();
+        dial.in_words(pending.and_then(|token| self.slots.pending_now(token)))
+    }
+
+    /// Whether any attempt is under way or to be made.
+    pub(crate) fn has_timers(&self) -> bool {
+        self.dials.any_listed() || self.slots.any_pending()
+    }
+
+    /// Has a rank dialed when it is due.
+    pub(crate) fn list_redial(&mut self, rank: Rank) {
+        self.dials.list(rank);
+    }
+
+    /// Has a rank dialed in a while, and no earlier.
+    pub(crate) fn redial_after(&mut self, rank: Rank, pause: Duration) {
+        self.dials.list_after(rank, pause);
+    }
+
+    /// Has a rank dialed after a pause that grows with its failures.
+    pub(crate) fn redial_after_failure(&mut self, rank: Rank) {
+        self.dials.list_after_failure(rank);
+    }
+
+    /// Takes the ranks that are to be dialed, now or later.
+    pub(crate) fn take_redials(&mut self) -> Vec<Rank> {
+        self.dials.take_listed()
+    }
+
+    /// Numbers a new attempt to reach a rank.
+    ///
+    /// # Errors
+    /// There is a link or an attempt already.
+    pub(crate) fn begin_attempt(
+        &mut self,
+        rank: Rank,
+    ) -> std::result::Result<(Attempt, Incarnation), TableError> {
+        self.table.dial(rank)
+    }
+
+    /// The attempt is over; its connection is gone.
+    pub(crate) fn attempt_over(&mut self, rank: Rank, attempt: Attempt) {
+        self.table.failed(rank, attempt);
+        self.dials.to(rank).end();
+    }
+
+    /// Gives up this rank's own attempt in favour of the peer's.
+    pub(crate) fn abandon_dial(&mut self, rank: Rank) {
+        if let Some(token) = self.dials.to(rank).end() {
+            self.slots.take(token);
+        }
+    }
+
+    /// The peer of this rank's attempt has proved itself. Returns its latest attempt that this rank
+    /// has seen.
+    ///
+    /// # Errors
+    /// The attempt is not the present one.
+    pub(crate) fn prove(
+        &mut self,
+        rank: Rank,
+        attempt: Attempt,
+    ) -> std::result::Result<Attempt, TableError> {
+        self.table.prove(rank, attempt)
+    }
+
+    /// The peer has accepted this rank's attempt: the connection is its link.
+    ///
+    /// # Errors
+    /// The attempt is not the present one.
+    pub(crate) fn accepted(
+        &mut self,
+        opened: &Established,
+        token: Token,
+    ) -> std::result::Result<(), TableError> {
+        self.table.established(opened, token)?;
+        self.dials.to(opened.peer.rank).end();
+        Ok(())
+    }
+
+    /// A peer that has dialed this rank has proved itself: the connection is its link, if nothing
+    /// stands against that.
+    ///
+    /// # Errors
+    /// Why the peer is refused.
+    pub(crate) fn admit(
+        &mut self,
+        proved: &Proved,
+        token: Token,
+    ) -> std::result::Result<Admission<Token>, Refusal> {
+        self.table.admit(proved, token)
+    }
+
+    /// There is no link to a rank after all.
+    pub(crate) fn null(&mut self, rank: Rank) {
+        self.table.null(rank);
+    }
+
+    /// A rank has a new incarnation, or is elsewhere, or its card has come: nothing known of the
+    /// way to it is good any more. Returns the link that was closed, if there was one; `None` for
+    /// news that is old or of another job.
+    pub(crate) fn update(
+        &mut self,
+        rank: Rank,
+        incarnation: Incarnation,
+        card: BusinessCard,
+    ) -> Option<Option<Closed>> {
+        let before = self.table.book().incarnation(rank);
+        let link = self.table.update(rank, incarnation, card).ok()?;
+        let closed = link.and_then(|token| self.close(token));
+        if before != Some(incarnation) {
+            self.abandon_dial(rank);
+        }
+        self.dials.to(rank).moved_away();
+        Some(closed)
+    }
+}
+
+/// The earlier of two moments, where there are any.
+pub(crate) fn sooner(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}

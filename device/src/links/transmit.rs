@@ -1,0 +1,120 @@
+//! Writing what the engine has for a link, in as few system calls as there can be.
+
+use rejoin_channel_table::ids::Rank;
+use rejoin_engine::{Engine, Envelope, GATHER_PIECES};
+
+use super::live::Live;
+use crate::memory;
+use crate::meter::Meter;
+use crate::transport::{Attempt, Endpoint, Fault, Piece};
+
+/// Writes until nothing is left or nothing more fits; true if any byte went.
+///
+/// # Errors
+/// The link must be dropped.
+pub(crate) fn flush(
+    engine: &mut Engine,
+    live: &mut Live,
+    meter: &mut Meter,
+) -> std::result::Result<bool, Box<Fault>> {
+    live.burst = 0;
+    live.put_off = 0;
+    if live.write_blocked {
+        if !live.polled {
+            return Ok(false);
+        }
+        live.write_blocked = false;
+    }
+    let mut moved = false;
+    if !live.ahead.is_empty() {
+        moved = flush_ahead(live, meter)?;
+        if live.write_blocked {
+            return Ok(moved);
+        }
+    }
+    while engine.tx_pending(live.rank) {
+        let mut pieces = [Piece {
+            iov_base: std::ptr::null_mut(),
+            iov_len: 0,
+        }; GATHER_PIECES];
+        let gather = engine.tx_gather(live.rank);
+        let asked = gather.bytes();
+        let count = gather.pieces().len();
+        if count == 0 {
+            break;
+        }
+        for (piece, from) in pieces.iter_mut().zip(gather.pieces()) {
+            *piece = memory::outgoing(from);
+        }
+        // SAFETY: the engine's bytes stay until it is called again, and its segments belong to
+        // requests under way, whose memory the callers keep in place.
+        let taken = unsafe { live.write(meter, &pieces[..count])? };
+        if taken > 0 {
+            engine.tx_advance(live.rank, taken);
+            moved = true;
+        }
+        if taken < asked {
+            live.write_blocked = true;
+            break;
+        }
+    }
+    Ok(moved)
+}
+
+/// Sends a small message as a frame on a link that has nothing else to write: kept and written in
+/// one go.
+#[inline(never)]
+pub(crate) fn send_frame(
+    engine: &mut Engine,
+    live: &mut Live,
+    meter: &mut Meter,
+    (to, env): (Rank, &Envelope),
+    bytes: &[u8],
+) -> Attempt {
+    let Some(frame) = engine.send_eager(to, env, bytes) else {
+        return Attempt::WouldBlock;
+    };
+    let count = 1 + usize::from(!frame.pieces[1].is_empty());
+    let pieces = frame
+        .pieces
+        .map(|part| memory::incoming(part.as_ptr().cast_mut(), part.len()));
+    live.burst = 0;
+    live.put_off = 0;
+    // SAFETY: the engine's bytes stay until it is called again.
+    let written = unsafe { live.write(meter, &pieces[..count]) };
+    let place = frame.place;
+    match written {
+        Ok(taken) if taken as u64 == place.end - place.start => Attempt::Sent,
+        Ok(taken) => {
+            live.write_blocked = true;
+            engine.send_rest(to, &place, taken);
+            Attempt::Sent
+        }
+        Err(fault) => {
+            engine.send_rest(to, &place, 0);
+            Attempt::LinkLost(fault)
+        }
+    }
+}
+
+/// The end of the handshake goes ahead of all frames.
+#[cold]
+fn flush_ahead(live: &mut Live, meter: &mut Meter) -> std::result::Result<bool, Box<Fault>> {
+    let rest = &live.ahead[live.ahead_sent..];
+    let asked = rest.len();
+    let taken = if live.polled {
+        live.endpoint.write_handshake(rest)?
+    } else {
+        let pieces = [memory::incoming(rest.as_ptr().cast_mut(), asked)];
+        // SAFETY: the bytes are the link's own and stay during the call.
+        unsafe { live.write(meter, &pieces)? }
+    };
+    if taken < asked {
+        live.ahead_sent += taken;
+        live.write_blocked = true;
+    } else {
+        live.ahead = Vec::new();
+        live.ahead_sent = 0;
+    }
+    Ok(taken > 0)
+}

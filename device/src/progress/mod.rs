@@ -1,0 +1,132 @@
+//! The state of the loop that polls, waits and spins.
+
+mod spin;
+mod stall;
+
+pub(crate) use spin::{PREEMPTED, Spin};
+pub use stall::Names;
+pub(crate) use stall::Stall;
+
+use std::time::{Duration, Instant};
+
+use rejoin_engine::{Engine, Pattern, ReqId, Sought};
+
+use crate::events::Event;
+use crate::links::STAGING;
+
+/// Time between two checks of all links while the rank is busy.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+
+/// The progress of one rank.
+pub(crate) struct ProgressState {
+    passes: u32,
+    /// How long waits spin.
+    pub(crate) spin: Spin,
+    /// The present wait.
+    pub(crate) stall: Stall,
+    /// What has been read and not parsed yet: empty between two reads.
+    staging: Box<[u8]>,
+    events: Vec<Event>,
+    /// Blocking sends whose body is to be copied once its write is through.
+    detaching: Vec<ReqId>,
+    /// What probes have looked for in vain.
+    probing: Sought,
+    /// When the links were last asked whether their other ends answer.
+    checked: Instant,
+}
+
+impl ProgressState {
+    /// No pass was made yet; waits spin as `spin` says.
+    pub(crate) fn new(spin: Spin) -> Self {
+        Self {
+            passes: 0,
+            spin,
+            stall: Stall::default(),
+            staging: vec![0; STAGING].into_boxed_slice(),
+            events: Vec::with_capacity(64),
+            detaching: Vec::new(),
+            probing: Sought::default(),
+            checked: Instant::now(),
+        }
+    }
+
+    /// The process goes on elsewhere.
+    pub(crate) fn start_over(&mut self, spin: Spin) {
+        self.spin = spin;
+        self.stall.moved();
+        self.checked = Instant::now();
+    }
+
+    /// Begins a pass, or a call of the fast path; returns its number.
+    #[inline(always)]
+    pub(crate) fn next_pass(&mut self) -> u32 {
+        self.passes = self.passes.wrapping_add(1);
+        self.passes
+    }
+
+    /// The number of the present pass.
+    #[inline(always)]
+    pub(crate) fn pass(&self) -> u32 {
+        self.passes
+    }
+
+    /// Numbers the next pass 1.
+    #[cfg(test)]
+    pub(crate) fn number_from_one(&mut self) {
+        self.passes = 0;
+    }
+
+    /// The staging buffer.
+    #[inline(always)]
+    pub(crate) fn staging(&mut self) -> &mut [u8] {
+        &mut self.staging
+    }
+
+    /// Takes the list of events, which is empty; [`ProgressState::put_events`] gives it back.
+    pub(crate) fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Gives the list of events back.
+    pub(crate) fn put_events(&mut self, mut events: Vec<Event>) {
+        events.clear();
+        self.events = events;
+    }
+
+    /// Whether no blocking send waits for its body to be copied.
+    #[inline(always)]
+    pub(crate) fn detaches_none(&self) -> bool {
+        self.detaching.is_empty()
+    }
+
+    /// The body of a blocking send is to be copied once its write is through.
+    pub(crate) fn detach_later(&mut self, request: ReqId) {
+        self.detaching.push(request);
+    }
+
+    /// Leaves only those blocking sends that are still to be completed; true if any is gone.
+    pub(crate) fn retain_detaching(&mut self, keep: impl FnMut(&ReqId) -> bool) -> bool {
+        let before = self.detaching.len();
+        self.detaching.retain(keep);
+        self.detaching.len() < before
+    }
+
+    /// A probe has looked for a message in vain.
+    pub(crate) fn sought(&mut self, pattern: &Pattern) {
+        self.probing.add(pattern);
+    }
+
+    /// Lets peers send on that may hold what is waited or probed for.
+    pub(crate) fn grant(&mut self, engine: &mut Engine) {
+        engine.grant_if_starved(&std::mem::take(&mut self.probing));
+    }
+
+    /// Whether the links are to be checked now; they are then taken for checked.
+    pub(crate) fn must_check(&mut self) -> bool {
+        let must = self.checked.elapsed() >= CHECK_EVERY;
+        if must {
+            self.checked = Instant::now();
+        }
+        must
+    }
+}

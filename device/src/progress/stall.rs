@@ -1,0 +1,129 @@
+//! Waits that last: when they are reported (`REJOIN_STALL_REPORT`).
+
+use std::time::{Duration, Instant};
+
+use rejoin_channel_table::ids::Rank;
+
+/// After how long a wait in `MPI_Finalize` is reported unasked: a program that hangs there has
+/// often left a message behind.
+const IN_FINALIZE: Duration = Duration::from_secs(10);
+
+/// What the layer above calls what the device sees as numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Names {
+    /// The function that the program has called, such as `MPI_Recv`.
+    pub operation: fn() -> &'static str,
+    /// What messages with this context id belong to: those that this rank receives, or those that
+    /// it sends to the rank given.
+    pub context: fn(u32, Option<Rank>) -> Option<String>,
+}
+
+/// The present wait, and how things are called in its report.
+#[derive(Default)]
+pub(crate) struct Stall {
+    names: Option<Names>,
+    finalizing: bool,
+    waiting_since: Option<Instant>,
+}
+
+impl Stall {
+    /// How to call things.
+    pub(crate) fn set_names(&mut self, names: Names) {
+        self.names = Some(names);
+    }
+
+    /// What messages with a context id belong to.
+    pub(crate) fn context(&self, context: u32, to: Option<Rank>) -> Option<String> {
+        self.names.and_then(|names| (names.context)(context, to))
+    }
+
+    /// The program has called `MPI_Finalize`.
+    pub(crate) fn finalizing(&mut self) {
+        self.finalizing = true;
+    }
+
+    /// Something has moved: the next wait is a new one.
+    #[inline]
+    pub(crate) fn moved(&mut self) {
+        self.waiting_since = None;
+    }
+
+    fn period(&self, wanted: Option<Duration>) -> Option<Duration> {
+        wanted.or(self.finalizing.then_some(IN_FINALIZE))
+    }
+
+    /// The wait lasts: returns after how long it is to be reported, once per period. `wanted` is
+    /// the period that the user has set.
+    pub(crate) fn lasts(&mut self, wanted: Option<Duration>) -> Option<Duration> {
+        let period = self.period(wanted)?;
+        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        if since.elapsed() < period {
+            return None;
+        }
+        self.waiting_since = Some(Instant::now());
+        Some(period)
+    }
+
+    /// For a wait of rank `me` for a peer that carries a part of a body.
+    pub(crate) fn held_up(&self, me: Rank, wanted: Option<Duration>) -> HeldUp {
+        HeldUp {
+            period: self.period(wanted),
+            since: None,
+            me,
+            operation: self.names.map(|names| names.operation),
+        }
+    }
+
+    /// Tells the user what rank `me` has been waiting for.
+    pub(crate) fn report(&self, me: Rank, period: Duration, what: &str) {
+        report(me, self.names.map(|names| names.operation), period, what);
+    }
+}
+
+fn report(me: Rank, operation: Option<fn() -> &'static str>, period: Duration, what: &str) {
+    let operation = operation.map_or("a call", |operation| operation());
+    let period = period.as_secs_f64();
+    eprintln!("rejoin: rank {me}: {operation} has been waiting for {period:.0} s: {what}");
+}
+
+/// A wait for a peer in the middle of a body.
+pub(crate) struct HeldUp {
+    period: Option<Duration>,
+    since: Option<Instant>,
+    me: Rank,
+    operation: Option<fn() -> &'static str>,
+}
+
+impl HeldUp {
+    /// It lasts: says so once per period.
+    pub(crate) fn lasts(&mut self, peer: Rank, host: &str) {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let Some(period) = self.period.filter(|period| since.elapsed() >= *period) else {
+            return;
+        };
+        self.since = Some(Instant::now());
+        let what =
+            format!("rank {peer} on host {host} writes a part of its message and does not end");
+        report(self.me, self.operation, period, &what);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_reported_once_per_period_where_that_is_wanted() {
+        let mut stall = Stall::default();
+        assert_eq!(stall.lasts(None), None);
+        let period = Duration::from_millis(1);
+        assert_eq!(stall.lasts(Some(period)), None, "it has just begun");
+        std::thread::sleep(2 * period);
+        assert_eq!(stall.lasts(Some(period)), Some(period));
+        let long = Duration::from_secs(1000);
+        assert_eq!(stall.lasts(Some(long)), None, "it was reported just now");
+        stall.finalizing();
+        assert_eq!(stall.period(None), Some(IN_FINALIZE));
+        assert_eq!(stall.period(Some(long)), Some(long));
+    }
+}

@@ -1,0 +1,124 @@
+//! Images of this process: what takes them, what is reported of them, and what they cost.
+
+use std::os::fd::AsFd;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::stat::fstat;
+use nix::sys::time::TimeValLike;
+use rejoin_ckpt::twin::{Imager, Settings, Summary};
+use rejoin_ckpt::{checkpoint_request, watch};
+use rejoin_wire::{Holds, Images, MOST_FILES, Unread};
+
+use crate::descriptors;
+use crate::error::text_of;
+
+/// Takes images of this process as the manager wants them.
+pub(super) fn imager(images: &Images) -> Imager {
+    let ours = |number: usize, stream: &dyn AsFd| {
+        let there = fstat(stream.as_fd()).ok().map(|s| (s.st_dev, s.st_ino));
+        there.is_some() && there == images.pipes[number]
+    };
+    Imager::new(Settings {
+        manager: i32::try_from(images.manager).unwrap_or(0),
+        block: descriptors::block_start(),
+        streams: [ours(0, &std::io::stdout()), ours(1, &std::io::stderr())],
+        signal: checkpoint_request::usual_signal(),
+    })
+}
+
+/// What the manager must know of an image.
+pub(super) fn holds(summary: &Summary) -> Holds {
+    let files = &summary.writable;
+    Holds {
+        files: (files.len() <= MOST_FILES).then(|| files.clone()),
+        locks: summary.has_locks,
+        input: summary.input.map(|input| Unread {
+            pipe: input.pipe,
+            bytes: input.unread,
+            counted: input.counted,
+        }),
+    }
+}
+
+/// Lets the manager notice this process's end at once. Without that it notices a little later.
+pub(super) fn hold(images: Option<&Images>) {
+    let Some((manager, (descriptor, slot))) = images.and_then(|i| Some((i.manager, i.watch?)))
+    else {
+        return;
+    };
+    let path = format!("/proc/{manager}/fd/{descriptor}");
+    let opened = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path);
+    let held = opened.and_then(|memory| watch::hold(memory.as_fd(), slot));
+    if let Err(error) = held {
+        let why = text_of(&error);
+        tracing::info!("the end of this process will be noticed late: {why}");
+    }
+}
+
+/// Pages that a process has had to copy since its last image, as far as the system tells: faults
+/// that no disk was needed for. Pages that the program used for the first time are among them.
+#[derive(Debug, Default)]
+pub(super) struct Copied {
+    /// Faults, and microseconds of system time, until the last image, if there is one.
+    before: Option<(u64, u64)>,
+}
+
+impl Copied {
+    /// Begins anew, and returns how many pages were copied since the last time and the microseconds
+    /// that this may have taken. Safe in a signal handler.
+    pub(super) fn since_last(&mut self) -> (u64, u64) {
+        let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
+            return (0, 0);
+        };
+        let positive = |value: i64| u64::try_from(value).unwrap_or(0);
+        let faults = positive(usage.minor_page_faults());
+        let system = positive(usage.system_time().num_microseconds());
+        let Some((faults_before, system_before)) = self.before.replace((faults, system)) else {
+            return (0, 0);
+        };
+        // No page is copied twice between two images.
+        let most = positive(usage.max_rss()) * 1024 / PAGE;
+        let pages = faults.saturating_sub(faults_before).min(most);
+        let system = system.saturating_sub(system_before);
+        (pages, system.clamp(2 * pages, 16 * pages))
+    }
+}
+
+/// Bytes of a page that is copied.
+const PAGE: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_written_to_since_the_last_image_are_counted() {
+        use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous};
+        const PAGES: usize = 512;
+        let mut copied = Copied::default();
+        assert_eq!(copied.since_last(), (0, 0), "there is no image");
+        // New to this process, which the system treats as it does a page that is to be copied. Huge
+        // ones would be fewer.
+        let length = std::num::NonZeroUsize::new(PAGES * PAGE as usize).expect("a length");
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: new memory wherever there is room.
+        let memory = unsafe {
+            let start = mmap_anonymous(None, length, protection, MapFlags::MAP_PRIVATE);
+            let start = start.expect("memory");
+            madvise(start, length.get(), MmapAdvise::MADV_NOHUGEPAGE).expect("small pages");
+            std::slice::from_raw_parts_mut(start.as_ptr().cast::<u8>(), length.get())
+        };
+        for byte in memory.iter_mut().step_by(PAGE as usize) {
+            *byte += 1;
+        }
+        let (pages, took) = copied.since_last();
+        assert!(pages >= PAGES as u64, "{pages}");
+        assert!(
+            (2 * pages..=16 * pages).contains(&took),
+            "{took} us for {pages} pages"
+        );
+    }
+}

@@ -1,0 +1,207 @@
+//! The side of a rank that makes it come back: requests for checkpoints, images, and what is known
+//! of the job's checkpoints.
+
+mod imaging;
+mod pending_checkpoint;
+
+pub(crate) use pending_checkpoint::PendingCheckpoint;
+
+use rejoin_channel_table::{Epoch, Generation};
+use rejoin_ckpt::checkpoint_request::{self, Ask};
+use rejoin_ckpt::twin::{self, Image, Imager, Taken};
+use rejoin_ckpt::watch;
+use rejoin_wire::{ImageCost, Images, ToManager};
+
+use crate::error::{Error, Result};
+use imaging::Copied;
+
+/// Why there is no image of a process that a wrapper started: the wrapper would see its end and go
+/// on.
+const WRAPPED: &str = "it was started by another program (a shell without exec, a debugger), which would see its end \
+                       and go on";
+
+/// What is known of the job's checkpoints.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// The last one that the job can go back to.
+    kept: Epoch,
+    /// The last number of which no checkpoint can come any more.
+    abandoned: Epoch,
+}
+
+/// The recovery of one rank.
+pub(crate) struct RankRecovery {
+    /// The request for a checkpoint that is met at the next safe point.
+    checkpoint: PendingCheckpoint,
+    known: Known,
+    /// Takes images of this process, where the manager wants them.
+    imager: Option<Imager>,
+    /// The process that is to be the parent of this one, for an image of it to be taken.
+    manager: Option<u32>,
+    /// What the last image has cost since.
+    copied: Copied,
+}
+
+impl RankRecovery {
+    /// Of a process of which the manager wants such images, if any.
+    pub(crate) fn new(images: Option<&Images>) -> Self {
+        imaging::hold(images);
+        Self {
+            checkpoint: PendingCheckpoint::default(),
+            known: Known::default(),
+            imager: images.map(imaging::imager),
+            manager: images.map(|images| images.manager),
+            copied: Copied::default(),
+        }
+    }
+
+    /// The process belongs to another local manager.
+    pub(crate) fn start_over(&mut self, images: Option<&Images>) {
+        imaging::hold(images);
+        self.manager = images.map(|images| images.manager);
+    }
+
+    /// All ranks have registered: this is the only request now, if there is one.
+    pub(crate) fn begin_with(&mut self, first: Option<Epoch>) {
+        self.checkpoint = PendingCheckpoint::new(first);
+    }
+
+    /// Whether an image is to be taken at the next safe point.
+    #[inline(always)]
+    pub(crate) fn is_pending(&self) -> bool {
+        self.checkpoint.is_pending()
+    }
+
+    /// The pending request, for who meets a frame of a later epoch.
+    #[inline(always)]
+    pub(crate) fn checkpoint(&mut self) -> &mut PendingCheckpoint {
+        &mut self.checkpoint
+    }
+
+    /// A checkpoint of this epoch is requested of a rank that is in the epoch `present`.
+    pub(crate) fn request(&mut self, epoch: Epoch, present: Epoch) {
+        if epoch > present {
+            self.checkpoint.request(epoch);
+        }
+    }
+
+    /// Whether images are taken of this process.
+    pub(crate) fn takes_images(&self) -> bool {
+        self.imager.is_some()
+    }
+
+    /// Has the handler of the manager's signal ask whether an image may be taken at once.
+    ///
+    /// # Errors
+    /// The system refuses the signal.
+    pub(crate) fn accept(&self, ask: Ask) -> Result<()> {
+        if self.imager.is_none() {
+            return Ok(());
+        }
+        checkpoint_request::install(checkpoint_request::usual_signal(), ask)
+            .map_err(|error| Error::system("listen to requests for checkpoints", error))
+    }
+
+    /// No image is taken any more.
+    pub(crate) fn refuse(&mut self) {
+        watch::release();
+        if self.imager.take().is_some() {
+            checkpoint_request::remove(checkpoint_request::usual_signal());
+        }
+    }
+
+    /// Takes the image of an epoch; `None` where no images are taken. Returns again in each process
+    /// that is restored from it. Otherwise the reason why there is no image, for the manager.
+    pub(crate) fn take_image(&mut self) -> Option<std::result::Result<Taken, String>> {
+        let imager = self.imager.as_mut()?;
+        let parent = u32::try_from(nix::unistd::getppid().as_raw()).ok();
+        if self.manager.is_some() && self.manager != parent {
+            return Some(Err(WRAPPED.to_owned()));
+        }
+        checkpoint_request::drain();
+        Some(twin::take(imager).map_err(|refused| refused.to_string()))
+    }
+
+    /// The report to the manager of an image that was taken.
+    pub(crate) fn report(
+        &mut self,
+        generation: Generation,
+        epoch: Epoch,
+        image: &Image,
+    ) -> ToManager {
+        let (copied, copying) = self.copied.since_last();
+        let caveats = image.summary.caveats.iter();
+        ToManager::Imaged {
+            generation,
+            epoch,
+            pid: u32::try_from(image.pid).unwrap_or(0),
+            cost: ImageCost {
+                stall: (image.timings.prepare + image.timings.clone) / 1000,
+                copied,
+                copying,
+            },
+            streams: [&image.stdout, &image.stderr].map(Option::is_some),
+            caveats: caveats.map(ToString::to_string).collect(),
+            holds: imaging::holds(&image.summary),
+        }
+    }
+
+    /// This process was restored from the image of an epoch: what it comes back from is a
+    /// checkpoint.
+    pub(crate) fn restored(&mut self, epoch: Epoch) {
+        self.copied = Copied::default();
+        self.copied.since_last();
+        self.known.kept = epoch;
+    }
+
+    /// News of the job's checkpoints: the last one that is kept, and the last number of which none
+    /// can come any more.
+    pub(crate) fn learn(&mut self, kept: Option<Epoch>, abandoned: Epoch) {
+        self.known.kept = self.known.kept.max(kept.unwrap_or_default());
+        self.known.abandoned = self.known.abandoned.max(abandoned);
+    }
+
+    /// The number that a checkpoint must be later than to hold what a rank in the epoch `present`
+    /// has done.
+    pub(crate) fn latest(&self, present: Epoch) -> Epoch {
+        present.max(self.known.abandoned)
+    }
+
+    /// Whether a checkpoint later than `after` is there; `false` when it was given up, `None` while
+    /// it is under way.
+    pub(crate) fn checkpointed(&self, after: Epoch) -> Option<bool> {
+        let Known { kept, abandoned } = self.known;
+        (kept.max(abandoned) > after).then_some(kept > after)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_what_becomes_of_a_checkpoint_the_later_news_count() {
+        let mut recovery = RankRecovery::new(None);
+        assert_eq!(recovery.checkpointed(Epoch(2)), None);
+        recovery.learn(Some(Epoch(2)), Epoch(0));
+        assert_eq!(recovery.checkpointed(Epoch(1)), Some(true));
+        assert_eq!(recovery.checkpointed(Epoch(2)), None);
+        recovery.learn(None, Epoch(3));
+        assert_eq!(recovery.checkpointed(Epoch(2)), Some(false));
+        assert_eq!(recovery.latest(Epoch(2)), Epoch(3));
+        recovery.learn(Some(Epoch(4)), Epoch(1));
+        assert_eq!(recovery.checkpointed(Epoch(2)), Some(true));
+        assert_eq!(recovery.checkpointed(Epoch(4)), None);
+    }
+
+    #[test]
+    fn a_request_for_a_past_epoch_is_none() {
+        let mut recovery = RankRecovery::new(None);
+        recovery.request(Epoch(2), Epoch(2));
+        assert!(!recovery.is_pending());
+        recovery.request(Epoch(4), Epoch(2));
+        recovery.request(Epoch(3), Epoch(2));
+        assert_eq!(recovery.checkpoint().take(), Some(Epoch(4)));
+        assert!(!recovery.is_pending());
+    }
+}
