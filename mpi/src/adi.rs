@@ -454,8 +454,14 @@ impl Dev {
         ask!(self, d => d.awaits_links(), _t => false)
     }
 
-    /// Waits for these links, within bounds: for the end of a blocking call.
-    pub fn await_links(&mut self) -> Result<()> {
+    /// How long a blocking call that has waited for these links for `waited` is to wait on at its
+    /// end; `None`: not at all.
+    pub fn links_to_wait_for(&mut self, waited: Duration) -> Option<Duration> {
+        on!(self, d => d.links_to_wait_for(waited), _t => { let _ = waited; None })
+    }
+
+    /// Waits for these links, within bounds: after the loss of one.
+    fn await_links(&mut self) -> Result<()> {
         self.alive()?;
         let waited = on!(self, d => d.await_links().map_err(as_error), _t => Ok(()));
         self.keep(waited)

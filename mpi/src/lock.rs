@@ -130,6 +130,12 @@ impl BigLock {
         self.release(&mut s);
     }
 
+    /// Asked by the holder: whether another thread blocks in the device, or will when it has the
+    /// lock again.
+    pub fn is_blocking_elsewhere(&self) -> bool {
+        self.state().role.is_some_and(|role| role != me())
+    }
+
     /// Called by the holder whose wait is not over: blocks in `wait` (the device's), or lets others
     /// pass, or sleeps until told. `events` is the runtime's count, before and after `wait`.
     /// On return the lock is held and the caller looks at its condition again.

@@ -18,6 +18,7 @@ use rejoin_channel_table::Rank;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The MPI state of a process.
 pub struct Mpi {
@@ -275,11 +276,28 @@ impl Mpi {
     /// The device's.
     #[inline]
     pub fn await_links(&self) -> Result<()> {
-        let mut dev = self.dev.borrow_mut();
-        if dev.awaits_links() {
-            return dev.await_links();
+        if self.dev.borrow().awaits_links() {
+            return self.wait_for_links();
         }
         Ok(())
+    }
+
+    #[cold]
+    fn wait_for_links(&self) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let left = self.dev.borrow_mut().links_to_wait_for(begun.elapsed());
+            let Some(left) = left else {
+                return Ok(());
+            };
+            let mut wait = || self.dev.borrow_mut().wait(None, Some(left));
+            match self.lock.get() {
+                None => wait()?,
+                // The thread that blocks in the device makes progress with the links.
+                Some(lock) if lock.is_blocking_elsewhere() => return Ok(()),
+                Some(lock) => lock.block(&|| self.events(), &mut wait)?,
+            }
+        }
     }
 
     /// Runs until `ready` gives a value. `hint` is the device's request that most likely decides.

@@ -6,7 +6,7 @@
 //! handshake is over, as long as the peer can answer. A peer that gives no sign within a
 //! tenth of a second computes, and gets the message at a later call.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rejoin_channel_table::ids::Rank;
 
@@ -25,6 +25,14 @@ impl Device {
         self.links.awaits_any()
     }
 
+    /// How long a blocking call that has waited for links for `waited` is to wait on at its end,
+    /// with [`Device::wait`]. `None`: the links over which the program has sent something are
+    /// established, or their peers do not answer.
+    #[cold]
+    pub fn links_to_wait_for(&mut self, waited: Duration) -> Option<Duration> {
+        self.links.left_to_wait(waited)
+    }
+
     /// Waits until the links are established over which the program has sent something, for as long
     /// as their peers answer. For the end of a blocking call that has nothing else to wait for.
     ///
@@ -33,7 +41,7 @@ impl Device {
     #[cold]
     pub fn await_links(&mut self) -> Result<()> {
         let begun = Instant::now();
-        while let Some(left) = self.links.left_to_wait(begun.elapsed()) {
+        while let Some(left) = self.links_to_wait_for(begun.elapsed()) {
             self.wait(None, Some(left))?;
         }
         Ok(())

@@ -149,3 +149,40 @@ fn waiting_threads_do_not_wake_each_other_for_ever() {
         fake.ring();
     });
 }
+
+#[test]
+fn the_thread_that_blocks_is_elsewhere_for_all_others() {
+    let (fake, lock) = fixture();
+    let done = AtomicBool::new(false);
+    let slept = AtomicBool::new(false);
+    lock.enter();
+    assert!(!lock.is_blocking_elsewhere());
+    lock.leave(0);
+    std::thread::scope(|s| {
+        let (fake, lock, done, slept) = (&fake, &lock, &done, &slept);
+        s.spawn(move || {
+            lock.enter();
+            let events = || fake.events.load(Ordering::Relaxed);
+            while !done.load(Ordering::Relaxed) {
+                let mut sleep = || {
+                    slept.store(true, Ordering::Relaxed);
+                    fake.sleep();
+                    Ok(())
+                };
+                lock.block(&events, &mut sleep).unwrap();
+                assert!(!lock.is_blocking_elsewhere());
+            }
+            lock.leave(events());
+        });
+        while !slept.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        lock.enter();
+        assert!(lock.is_blocking_elsewhere());
+        done.store(true, Ordering::Relaxed);
+        lock.leave(0);
+    });
+    lock.enter();
+    assert!(!lock.is_blocking_elsewhere());
+    lock.leave(0);
+}
