@@ -33,7 +33,7 @@ impl Site {
     }
 }
 
-/// Where a rank whose card is known needs no site.
+/// The site number of a rank that needs none, because its card is known.
 const NO_SITE: u32 = u32::MAX;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

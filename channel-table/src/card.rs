@@ -50,7 +50,7 @@ impl fmt::Display for DoorName {
 pub enum Address {
     /// A TCP listener.
     Tcp(SocketAddr),
-    /// A local socket, over which ranks of one host hand each other shared memory.
+    /// A local socket, over which ranks of one host pass shared memory to each other.
     Local(DoorName),
 }
 
@@ -82,7 +82,8 @@ pub enum CardError {
     ControlCharacter(&'static str),
 }
 
-/// Where a rank can be reached, as it tells its manager and the manager tells everyone.
+/// Where a rank can be reached. The rank sends its card to its manager, and the manager to all
+/// ranks.
 ///
 /// Decoding one checks its sizes: see [`BusinessCard::check`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -175,8 +176,8 @@ impl BusinessCard {
         }
     }
 
-    /// The addresses of `peer` in the order to try them from here; those that cannot work (the
-    /// loopback of another host, a link-local address from outside the link) are left out.
+    /// The addresses of `peer`, in the order in which to try them from here. Addresses that cannot
+    /// work are left out: the loopback of another host, a link-local address from outside the link.
     pub fn order(&self, peer: &BusinessCard) -> Vec<Address> {
         let proximity = self.proximity(peer);
         let mut ranked: Vec<(u8, usize, Address)> = Vec::with_capacity(peer.addresses.len());

@@ -1,4 +1,4 @@
-//! Who is who: ranks, generations, incarnations, epochs, sequence numbers, and the job's key.
+//! Identities: ranks, generations, incarnations, epochs, sequence numbers, and the job's key.
 
 use std::fmt;
 
@@ -90,7 +90,7 @@ impl Attempt {
     }
 }
 
-/// One incarnation of one rank in one generation of one job: who speaks at an end of a channel.
+/// The process at an end of a channel: one incarnation of one rank in one generation of one job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Identity {
     /// The job.
@@ -115,8 +115,8 @@ impl fmt::Display for Identity {
 
 /// The secret that all processes of a job share: the key of every keyed hash of the handshake.
 ///
-/// It is neither printed by `Debug` nor serialized by a derive: a message that must carry it says
-/// so with `#[serde(with = "rejoin_channel_table::ids::job_key")]`.
+/// `Debug` does not print the key, and no derive serializes it. A message that must carry the key
+/// uses `#[serde(with = "rejoin_channel_table::ids::job_key")]`.
 #[derive(Clone)]
 pub struct JobKey([u8; 32]);
 

@@ -1,5 +1,5 @@
-//! Who is who and who is connected: ids, business cards, the table of channels and the handshake
-//! that opens or resumes one.
+//! Identities and connections: ids, business cards, the table of channels, and the handshake that
+//! opens or resumes a channel.
 #![forbid(unsafe_code)]
 
 pub mod book;

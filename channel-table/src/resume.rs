@@ -9,20 +9,20 @@ pub const MAX_RESUME_ENTRIES: usize = 1 << 22;
 /// Longest encoding of one [`Resume`], in bytes.
 pub const MAX_RESUME_BYTES: usize = 16 << 20;
 
-/// All that one side tells about the direction from its peer to itself when a link opens.
+/// The state of the direction from the peer to this side, as this side sends it when a link opens.
 ///
-/// It must be taken when no older link to the peer is read any more, and it stays the truth of its
-/// moment: whatever changes locally between taking it and the link's opening (a posted receive that
-/// matches, bytes consumed) is told by ordinary frames once the link is open. Such frames belong to
-/// one attempt: when it fails, they are dropped, for the next [`Resume`] holds their content.
+/// A side takes its resume when it no longer reads any older link to the peer. The resume is a
+/// snapshot of that moment. A receive may match, or the program may consume bytes, before the link
+/// is open. Ordinary frames report such changes once the link is open. These frames belong to one
+/// attempt. They are dropped when it fails, because the next [`Resume`] holds their content.
 ///
 /// Lists are strictly ascending and below [`Resume::next_envelope`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Resume {
-    /// Epoch in which it was taken. A resume is an ack: a rank that is in an earlier epoch takes
-    /// its own image before it accepts one of a later.
+    /// Epoch in which the resume was taken. A resume is an ack: a rank in an earlier epoch takes
+    /// its own image before it accepts the resume of a later epoch.
     pub epoch: Epoch,
-    /// Every envelope below was received, and its match, if it has one, is permanent.
+    /// Every envelope below this SSN was received, and its match, if it has one, is permanent.
     pub next_envelope: Ssn,
     /// Bytes of window ever given back to the peer.
     pub credit: u64,
@@ -108,7 +108,7 @@ impl Resume {
     /// Reads what [`Resume::encode`] wrote; `bytes` holds that and nothing else.
     ///
     /// # Errors
-    /// Whatever is wrong with `bytes`; a forged length allocates no more than the bytes justify.
+    /// The defect of `bytes`. A forged length allocates no more than the bytes justify.
     pub fn decode(bytes: &[u8]) -> Result<Resume, ResumeError> {
         if bytes.len() > MAX_RESUME_BYTES {
             return Err(ResumeError::TooLarge);
@@ -143,7 +143,7 @@ impl Resume {
 
 fn decode_list(reader: &mut Reader<'_>) -> Result<Vec<Ssn>, ResumeError> {
     let count = reader.varint().ok_or(ResumeError::Damaged)?;
-    // Each entry takes a byte at least, so a count beyond what is left is a lie.
+    // Each entry takes a byte at least, so a count above the number of bytes left is forged.
     let count = usize::try_from(count).map_err(|_| ResumeError::Damaged)?;
     if count > reader.remaining() {
         return Err(ResumeError::Damaged);

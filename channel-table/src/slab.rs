@@ -1,10 +1,10 @@
 //! A slab with generational ids: O(1), no hashing, no allocation once it has grown, and a stale id
 //! finds nothing.
 //!
-//! An entry has an *index*, under which the owner finds it without a check, and an *id* (index and
-//! generation) for whoever may hold on to it longer than the entry lives: `find`, `get` and `take`
-//! answer `None` to an id whose entry is gone, also when the index is used again. A generation
-//! comes back after 2^32 - 1 uses of one index.
+//! An entry has an *index* and an *id* (index and generation). The owner finds the entry by its
+//! index without a check. Callers that may hold on to an id longer than the entry lives use the id.
+//! `find`, `get` and `take` return `None` for an id whose entry is gone, even if a new entry uses
+//! the index. A generation repeats after 2^32 - 1 uses of one index.
 
 use std::ops::{Index, IndexMut};
 
@@ -186,7 +186,7 @@ mod tests {
         slab.discard(b);
         slab.discard(b);
         assert_eq!((slab.find(id), slab.len()), (None, 0));
-        // Dropped twice, its index is given away once.
+        // An entry that is dropped twice frees its index once.
         assert_ne!(slab.insert('c'), slab.insert('d'));
     }
 
@@ -202,7 +202,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any order of calls gives what a map of ids that are never used again gives.
+        /// Any order of calls has the same results as a map whose ids are never used again.
         #[test]
         fn agrees_with_a_map(steps in proptest::collection::vec((0u8..5, any::<u16>()), 1..200)) {
             let (mut slab, mut map, mut ids) = (Slab::default(), BTreeMap::new(), Vec::new());

@@ -1,18 +1,20 @@
 //! The table of channels: to whom there is a link, who dials, and which attempt survives.
 //!
-//! The rules, on both sides alike:
-//! - Only a channel without a link dials, so a dialer's resume is taken with no link being read.
-//! - A dialer that has proved itself (same generation and incarnations) is admitted even where a
-//!   link is live: it has none, so the live one is dead. That one is closed first; the acceptor's
-//!   resume is taken after it.
-//! - Simultaneous connect: once the larger rank has proved itself in its own attempt, it refuses
-//!   the smaller one's, and the smaller one gives its own up when the larger one's proof arrives.
-//!   A dial that nobody has answered is no rival: where only one direction works, that one is used.
-//! - Attempts of one dialer are admitted in ascending order only. By accepting, a side *renounces*
-//!   whatever it had proved itself, and says up to which attempt: a proof that comes late from a
+//! The same rules hold on both sides:
+//!
+//! - Only a channel without a link dials, so the dialer reads no link when it takes its resume.
+//! - A dialer that has proved itself (same generation and incarnations) is admitted even if the
+//!   acceptor has a live link. The dialer has no link, so the acceptor's link is dead. The acceptor
+//!   closes that link first and takes its resume after that.
+//! - Simultaneous connect: the attempt of the larger rank survives. Once the larger rank has proved
+//!   itself in its own attempt, it refuses the attempt of the smaller rank. The smaller rank gives
+//!   up its own attempt when the proof of the larger rank arrives. An unanswered dial is no rival:
+//!   if only one direction works, that direction is used.
+//! - Attempts of one dialer are admitted in ascending order only. A side that accepts *renounces*
+//!   every attempt that it had proved itself, and names the last of them. So a late proof from a
 //!   closed connection can neither displace a newer link nor bring back an old resume.
-//! - A dialer says which attempt of the other side it has *seen* the end of, so that a larger rank
-//!   that still waits for an answer on a dead connection does not insist on it.
+//! - A dialer names the last attempt of the other side whose end it has *seen*. A larger rank may
+//!   still wait for an answer on a dead connection; so it does not insist on that attempt.
 
 use crate::book::{AddressBook, BookError};
 use crate::card::BusinessCard;
@@ -60,10 +62,10 @@ pub enum LinkState<H> {
 pub struct Admission<H> {
     /// The new link.
     pub link: Link,
-    /// The handle of the link that it replaces: no frame of it is processed any more; close it,
-    /// then take the resume.
+    /// The handle of the link that the new one replaces. No frame of the old link is processed any
+    /// more; close it, then take the resume.
     pub closes: Option<H>,
-    /// The own attempt that it puts an end to: close that connection.
+    /// The own attempt that the new link ends: close that connection.
     pub abandons: Option<Attempt>,
     /// For [`crate::handshake::Acceptor::accept`].
     pub renounced: Attempt,
@@ -112,7 +114,8 @@ struct Channel<H> {
 
 /// The channels of one rank. `H` is whatever the device keeps per link (an index, a token).
 ///
-/// A lost link is nulled: whoever kept its name finds nothing, and dials again.
+/// A lost link is nulled: a copy of its handle finds nothing in the table, and its holder dials
+/// again.
 ///
 /// ```
 /// use rejoin_channel_table::{AddressBook, Generation, Identity, Incarnation, JobId, Rank};
@@ -149,7 +152,7 @@ struct Channel<H> {
 pub struct Table<H> {
     me: Identity,
     book: AddressBook,
-    /// Rank to position in `channels`, plus one; 0: not spoken to yet.
+    /// Rank to position in `channels`, plus one; 0 for a rank without a channel.
     positions: Vec<u32>,
     channels: Vec<Channel<H>>,
     serial: u64,
@@ -200,7 +203,7 @@ impl<H: Copy> Table<H> {
             .map(|(_, handle)| handle)
     }
 
-    /// Every open link, in the order in which the channels were first spoken to.
+    /// Every open link, in the order in which the channels were first used.
     pub fn links(&self) -> impl Iterator<Item = (Link, H)> + '_ {
         self.channels
             .iter()
@@ -232,8 +235,8 @@ impl<H: Copy> Table<H> {
         Ok((attempt, incarnation))
     }
 
-    /// The challenge of `attempt` was answered right, and the proof is to be sent: commits this
-    /// side. Returns the highest attempt of the peer that is done with, for
+    /// Commits this side: the acceptor's challenge to `attempt` is right, and the proof follows.
+    /// Returns the highest attempt of the peer that is over, for
     /// [`crate::handshake::Dialer::prove`]. The resume is taken after this call.
     ///
     /// # Errors
@@ -342,8 +345,7 @@ impl<H: Copy> Table<H> {
         })
     }
 
-    /// An attempt came to nothing; true if it was the current one, which may then be followed by
-    /// another [`Table::dial`].
+    /// An attempt failed. True if it was the current one; another [`Table::dial`] may then follow.
     pub fn failed(&mut self, peer: Rank, attempt: Attempt) -> bool {
         let Some(channel) = self.existing(peer) else {
             return false;
@@ -397,8 +399,9 @@ impl<H: Copy> Table<H> {
         Ok(handle)
     }
 
-    /// This process is now `me`, in a job that `book` describes (it was restored, or the whole job
-    /// was rolled back): nulls every channel. Returns the handles of the links to close.
+    /// Nulls every channel, because this process is now `me` in a job that `book` describes: the
+    /// process was restored, or the whole job was rolled back. Returns the handles of the links to
+    /// close.
     pub fn rejoin(&mut self, me: Identity, book: AddressBook) -> Vec<H> {
         let handles = self.links().map(|(_, handle)| handle).collect();
         for channel in &mut self.channels {
@@ -459,8 +462,8 @@ impl<H: Copy> Table<H> {
 }
 
 impl<H> Channel<H> {
-    /// The peer is a new incarnation, or this side is: both count anew. What was given out here
-    /// is still never given out again, so that an attempt of old times is not taken for a new one.
+    /// One of the two sides is a new incarnation, so both count anew. This side never uses a number
+    /// of an earlier attempt again, so that an old attempt is not mistaken for a new one.
     fn forget(&mut self) {
         self.proved = Attempt(0);
         self.done = Attempt(0);

@@ -1,13 +1,18 @@
 //! Exhaustive check of handshake and table with stateright, on the code itself.
 //!
-//! Bounds: two ranks, one or two messages in each direction; a limited number of cuts and of timers
-//! that fire before everything under way has arrived (`impatience`: a handshake given up early, a
-//! redial without back-off); of a cut, one end may never hear; at most one restore of rank 1 whose
-//! old process stays alive, or two rollbacks of the job of which the first is aborted half way;
-//! connections deliver whole messages, in order, each direction in its own time. A timer that fires
-//! when nothing else can happen is free; a handshake's time limit fires before the longest back-off
-//! is over. Dials are unlimited but counted: more than `dials` of one process is a failure, so a
-//! livelock would show.
+//! Bounds:
+//!
+//! - Two ranks send one or two messages in each direction.
+//! - At most a fixed number of cuts. One end may never notice a cut.
+//! - At most a fixed number of timers fire before all messages under way have arrived
+//!   (`impatience`). Such a timer gives up a handshake early, or redials without back-off. A timer
+//!   that fires when no other step is possible does not count.
+//! - The time limit of a handshake fires before the longest back-off is over.
+//! - At most one restore of rank 1 whose old process stays alive, or two rollbacks of the job, the
+//!   first of which is aborted half way.
+//! - Connections deliver whole messages, in order. The two directions are independent in time.
+//! - Dials are unlimited but counted. More than `dials` of one process is a failure, so the check
+//!   finds a livelock.
 
 mod model;
 
@@ -266,7 +271,7 @@ impl Model for Setup {
     }
 }
 
-/// No process of the newest identity of `rank` runs: its restore is still to come.
+/// No process of the newest identity of `rank` runs: its restore is pending.
 fn lacks(world: &World, rank: Rank) -> bool {
     !world
         .processes

@@ -65,7 +65,7 @@ impl Acceptor {
         }
     }
 
-    /// Who dials, as it claims: not yet proved before [`AcceptorStep::Admit`].
+    /// The claimed identity of the dialer, which is not proved before [`AcceptorStep::Admit`].
     pub fn claims(&self) -> Option<(Rank, Attempt)> {
         match &self.state {
             State::AwaitProof(t) | State::AwaitResume(t, _) | State::MustAnswer(t) => {
@@ -184,7 +184,7 @@ impl Acceptor {
                     None => Ok(Some(AcceptorStep::More)),
                 }
             }
-            // Whatever comes now is not for the handshake to read.
+            // The handshake does not read the bytes that follow.
             State::MustAnswer(_) | State::Done => Ok(Some(AcceptorStep::More)),
         }
     }
@@ -228,7 +228,7 @@ impl Acceptor {
         if !transcript.proof_is_genuine(key, Role::Proof, &proof, mac) {
             return Err(Refusal::BadProof);
         }
-        // A dialer that sees the pair otherwise has to reject, not to prove.
+        // A dialer with another view of the pair must reject and not prove.
         if !proof.length_is_legal() || disagreement(&transcript).is_some() {
             return Err(Refusal::Malformed);
         }

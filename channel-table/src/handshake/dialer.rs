@@ -13,8 +13,8 @@ use crate::resume::{Resume, ResumeError};
 pub enum DialerStep {
     /// Wait for more bytes.
     More,
-    /// The peer is genuine and agrees: call [`crate::table::Table::prove`], take the resume, and
-    /// hand both to [`Dialer::prove`].
+    /// The peer is authenticated and has the same view: call [`crate::table::Table::prove`], take
+    /// the resume, and pass both to [`Dialer::prove`].
     Prove,
     /// Call [`crate::table::Table::established`]; further bytes of the link are frames.
     Established(Box<Established>),
@@ -170,7 +170,7 @@ impl Dialer {
                 Some(bytes) => self.resumed(&accept, &bytes).map(Some),
                 None => Ok(Some(DialerStep::More)),
             },
-            // Whatever comes now is not for the handshake to read.
+            // The handshake does not read the bytes that follow.
             State::MustProve(_) | State::Done => Ok(Some(DialerStep::More)),
         }
     }
@@ -240,7 +240,7 @@ impl Dialer {
     }
 }
 
-/// A refusal before the challenge: a hint that nothing vouches for.
+/// A refusal before the challenge: an unauthenticated hint.
 fn bare_reason(code: u8) -> Refusal {
     [Refusal::WrongJob, Refusal::WrongRank, Refusal::UnknownRank]
         .into_iter()

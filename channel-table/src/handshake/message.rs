@@ -1,18 +1,18 @@
 //! The handshake's messages as bytes, and the keyed hashes over them.
 //!
 //! A header of 12 bytes (magic, version, kind, zero, length of the body) and a body whose length
-//! its kind fixes. `Proof` and `Accept` are followed by the bytes of a resume, whose length and
-//! hash they carry under their own keyed hash: who is not authenticated makes nobody read more
-//! than [`LONGEST`] bytes.
+//! its kind fixes. The bytes of a resume follow `Proof` and `Accept`. The keyed hash of these
+//! messages covers the length and the hash of the resume. So a peer that is not authenticated makes
+//! no side read more than [`LONGEST`] bytes.
 
 use super::Refusal;
 use crate::ids::{Attempt, Generation, Incarnation, JobId, JobKey, Rank};
 use crate::numbers::Reader;
 use crate::resume::MAX_RESUME_BYTES;
 
-/// Version of the handshake and of what follows it on the link.
+/// Version of the handshake and of the frames that follow it on the link.
 pub const VERSION: u16 = 3;
-/// First bytes of every message: a stranger is known by its first four bytes.
+/// First four bytes of every message: they reveal a stranger.
 pub(super) const MAGIC: [u8; 4] = *b"RJNH";
 pub(super) const HEADER: usize = 12;
 pub(super) const HELLO: usize = 64;
@@ -152,7 +152,7 @@ impl Hello {
     }
 }
 
-/// The acceptor's answer: how it sees the pair, and that it knows the key.
+/// The acceptor's answer: its view of the pair, and the proof that it knows the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Challenge {
     pub generation: Generation,
@@ -185,11 +185,12 @@ impl Challenge {
     }
 }
 
-/// What `Proof` and `Accept` carry: a number of the table's, and what the resume will be.
+/// The content of `Proof` and `Accept`: an attempt number of the table, and length and hash of the
+/// resume that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Proof {
-    /// In `Proof`: the highest attempt of the acceptor's that the dialer has done with. In
-    /// `Accept`: the highest attempt that the acceptor has itself proved and given up.
+    /// In `Proof`: the highest attempt of the acceptor whose end the dialer has seen. In `Accept`:
+    /// the highest attempt that the acceptor has itself proved and renounced.
     pub known: Attempt,
     pub resume_len: u32,
     pub resume_hash: [u8; 32],
@@ -233,7 +234,7 @@ impl Proof {
     }
 }
 
-/// Who says it: a keyed hash of one role is worth nothing in another.
+/// The role of the sender: a keyed hash of one role is not valid for another.
 #[derive(Clone, Copy)]
 pub(super) enum Role {
     Challenge = 1,
@@ -330,7 +331,7 @@ pub(super) fn put_hello(hello: &Hello, out: &mut Vec<u8>) {
     out.extend_from_slice(&hello.body());
 }
 
-/// A refusal before both nonces are known: nothing to authenticate it with.
+/// A refusal before both nonces are known. It cannot be authenticated.
 pub(super) fn put_bare_reject(reason: u8, out: &mut Vec<u8>) {
     put_reject(reason, &[0; MAC], out);
 }

@@ -9,14 +9,15 @@
 //! ```
 //!
 //! Every keyed hash covers role, version, job, both views of generation and incarnations, both
-//! ranks, the attempt and both nonces. A *view* is what a side holds for true about the pair. When
-//! the views differ, the dialer says so under a keyed hash, and both sides learn from a peer that
-//! knows the key which of them is behind: that one asks its manager, the other waits.
+//! ranks, the attempt and both nonces. A *view* is the generation and the incarnations that a side
+//! knows for the pair. When the views differ, the dialer reports its view under a keyed hash. So
+//! both sides learn, from a peer that knows the key, which of them is behind. The side that is
+//! behind asks its manager; the other side waits.
 //!
-//! The resume is taken when a side commits itself: the dialer after the challenge (it has no live
-//! link then), the acceptor after [`crate::table::Table::admit`] closed what was live. From that
-//! moment on nothing of an older link is processed, so what a resume says is never undone by
-//! frames. Before the peer has proved that it knows the key, nothing in the table moves.
+//! A side takes its resume when it commits itself. The dialer does so after the challenge, when it
+//! has no live link. The acceptor does so after [`crate::table::Table::admit`] has closed the live
+//! link. From that moment on the side processes no frame of an older link, so frames never undo a
+//! resume. The table does not change before the peer has proved that it knows the key.
 
 mod acceptor;
 mod dialer;
@@ -33,7 +34,7 @@ pub use acceptor::{Acceptor, AcceptorStep, Proved};
 pub use dialer::{Dialer, DialerStep};
 pub use message::{LONGEST, Nonce, VERSION};
 
-/// What one side holds for true about a pair of ranks.
+/// The generation and the incarnations that one side knows for a pair of ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct View {
     /// The job's generation.
@@ -65,7 +66,7 @@ impl View {
     }
 }
 
-/// A link that a dialer opened: what it knows then.
+/// The result of the dialer's handshake: an open link.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Established {
     /// Who dialed: this process, as it was when it dialed.
@@ -123,10 +124,11 @@ pub enum Refusal {
     /// A keyed hash is wrong: the peer does not know the key, or bytes were changed.
     #[error("the peer did not prove that it knows the job's key")]
     BadProof,
-    /// Not a message of the handshake, or not the one that was due.
+    /// Not a message of the handshake, or not the expected one.
     #[error("the peer does not speak Rejoin's handshake")]
     Malformed,
-    /// Simultaneous connect: the attempt of the larger rank survives, and this was the other.
+    /// Simultaneous connect: the attempt of the larger rank survives, and this attempt is the
+    /// smaller rank's.
     #[error("the other side's own attempt is under way")]
     Yield,
     /// A newer attempt, incarnation or link has taken this one's place.
@@ -135,7 +137,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// What the other side is told; 0 for a refusal that it is not told.
+    /// The code of this refusal in a message to the other side; 0 for a refusal without a message.
     fn code(&self) -> u8 {
         match self {
             Refusal::PeerIsNewer { .. } | Refusal::PeerIsOlder { .. } => 1,

@@ -1,8 +1,10 @@
 //! Processes of two ranks, their tables and handshakes (the code under test), and connections
-//! between them that deliver, delay, die and are noticed to be dead late.
+//! between them. Connections deliver, delay and die, and a process may notice late that one is
+//! dead.
 //!
-//! A minimal stand-in for the engine counts messages, so that a stale resume shows: a message lost,
-//! doubled or overtaken, or a resume that takes back what was acknowledged.
+//! A minimal stand-in for the engine counts messages, so that the model finds a stale resume. Its
+//! signs are a message lost, duplicated or overtaken, or a resume that takes back an
+//! acknowledgement.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -36,7 +38,7 @@ pub struct Connection {
     pub owners: [usize; 2],
     pub ends: [End; 2],
     pub queues: [VecDeque<Chunk>; 2],
-    /// Cut: whatever is sent from now on vanishes.
+    /// Cut: all bytes that are sent from now on are lost.
     pub dead: bool,
 }
 
@@ -224,7 +226,7 @@ impl World {
         }
     }
 
-    /// `process` closes its end: what it has sent still arrives, then the end.
+    /// `process` closes its end: its sent bytes still arrive, then the end.
     pub fn close(&mut self, id: u8, process: usize) {
         if !self.connections.contains_key(&id) {
             return;
@@ -241,8 +243,8 @@ impl World {
         }
     }
 
-    /// The network drops the connection; both ends find out, each in its own time, except for the
-    /// `deaf` one, which never hears of it.
+    /// The network drops the connection. Both ends notice the loss, each in its own time; the
+    /// `deaf` end never notices it.
     pub fn cut(&mut self, id: u8, deaf: Option<usize>) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
@@ -447,7 +449,7 @@ impl World {
         self.push_bytes(id, process, out);
     }
 
-    /// Who learns from an authenticated peer that it has been replaced ends.
+    /// A process ends when it learns from an authenticated peer that it has been replaced.
     fn refused(&mut self, index: usize, refusal: Refusal) {
         let me = self.processes[index].table.me();
         match refusal {
@@ -484,7 +486,7 @@ impl World {
         self.check_view(id, index);
     }
 
-    /// Whatever is accepted comes from the incarnation that the receiver holds for the newest.
+    /// A receiver accepts frames only from the incarnation that it knows as the newest.
     fn check_view(&mut self, id: u8, index: usize) {
         let owners = self.connections[&id].owners;
         let other = if owners[0] == index {
