@@ -1,14 +1,13 @@
-//! Files without a name that are memory which processes share: how managers and ranks get room in
-//! them.
+//! Anonymous files, as memory that processes share: how managers and ranks reserve room in them.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Times that a reservation which signals interrupt is begun.
+/// How often a reservation is tried when signals interrupt it.
 const MOST_BEGUN: u32 = 100;
 
-/// Whether this process may make files of so many bytes; to continue where it may not ends it by
-/// SIGXFSZ, unless that is ignored.
+/// Whether this process may make files of so many bytes. Above the limit, SIGXFSZ ends the process
+/// unless it ignores the signal.
 ///
 /// # Errors
 /// The limit is below.
@@ -29,10 +28,10 @@ pub fn allow(bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the system put memory behind the first bytes of a file.
+/// Makes the system allocate memory for the first bytes of a file.
 ///
 /// # Errors
-/// Why it does not; signals that keep interrupting it are one reason.
+/// The system's reason, or too many interruptions by signals.
 pub fn reserve(file: &impl AsFd, bytes: u64) -> io::Result<()> {
     let bytes = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
     repeat(|| {
@@ -44,8 +43,8 @@ pub fn reserve(file: &impl AsFd, bytes: u64) -> io::Result<()> {
     })
 }
 
-/// Begins a call anew when a signal has interrupted it, a bounded number of times: kernels before
-/// 6.10 or so give up memory in the making for any signal that is pending.
+/// Repeats a call that a signal has interrupted, a bounded number of times. Before Linux 6.10 or
+/// so, any pending signal makes the kernel give up an allocation under way.
 fn repeat(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     for _ in 1..MOST_BEGUN {
         match call() {

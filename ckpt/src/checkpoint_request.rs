@@ -1,15 +1,14 @@
-//! Requests for a checkpoint that come by signal, wherever the program is. The program does not
-//! notice.
+//! Checkpoint requests by signal, at any place in the program. The program does not notice them.
 //!
-//! The signal carries the epoch. The handler asks the library whether an image may be taken right
-//! there, and if so the library takes it ([`Ask`]); if not, the request is pending until the next
-//! safe point ([`take_pending`]). Calls that report an interruption although the handler asks for
-//! their restart are started again by changing the saved registers (x86-64; elsewhere such calls
-//! return EINTR as they do for any signal).
+//! The signal carries the epoch. The handler asks the library whether it may take an image at this
+//! place ([`Ask`]). If so, the library takes it. If not, the request is pending until the next safe
+//! point ([`take_pending`]). Some calls report an interruption although the handler asks for their
+//! restart. The handler restarts them by changing the saved registers. This works on x86-64;
+//! elsewhere such calls return EINTR, as they do for any signal.
 //!
-//! What cannot be hidden: a long write to a pipe or socket returns the part that it has written,
-//! and a relative time-out of which the system does not tell the rest starts anew, once (that of a
-//! socket's own: at each order, until its time is over).
+//! Two effects cannot be hidden. A long write to a pipe or socket returns the part that it has
+//! written. A relative time-out whose rest the system does not report starts anew once. The
+//! time-out of a socket starts anew at each request, until its time is over.
 
 use std::ffi::c_void;
 use std::io;
@@ -62,13 +61,14 @@ pub fn install(signal: i32, ask: Ask) -> io::Result<()> {
     Ok(())
 }
 
-/// Ignores the signal from now on: at the end of the library's use. What still comes does no harm.
+/// Ignores the signal from now on, when the program stops using the library. Later requests do no
+/// harm.
 pub fn remove(signal: i32) {
     // SAFETY: takes no address.
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
-/// The epoch of the request that could not be met where it came, once.
+/// Returns the epoch of the pending request, once.
 pub fn take_pending() -> Option<u32> {
     if PENDING.load(Ordering::Relaxed) == 0 {
         return None;
@@ -91,9 +91,8 @@ fn defer(epoch: u32) {
     PENDING.fetch_max(u64::from(epoch) + 1, Ordering::AcqRel);
 }
 
-/// Takes a request that came just when the program began to block signals, and leaves it for the
-/// next safe point: the program must not find it, nor must an image hold it. Safe in a signal
-/// handler.
+/// Moves a request that arrived while the program began to block signals to the next safe point.
+/// Neither the program nor an image may find the signal. Safe in a signal handler.
 pub fn drain() {
     let set = sys::bit(usual_signal());
     if sys::pending() & set == 0 {
@@ -114,7 +113,7 @@ pub fn drain() {
     sys::set_errno(errno);
 }
 
-/// The process is another one now.
+/// Makes this process, a new one, the process that requests are for.
 pub(crate) fn rebind() {
     PROCESS.store(sys::pid(), Ordering::Release);
 }
@@ -154,7 +153,7 @@ fn arrived(epoch: u32) {
     let ask = unsafe { std::mem::transmute::<*mut c_void, Ask>(ask) };
     let mut latest = epoch;
     while ask(latest) {
-        // A later one that came meanwhile was drained.
+        // A later request that arrived meanwhile was drained.
         match take_pending() {
             Some(epoch) if epoch > latest => latest = epoch,
             _ => return,
@@ -163,30 +162,32 @@ fn arrived(epoch: u32) {
     defer(latest);
 }
 
-/// What earlier tries saw of a rank's processes, for [`send`].
+/// Observations of a rank's processes by earlier tries of [`send`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     pid: i32,
-    /// It takes the signal in its own code, and has not been seen to block it since.
+    /// The process takes the signal in its own code. No later try found the signal blocked.
     open: bool,
-    /// Since it was seen to block it, or first, it was seen running with the signal open: its time
-    /// on processors in nanoseconds, and how often it had gone to sleep.
+    /// Set when a try found the process running with the signal unblocked: its processor time in
+    /// nanoseconds, and how often it had gone to sleep. A try that finds the signal blocked clears
+    /// it.
     ran: Option<(u64, u64)>,
-    /// How often it was so in a row.
+    /// How many tries in a row found this.
     times: u8,
 }
 
 /// Time on a processor, in nanoseconds, after which a process that never slept is in no call.
 const RAN: u64 = 1_000_000;
 
-/// Tries in a row that found a process running with the signal open, which is then taken to be: one
-/// that comes out of a wait for signals is not met there time after time.
+/// After so many tries in a row that found the process running with the signal unblocked, it counts
+/// as such. A process on its way out of a wait for signals is not found there several times.
 const TIMES: u8 = 4;
 
-/// Sends a request to the rank that `pidfd` and `pid` name, if it takes the signal at once. A
-/// program that changed what the signal does, or runs another program by now, would die of it; one
-/// that blocks it, or waits for all signals (`sigwait`), would find one that is none of its own.
-/// `false` then: the request by socket stands, and the caller may try again.
+/// Sends a request to the rank that `pidfd` and `pid` name, if the rank takes the signal at once.
+/// Otherwise it returns `false`: the request by socket stands, and the caller may try again. The
+/// signal would kill a process that changed its disposition or runs another program by now. A
+/// program that blocks the signal, or waits for all signals (`sigwait`), would find a signal that
+/// is not its own.
 ///
 /// # Errors
 /// When the process is gone, or the system refuses.
@@ -199,7 +200,7 @@ pub fn send(
 ) -> io::Result<bool> {
     let mut text = Vec::with_capacity(4096);
     if seen.pid != pid {
-        // One that comes of an image blocks what the one before did.
+        // A process restored from an image blocks the signals that the former process blocked.
         (seen.pid, seen.ran, seen.times) = (pid, None, 0);
     }
     let before = std::mem::take(&mut seen.open);
@@ -219,12 +220,12 @@ pub fn send(
         ),
         Err(_) => (Hint::none(), false),
     };
-    // While a process waits for signals the system shows them as not blocked, and it may have done
-    // so a moment ago.
+    // While a process waits for signals, the system shows them as not blocked. The process may have
+    // waited a moment ago.
     if !is_open(pid, signal, &mut text)? {
         return Ok(false);
     }
-    // Of one that is to run again the system does not tell what call it comes out of.
+    // For a runnable process the system does not report the call that it returns from.
     if !before && !sleeps && !seen.runs(pid, &text) {
         return Ok(false);
     }
@@ -233,8 +234,8 @@ pub fn send(
 }
 
 impl Seen {
-    /// Whether a process has been running with the signal open since the last try, and slept in no
-    /// call; by the text of `/proc/PID/status`.
+    /// Whether a process has been running with the signal unblocked since the last try, and slept
+    /// in no call. `status` is the text of `/proc/PID/status`.
     fn runs(&mut self, pid: i32, status: &[u8]) -> bool {
         self.times += 1;
         if self.times >= TIMES {
@@ -258,7 +259,7 @@ impl Seen {
     }
 }
 
-/// Whether a process handles a signal and does not put it off.
+/// Whether a process handles a signal and does not block it.
 fn is_open(pid: i32, signal: i32, text: &mut Vec<u8>) -> io::Result<bool> {
     let status = sys::ShortPath::new(format_args!("/proc/{pid}/status"));
     sys::read_file(status.as_c_str(), text).map_err(io::Error::from_raw_os_error)?;
@@ -283,7 +284,7 @@ fn waits_for(pid: i32, signal: i32, call: &[u8]) -> bool {
     let mut bytes = [0u8; 8];
     let memory = std::fs::File::open(format!("/proc/{pid}/mem"));
     let read = memory.and_then(|memory| memory.read_exact_at(&mut bytes, set));
-    // Who can't tell must not meddle.
+    // Without the set, assume that the call waits for the signal.
     read.is_err() || u64::from_ne_bytes(bytes) & sys::bit(signal) != 0
 }
 

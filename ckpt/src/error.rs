@@ -1,4 +1,4 @@
-//! Why there is no image, and what an image cannot promise.
+//! Why no image could be taken, and the parts of a process that an image does not restore.
 
 use serde::{Deserialize, Serialize};
 
@@ -43,8 +43,8 @@ impl Refused {
     }
 }
 
-/// What a process restored from an image does not get back as it was. The job continues; the user
-/// is told once.
+/// Something that a process restored from an image does not get back as it was. The job continues;
+/// the user gets one message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Caveat {
     /// An open file that is written before its end: what the lost run wrote there stays.

@@ -1,17 +1,18 @@
-//! Images of a rank: how one is taken, kept frozen, and brought back.
+//! Images of a rank: how they are taken, kept frozen, and restored.
 //!
 //! - [`twin`]: the frozen clone of a process on the same host. [`twin::take`] returns twice: in the
 //!   rank that continues, and in each process that is later restored from the image.
 //!   [`twin::manager`] is the other side.
-//! - [`checkpoint_request`]: the real-time signal by which a manager asks for an image wherever the
-//!   program is, without the program noticing.
-//! - [`watch`]: how a manager learns of a rank's end before its memory is torn down.
-//! - [`anonymous`]: room in the memory that processes of a job share.
-//! - [`regions`]: what a program registered as its state, on disk, whole or not at all.
+//! - [`checkpoint_request`]: the real-time signal by which a manager requests an image at any place
+//!   in the program. The program does not notice it.
+//! - [`watch`]: how a manager learns of a rank's end before the rank's memory is freed.
+//! - [`anonymous`]: reserves room in memory that processes of a job share.
+//! - [`regions`]: the memory that a program registered as its state, on disk, whole or not at all.
 //!
-//! The rank's side runs in signal handlers, in the middle of the C library's own functions. So
-//! nothing here takes a lock of the C library, uses its heap, or calls what does: raw system calls,
-//! and this library's own allocator, only. This crate knows neither MPI nor the network.
+//! The rank's side runs in signal handlers, in the middle of the C library's own functions. So this
+//! side takes no lock of the C library, does not use its heap, and calls no function that does. It
+//! uses only raw system calls and this library's own allocator. This crate knows neither MPI nor
+//! the network.
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("twins and orders are made for 64-bit Linux");

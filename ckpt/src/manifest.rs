@@ -1,4 +1,4 @@
-//! What a clone does not bring along and a restored process must set again.
+//! State that a clone does not inherit and that a restored process must set again.
 
 use std::os::fd::RawFd;
 
@@ -18,12 +18,12 @@ pub(crate) use files::{Cut, Descriptor, descriptors};
 pub use input::InputPipe;
 pub(crate) use input::pipe;
 
-/// What the manager learns of an image.
+/// The description of an image for the manager.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// The files that a wake cuts back to their length at the image.
     pub written: Vec<WrittenFile>,
-    /// Device and inode of every file that is open for writing, those above included: one that
+    /// Device and inode of every file that is open for writing, including those above. A file that
     /// several ranks list must not be cut.
     pub writable: Vec<(u64, u64)>,
     /// Standard input, when it is a pipe.
@@ -31,7 +31,7 @@ pub struct Summary {
     /// The process holds locks of files: it must be dead, not only stopped, before a runner can
     /// take them again.
     pub has_locks: bool,
-    /// What will not be as it was.
+    /// State that a restored process does not get back.
     pub caveats: Vec<Caveat>,
 }
 
@@ -45,9 +45,9 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Reads the state of this process. Signals are blocked; `order` is the signal that is nobody's
-    /// business. `inherited` are things that the manager has open under the same numbers: nobody's
-    /// who means the program.
+    /// Reads the state of this process, with signals blocked. `order` is the signal of checkpoint
+    /// requests, which is not part of the state. `inherited` are descriptors that the manager has
+    /// open under the same numbers; they do not belong to the program.
     pub fn capture(all: &[Descriptor], order: i32, inherited: &[(RawFd, (u64, u64))]) -> Self {
         Self {
             files: files::Files::capture(all, inherited),
@@ -57,7 +57,7 @@ impl Manifest {
         }
     }
 
-    /// What the manager is told.
+    /// The summary for the manager.
     pub fn summary(&self) -> Summary {
         Summary {
             written: self.files.written(),
@@ -68,14 +68,14 @@ impl Manifest {
         }
     }
 
-    /// In the twin: shares nothing with the rank that the rank could miss, but for the returned
-    /// number of open files.
+    /// In the twin: stops sharing open files with the rank. Returns the number of files that it
+    /// still shares.
     pub fn detach(&self) -> u16 {
         self.files.detach()
     }
 
-    /// Sets everything again, in a runner with its signals blocked. Alarms come last, that none is
-    /// late by what the rest takes.
+    /// Sets everything again, in a runner with its signals blocked. Alarms come last, so that the
+    /// other steps delay none.
     pub fn restore(&self, cut: &Cut) -> Vec<Caveat> {
         let mut caveats = Vec::new();
         self.files.restore(cut, &mut caveats);

@@ -1,11 +1,11 @@
 //! Registered memory on disk: for programs that know their state.
 //!
-//! A program registers the ranges that matter and stores them at a call. Started again, on any
-//! machine with the same byte order and data layout, it registers them again and loads what was
-//! stored. One file per rank and epoch; it is there whole or not at all (written beside, synced,
-//! renamed, the folder synced). Loading checks everything before the program's memory is touched; a
-//! file that is torn, altered or another's is refused with the reason, and the next older one is
-//! tried.
+//! A program registers the ranges of its state and stores them at a call. A program that is started
+//! again registers the same ranges and loads the stored state. It may run on any machine with the
+//! same byte order and data layout. There is one file per rank and epoch, whole or not at all:
+//! written beside, synced, renamed, the folder synced. Loading checks the whole file before it
+//! touches the program's memory. It refuses a file that is torn, altered or another's, with the
+//! reason, and tries the next older one.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -20,7 +20,7 @@ pub use load::{Loaded, RefusedFile, Wanted, Why};
 
 use format::{CHUNK, FileHead, Sums};
 
-/// What can go wrong apart from files that are refused.
+/// Errors, apart from the refusal of single files.
 #[derive(Debug, thiserror::Error)]
 pub enum RegionsError {
     /// A number that is registered already.
@@ -137,8 +137,8 @@ impl Regions {
         self.list.is_empty()
     }
 
-    /// Whose is the newest file up to epoch `limit` that [`Regions::load`] would take, and the
-    /// newer ones that it would not. The program's memory stays as it is.
+    /// The tag of the newest file up to epoch `limit` that [`Regions::load`] would accept, and the
+    /// newer files that it would refuse. Does not change the program's memory.
     #[must_use]
     pub fn newest(
         &self,
@@ -250,7 +250,7 @@ impl Regions {
         })
     }
 
-    /// Reads a checked file into the memory, and looks once more while it does.
+    /// Reads a checked file into the memory, and checks it again on the way.
     fn fill(&mut self, path: &Path, checked: &load::Checked) -> Result<(), RegionsError> {
         let fail = || RegionsError::system("read", path);
         let mut file = File::open(path).map_err(fail())?;
@@ -280,8 +280,8 @@ impl Region {
     }
 }
 
-/// Removes what is not needed once `committed` is what all ranks would go back to: keeps that, the
-/// one before it and whatever is newer; drafts that a crash left go as well.
+/// Removes the files that are not needed once all ranks would roll back to `committed`. Keeps that
+/// epoch, the one before it and newer ones. Also removes drafts that a crash left.
 ///
 /// # Errors
 /// When a file cannot be removed.

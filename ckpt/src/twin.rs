@@ -30,17 +30,17 @@ pub use imager::{Imager, Settings};
 pub use taken::{Image, Restored, Taken, Timings};
 pub use wire::{BODY_LIMIT, DESCRIPTOR_LIMIT};
 
-/// Takes an image. Returns once in the process that asked, and again in each process restored from
-/// the image, with everything as it was but for what [`Restored::caveats`] lists. Callers drop what
-/// they hold of connections when it is [`Taken::Restored`], without closing: those numbers are not
-/// theirs any more.
+/// Takes an image. Returns once in the calling process, and again in each process restored from the
+/// image. A restored process is as it was, except for the [`Restored::caveats`]. On
+/// [`Taken::Restored`] callers drop their connections without closing them, because the descriptors
+/// no longer belong to them.
 ///
 /// May be called in a signal handler, with this library's own allocator.
 ///
-/// In a restored process the C library takes its thread for the old one: `pthread_setaffinity_np`
-/// and the like on the calling thread meet a number that is gone, and robust or priority-inheriting
-/// locks that it takes name a dead owner. Setting the number anew would break every lock that the
-/// interrupted program holds.
+/// In a restored process the C library still has the old thread number. So `pthread_setaffinity_np`
+/// and similar calls on the calling thread use a number that is gone, and robust or
+/// priority-inheriting locks that it takes name a dead owner. A new number would break every lock
+/// that the interrupted program holds.
 ///
 /// # Errors
 /// [`Refused`], with the process and its streams as they were.
@@ -52,7 +52,7 @@ pub fn take(imager: &mut Imager) -> Result<Taken, Refused> {
     taken
 }
 
-/// Milliseconds for which a rank that holds locks of files waits at most for its clone to be apart.
+/// Milliseconds for which a rank with file locks waits at most until its clone shares no open file.
 const DETACHED_IN: i32 = 1000;
 
 fn masked(imager: &mut Imager, start: u64) -> Result<Taken, Refused> {
@@ -65,7 +65,7 @@ fn masked(imager: &mut Imager, start: u64) -> Result<Taken, Refused> {
     let manifest = Manifest::capture(&all, imager.settings.signal, &imager.inherited);
     let summary = manifest.summary();
     let (wait, manager_end) = socket_pair(imager.settings.block)?;
-    // The last check: what it read of the memory's ranges is compared in the twin.
+    // The last check: the twin compares its memory with the ranges read here.
     let streams = imager.check_mappings().and_then(|()| {
         streams::RenewedStreams::renew(&imager.pipes, &all, imager.settings.block)
             .map_err(|errno| Refused::system("make new pipes for the standard streams", errno))
@@ -89,8 +89,8 @@ fn masked(imager: &mut Imager, start: u64) -> Result<Taken, Refused> {
         }
         Ok(pid) => {
             if summary.has_locks {
-                // Until the clone has opened its files anew it has part in the locks: one that the
-                // rank gives up by closing its file would stay.
+                // Until the clone has opened its files anew, it shares the locks. A lock that the
+                // rank releases by closing its file would stay.
                 sys::wait_readable(manager_end, DETACHED_IN);
             }
             let timings = Timings {

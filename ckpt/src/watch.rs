@@ -1,16 +1,16 @@
-//! A rank's end, noticed before its memory is torn down.
+//! Notices a rank's end before the kernel frees the rank's memory.
 //!
-//! The kernel marks the robust futexes of a dying thread at the very beginning of its end; a pidfd
-//! tells only when all memory is freed, which takes tens of milliseconds per gigabyte. So each rank
-//! holds one word, in a page that it shares with its manager, through an entry in its own robust
-//! list ([`hold`]). The manager watches the words of its ranks ([`Watcher`]).
+//! The kernel marks the robust futexes of a thread at the very beginning of its exit. A pidfd
+//! becomes readable only when all memory is freed, which takes tens of milliseconds per gigabyte.
+//! So each rank holds one word, in a page that it shares with its manager, through an entry in its
+//! own robust list ([`hold`]). The manager watches the words of its ranks ([`Watcher`]).
 //!
 //! The notice is early, not certain: `execve` and the end of the main thread alone mark the word as
 //! well. A pidfd confirms.
 //!
-//! Layout: the kernel finds the word at a fixed distance before the list's entry. The entry must
-//! lie in private memory, or a twin and its rank would change each other's list; so the word is at
-//! the end of the shared page, and the entry at the beginning of a private page right after it.
+//! Layout: the kernel finds the word at a fixed distance before the list's entry. The entry must be
+//! in private memory, or a twin and its rank would change each other's list. So the word is at the
+//! end of the shared page, and the entry at the beginning of a private page right after it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -169,7 +169,7 @@ pub fn hold(memory: BorrowedFd<'_>, slot: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets go of the word, so that the process's end is no news.
+/// Releases the word, so that the watcher does not report the end of this process.
 pub fn release() {
     let held = HELD.swap(std::ptr::null_mut(), Ordering::AcqRel);
     if held.is_null() {
@@ -203,7 +203,7 @@ fn mark(page: *mut u8) {
     }
 }
 
-/// Wakes whoever waits for the word to change.
+/// Wakes the threads that wait for the word to change.
 ///
 /// # Safety
 /// The word is mapped.

@@ -1,7 +1,8 @@
-//! The number of the interrupted call, as the manager saw it: the registers no longer tell.
+//! The number of the interrupted call, as the manager saw it: the registers no longer hold it.
 //!
-//! It travels in the signal's value beside the epoch, with a check over the call's address, stack
-//! and arguments: by the time that the signal arrives the program may be in another call.
+//! The number travels in the signal's value beside the epoch, with a hash of the call's address,
+//! stack and arguments. The program may be in another call when the signal arrives; then the hash
+//! differs.
 
 use crate::proc;
 
@@ -14,18 +15,18 @@ const CHECK_BITS: u32 = 32 - NUMBER_BITS;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hint(u32);
 
-/// What tells a call from others: six arguments, stack pointer, the address after it.
+/// Identifies a call: six arguments, stack pointer, the address after the call.
 pub(super) type CallSite = [u64; 8];
 
 impl Hint {
-    /// Says nothing.
+    /// The hint without a call.
     #[must_use]
     pub fn none() -> Self {
         Self(NO_NUMBER)
     }
 
     /// From the text of `/proc/PID/syscall`: `35 0x7ffd… (six arguments) 0x7ffd… 0x7f01…`;
-    /// `running` says nothing.
+    /// `running` gives no hint.
     #[must_use]
     pub fn read(text: &[u8]) -> Self {
         let mut words = proc::words(text.trim_ascii());

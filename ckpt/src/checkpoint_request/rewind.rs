@@ -1,7 +1,7 @@
 //! Makes an interruption invisible: the saved registers are changed so that the interrupted call
 //! starts again.
 //!
-//! All of it holds in a restored process too, whose registers were saved at the image.
+//! This also works in a restored process, whose registers were saved at the image.
 
 use libc::{greg_t, timespec};
 
@@ -18,8 +18,8 @@ const SYSCALL: [u8; 2] = [0x0f, 0x05];
 const EINTR: greg_t = -(libc::EINTR as greg_t);
 const PAGE: usize = 4096;
 
-/// Calls that block for long, that the kernel restarts for a handler that asks for it, and that
-/// another signal may interrupt all the same.
+/// Calls that may block for long and that the kernel restarts for a handler with SA_RESTART.
+/// Another signal may still interrupt them.
 const RESTARTED: [i64; 13] = [
     libc::SYS_read,
     libc::SYS_readv,
@@ -36,10 +36,10 @@ const RESTARTED: [i64; 13] = [
     libc::SYS_flock,
 ];
 
-/// How late a call may be to see that its time is over.
+/// How late a call may return after its time is over, in nanoseconds.
 const LATE: u64 = 1_000_000_000;
 
-/// Changes the saved registers as if the order had not come.
+/// Changes the saved registers as if the request had not arrived.
 ///
 /// # Safety
 /// `context` is what the kernel gave the handler that is running.
@@ -56,8 +56,8 @@ pub(super) unsafe fn settle(context: &mut libc::ucontext_t, hint: Hint, begin: H
     let mask = mask | sys::bit(begin.signal);
     // SAFETY: the kernel left the call right after this instruction, so it lies in readable code.
     if result == EINTR && unsafe { is_syscall(after.wrapping_sub(2)) } {
-        // A signal of the program's own would have interrupted the call as well: then it is to see
-        // that. SAFETY: as above.
+        // A signal of the program's own would have interrupted the call as well, so the program
+        // must see the interruption. SAFETY: as above.
         let number = unsafe { number_before(after - 2) };
         let place = place(registers);
         let number = number
@@ -137,8 +137,8 @@ fn plain_move(code: &[u8]) -> Option<usize> {
     None
 }
 
-/// Signals that will be delivered as soon as the handler returns and whose handlers interrupt a
-/// call; with `any` also those that ask for a restart, which the calls in question do not know.
+/// Signals that are delivered as soon as the handler returns and whose handlers interrupt a call.
+/// With `any`, this includes handlers with SA_RESTART, for calls that never restart.
 fn interrupters(mask: sys::SignalSet, any: bool) -> sys::SignalSet {
     let waiting = sys::pending() & !mask;
     if waiting == 0 {
@@ -168,10 +168,10 @@ fn interrupts(signal: i32, any: bool) -> bool {
     has_handler && (any || action.flags & libc::SA_RESTART as u64 == 0)
 }
 
-/// Has the call start again, with what is left of its time.
+/// Restarts the call with the rest of its time.
 fn restart(registers: &mut Registers, number: i64, begin: HandlerStart) {
     match number {
-        // The descriptor is closed although the call says EINTR: it may be another's by now.
+        // The descriptor is closed although the call returns EINTR. Its number may be in use again.
         libc::SYS_close => return,
         libc::SYS_nanosleep => rest_of_sleep(registers, RDI, RSI),
         libc::SYS_clock_nanosleep if registers[RSI] & libc::TIMER_ABSTIME as greg_t == 0 => {
@@ -203,8 +203,8 @@ fn is_relative_wait(operation: greg_t) -> bool {
     operation as i32 & !flags == libc::FUTEX_WAIT
 }
 
-/// A sleep: the kernel has written what is left, if it was given a place for it; the next time it
-/// has one.
+/// A sleep: the kernel has written the rest of the time if the call gave it a place. The restarted
+/// call always gives one.
 fn rest_of_sleep(registers: &mut Registers, request: usize, rest: usize) {
     if registers[rest] != 0 {
         registers[request] = registers[rest];
@@ -213,8 +213,8 @@ fn rest_of_sleep(registers: &mut Registers, request: usize, rest: usize) {
     }
 }
 
-/// A time-out in milliseconds. It is made one longer the first time, which both is allowed and
-/// marks the call.
+/// A time-out in milliseconds. The first restart adds one millisecond, which is allowed and marks
+/// the call.
 fn rest_of_milliseconds(registers: &mut Registers, which: usize, begin: HandlerStart) {
     let argument = registers[which] as i32;
     if argument <= 0 || argument == i32::MAX {
@@ -243,8 +243,8 @@ fn rest_of_milliseconds(registers: &mut Registers, which: usize, begin: HandlerS
     registers[which] = call.argument;
 }
 
-/// A relative time-out that the kernel only reads: a copy of it takes its place and is shortened
-/// after that.
+/// A relative time-out that the kernel only reads. A copy replaces it, and later restarts shorten
+/// the copy.
 fn rest_of_time(registers: &mut Registers, which: usize, begin: HandlerStart) {
     let (time, place) = (RESTARTS.time.get(), registers[which]);
     if place == 0 {

@@ -156,7 +156,8 @@ impl Files {
         });
     }
 
-    /// Names what cannot be carried over. The standard streams and ordinary devices need no word.
+    /// Adds a caveat for a descriptor that cannot be restored. The standard streams and ordinary
+    /// devices need none.
     fn mention(&mut self, one: &Descriptor) {
         let major = libc::major(one.special);
         let is_plain =
@@ -198,14 +199,14 @@ impl Files {
         all
     }
 
-    /// Locks are held, which another process gets once this one is dead.
+    /// Whether this process holds locks, which another process can take once this one is dead.
     pub fn has_locks(&self) -> bool {
         self.files.iter().any(|f| !f.locks.is_empty())
     }
 
-    /// Has this process, a clone, share no description with the rank: a lock of one (`flock`) would
-    /// outlast the rank's own last `close`, and keep everyone else from the file. Returns how many
-    /// could not be opened anew and are shared all the same.
+    /// In a clone: stops sharing open file descriptions with the rank. A lock of a shared
+    /// description (`flock`) would outlast the rank's last `close` and keep other processes from
+    /// the file. Returns the number of files that could not be opened anew and stay shared.
     pub fn detach(&self) -> u16 {
         let own = self.files.iter().filter(|f| f.same_as.is_none());
         let shared = own.filter(|file| self.open_anew(file).is_err()).count();
@@ -243,7 +244,7 @@ impl Files {
         }
     }
 
-    /// A description of this process's own in place of one that it shares, under all its numbers.
+    /// Replaces a shared description, under all its numbers, with one of this process's own.
     fn open_anew(&self, file: &OpenFile) -> sys::Sys<()> {
         let new = file.open_again()?;
         seek(new, file.offset);
@@ -274,8 +275,8 @@ impl OpenFile {
         }
     }
 
-    /// The same without a call for it, which containers often forbid: a flag that means nothing for
-    /// files, set through one number, shows through the other.
+    /// The same test without `kcmp`, which containers often forbid. It sets a flag without meaning
+    /// for files through one number, and looks for it through the other.
     fn toggles(&self, other: RawFd) -> bool {
         let Ok(before) = sys::control(self.fd, libc::F_GETFL, 0) else {
             return false;

@@ -13,8 +13,7 @@ pub struct InputPipe {
     pub pipe: (u64, u64),
     /// Bytes in it that were not read.
     pub unread: u64,
-    /// When they were counted: not before this moment and not after the other, in nanoseconds of
-    /// `CLOCK_MONOTONIC`.
+    /// When they were counted: between these two times, in nanoseconds of `CLOCK_MONOTONIC`.
     pub counted: (u64, u64),
 }
 

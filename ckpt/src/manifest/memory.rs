@@ -1,4 +1,4 @@
-//! Memory that the program locked: a clone's is not.
+//! Memory that the program locked. A clone's memory is not locked.
 
 use crate::error::Caveat;
 use crate::{proc, sys};

@@ -1,20 +1,20 @@
-//! Signals that wait to be delivered: a clone has none of its parent's.
+//! Pending signals. A clone inherits none of them.
 
 use crate::error::Caveat;
 use crate::sys;
 
-/// More than any program has waiting; the rest would stay with the rank.
+/// More pending signals than any program has; the rest would stay with the rank.
 const MOST: usize = 1024;
 
-/// What waits, in order of delivery, with what came along.
+/// Pending signals with their details, in order of delivery.
 #[derive(Default)]
 pub(crate) struct PendingSignals {
     waiting: Vec<libc::siginfo_t>,
 }
 
 impl PendingSignals {
-    /// Reads what waits in this process, whose signals are blocked. The system tells what came with
-    /// a signal only by delivering it, so each is taken and queued again.
+    /// Reads the pending signals of this process, with all signals blocked. The system reports the
+    /// details of a signal only when it delivers it, so each signal is taken and queued again.
     pub fn capture(order: i32) -> Self {
         let set = sys::pending() & !sys::bit(order);
         if set == 0 {

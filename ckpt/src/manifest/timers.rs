@@ -1,11 +1,11 @@
-//! Interval timers and POSIX timers: a clone has none of its parent's.
+//! Interval timers and POSIX timers. A clone inherits none of them.
 
 use crate::error::Caveat;
 use crate::{proc, sys};
 
 /// `prctl`: timers are made with the number that the caller asks for (Linux 6.15).
 const PR_TIMER_CREATE_RESTORE_IDS: i32 = 77;
-/// How many numbers are gone through to reach one, where the kernel has no such call.
+/// How many timers are made and dropped to reach a number, where the kernel lacks that `prctl`.
 const NUMBERS_TRIED: i32 = 1 << 16;
 
 /// `struct itimerval` in the kernel's order: the period, then the time left.
@@ -43,7 +43,7 @@ impl Timers {
         let mut text = Vec::new();
         if sys::read_file(c"/proc/self/timers", &mut text).is_ok() {
             timers.posix = posix_timers(&text);
-            // Where numbers cannot be asked for they only go up.
+            // Without that `prctl`, numbers only ascend.
             timers.posix.sort_by_key(|timer| timer.id);
         }
         for timer in &mut timers.posix {
@@ -69,8 +69,9 @@ impl Timers {
     }
 }
 
-/// A timer that runs. One with a period whose signal waits has nothing left and continues when the
-/// signal is taken: in a restored process, which knows nothing of that, a period later.
+/// A timer that runs. A periodic timer whose signal is pending has no time left, and continues when
+/// the program takes the signal. A restored process has no such signal, so the timer continues
+/// there a period later.
 fn running(mut value: Interval) -> Option<Interval> {
     let is_zero = |time: &libc::timeval| (time.tv_sec, time.tv_usec) == (0, 0);
     if is_zero(&value[1]) {
@@ -92,7 +93,7 @@ impl PosixTimer {
         }
     }
 
-    /// Makes a timer of the same number: the program knows it by that.
+    /// Makes a timer of the same number, because the program refers to it by number.
     fn create(&self) -> sys::Sys<()> {
         // SAFETY: touches no memory.
         let asked = unsafe { libc::prctl(PR_TIMER_CREATE_RESTORE_IDS, 1, 0, 0, 0) } == 0;
@@ -102,7 +103,7 @@ impl PosixTimer {
             unsafe { libc::prctl(PR_TIMER_CREATE_RESTORE_IDS, 0, 0, 0, 0) };
             return made.map(drop);
         }
-        // Numbers are given in order: make and drop timers until it is this one's turn.
+        // The kernel assigns numbers in order: make and drop timers until it assigns this one.
         for _ in 0..NUMBERS_TRIED {
             let id = made?;
             if id == self.id {

@@ -1,4 +1,4 @@
-//! What a twin cannot hold, found before it is made.
+//! Checks, before an image is taken, for state that a twin cannot hold.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use crate::error::Refused;
 use crate::{proc, sys, watch};
 
 impl Imager {
-    /// One thread only. Each has a directory, so the count of links tells without reading any.
+    /// One thread only. Each thread has a directory, so the link count gives their number.
     pub(super) fn check_threads(&self) -> Result<(), Refused> {
         // SAFETY: `stat` is plain data that the call fills in; the path ends with a zero byte.
         let links = unsafe {
@@ -43,7 +43,7 @@ impl Imager {
         }
     }
 
-    /// No writable memory that others write too, the library's own apart.
+    /// No writable memory that other processes write too, except the library's own.
     pub(super) fn check_mappings(&mut self) -> Result<(), Refused> {
         sys::read_file(c"/proc/self/maps", &mut self.maps)
             .map_err(|errno| Refused::system("read /proc/self/maps", errno))?;
@@ -61,8 +61,8 @@ impl Imager {
         }
     }
 
-    /// Bytes of private writable memory that this process had when it was cloned and has no more:
-    /// some memory is marked to stay out of clones.
+    /// Bytes of private writable memory that this clone lacks, because the program marked them to
+    /// stay out of clones.
     pub(super) fn missing_bytes(&self) -> u64 {
         let mut text = Vec::with_capacity(self.maps.capacity());
         match sys::read_file(c"/proc/self/maps", &mut text) {
@@ -82,8 +82,8 @@ fn has_children() -> bool {
     }
 }
 
-/// The rings between ranks of one host. They stay out of clones, and are made anew by whoever comes
-/// back.
+/// The rings between ranks of one host. They stay out of clones, and a restored rank makes new
+/// ones.
 const RING: &[u8] = b"/memfd:rejoin-ring (deleted)";
 
 fn foreign_shared<'a>(maps: &'a [u8], allowed: &[Range<usize>]) -> Option<proc::Mapping<'a>> {

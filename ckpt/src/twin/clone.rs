@@ -1,10 +1,11 @@
-//! The raw clone and what it needs put right.
+//! The raw clone, and the state of a thread that must be registered again in it.
 
 use std::ffi::c_void;
 
 use crate::sys;
 
-/// What the kernel forgets of a thread in its clone, though the C library counts on it.
+/// State of a thread that the kernel does not copy to its clone, although the C library relies on
+/// it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ThreadState {
     robust_list: *mut c_void,
@@ -55,12 +56,12 @@ impl ThreadState {
     }
 }
 
-/// Clones this process. With `as_sibling` the clone is a child of this process's parent; else it is
-/// a child of this process that ends without a signal, so that only a wait for all kinds of
+/// Clones this process. With `as_sibling` the clone is a child of this process's parent. Otherwise
+/// it is a child of this process that ends without a signal, so only a wait for all kinds of
 /// children sees it.
 ///
-/// The C library's idea of its thread number stays the old one: setting it anew would break locks
-/// that the interrupted program holds.
+/// The C library keeps the old thread number in the clone. A new number would break locks that the
+/// interrupted program holds.
 pub(super) fn clone(as_sibling: bool) -> sys::Sys<i32> {
     let raw = |flags: libc::c_int| {
         // SAFETY: without a new stack and without shared memory this is a fork: both sides continue

@@ -1,4 +1,4 @@
-//! What takes the images of a process, and what it remembers between them.
+//! The imager takes the images of a process and keeps state between them.
 
 use std::ops::Range;
 use std::os::fd::RawFd;
@@ -28,8 +28,8 @@ pub struct Imager {
     pub(super) shared: Vec<Range<usize>>,
     /// Which pipes the standard streams are now.
     pub(super) pipes: [Option<(u64, u64)>; 2],
-    /// Descriptors that the manager has open under the same numbers, device and inode each: they
-    /// came down from whoever started the job, and the program knows nothing of them.
+    /// Descriptors that the manager has open under the same numbers, with device and inode. They
+    /// are inherited from the process that started the job, and the program does not know them.
     pub(super) inherited: Vec<(RawFd, (u64, u64))>,
     /// Twins that are this process's own children.
     pub(super) twins: Vec<i32>,
@@ -58,8 +58,8 @@ impl Imager {
         }
     }
 
-    /// Says that a shared mapping is the library's own and no reason to refuse an image. It is made
-    /// anew, or still right, in a restored process.
+    /// Declares that a shared mapping is the library's own and no reason to refuse an image. A
+    /// restored process makes it anew, or may still use it.
     pub fn allow_shared(&mut self, range: Range<usize>) {
         self.shared.push(range);
     }
@@ -74,7 +74,7 @@ impl Imager {
         self.settings.manager > 0 && sys::parent() == self.settings.manager
     }
 
-    /// Takes away dead twins that are this process's own children; the manager cannot.
+    /// Reaps dead twins that are this process's own children; the manager cannot reap them.
     pub(super) fn reap(&mut self) {
         self.twins.retain(|&pid| {
             let flags = libc::WNOHANG | libc::__WALL;
@@ -84,7 +84,7 @@ impl Imager {
     }
 }
 
-/// What this process and its manager have in common.
+/// The descriptors that this process and its manager have in common.
 fn inherited(settings: &Settings) -> Vec<(RawFd, (u64, u64))> {
     let all = manifest::descriptors(settings.block).unwrap_or_default();
     let is_common = |d: &&manifest::Descriptor| {

@@ -1,4 +1,4 @@
-//! The manager's side of a twin: wake it, and read what it answers.
+//! The manager's side of a twin: it sends a wake and reads the answer.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -7,7 +7,7 @@ pub use super::wire::ZygoteAnswer;
 use super::wire::{self, ANSWER, WakeHead};
 use crate::sys;
 
-/// What a wake brings.
+/// A wake: the request to restore a process, with its content.
 #[derive(Debug, Default)]
 pub struct Wake<'a> {
     /// For the restored process's library, at most [`super::BODY_LIMIT`] bytes.
@@ -21,7 +21,7 @@ pub struct Wake<'a> {
     /// Descriptors for the library.
     pub fds: &'a [BorrowedFd<'a>],
     /// Cut the files of [`super::Summary::written`] back to their length at the image. Only when
-    /// whoever wrote them since is stopped or dead.
+    /// the processes that wrote them since are stopped or dead.
     pub cut_files: bool,
     /// Device and inode of files to be left alone all the same: those that other ranks write too.
     pub spared: &'a [(u64, u64)],
@@ -42,7 +42,7 @@ pub enum ZygoteError {
         /// Files to be left alone.
         spared: usize,
     },
-    /// An earlier wake has not left yet.
+    /// An earlier wake is not sent completely yet.
     #[error("an earlier wake is still on its way to the twin")]
     Busy,
     /// The twin is gone.
@@ -91,8 +91,8 @@ impl Zygote {
         })
     }
 
-    /// Wakes it, as far as the socket takes it now: `false` when the rest waits for
-    /// [`Zygote::flush`]. The descriptors are copied, and let go once sent.
+    /// Sends a wake, as far as the socket takes it now: `false` when the rest waits for
+    /// [`Zygote::flush`]. The descriptors are copied, and the copies are closed once sent.
     ///
     /// # Errors
     /// Nothing was sent on [`Error::TooLarge`] and [`Error::Busy`]. After others the twin is of no
@@ -143,11 +143,11 @@ impl Zygote {
         self.flush()
     }
 
-    /// Has a runner made ahead of time, so that the next wake does not wait for the page tables to
-    /// be copied: at best once the checkpoint is committed, when nobody waits for the processor. It
-    /// costs as much processor time as an image, and page tables. The runner in waiting ends with
-    /// the zygote's socket; as it is a child of the manager, that reaps it. `false` when the rest
-    /// waits for [`Zygote::flush`].
+    /// Lets the zygote make a runner ahead of time, so that the next wake does not wait for a copy
+    /// of the page tables. The best time is after the commit of the checkpoint, when no process
+    /// waits for the processor. This costs the processor time of an image, and page tables. The
+    /// waiting runner ends with the zygote's socket. It is a child of the manager, so the manager
+    /// reaps it. `false` when the rest waits for [`Zygote::flush`].
     ///
     /// # Errors
     /// As for [`Zygote::wake`].

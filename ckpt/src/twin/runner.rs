@@ -59,8 +59,8 @@ pub(super) fn begin(imager: &mut Imager, context: &CloneContext, message: WakeMe
     }
 }
 
-/// Moves a descriptor that came into the block. It came at the lowest free number, which is the
-/// program's.
+/// Moves a received descriptor into the block. It arrived at the lowest free number, and those
+/// belong to the program.
 fn raise(fd: RawFd, block: RawFd) -> RawFd {
     match sys::raise(fd, block) {
         Ok(raised) => {
@@ -71,8 +71,8 @@ fn raise(fd: RawFd, block: RawFd) -> RawFd {
     }
 }
 
-/// Has the kernel end this process with its manager. Only a direct child may ask for that:
-/// another's parent ends in the course of things.
+/// Makes the kernel end this process with its manager. Only a direct child of the manager may ask
+/// for that; the parent of another process ends in regular operation.
 fn die_with(manager: i32) {
     if manager <= 0 || sys::parent() != manager {
         return;

@@ -1,5 +1,5 @@
-//! Standard output and error: a new pipe at each image, so that what was written before is one
-//! pipe's content to its end.
+//! Standard output and error: a new pipe at each image, so that the former pipe ends with the last
+//! byte written before the image.
 
 use std::os::fd::RawFd;
 
@@ -65,7 +65,7 @@ impl RenewedStreams {
         }
     }
 
-    /// In the rank: lets go of the old pipes, and notes the new ones.
+    /// In the rank: closes the old pipes, and records the new ones.
     pub fn keep(&self, current: &mut [Option<(u64, u64)>; 2]) {
         for one in self.renewed.iter().flatten() {
             sys::close(one.old);
@@ -73,7 +73,7 @@ impl RenewedStreams {
         self.note(current);
     }
 
-    /// In the zygote: holds no end of any pipe. The numbers stay taken, by `instead`.
+    /// In the zygote: closes all ends of the pipes. `instead` takes their numbers.
     pub fn release(&self, instead: RawFd) {
         for one in self.renewed.iter().flatten() {
             one.put(instead);
@@ -82,8 +82,8 @@ impl RenewedStreams {
         }
     }
 
-    /// In a runner: puts what the manager sent in place of the pipes. Gives the numbers for which
-    /// nothing came; they lead nowhere.
+    /// In a runner: replaces the pipes with those that the manager sent. Returns the numbers
+    /// without a pipe; output to them is lost.
     pub fn install(
         &self,
         sent: [Option<RawFd>; 2],

@@ -12,7 +12,8 @@ use crate::manifest::Summary;
 pub struct Image {
     /// The zygote's process number.
     pub pid: i32,
-    /// The manager's end of the zygote's socket: hand it over, then close it here at once.
+    /// The manager's end of the zygote's socket: send it to the manager, then close it here at
+    /// once.
     pub wait: OwnedFd,
     /// What is read from descriptor 1 from now on. The former pipe ends at the image.
     pub stdout: Option<OwnedFd>,
@@ -51,6 +52,6 @@ pub struct Restored {
 pub enum Taken {
     /// The rank continues.
     Continued(Image),
-    /// A new process: what the image holds of connections and descriptors of the library is gone.
+    /// A new process: it has no connections and descriptors of the library from before the image.
     Restored(Restored),
 }

@@ -1,4 +1,4 @@
-//! What a manager and a zygote say to each other.
+//! Messages between a manager and a zygote.
 //!
 //! A wake is a head of 24 bytes, the files to be spared (16 bytes each), and the body. Descriptors
 //! travel with the head. An answer is 16 bytes.
@@ -27,7 +27,7 @@ const STEP: usize = 64 * 1024;
 pub(super) const STREAMS: [u32; 3] = [1, 2, 4];
 /// Bit of the head: written files are cut back.
 pub(super) const CUT: u32 = 8;
-/// Bit of the head: no wake, but a runner is made ready for the next one.
+/// Bit of the head: not a wake, but a request to make a runner for the next one.
 pub(super) const PREPARE: u32 = 16;
 
 /// The head of a wake.
@@ -90,11 +90,11 @@ fn words<const N: usize, const M: usize>(bytes: &[u8; N]) -> [u32; M] {
 pub enum ZygoteAnswer {
     /// It waits; the library's descriptors are closed in it.
     Frozen {
-        /// Memory of the rank that did not come along, in bytes: marked by the program to stay out
-        /// of clones. Above 0 the image is no good.
+        /// Memory of the rank that the image lacks, in bytes, because the program marked it to stay
+        /// out of clones. Above 0 the image is unusable.
         missing: u64,
-        /// Open files that it shares with the rank, since it could not open them anew: locks of
-        /// theirs stay when the rank closes them.
+        /// Number of open files that the image shares with the rank, because it could not open them
+        /// anew. Their locks stay when the rank closes them.
         shared: u16,
     },
     /// A runner was made.
@@ -188,8 +188,8 @@ pub(super) fn pass(socket: RawFd, message: &WakeMessage) -> bool {
 /// One piece of a wake, with these descriptors.
 pub(super) fn send(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> sys::Sys<usize> {
     let mut control: Control = [0; _];
-    // SAFETY: `msghdr` is plain data; its pointers are to `bytes`, which is only read, and to the
-    // array above, which has room for as many descriptors as a wake may bring.
+    // SAFETY: `msghdr` is plain data. Its pointers are to `bytes`, which is only read, and to the
+    // array above, which has room for all descriptors of a wake.
     unsafe {
         let mut piece = libc::iovec {
             iov_base: bytes.as_ptr().cast_mut().cast(),
@@ -214,7 +214,7 @@ pub(super) fn send(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> sys::Sys<usize
     }
 }
 
-/// Waits for a wake. `None` when the manager is gone or speaks nonsense.
+/// Waits for a wake. `None` when the manager is gone or its message is malformed.
 pub(super) fn receive(socket: RawFd) -> Option<WakeMessage> {
     let mut bytes = [0; HEAD];
     let mut descriptors = Vec::new();
@@ -251,8 +251,9 @@ pub(super) fn receive(socket: RawFd) -> Option<WakeMessage> {
 
 fn receive_some(socket: RawFd, bytes: &mut [u8], fds: &mut Vec<RawFd>) -> sys::Sys<usize> {
     let mut control: Control = [0; _];
-    // SAFETY: `msghdr` is plain data; its pointers are to the caller's buffer and to the array
-    // above, with their lengths; the C library's macros walk what the system has filled in.
+    // SAFETY: `msghdr` is plain data. Its pointers are to the caller's buffer and to the array
+    // above, with their lengths. The C library's macros read only the part that the system has
+    // filled in.
     unsafe {
         let mut piece = libc::iovec {
             iov_base: bytes.as_mut_ptr().cast(),
@@ -278,7 +279,7 @@ fn receive_some(socket: RawFd, bytes: &mut [u8], fds: &mut Vec<RawFd>) -> sys::S
     }
 }
 
-/// Exactly `length` bytes. Memory grows with what has really come.
+/// Exactly `length` bytes. Memory grows with the bytes that have really arrived.
 fn receive_bytes(socket: RawFd, length: usize) -> Option<Vec<u8>> {
     let mut bytes: Vec<u8> = Vec::new();
     while bytes.len() < length {

@@ -1,4 +1,4 @@
-//! The frozen clone's own life: it waits, and makes runners.
+//! The main loop of the frozen clone: it waits, and makes runners.
 
 use std::os::fd::RawFd;
 
@@ -8,8 +8,7 @@ use super::imager::Imager;
 use super::wire::{self, WakeMessage, ZygoteAnswer};
 use crate::sys;
 
-/// How much more willing a twin is to be ended when memory is short: it must go before the rank
-/// does.
+/// Added to a twin's OOM score: when memory is short, the twin must end before the rank.
 const MORE_WILLING: i32 = 300;
 const MOST_WILLING: i32 = 1000;
 
@@ -50,8 +49,8 @@ pub(super) fn freeze(imager: &Imager, context: &CloneContext) -> WakeMessage {
         }
         drop_signals();
         let taken = ahead.take().and_then(|ahead| ahead.take(&message));
-        // Whoever the parent is by now, the runner is to be its child: this process ends with the
-        // next image.
+        // The runner becomes a child of the current parent, because this process ends with the next
+        // image.
         match taken.map_or_else(|| clone::clone(true), Ok) {
             Ok(0) => {
                 context.state.restore();
@@ -74,7 +73,7 @@ struct Ahead {
     socket: RawFd,
 }
 
-/// Who continues behind a clone.
+/// The two processes after a clone.
 enum Side {
     /// This process, and what it has made.
     Zygote(Option<Ahead>),
@@ -82,8 +81,8 @@ enum Side {
     Runner(WakeMessage),
 }
 
-/// Makes a runner ahead of time. It waits for its wake from this process, which keeps that until
-/// the runner has it: whoever kills a runner on the way keeps no rank from coming back.
+/// Makes a runner ahead of time, which waits for its wake from this process. This process keeps the
+/// wake until the runner has it. So the rank comes back even if the runner is killed on the way.
 fn stand_by(imager: &Imager, context: &CloneContext) -> Side {
     let mut ends = [0; 2];
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
@@ -100,8 +99,8 @@ fn stand_by(imager: &Imager, context: &CloneContext) -> Side {
             let Some(message) = wire::receive(theirs) else {
                 sys::exit(0)
             };
-            // What came while this process waited was meant for nobody that runs; what comes after
-            // the answer is.
+            // Signals from before were not meant for a running process; signals after the answer
+            // are.
             drop_signals();
             if sys::send(theirs, &[0]) != Ok(1) {
                 sys::exit(0)
@@ -122,8 +121,8 @@ fn stand_by(imager: &Imager, context: &CloneContext) -> Side {
 }
 
 impl Ahead {
-    /// Gives it its wake; its number, once it has that. A runner that ends before leaves the wake
-    /// to others.
+    /// Passes the wake to the runner. Returns the runner's number once it has the wake; if the
+    /// runner ends before, another one can take the wake.
     fn take(self, message: &WakeMessage) -> Option<i32> {
         let mut byte = 0u8;
         let passed = wire::pass(self.socket, message);
@@ -169,7 +168,7 @@ fn drop_signals() {
     }
 }
 
-/// The process's willingness to be ended when memory is short, as it was.
+/// The OOM score adjustment of the process, as it was.
 struct Willingness {
     before: Option<i32>,
 }

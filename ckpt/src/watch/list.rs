@@ -1,5 +1,5 @@
-//! This thread's robust list, as glibc keeps it on 64-bit machines: each entry points to the next,
-//! and has room for a pointer back right before it; the last points to the head.
+//! This thread's robust list, as glibc keeps it on 64-bit machines. Each entry points to the next,
+//! and the last to the head. Right before each entry is room for a pointer back.
 
 use std::io;
 

@@ -55,7 +55,7 @@ impl Watcher {
     /// `Unsupported` where the kernel cannot wait for several words (before Linux 5.16), and when
     /// the system gives no descriptor or thread.
     pub fn new(page: Page) -> io::Result<Self> {
-        // Without words it says that the argument is wrong, when it is there at all.
+        // Without words the call fails with EINVAL if the kernel has it.
         // SAFETY: no words are given.
         let probe = unsafe { libc::syscall(SYS_FUTEX_WAITV, 0, 0, 0, 0, 0) };
         if sys::check(probe) == Err(libc::ENOSYS) {
@@ -101,7 +101,7 @@ impl Watcher {
         &self.state.page
     }
 
-    /// Watches a slot from now on, for a new holder: what an earlier one left there is wiped.
+    /// Watches a slot from now on, for a new holder, and clears the mark of an earlier holder.
     /// `false` when there is no such slot.
     pub fn watch(&self, slot: u32) -> bool {
         let Some(word) = self.state.page.word(slot) else {
@@ -117,7 +117,7 @@ impl Watcher {
         true
     }
 
-    /// Watches a slot no more.
+    /// Stops watching a slot.
     pub fn unwatch(&self, slot: u32) {
         if let Some(watched) = self.state.lists().watched.get_mut(slot as usize) {
             *watched = false;

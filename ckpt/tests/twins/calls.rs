@@ -1,5 +1,5 @@
-//! Calls that an order interrupts: the program sees neither EINTR nor a shorter time, in the rank
-//! and in the process restored from an image that was taken in the middle of the call.
+//! Calls that a checkpoint request interrupts. The program sees neither EINTR nor a shorter time.
+//! This holds in the rank and in a process restored from an image taken in the middle of the call.
 
 use std::os::fd::AsRawFd;
 use std::ptr::null_mut;

@@ -1,4 +1,4 @@
-//! What the handler keeps of calls that it started again, and the registers by which it knows them.
+//! State of the calls that the handler restarted, and the registers by which it recognises them.
 
 use std::cell::UnsafeCell;
 
@@ -23,7 +23,7 @@ pub(super) const R9: usize = libc::REG_R9 as usize;
 /// When the handler began, and in which process.
 #[derive(Clone, Copy)]
 pub(in crate::checkpoint_request) struct HandlerStart {
-    /// The next order may wait already: it interrupts nothing either.
+    /// The next request may be pending already; it interrupts no call either.
     pub(super) signal: i32,
     pub(super) time: u64,
     process: i32,
@@ -38,8 +38,8 @@ impl HandlerStart {
         }
     }
 
-    /// Up to when a time-out has run: the handler's own time counts, but not how long an image was
-    /// kept.
+    /// The time until which a time-out has run. It includes the handler's own time, but not the
+    /// time that an image was frozen.
     pub(super) fn counted(&self) -> u64 {
         if sys::pid() == self.process {
             sys::now()
@@ -49,10 +49,10 @@ impl HandlerStart {
     }
 }
 
-/// Time-outs of calls that were started again. Only the handler uses it, and it is never
-/// interrupted.
+/// Time-outs of restarted calls. Only the handler uses this, and no signal interrupts the handler.
 pub(super) struct Restarts {
-    /// What a call's argument points to in place of the program's own: so the call is known again.
+    /// A call's argument points here instead of the program's own time-out. So the handler
+    /// recognises the call.
     pub(super) time: UnsafeCell<timespec>,
     pub(super) call: UnsafeCell<RestartedCall>,
     /// Where the last such call was made, and its number.

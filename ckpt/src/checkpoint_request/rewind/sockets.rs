@@ -1,8 +1,8 @@
-//! Calls that wait for as long as their socket's own time-out says (`SO_RCVTIMEO`, `SO_SNDTIMEO`).
+//! Calls whose time-out is that of their socket (`SO_RCVTIMEO`, `SO_SNDTIMEO`).
 //!
-//! No argument tells of that time, so what is left of it can't be given to the call. It starts with
-//! all of it again, and when its time was over already it ends as the system would end it; else
-//! orders that come faster than that would keep it for ever.
+//! No argument holds that time, so the handler can't give the call its rest. A restarted call gets
+//! its whole time again. When the call's time is already over, the handler ends it as the system
+//! would. Otherwise frequent requests would keep it waiting forever.
 
 use std::mem::size_of;
 
@@ -11,12 +11,12 @@ use libc::{c_void, greg_t, timeval};
 use super::restarts::{HandlerStart, RAX, RDI, RESTARTS, RIP, RSP, Registers, RestartedCall};
 use crate::sys;
 
-/// What a call that was started again has in the upper half of its descriptor's register, which the
-/// kernel does not look at: so it is told from the next call that the program makes at that place.
+/// Marks a restarted call, in the upper half of its descriptor's register, which the kernel
+/// ignores. The mark distinguishes it from the next call that the program makes at that place.
 const MARK: greg_t = 0x0052_6a6e << 32;
 const LOWER: greg_t = 0xffff_ffff;
 
-/// The option that limits a call, if one can.
+/// The socket option that limits the time of a call, if there is one.
 fn option(number: i64) -> Option<libc::c_int> {
     match number {
         libc::SYS_read
@@ -34,8 +34,8 @@ fn option(number: i64) -> Option<libc::c_int> {
     }
 }
 
-/// Counts the time of such a call. Returns whether it is over; then the registers say so, and the
-/// call is not to be started again.
+/// Counts the time of such a call. Returns whether it is over. Then the registers hold the call's
+/// result, and the call must not be restarted.
 pub(super) fn is_over(registers: &mut Registers, number: i64, begin: HandlerStart) -> bool {
     let Some(length) = option(number).and_then(|option| time_of(registers[RDI] as i32, option))
     else {
@@ -67,7 +67,7 @@ pub(super) fn is_over(registers: &mut Registers, number: i64, begin: HandlerStar
     left == 0
 }
 
-/// A socket's time-out in nanoseconds; `None` without one, and for what is no socket.
+/// A socket's time-out in nanoseconds; `None` without one, and for a descriptor that is no socket.
 fn time_of(fd: i32, option: libc::c_int) -> Option<u64> {
     let mut time = timeval {
         tv_sec: 0,
