@@ -1,5 +1,6 @@
-//! What the standard promises, checked apart from the code under test: each message once, in the
-//! order in which it was sent as far as a pattern can tell (MPI-5.0 §3.5), with the right bytes.
+//! Checks the guarantees of the standard, independently of the code under test. Each message
+//! arrives once and with the right bytes. Messages that match one pattern arrive in the order in
+//! which they were sent (MPI-5.0 §3.5).
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use crate::plan::{CANCEL_CONTEXT, Plan, Receive, content};
 pub struct Outcome {
     /// Number of the receive in the plan.
     pub receive: usize,
-    /// What the engine said.
+    /// The engine's result.
     pub completion: Completion,
     /// The buffer.
     pub bytes: Vec<u8>,
@@ -21,7 +22,7 @@ pub struct Outcome {
 /// Checks all receives of one rank in one context, in the order in which they were bound.
 ///
 /// # Errors
-/// What is wrong with the first one that is.
+/// The defect of the first wrong receive.
 pub fn receives(plan: &Plan, at: u32, context: u32, outcomes: &[Outcome]) -> Result<(), String> {
     let mut waiting: BTreeMap<i32, Vec<usize>> = BTreeMap::new();
     for (number, message) in plan.messages.iter().enumerate() {
@@ -96,7 +97,7 @@ fn one(
 /// Longest body that may come with an envelope beyond the window.
 const BEYOND: u64 = 192;
 
-/// What one rank has let another put into its memory.
+/// The memory that one rank lets another use.
 #[derive(Clone, Debug, Default)]
 pub struct Bound {
     next: u64,
@@ -104,7 +105,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Notes a frame that arrived; `credit` is what the receiver has given back so far.
+    /// Counts a frame that arrived; `credit` is the credit that the receiver has given back so far.
     ///
     /// # Errors
     /// The sender has more under way than the window, or skipped a message.

@@ -1,6 +1,6 @@
-//! What fuzzers do with bytes: every decoder, and the engine behind them. Neither may panic, and
-//! what is decoded must be encoded to the same bytes again. The targets under `fuzz/` and the
-//! property tests of this crate call the same functions.
+//! Fuzz functions for every decoder and for the engine behind them. Neither may panic, and a
+//! decoded value must encode to the same bytes again. The targets under `fuzz/` and the property
+//! tests of this crate call the same functions.
 
 use rejoin_channel_table::{
     Acceptor, AcceptorStep, AddressBook, Attempt, BusinessCard, Dialer, DialerStep, Generation,
@@ -27,7 +27,7 @@ fn identity(rank: u32) -> Identity {
     }
 }
 
-/// Messages of the handshake from a stranger: nobody is let in.
+/// Messages of the handshake from a stranger, who is never admitted.
 pub fn handshake(data: &[u8]) {
     let book = AddressBook::new(vec![(Incarnation(0), BusinessCard::default()); 4]);
     let mut out = Vec::new();
@@ -104,7 +104,7 @@ impl Input<'_> {
         Some(byte)
     }
 
-    /// Mostly small, for small numbers are what makes frames meet.
+    /// Mostly small, because frames with small numbers refer to each other.
     fn number(&mut self) -> Option<u64> {
         Some(match self.byte()? {
             byte @ 0..=249 => u64::from(byte % 32),
@@ -194,7 +194,7 @@ pub fn engine(data: &[u8]) {
     }
 }
 
-/// The same, and what it writes into shared memory are short messages.
+/// The same for a peer that writes short messages into shared memory.
 pub fn short_messages(data: &[u8]) {
     let config = Config {
         eager_copy: 8,
@@ -238,7 +238,7 @@ pub fn short_messages(data: &[u8]) {
     }
 }
 
-/// In one of the ways that the device has; false if it was refused.
+/// Receives in one of the device's ways; false if the engine refused.
 fn receive_short(engine: &mut Engine, short: &ShortHeader, unposted: bool) -> bool {
     const ROOM: usize = 16;
     let pattern = Pattern {
@@ -311,7 +311,7 @@ fn program(engine: &mut Engine, op: u8, input: &mut Input<'_>, requests: &mut Ve
             requests.extend(engine.recv(pattern, Segment { addr: 0, len: 16 }));
         }
         _ => {
-            // Whatever state a request is in, there are words for it.
+            // Every state of a request has a description.
             assert!(
                 engine
                     .waiting()

@@ -1,5 +1,5 @@
-//! One rank: the engine, the table and the handshakes, glued together as a device does it, over
-//! connections that are only numbers. Nothing of the code under test is replaced.
+//! One rank: engine, table and handshakes, combined as in a device, over connections that are only
+//! numbers. No part of the code under test is replaced.
 
 mod connection_load;
 mod short_messages;
@@ -21,7 +21,7 @@ use rejoin_engine::{
 /// Number of a connection, the same at both ends.
 pub type ConnectionId = u32;
 
-/// What a node wants from the network.
+/// A node's request to the network.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Output {
     /// Bytes of a handshake to write.
@@ -66,16 +66,16 @@ pub struct Node {
     table: Table<ConnectionId>,
     memory: Vec<u8>,
     ends: BTreeMap<ConnectionId, End>,
-    /// What has arrived and is not looked at.
+    /// Arrived bytes and messages that are not read yet.
     unread: BTreeMap<ConnectionId, VecDeque<Load>>,
-    /// What became of short messages.
+    /// Counts of short messages.
     pub short_counts: ShortCounts,
     output: Vec<Output>,
     /// Headers read since they were last taken, for checkers.
     pub headers: Vec<(Rank, Header)>,
     /// This rank at the start of each epoch that it has entered.
     images: BTreeMap<Epoch, Image>,
-    /// Epochs that it does not look at.
+    /// The half of the rule of epochs that it ignores.
     pub blind: Blind,
 }
 
@@ -120,7 +120,8 @@ impl Node {
         }
     }
 
-    /// Takes this rank's image of an epoch and enters it; nothing for one that it is in, or past.
+    /// Takes this rank's image of an epoch and enters the epoch. Does nothing for the current epoch
+    /// or an earlier one.
     pub fn enter(&mut self, epoch: Epoch) {
         if self.engine.accepts_epoch(epoch).is_err() {
             let image = Image {
@@ -137,13 +138,13 @@ impl Node {
         self.images.contains_key(&epoch)
     }
 
-    /// Lets go of images.
+    /// Drops all images but those that `keep` selects.
     pub fn keep_images(&mut self, keep: impl Fn(Epoch) -> bool) {
         self.images.retain(|epoch, _| keep(*epoch));
     }
 
-    /// A new incarnation of this rank, from its image of an epoch, as the device makes it: without
-    /// links, and with the image that it may be made from again.
+    /// A new incarnation of this rank, from its image of an epoch, as the device makes it. It has
+    /// no links. It keeps the image, from which it may be restored again.
     pub fn rejoin(&self, epoch: Epoch, me: Identity, book: AddressBook) -> Option<Node> {
         let image = self.images.get(&epoch)?.clone();
         let mut node = Node::new(*image.engine.config(), me, book);
@@ -160,7 +161,8 @@ impl Node {
         Some(node)
     }
 
-    /// The epoch of an arriving resume or frame, if it is looked at: the image is taken first.
+    /// Enters the epoch of an arriving resume or frame, unless it is ignored: the image is taken
+    /// first. Returns the epoch that counts.
     fn meet(&mut self, epoch: Epoch, ack: bool) -> Epoch {
         let blind = if ack {
             self.blind.acks
@@ -174,9 +176,10 @@ impl Node {
         epoch
     }
 
-    /// Whether two ranks' images of one epoch fit together: each accepts the other's resume, so
-    /// nothing was received that the other has not sent, and nothing let go that the other lacks.
-    /// An epoch that a rank has passed over, or not entered, is no cut.
+    /// Whether two ranks' images of one epoch are consistent: each accepts the other's resume. So
+    /// neither has received a message that the other has not sent, and neither has dropped a
+    /// message that the other lacks. An epoch that a rank has skipped, or not entered, is not
+    /// checked.
     ///
     /// # Errors
     /// What does not fit.
@@ -251,7 +254,7 @@ impl Node {
         Ok(())
     }
 
-    /// Someone dials.
+    /// Accepts a connection from a dialer.
     pub fn accept(&mut self, id: ConnectionId, nonce: [u8; 32]) {
         self.ends
             .insert(id, End::Accepting(Acceptor::new(self.table.me(), nonce)));

@@ -1,16 +1,16 @@
-//! A random program: who sends what to whom, and how it is received.
+//! A random program: the messages, and how they are received.
 //!
-//! Every program ends on a correct library: all sends are started before anything is waited for,
-//! and each message has a receive that no other message can take; talks of two ranks, which come
-//! after that, stand in one order for all. So whatever does not end, or ends otherwise than
-//! [`crate::check`] says, is an error of the code under test.
+//! Every program ends with a correct library. Ranks start all sends before they wait. Each message
+//! has a receive that no other message can take. After that, pairs of ranks talk, in the same order
+//! for all ranks. So a program that does not end, or that fails [`crate::check`], shows an error of
+//! the code under test.
 
 use rejoin_engine::{Config, Mode, Pattern};
 
 use crate::rng::Rng;
 use rejoin_channel_table::Rank;
 
-/// Context of talks: messages for each of which its receiver waits alone.
+/// Context of talks: the receiver waits for each such message separately.
 pub const TALK_CONTEXT: u32 = 4;
 /// Context of messages that are sent only to be cancelled.
 pub const CANCEL_CONTEXT: u32 = 100;
@@ -62,7 +62,7 @@ pub enum Step {
     CancelReceive(usize),
     /// Computes for so many microseconds.
     Compute(u64),
-    /// Takes its image of this epoch, unless the word of another rank was faster.
+    /// Takes its image of this epoch, unless a frame of another rank was faster.
     Checkpoint(u32),
 }
 
@@ -90,7 +90,7 @@ enum Style {
     Probed,
 }
 
-/// Small bounds, so that small programs meet them.
+/// Small limits, so that small programs reach them.
 fn config(rng: &mut Rng) -> Config {
     let small = Config {
         eager_copy: 100,
@@ -133,7 +133,7 @@ impl Plan {
             } else {
                 rng.between(1, 4)
             };
-            // Crowds that fill windows are of messages without a body, or with a short one.
+            // Bursts that fill windows consist of messages with no body or a short one.
             let crowd = burst > 4 && rng.chance(70);
             let short = if rng.chance(50) { 0 } else { 200 };
             for _ in 0..burst {
@@ -171,7 +171,7 @@ impl Plan {
             plan.talks(rng, count / 3, &mut scripts);
         }
         for mut script in scripts {
-            // Each rank in its own time, in order, and some only at another's word.
+            // Each rank in its own time, in order; some only on a frame of another rank.
             let mut at = 0;
             for epoch in 1..=2 {
                 at = rng.between(at as u64, script.len() as u64) as usize;
@@ -344,7 +344,7 @@ pub fn pattern(context: u32, source: Option<u32>, tag: Option<i32>) -> Pattern {
     }
 }
 
-/// The bytes of a message: they tell its number where they can, and differ everywhere else.
+/// The bytes of a message: they encode its number where they are long enough, and differ elsewhere.
 pub fn content(number: usize, len: usize) -> Vec<u8> {
     let byte = |i: usize| (number.wrapping_mul(31) + i * 7 + (i >> 8) * 3) as u8;
     let mut bytes: Vec<u8> = (0..len).map(byte).collect();

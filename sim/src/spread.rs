@@ -1,6 +1,6 @@
-//! How long the table of a large job takes to its ranks, and what that costs central: the cores of
-//! [`broadcast`] and [`lookup`], or central alone, over links with a latency and managers whose
-//! work takes time.
+//! How long the table of a large job takes to its ranks, and the cost for central. The simulation
+//! runs the cores of [`broadcast`] and [`lookup`], or central alone. Links have a latency, and the
+//! work of managers takes time.
 
 use crate::job::queue::Queue;
 use rejoin_channel_table::{
@@ -14,19 +14,20 @@ use rejoin_wire::codec::{self, CodecError};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-/// How ranks come to know where the others are.
+/// How ranks learn the addresses of other ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// Central sends the table to every host.
     Star,
     /// Down a tree in which each has so many children.
     Tree(usize),
-    /// Down the same tree goes what ranks start with, without a card; each asks for its neighbours
-    /// in a three-dimensional grid. The table, which follows, is left out.
+    /// The data that ranks start with, without cards, goes down the same tree. Each rank asks for
+    /// the cards of its neighbours in a three-dimensional grid. The table, which follows, is left
+    /// out.
     Asked(usize),
 }
 
-/// What things take, in nanoseconds.
+/// Costs in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Costs {
     /// From one host to another.
@@ -47,7 +48,7 @@ impl Default for Costs {
     }
 }
 
-/// What came of it.
+/// The result of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Figure {
     /// Ranks.
@@ -77,7 +78,7 @@ struct Arrival {
     letter: Letter,
 }
 
-/// Bytes of what is sent.
+/// Sizes of the messages in bytes.
 #[derive(Debug)]
 struct Sizes {
     word: usize,
@@ -93,7 +94,7 @@ struct Distribution {
     way: Way,
     sizes: Sizes,
     queue: Queue<Arrival>,
-    /// Until when central, then each host, is busy.
+    /// Until when central (first entry) and each host are busy.
     busy: Vec<u64>,
     members: Vec<Member<()>>,
     directories: Vec<Directory>,
@@ -292,7 +293,7 @@ impl Distribution {
         }
     }
 
-    /// Other hosts first: the own ranks hold nobody up.
+    /// Other hosts first: a delay of the own ranks delays no other host.
     fn spread(&mut self, now: u64, peer: Peer, effects: Vec<broadcast::Effect<()>>) {
         let mut delivers = false;
         for effect in effects {
@@ -309,7 +310,7 @@ impl Distribution {
         }
     }
 
-    /// A host tells its ranks what it got; a rank that has no table asks.
+    /// A host passes the message to its ranks; a rank without a table asks for cards.
     fn deliver(&mut self, now: u64, peer: Peer) {
         let Some(host) = peer else {
             return;

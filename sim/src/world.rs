@@ -22,7 +22,7 @@ type Time = u64;
 
 /// A handshake must end within this.
 const HANDSHAKE_LIMIT: Time = 20_000;
-/// A rank that waits looks this often though nothing came.
+/// A rank that waits polls at this interval even if nothing arrived.
 const TICK: Time = 1_000;
 /// A run that takes longer is stuck.
 const END: Time = 120_000_000;
@@ -38,7 +38,7 @@ pub struct Faults {
     pub until: Time,
     /// Percent of new connections that never deliver anything.
     pub dead_on_arrival: u64,
-    /// Percent of cuts of which one end hears very late.
+    /// Percent of cuts that one end notices very late.
     pub late: u64,
 }
 
@@ -52,7 +52,7 @@ enum Event {
     Expire(ConnectionId, usize),
     /// A rank dials.
     Dial(u32, u32),
-    /// A look of the device's, if the program waits.
+    /// A poll of the device, if the program waits.
     Tick(u32),
     /// A rank did something outside of its script.
     Poke(u32),
@@ -65,7 +65,7 @@ struct Connection {
     ranks: [u32; 2],
     /// Which ends still read and write.
     open: [bool; 2],
-    /// Nothing is delivered any more but the end.
+    /// Only the end of the connection is still delivered.
     cut: bool,
     in_flight: [usize; 2],
     last_arrival: [Time; 2],
@@ -86,18 +86,18 @@ struct Program {
     position: usize,
     sends: Vec<Pending>,
     receives: Vec<Pending>,
-    /// Receives in the order in which they were bound, and what became of them.
+    /// Receives in the order in which they were bound, and their results.
     bound: Vec<usize>,
     outcomes: BTreeMap<usize, Outcome>,
-    /// Waits in `Await`, or probes: steps again when something has happened.
+    /// Waits in `Await`, or probes: takes a step again after an event.
     waiting: bool,
     /// Waits by polling: never blocks before its end.
     polls: bool,
     /// Looks while waiting so far.
     looks: u32,
-    /// How often a receive has looked for its message and does nothing else.
+    /// How often a receive has polled for its message without being posted.
     spins: u32,
-    /// What probes have looked for in vain.
+    /// The probes that found no message.
     probing: Sought,
 }
 
@@ -117,7 +117,7 @@ pub struct World {
     dialing: BTreeSet<(u32, u32)>,
     failures: BTreeMap<(u32, u32), u32>,
     bounds: BTreeMap<(u32, u32), Bound>,
-    /// Which ranks are near each other: their connections carry short messages.
+    /// Random bits that decide which ranks share a host: their connections carry short messages.
     near: u64,
     trace: VecDeque<String>,
     /// Connections cut so far.
@@ -200,7 +200,7 @@ impl World {
         Err(self.stuck())
     }
 
-    /// What became of short messages, on all ranks.
+    /// Counts of short messages, over all ranks.
     pub fn short_counts(&self) -> ShortCounts {
         let mut all = ShortCounts::default();
         self.nodes.iter().for_each(|node| all += node.short_counts);

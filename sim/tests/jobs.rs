@@ -26,7 +26,7 @@ fn seeds(fixed: std::ops::Range<u64>) -> std::ops::Range<u64> {
     range.unwrap_or_else(|| panic!("REJOIN_JOB_SEEDS is {text:?}, not from..to"))
 }
 
-/// A job in which only what is masked befalls it, or (one in four) other things too.
+/// A job with faults that recovery masks. One in four has other faults too.
 fn run(seed: u64, forgets: bool) -> Result<Tally, String> {
     let mut rng = Rng::new(seed);
     let shape = match seed % 16 {
@@ -48,7 +48,7 @@ fn run(seed: u64, forgets: bool) -> Result<Tally, String> {
         },
     };
     let (rounds, round) = (rng.between(5, 40), rng.between(1, 8) * MILLI);
-    // Some after the job's end, had nothing befallen it.
+    // Some come after the time at which the job would end without faults.
     let until = 20 * MILLI + rounds * round * rng.between(5, 15) / 10;
     let mut fate = Fate {
         forgets,
@@ -106,7 +106,7 @@ fn jobs_of_many_ranks_end_well_whatever_dies() {
     println!("{count} seeds, {well} successes, {all:?}");
     if std::env::var("REJOIN_JOB_SEEDS").is_err() {
         assert!(well * 10 > count * 7, "{well} of {count} seeds succeed");
-        // Of each kind of fault there is enough for the checkers to mean something.
+        // Enough faults of each kind, so that the checks are significant.
         let enough = all.kills > 2000 && all.early > 100 && all.recoveries > 450;
         assert!(enough && all.alone > 5, "{all:?}");
         assert!(
@@ -117,16 +117,16 @@ fn jobs_of_many_ranks_end_well_whatever_dies() {
     }
 }
 
-/// A job that loses hosts, for good or because nobody can reach them, while other things die too.
+/// A job that loses hosts, for good or because they are unreachable, while other processes die too.
 fn run_without_hosts(seed: u64) -> Result<Tally, String> {
     let mut rng = Rng::new(seed ^ 0x105e);
-    // Some leases outlast the time after which central lets go of a host out of reach, some do not.
+    // Some leases outlast the time after which central gives up an unreachable host, some do not.
     let term = rng.between(1000, 4000);
     let shape = Shape {
         hosts: rng.between(2, 6) as usize,
         per_host: rng.between(1, 6) as u32,
         interval: Interval::Every(rng.between(5, 60)),
-        // Without leases, nobody could tell that a host out of reach does nothing more.
+        // Without leases, central could not know that an unreachable host makes no further step.
         leases: Some(Terms::new(term, term + 500)),
         lookups: seed.is_multiple_of(2),
         failover: true,

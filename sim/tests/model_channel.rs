@@ -1,12 +1,16 @@
 //! Exhaustive check, with stateright, of engine, table and handshake together: one channel whose
 //! link is cut at any moment.
 //!
-//! Bounds: two ranks; two to four messages of every way of sending, in the smallest window that
-//! there is; one cut in quick builds and for long messages, else two; of each cut, both ends hear,
-//! each in its own time. Whatever a rank may write is written at once, and travels as one piece;
-//! once per run a piece is torn, inside of a header or a body, so that a cut may fall there. Dials,
-//! handshakes, deliveries and calls of the program come in any order. Timers (the end of a
-//! handshake or a back-off, acks and grants before a rank blocks) fire when nothing else happens.
+//! Bounds:
+//!
+//! - Two ranks send two to four messages of every way of sending, in the smallest window.
+//! - There is one cut in quick builds and for long messages, else two. Both ends notice each cut,
+//!   each in its own time.
+//! - A rank writes all that it may write at once, and the bytes travel as one piece. Once per run a
+//!   piece is torn, inside of a header or a body, so that a cut may fall there.
+//! - Dials, handshakes, deliveries and calls of the program come in any order.
+//! - Timers (the end of a handshake or a back-off, acks and grants before a rank blocks) fire when
+//!   no other step is possible.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -26,7 +30,7 @@ struct Connection {
     ranks: [usize; 2],
     open: [bool; 2],
     cut: bool,
-    /// What travels to each end; `None` is the end.
+    /// Bytes on the way to each end; `None` is the end of the connection.
     queues: [VecDeque<Option<Vec<u8>>>; 2],
 }
 
@@ -566,7 +570,7 @@ fn both_directions() {
 
 #[test]
 fn a_full_window_and_a_receive_for_what_is_behind_it() {
-    // Asked for; with its envelope, out of the program's memory; and copied.
+    // Rendezvous; eager from the program's memory; eager by copy.
     for (name, copy, len) in [
         ("full window: long", 0, usize::MAX),
         ("full window: short", 0, 8),

@@ -1,12 +1,16 @@
 //! Exhaustive check, with stateright, of coordinated checkpoints on the code itself: engine, table,
-//! handshake and resume of two ranks that take images by the rule of epochs, and go back to them.
+//! handshake and resume of two ranks. The ranks take images by the rule of epochs, and roll back to
+//! them.
 //!
-//! Checkpoints are requested, taken and committed in any order with everything else, some are given
-//! up; the link is cut, and both ranks crash at any step, also while they go back. Checked are: a
-//! committed pair of images fits together (no orphan, nothing lost); whatever happens, the program
-//! ends, and has seen every message once, in order, unchanged; and with one half of the rule
-//! switched off, that is found out. Bounds: two messages, one connection at a time, whole writes;
-//! `REJOIN_MODELS=soak` takes larger ones, builds with debug assertions smaller ones.
+//! Checkpoints are requested, taken, committed and aborted in any order with all other steps. The
+//! link is cut, and both ranks crash at any step, also during a rollback. The model checks that
+//!
+//! - a committed pair of images is consistent (no orphan, no lost message);
+//! - the program always ends, and has received every message once, in order, unchanged;
+//! - it finds a violation when one half of the rule is switched off.
+//!
+//! Bounds: two messages, one connection at a time, whole writes. `REJOIN_MODELS=soak` takes larger
+//! ones, builds with debug assertions smaller ones.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -21,7 +25,7 @@ use rejoin_sim::plan::{Message, Plan, Receive, Step, content, pattern};
 use rejoin_tests::models::{FULL, soak, tell};
 use stateright::{Checker, Model, Property};
 
-/// What a rank's program knows: part of its image.
+/// The state of a rank's program: part of its image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Program {
     position: usize,
@@ -38,13 +42,13 @@ struct State {
     nodes: [Node; 2],
     programs: [Program; 2],
     images: [BTreeMap<Epoch, Program>; 2],
-    /// Number of the one connection, and what travels to each rank; `None` is the end.
+    /// Number of the one connection, and the bytes on the way to each rank; `None` is the end.
     connection: Option<(u32, [Queue; 2])>,
     next_connection: u32,
     generation: u32,
-    /// Who has not come back yet.
+    /// The ranks that are not restored yet.
     away: [bool; 2],
-    /// Orders on their way.
+    /// Checkpoint requests on their way.
     orders: [Option<Epoch>; 2],
     ordered: Option<Epoch>,
     next_epoch: u32,
@@ -68,14 +72,14 @@ enum Action {
     Dial(usize),
     Deliver(usize),
     Idle,
-    /// A rank that is about to block says what it has.
+    /// A rank that is about to block sends its acks and credits.
     Block(usize),
     Order,
     TakeImage(usize),
     Commit,
     Abort,
     Cut,
-    /// The whole job goes back: who has not crashed is stopped.
+    /// The whole job rolls back: ranks that have not crashed are stopped.
     Crash,
     Back(usize),
 }
@@ -84,7 +88,7 @@ struct Setup {
     plan: Plan,
     budget: Budget,
     blind: Blind,
-    /// Ranks block at any time, and not only when nothing else happens.
+    /// Ranks block at any time, not only when no other step is possible.
     blocks: bool,
 }
 
@@ -135,7 +139,7 @@ impl State {
         self.away == [false; 2]
     }
 
-    /// Everything that a rank does by itself after something happened to it.
+    /// All steps that a rank makes by itself after an event.
     fn settle(&mut self) {
         for rank in 0..2 {
             self.image(rank);
@@ -155,7 +159,7 @@ impl State {
         }
     }
 
-    /// An image that was taken just now is also one of the program.
+    /// Saves the program's part of an image that was taken just now.
     fn image(&mut self, rank: usize) {
         let epoch = self.nodes[rank].engine.epoch();
         if self.nodes[rank].has_image(epoch) && !self.images[rank].contains_key(&epoch) {
@@ -437,7 +441,7 @@ impl Model for Setup {
                 next.nodes[rank].enter(epoch);
             }
             Action::Commit => next.commit(),
-            // Orders that are on their way are taken all the same.
+            // Requests that are on their way are still taken.
             Action::Abort => {
                 next.left.aborts -= 1;
                 next.ordered = None;
@@ -622,7 +626,7 @@ fn a_crash_while_ranks_go_back() {
     check("two crashes", setup);
 }
 
-/// What the checker finds with half of the rule switched off.
+/// The violation that the checker finds with half of the rule switched off.
 fn found(blind: Blind) -> String {
     let setup = Setup {
         plan: plan(&[(0, 8, Mode::Standard), (0, 8, Mode::Standard)]),

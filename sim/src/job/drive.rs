@@ -13,20 +13,20 @@ use std::rc::Rc;
 const KILL: i32 = 9;
 const CONT: i32 = 18;
 
-/// What a clock shows that goes so many parts in a million too fast.
+/// The time that a clock shows which is `drift` parts per million too fast.
 pub(super) fn clock(now: u64, drift: i64) -> u64 {
     let wrong = i128::from(now) * i128::from(drift) / 1_000_000;
     u64::try_from(i128::from(now) + wrong).unwrap_or(now)
 }
 
-/// When such a clock shows this.
+/// The time at which such a clock shows `shown`.
 fn when(shown: u64, drift: i64) -> u64 {
     let true_time = i128::from(shown) * 1_000_000 / i128::from(1_000_000 + drift);
     u64::try_from(true_time).unwrap_or(shown)
 }
 
 impl<W: Work> JobWorld<W> {
-    /// Central takes an input, and what it wants is done, unless it crashes in the middle.
+    /// Gives central an input and carries out its effects, unless central crashes in the middle.
     pub(super) fn central(&mut self, input: central::Input) -> Result<(), String> {
         let Some(core) = &mut self.central else {
             return Ok(());
@@ -118,7 +118,7 @@ impl<W: Work> JobWorld<W> {
         Ok(())
     }
 
-    /// Of a host that counts as silent, no rank acts.
+    /// No rank of a host that counts as silent acts.
     pub(super) fn is_fenced(&self, host: HostIndex) -> Result<(), String> {
         let state = &self.hosts[host];
         let acts = |p: &Process| p.acts() && self.host_of(p.instance.rank) == host;
@@ -147,7 +147,7 @@ impl<W: Work> JobWorld<W> {
         self.queue.at(link.down, event);
     }
 
-    /// A local manager takes an input, and what it wants is done.
+    /// Gives a local manager an input and carries out its effects.
     pub(super) fn local(&mut self, host: HostIndex, input: local::Input) -> Result<(), String> {
         let mut inputs = VecDeque::from([input]);
         let drift = self.hosts[host].drift;
@@ -229,7 +229,7 @@ impl<W: Work> JobWorld<W> {
         Ok(())
     }
 
-    /// What a local manager does to many, or to its host.
+    /// An effect of a local manager on several ranks or on its host.
     fn of_host(&mut self, host: HostIndex, effect: local::Effect) -> Result<(), String> {
         match effect {
             local::Effect::SignalGroup(_, CONT) | local::Effect::SignalAll(CONT) => {}

@@ -1,5 +1,5 @@
-//! A program whose messages go through the engines that ranks have: what each receives is checked
-//! message by message, whatever was killed, cut and rolled back on the way.
+//! A program whose messages go through the real engines of the ranks. A check compares every
+//! received message, after any kills, cuts and rollbacks.
 
 use super::MILLI;
 use super::work::{Wish, Work};
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// Most bytes written at once.
 const WRITE: u64 = 9_000;
 
-/// How often a receive looks for its message before it is posted.
+/// How often a receive polls for its message before it is posted.
 const SPINS: u32 = 20;
 
 /// A message or receive under way: its number in the plan, and what holds it.
@@ -35,7 +35,7 @@ struct Program {
     receives: Vec<Pending>,
     bound: Vec<usize>,
     outcomes: BTreeMap<usize, Outcome>,
-    /// How often a receive has looked for its message and does nothing else.
+    /// How often a receive has polled for its message without being posted.
     spins: u32,
     finished: bool,
 }
@@ -70,9 +70,9 @@ pub struct Engines {
     next: ConnectionId,
     /// Percent of a rank's looks at its links in which one of them breaks.
     cuts: u64,
-    /// Which ranks are near each other: their links carry short messages.
+    /// Random bits that decide which ranks share a host: their links carry short messages.
     near: u64,
-    /// What became of those, of processes that are gone.
+    /// Counts of short messages of processes that have ended.
     short_counts: ShortCounts,
     /// Links that broke.
     pub broken: u64,
@@ -80,7 +80,7 @@ pub struct Engines {
     pub blind: Blind,
 }
 
-/// What happens to them.
+/// An event of these ranks and links.
 #[derive(Debug)]
 pub enum EngineEvent {
     /// A rank's program takes a step.
@@ -129,7 +129,7 @@ impl Engines {
         }
     }
 
-    /// What became of short messages, on all ranks and in all of their processes.
+    /// Counts of short messages, over all ranks and all of their processes.
     #[must_use]
     pub fn short_counts(&self) -> ShortCounts {
         let nodes = self.members.iter().filter_map(|m| m.node.as_ref());
@@ -244,7 +244,7 @@ impl Engines {
             tag: message.tag,
         };
         let bytes = content(number, message.len);
-        // Blocking sends would be detached by the device: here each waits for its end.
+        // The device would detach blocking sends. Here each waits for its completion.
         let mode = match message.mode {
             Mode::Blocking => Mode::Standard,
             mode => mode,
@@ -431,7 +431,7 @@ impl Engines {
         self.moves(instance, rng, wishes)
     }
 
-    /// What has come may have had the node enter epochs since this one.
+    /// Frames that arrived may have made the node enter epochs after `before`.
     fn entered(&mut self, instance: ProcessInstance, before: Epoch, wishes: &mut Wishes) {
         let Some(node) = self.node(instance) else {
             return;
@@ -448,7 +448,7 @@ impl Engines {
         }
     }
 
-    /// The program's part of an image that the node has taken: nothing has moved since.
+    /// Saves the program's part of an image that the node has just taken.
     fn photograph(&mut self, rank: Rank, epoch: Epoch) {
         let member = &mut self.members[rank.index()];
         if member.node.as_ref().is_some_and(|n| n.has_image(epoch)) {
@@ -484,7 +484,7 @@ impl Engines {
         self.moves(instance, rng, wishes)
     }
 
-    /// Nothing comes any more but the end.
+    /// Only the end of the connection still arrives.
     fn cut(&mut self, id: ConnectionId, rng: &mut Rng, wishes: &mut Wishes) {
         let instances = self.connections.get(&id).map(|c| c.instances);
         for instance in instances.into_iter().flatten() {
@@ -584,7 +584,7 @@ impl Work for Engines {
         let Some(instance) = self.members[rank.index()].instance.take() else {
             return;
         };
-        // Its ends close; what was on its way still comes.
+        // Its ends close; bytes under way still arrive.
         let of_it = self
             .connections
             .values_mut()

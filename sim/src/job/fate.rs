@@ -1,10 +1,10 @@
-//! What befalls a job.
+//! The faults of a job.
 
 use super::shape::{MILLI, Shape};
 use crate::rng::Rng;
 use rejoin_channel_table::Rank;
 
-/// One blow.
+/// One fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobFault {
     /// The rank's process is killed.
@@ -15,7 +15,7 @@ pub enum JobFault {
     Image(Rank),
     /// The next image can't be taken.
     Refuse,
-    /// Nothing comes through between central and this host for so many nanoseconds.
+    /// The link between central and this host delivers nothing for so many nanoseconds.
     Part(usize, u64),
     /// A local manager dies, and with it all that is on its host.
     Local(usize),
@@ -27,10 +27,10 @@ pub enum JobFault {
     Signal,
 }
 
-/// How many blows of each kind, within which time.
+/// How many faults of each kind, and in which span of time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Fate {
-    /// The store loses the last number of a checkpoint that central gave: checkers must find that.
+    /// The journal loses the last checkpoint number that central assigned. Checkers must find that.
     pub forgets: bool,
     /// They begin at this time, in nanoseconds …
     pub from: u64,
@@ -64,7 +64,8 @@ impl Fate {
         let mut strike = |count: u32, make: &dyn Fn(&mut Rng) -> JobFault| {
             for _ in 0..count {
                 let fault = make(rng);
-                // Half of them come soon after another: while that is dealt with.
+                // Half of the faults follow soon after another, while the managers still handle
+                // that one.
                 let close = faults.last().filter(|_| rng.chance(50));
                 let at = match close {
                     Some((last, _)) => last + rng.below(20 * MILLI),

@@ -132,14 +132,14 @@ impl<W: Work> JobWorld<W> {
         self.boots += 1;
         self.last_fault = self.last_fault.max(self.now + self.outage);
         for host in &mut self.hosts {
-            // What the relay has taken of each link arrives; the rest is lost.
+            // Messages that the relay has already taken from a link arrive; the rest is lost.
             host.relayed.push(self.now + self.rng.below(MILLI));
         }
         self.after(self.outage, Event::Resume);
     }
 
-    /// Central begins again with what it stored. Who keeps the links tells it of those that have
-    /// closed.
+    /// Central begins again from its journal. The process that has the links reports those that
+    /// have closed.
     pub(super) fn resume(&mut self) -> Result<(), String> {
         let mut records = self.records.clone();
         let ordered = |r: &central::Record| matches!(r, central::Record::Ordered { .. });

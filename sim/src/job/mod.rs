@@ -1,10 +1,12 @@
 //! Jobs: the cores of central and of every local manager, as they run in the daemons, with the
-//! processes of thousands of ranks, over links that delay and part, while everything dies that can.
+//! processes of thousands of ranks. Links delay and break, and every kind of process is killed.
 //!
-//! One thread, one seed, virtual time. The checkers know nothing of the cores: no two incarnations
-//! of a rank act, every job ends within a bounded time after its last fault, with one verdict, no
-//! number of a checkpoint is used twice, and every rank that leaves has the right answer
-//! ([`work::Work`]).
+//! One thread, one seed, virtual time. The checkers are independent of the cores and check that
+//!
+//! - no two incarnations of a rank act;
+//! - every job ends within a bounded time after its last fault, with one verdict;
+//! - no checkpoint number is used twice;
+//! - every rank that leaves has the right answer ([`work::Work`]).
 
 mod drive;
 pub mod engines;
@@ -42,8 +44,8 @@ use stored::Stored;
 use work::Work;
 
 const KILL: i32 = 9;
-/// A job that has not ended so long after its last fault is stuck: longer than the longest time
-/// that a core waits for anything.
+/// A job that has not ended so many nanoseconds after its last fault is stuck. No wait of a core is
+/// longer.
 const PATIENCE: u64 = 200_000 * MILLI;
 
 /// A process, by its rank and incarnation.
@@ -51,21 +53,21 @@ type Key = (Rank, Incarnation);
 
 #[derive(Debug)]
 enum Event<E> {
-    /// A word from a local manager arrives.
+    /// A message from a local manager arrives.
     Up(HostIndex, ToCentral),
-    /// A word from central arrives; it was sent by this run of central.
+    /// A message from central arrives; this run of central sent it.
     Down(HostIndex, u32, ToLocal),
     /// Central notices that a host's link is gone.
     LinkLost(HostIndex),
-    /// A host notices it.
+    /// A host notices that its link to central is gone.
     CentralLost(HostIndex),
     TickCentral,
     TickLocal(HostIndex),
-    /// A rank hears from its manager.
+    /// A rank receives a message from its manager.
     Hear(Key, Rc<FromManager>),
     /// A process takes a step of its own.
     Act(Key),
-    /// It comes to a place where an image can be taken.
+    /// It reaches a place where an image can be taken.
     Safe(Key),
     /// An image has made a process.
     Restored(Key),
@@ -74,7 +76,7 @@ enum Event<E> {
     /// A process ends.
     Ends(Key, End),
     Swept(HostIndex),
-    /// The ranks of a host are suspended, if this is what was last asked of it.
+    /// The ranks of a host are suspended, if that was the last request to it.
     Still(HostIndex, u64),
     Fault(JobFault),
     /// Central is started again.
@@ -88,17 +90,17 @@ enum Event<E> {
 struct Host {
     /// `None`: it crashed.
     local: Option<Local>,
-    /// When the last word in each direction arrives.
+    /// When the last message in each direction arrives.
     up: u64,
     down: u64,
     /// The link is parted until then.
     held: u64,
-    /// For each run of central that has ended: words that arrive later than this are lost.
+    /// For each run of central that has ended: messages that arrive later than this are lost.
     relayed: Vec<u64>,
-    /// Central has let go of it.
+    /// Central has given up this host.
     dropped: bool,
     tick: Option<u64>,
-    /// Its clock goes so many parts in a million too fast.
+    /// Its clock is so many parts per million too fast.
     drift: i64,
     /// Its ranks are suspended.
     still: bool,
@@ -132,9 +134,9 @@ pub struct JobWorld<W: Work> {
     central: Option<Central>,
     /// How often it crashed.
     boots: u32,
-    /// It crashes when it has done so many more things.
+    /// Central crashes after so many more effects.
     crashes: Option<u64>,
-    /// For how long it is away then.
+    /// How long central is down then.
     outage: u64,
     tick: Option<u64>,
     hosts: Vec<Host>,
@@ -148,7 +150,7 @@ pub struct JobWorld<W: Work> {
     work: W,
     last_fault: u64,
     forgets: bool,
-    /// The run of central that a signal came to before all were let go.
+    /// The run of central that got a signal before all ranks were released.
     signalled: Option<u32>,
     over: Option<Verdict>,
     trace: VecDeque<Line>,
@@ -158,7 +160,7 @@ pub struct JobWorld<W: Work> {
 impl<W: Work> JobWorld<W> {
     /// A job that is about to begin.
     pub fn new(mut rng: Rng, shape: Shape, work: W, fate: &Fate) -> JobWorld<W> {
-        // Within what leases allow for.
+        // Within the drift that leases allow.
         let most = if shape.leases.is_some() {
             900_000 / DRIFT
         } else {
@@ -244,12 +246,12 @@ impl<W: Work> JobWorld<W> {
             _ => Line::default(),
         };
         line.0.clear();
-        // It ends with an error where the line is full.
+        // Writing fails when the line is full.
         let _ = write!(line, "{} {event:?}", self.now);
         self.trace.push_back(line);
     }
 
-    /// The process that it happens to does not run; it comes later, in the same order.
+    /// Whether the event's process is suspended. The event then comes later, in the same order.
     fn is_suspended(&self, event: &Event<W::Event>) -> bool {
         let rank = match event {
             Event::Hear(key, _) | Event::Act(key) | Event::Safe(key) => Some(key.0),

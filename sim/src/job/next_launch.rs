@@ -1,4 +1,4 @@
-//! A job that has lost a host is launched again: what mpirun does for central then.
+//! The relaunch of a job that has lost a host: the steps of mpirun.
 
 use super::stored::Stored;
 use super::work::Work;
@@ -9,7 +9,7 @@ use rejoin_managers_protocol::control::Time;
 use rejoin_managers_protocol::local::Local;
 
 impl Host {
-    /// One whose local manager begins now, after so many runs of central have ended.
+    /// A host whose local manager begins now, after `boots` runs of central have ended.
     pub(super) fn new(shape: &Shape, drift: i64, now: Time, boots: u32) -> Host {
         let mut local = Local::new();
         if let Some(terms) = shape.leases {
@@ -35,9 +35,9 @@ impl Host {
 }
 
 impl<W: Work> JobWorld<W> {
-    /// Central asks which state is stored: that is known when the last output has come.
+    /// Central asks which state is stored. The answer is known when the last output has arrived.
     pub(super) fn ask_stored(&mut self) {
-        // What comes of the job is open again.
+        // The job has no verdict any more.
         self.tally.verdict = None;
         let delay = self.rng.between(100_000, 5 * MILLI);
         self.after(delay, Event::Stored(self.boots));
@@ -52,7 +52,7 @@ impl<W: Work> JobWorld<W> {
         self.central(central::Input::Stored(state))
     }
 
-    /// All ranks are launched again. Nothing of the launch before acts any more, wherever it is.
+    /// All ranks are launched again. No process of the former launch acts any more, on any host.
     pub(super) fn relaunch(&mut self, next: Relaunch) -> Result<(), String> {
         for host in 0..self.hosts.len() {
             self.is_fenced(host)?;

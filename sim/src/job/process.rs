@@ -1,5 +1,5 @@
-//! Ranks' processes as the model has them: they take images when told, or when a peer is ahead of
-//! them, and they speak until they are stopped. What ended is not there any more.
+//! The model of ranks' processes. A process takes an image on request, or when a peer is ahead of
+//! it. It sends messages until it is stopped. The model forgets processes that ended.
 
 use rejoin_channel_table::{Epoch, Generation};
 use rejoin_managers_protocol::control::ProcessInstance;
@@ -35,17 +35,17 @@ pub struct Process {
     pub then: ProcessStep,
     /// The epoch of the image that it came from.
     pub from: Option<Epoch>,
-    /// It came back alone, when all had been let go.
+    /// It was restored alone, after all ranks had been released.
     pub alone: bool,
     /// It is in this epoch.
     pub epoch: Epoch,
-    /// An order to take an image.
+    /// A pending request for an image.
     pub order: Option<Epoch>,
     /// It was told to retire.
     pub stopping: bool,
-    /// It can do nothing any more, and is still there.
+    /// It makes no step any more, and still exists.
     pub stopped: bool,
-    /// It ended, or begins to, while nobody had decided to go back: how matters.
+    /// It ended, or begins to end, while no rollback was decided. So its exit status matters.
     pub counts: bool,
     /// It has begun to end, and its manager has noticed.
     pub dying: bool,
@@ -82,7 +82,7 @@ impl Process {
         !self.dying && !self.stopped
     }
 
-    /// Of one that does nothing any more, only what still tells is left.
+    /// A process that makes no step any more, reduced to the fields that still matter.
     pub fn silenced(&self) -> Process {
         Process {
             counts: self.counts,
@@ -95,17 +95,17 @@ impl Process {
         100 + self.instance.rank.0 * 20 + self.instance.incarnation.0
     }
 
-    /// Messages come and go: it is between `MPI_Init` and the end of `MPI_Finalize`.
+    /// It is between `MPI_Init` and the end of `MPI_Finalize`, so it may send and receive.
     pub fn inside(&self) -> bool {
         self.acts() && matches!(self.step, ProcessStep::Computes | ProcessStep::WaitsForAll)
     }
 
-    /// It was taken back into `MPI_Finalize` and says so once it may continue.
+    /// It was restored in `MPI_Finalize`, and reports that once it may continue.
     pub fn says_again(&self) -> bool {
         self.step == ProcessStep::WaitsForAll && self.then == ProcessStep::WaitsForAll
     }
 
-    /// Its next step needs nobody else.
+    /// Its next step depends on no other process.
     pub fn moves(&self) -> bool {
         let waits = matches!(
             self.step,
@@ -114,10 +114,10 @@ impl Process {
         self.acts() && self.asked.is_none() && (!waits || self.says_again())
     }
 
-    /// Its manager tells it this.
+    /// Handles a message from its manager.
     ///
     /// # Panics
-    /// When that is nothing for a process at this point.
+    /// When a process may not get this message at this point.
     pub fn hear(&mut self, message: &FromManager) {
         match message {
             FromManager::Start {
@@ -154,9 +154,9 @@ pub struct PendingWake {
     pub instance: ProcessInstance,
     /// The image's epoch.
     pub epoch: Epoch,
-    /// All had been let go before.
+    /// All ranks had been released before.
     pub alone: bool,
-    /// It is to retire as soon as it is there.
+    /// It must retire as soon as it exists.
     pub stop: bool,
 }
 

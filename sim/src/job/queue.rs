@@ -1,4 +1,4 @@
-//! What happens when: events in the order of their time, those of one time in the order of entry.
+//! The queue of events, ordered by time. Events of one time keep the order of entry.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

@@ -1,4 +1,4 @@
-//! What processes do, and how they end.
+//! Steps and ends of processes.
 
 use super::process::{Process, ProcessStep, SimImage};
 use super::work::{Wish, Work};
@@ -10,7 +10,7 @@ use rejoin_wire::ImageCost;
 use rejoin_wire::{FromManager, Limits, ToManager, VERSION};
 
 impl<W: Work> JobWorld<W> {
-    /// A new process: no other of its rank may act.
+    /// Adds a new process. No other process of its rank may act.
     pub(super) fn there(&mut self, process: Process) -> Result<(), String> {
         let (rank, incarnation) = (process.instance.rank, process.instance.incarnation);
         let of_rank = (rank, rejoin_channel_table::Incarnation(0))..=(rank, incarnation);
@@ -79,7 +79,7 @@ impl<W: Work> JobWorld<W> {
         match message {
             FromManager::Kept { .. } => return Ok(()),
             FromManager::Card { .. } => return self.told_where(key, message),
-            // What crosses its way out.
+            // The message crosses the rank's exit.
             FromManager::Checkpoint { .. } if leaves => return Ok(()),
             message => process.hear(message),
         }
@@ -112,7 +112,7 @@ impl<W: Work> JobWorld<W> {
         Ok(())
     }
 
-    /// A card is of the asker's generation, and of no incarnation that is still to come.
+    /// Checks a card: it has the generation of the asking rank, and no future incarnation.
     fn told_where(&mut self, key: Key, message: &FromManager) -> Result<(), String> {
         let FromManager::Card {
             generation,
@@ -136,8 +136,8 @@ impl<W: Work> JobWorld<W> {
         Err(format!("{message:?} for {asker:?}"))
     }
 
-    /// Who has started in a generation comes from the checkpoint that it began from; who comes back
-    /// alone, from the last one.
+    /// Checks the image of a process: one that started in a generation comes from the checkpoint
+    /// that the generation began from. One that was restored alone comes from the last checkpoint.
     fn is_of_its_history(&self, key: Key) -> Result<(), String> {
         let process = &self.processes[&key];
         let origin = if process.alone {
@@ -152,7 +152,7 @@ impl<W: Work> JobWorld<W> {
         }
     }
 
-    /// An order is followed where an image can be taken.
+    /// A pending checkpoint request is met at a place where an image can be taken.
     pub(super) fn safe(&mut self, key: Key) -> Result<(), String> {
         let process = self.processes.get(&key);
         let order = process.filter(|p| p.inside() && p.asked.is_none());
@@ -235,7 +235,7 @@ impl<W: Work> JobWorld<W> {
         Ok(())
     }
 
-    /// A process begins to end: it does nothing more, but only the end of that tells how.
+    /// A process begins to end. It makes no further step, but its exit status is not known yet.
     pub(super) fn dies(&mut self, key: Key, end: End) -> Result<(), String> {
         let Some(process) = self.processes.get_mut(&key) else {
             return Ok(());

@@ -1,7 +1,7 @@
 //! A program for thousands of ranks: a ring in which no rank may be more than one round ahead of
-//! its left neighbour. A message says how many rounds its sender has done, so it stands for all
-//! before it; like every message it carries the sender's epoch, and is not looked at before that is
-//! entered.
+//! its left neighbour. A message holds the number of rounds that its sender has done, so it
+//! replaces all earlier messages. Like every message it carries the sender's epoch. The receiver
+//! does not read it before it has entered that epoch.
 
 use super::work::{Wish, Work};
 use crate::rng::Rng;
@@ -202,7 +202,8 @@ impl Work for Ring {
                     .is_some_and(|instance| instance.generation == generation);
                 if !there || !member.started {
                     return if there {
-                        // The link is made when both have the table: the sender tries again.
+                        // The link is established when both have the table; until then the sender
+                        // tries again.
                         let again = RingEvent::Heard {
                             at,
                             generation,

@@ -1,4 +1,4 @@
-//! What central stores, and whether that is right.
+//! The records that central stores, and a check of them.
 
 use super::process::SimImage;
 use rejoin_channel_table::{Epoch, Generation, Rank};
@@ -17,7 +17,7 @@ pub struct Stored {
     pub generation: Generation,
     /// The checkpoint that each generation began from.
     pub origins: BTreeMap<Generation, Option<Epoch>>,
-    /// All were let go.
+    /// All ranks were released.
     pub finalized: bool,
     /// There is a verdict.
     pub decided: bool,
@@ -34,7 +34,7 @@ impl Default for Stored {
 }
 
 impl Stored {
-    /// Nothing is stored of a launch that begins with this generation.
+    /// The empty state of a launch that begins with this generation.
     #[must_use]
     pub fn begin(generation: Generation) -> Stored {
         Stored {
@@ -49,11 +49,11 @@ impl Stored {
         }
     }
 
-    /// What was stored before makes sense of this, and so do the images that there are. Some may be
-    /// lost: that is told after the commit.
+    /// Adds a record, and checks it against the earlier records and the images that exist. Some
+    /// images may be lost; that is reported after the commit.
     ///
     /// # Errors
-    /// What makes no sense.
+    /// The contradiction.
     pub fn store(
         &mut self,
         record: Record,
@@ -111,7 +111,7 @@ impl Stored {
         Ok(())
     }
 
-    /// The order can't surprise a central manager that reads this.
+    /// Whether a central manager that reads these records expects the order.
     pub fn covers(&self, host: HostIndex, order: &ToLocal) -> bool {
         let now = |generation: Generation| generation == self.generation;
         match *order {
@@ -130,7 +130,7 @@ impl Stored {
             ToLocal::AllFinalized { generation } => now(generation) && self.finalized,
             ToLocal::End { .. } => self.decided,
             ToLocal::Leave => self.left.contains(&host),
-            // mpirun makes it of a start.
+            // mpirun derives it from a `Start`.
             ToLocal::Begin { .. } => false,
             ToLocal::Spawn { .. }
             | ToLocal::Release { .. }

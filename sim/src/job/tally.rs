@@ -1,16 +1,16 @@
-//! What happened in a run, and the verdicts that it allows.
+//! Counts of the events of a run, and the verdicts that they allow.
 
 use rejoin_managers_protocol::central::Event;
 use rejoin_managers_protocol::control::{Cause, End};
 use rejoin_managers_protocol::policy::Refusal;
 use rejoin_managers_protocol::verdict::Verdict;
 
-/// What happened in a run.
+/// Counts of the events of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Checkpoints that were committed.
     pub commits: u64,
-    /// Recoveries that came to their end.
+    /// Completed recoveries.
     pub recoveries: u64,
     /// Ranks that came back alone and left.
     pub alone: u64,
@@ -20,9 +20,9 @@ pub struct Tally {
     pub early: u64,
     /// Images that were lost.
     pub images: u64,
-    /// Images that are to be refused.
+    /// Requests to refuse an image.
     pub refuses: u64,
-    /// Images that were.
+    /// Images that were refused.
     pub refused: u64,
     /// Parted links.
     pub parts: u64,
@@ -38,13 +38,13 @@ pub struct Tally {
     pub centrals: u64,
     /// Signals to the launcher.
     pub signals: u64,
-    /// One of them came before all were let go.
+    /// A signal came before all ranks were released.
     pub interrupted: bool,
-    /// Hosts that central let go of.
+    /// Hosts that central gave up.
     pub dropped: u64,
-    /// Words from central to local managers.
+    /// Messages from central to local managers.
     pub orders: u64,
-    /// Words from local managers to central.
+    /// Messages from local managers to central.
     pub reports: u64,
     /// Cards that ranks were given.
     pub cards: u64,
@@ -63,7 +63,7 @@ impl Tally {
         }
     }
 
-    /// There is one verdict, however often it is said.
+    /// Records a verdict. All reports of it must agree.
     pub(super) fn decided(&mut self, verdict: &Verdict) -> Result<(), String> {
         match self.verdict.replace(verdict.clone()) {
             Some(before) if before != *verdict => Err(format!("{before:?}, then {verdict:?}")),

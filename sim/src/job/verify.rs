@@ -5,12 +5,12 @@ use super::work::Work;
 use rejoin_managers_protocol::central::Record;
 
 impl<W: Work> JobWorld<W> {
-    /// Nothing happens any more.
+    /// Checks the end of a job, when no event is left.
     pub(super) fn verify(&mut self) -> Result<(), String> {
         let Some(verdict) = self.over.clone() else {
             return Err(self.stuck());
         };
-        // A run that dies before it has stored the signal takes it along.
+        // The signal is lost with a run of central that dies before it has stored it.
         let stored = |r: &Record| matches!(r, Record::Interrupted { .. });
         let taken = self.signalled == Some(self.boots) || self.records.iter().any(stored);
         self.tally.interrupted = self.signalled.is_some() && taken;

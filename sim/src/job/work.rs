@@ -1,10 +1,10 @@
-//! What ranks compute: the part of their processes that managers know nothing of.
+//! The computation of the ranks: the part of their processes that managers do not know.
 
 use crate::rng::Rng;
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_protocol::control::ProcessInstance;
 
-/// What the work asks of the world.
+/// A request of the work to the world.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wish<E> {
     /// This event, after so many nanoseconds.
@@ -17,7 +17,7 @@ pub enum Wish<E> {
 
 /// The program of all ranks, and what goes between them.
 pub trait Work {
-    /// What happens to it.
+    /// An event of the work.
     type Event: std::fmt::Debug;
 
     /// A process begins at the program's start.
@@ -40,7 +40,7 @@ pub trait Work {
     /// An event that it wished for.
     ///
     /// # Errors
-    /// What must never happen.
+    /// A violation.
     fn event(
         &mut self,
         event: Self::Event,
@@ -54,19 +54,19 @@ pub trait Work {
     /// A rank takes its image of an epoch and enters it.
     fn enter(&mut self, rank: Rank, epoch: Epoch);
 
-    /// The present process of a rank does nothing any more.
+    /// The current process of a rank makes no step any more.
     fn gone(&mut self, rank: Rank);
 
-    /// An image is let go, or lost.
+    /// An image is dropped or lost.
     fn forget(&mut self, rank: Rank, epoch: Epoch);
 
-    /// Every rank's image of this epoch is what the job goes back to.
+    /// The job would now roll back to every rank's image of this epoch.
     ///
     /// # Errors
     /// They don't fit together.
     fn committed(&self, epoch: Epoch) -> Result<(), String>;
 
-    /// A rank leaves for good: it has the answer.
+    /// A rank leaves for good and must have the answer.
     ///
     /// # Errors
     /// It is not the right one.

@@ -1,4 +1,4 @@
-//! What travels over a connection, and counts of short messages.
+//! The load of a connection, and counts of short messages.
 
 use rejoin_engine::{HEADER_LEN, ShortHeader};
 
@@ -11,14 +11,14 @@ pub enum Load {
     Short(ShortHeader, Vec<u8>),
 }
 
-/// How many short messages a node has sent, and what became of those that came.
+/// How many short messages a node has sent, and how it received others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ShortCounts {
     /// Sent.
     pub sent: u64,
     /// Taken by a receive that was posted.
     pub met: u64,
-    /// Taken by one that was not.
+    /// Taken by a receive that was not posted.
     pub direct: u64,
     /// Taken as frames.
     pub unpacked: u64,

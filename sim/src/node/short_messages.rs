@@ -1,5 +1,5 @@
-//! Short messages, over connections that carry them as links over shared memory do: whole, and left
-//! unread until somebody asks for them.
+//! Short messages, over connections that carry them like links over shared memory: whole, and
+//! unread until a receive asks for them.
 
 use rejoin_channel_table::Rank;
 use rejoin_engine::{Completion, Envelope, Pattern, Segment, ShortHeader};
@@ -24,16 +24,15 @@ impl Node {
         Some((id, Load::Short(header, content.to_vec())))
     }
 
-    /// Whether a receive may look at the link of its sender, where nothing lies, for the message to
-    /// come.
+    /// Whether a receive may poll the empty link of its sender for the next message.
     pub fn may_look(&mut self, pattern: &Pattern) -> bool {
         let link = pattern.from.and_then(|from| self.table.live(from));
         let empty = link.is_some_and(|(_, id)| !self.unread.contains_key(&id));
         empty && !self.engine.any_ready() && self.engine.is_next_match(pattern)
     }
 
-    /// Receives the short message that lies unread on the link of its sender, without posting a
-    /// receive. `None`: nothing was done.
+    /// Receives the unread short message on the link of its sender, without posting a receive.
+    /// `None`: nothing was done.
     pub fn receive_short(
         &mut self,
         pattern: &Pattern,
@@ -67,8 +66,8 @@ impl Node {
         Some((done, segment))
     }
 
-    /// Takes what arrives. Short messages that meet no receive, and what is behind them, stay
-    /// unread unless `all` is wanted. True if an own attempt failed: back off.
+    /// Takes an arriving load. Short messages that match no receive, and all loads behind them,
+    /// stay unread unless `all` is set. True if an own attempt failed: back off.
     ///
     /// # Errors
     /// Whatever a genuine peer never sends.
@@ -77,7 +76,7 @@ impl Node {
         self.take_in(id, all)
     }
 
-    /// Takes what lies unread on any connection.
+    /// Takes the unread loads of all connections.
     ///
     /// # Errors
     /// Whatever a genuine peer never sends.

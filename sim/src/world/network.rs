@@ -44,7 +44,7 @@ impl World {
         side: usize,
         load: Option<Load>,
     ) -> Result<(), Violation> {
-        // Whether the rank's call would look at all that there is.
+        // Whether the rank's call would read all arrived messages.
         let any = self.rng.chance(60);
         let Some(connection) = self.connections.get_mut(&id) else {
             return Ok(());
@@ -149,7 +149,7 @@ impl World {
         }
     }
 
-    /// Does what the node of `rank` wants, and writes whatever is ready.
+    /// Carries out the requests of the node of `rank`, and writes all bytes that are ready.
     pub(super) fn drain_queues(&mut self, rank: u32) {
         self.flush(rank);
         while let Some(peer) = self.nodes[rank as usize].engine.next_ready() {
@@ -179,7 +179,7 @@ impl World {
         }
     }
 
-    /// Sends a message at once, as a short one, where the way to its receiver carries such.
+    /// Sends a message at once as a short message, where the link to its receiver carries those.
     pub(super) fn send_short(&mut self, rank: u32, to: u32, env: Envelope, bytes: &[u8]) -> bool {
         let live = self.nodes[rank as usize].table().live(Rank(to));
         let Some((_, id)) = live.filter(|_| self.near >> ((rank ^ to) % 64) & 1 == 1) else {
@@ -198,7 +198,7 @@ impl World {
         true
     }
 
-    /// A rank that waits, or has come to its end, looks at all that has come.
+    /// A rank that waits, or has ended its program, reads all arrived messages.
     pub(super) fn look(&mut self, rank: u32) -> Result<(), Violation> {
         let program = &self.programs[rank as usize];
         let over = program.position == self.plan.scripts[rank as usize].len();

@@ -1,4 +1,4 @@
-//! What the ranks' programs do, and how it ends.
+//! Steps and results of the ranks' programs.
 
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_engine::{Envelope, Mode};
@@ -11,7 +11,7 @@ use crate::plan::{CANCEL_CONTEXT, IDLE_CONTEXT, Receive, Step, TALK_CONTEXT, con
 /// Looks of a polling program between two grants, as in the device.
 const GRANT_EVERY: u32 = 4;
 
-/// How often a receive looks for its message before it is posted.
+/// How often a receive polls for its message before it is posted.
 const SPINS: u32 = 20;
 
 impl World {
@@ -71,9 +71,9 @@ impl World {
         Ok(())
     }
 
-    /// What the device does for a program that waits, and nothing else: before it blocks it tells
-    /// what it owes and grants; while the program polls it grants now and then; while it computes
-    /// it does nothing at all.
+    /// The steps of the device for a waiting program. Before the device blocks, it sends the acks
+    /// and credits that it owes. While the program polls, it grants credit now and then. While the
+    /// program computes, the device does nothing.
     pub(super) fn idle(&mut self, rank: u32) {
         let program = &mut self.programs[rank as usize];
         let over = program.position == self.plan.scripts[rank as usize].len();
@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    /// A message that was to be cancelled went out after all: it gets its receive.
+    /// A message was sent in spite of its cancellation, so it gets its receive.
     pub(super) fn not_cancelled(&mut self, number: usize) {
         let message = self.plan.messages[number];
         if message.context != CANCEL_CONTEXT {
@@ -186,7 +186,7 @@ impl World {
         Ok(true)
     }
 
-    /// Takes what has completed.
+    /// Takes completed requests.
     pub(super) fn reap(&mut self, rank: u32) -> Result<(), Violation> {
         let node = &mut self.nodes[rank as usize];
         let program = &mut self.programs[rank as usize];
@@ -246,7 +246,7 @@ impl World {
 
     pub(super) fn check(&self) -> Result<(), Violation> {
         for (at, node) in self.nodes.iter().enumerate() {
-            // Neighbours stand for all in a large world.
+            // In a large world only neighbours are checked.
             let most = if self.nodes.len() > 8 { 1 } else { 8 };
             for other in self.nodes[at + 1..].iter().take(most) {
                 node.fits(other)?;
