@@ -105,12 +105,6 @@ impl Communicator {
         self.hosts.get_or_init(|| Rc::new(find()))
     }
 
-    /// Which of the group share a host, once it was asked.
-    #[inline]
-    pub(crate) fn known_hosts(&self) -> Option<&Locality> {
-        self.hosts.get().map(|hosts| &**hosts)
-    }
-
     /// `MPI_Comm_group`.
     pub fn group(&self) -> &Rc<Group> {
         &self.group

@@ -2,7 +2,7 @@
 
 mod blocking;
 mod buffered;
-mod data;
+pub(crate) mod data;
 mod direct;
 mod nonblocking;
 mod persistent;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rejoin_device::regions::{self, RefusedFile, Regions, Tag, Wanted};
 
-use crate::coll::{Call, typed::Typed};
+use crate::coll::{Allreduce, typed::Typed};
 use crate::datatype::{Datatype, Named};
 use crate::error::{Error, ErrorClass, Result};
 use crate::op::{Builtin, Op};
@@ -222,7 +222,7 @@ impl Mpi {
                 Typed::new((&raw mut all).cast(), 1, datatype),
             )
         };
-        let call = Call::Allreduce {
+        let call = Allreduce {
             op: Op::builtin(Builtin::Max),
             send: Some(send),
             recv,

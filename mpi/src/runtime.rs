@@ -5,7 +5,7 @@
 
 use crate::adi::{Dev, Names, ReqId};
 use crate::attr::Keyvals;
-use crate::coll::{Scratch, Tuning};
+use crate::coll::{Resources, Tuning};
 use crate::comm::{Communicator, ContextIds, Contexts};
 use crate::decide::Decider;
 use crate::error::{Error, ErrorClass, Result};
@@ -46,10 +46,8 @@ pub struct Mpi {
     /// Communicator of the last failed request.
     pub(crate) blame: RefCell<Option<Rc<Communicator>>>,
     env_info: Rc<Info>,
-    /// Temporary memory of collectives.
-    pub(crate) scratch: Scratch,
-    /// What the user wants of collectives, the same on all ranks.
-    pub(crate) tuning: Tuning,
+    /// What collectives share.
+    pub(crate) resources: Resources,
 }
 
 /// `MPI_INFO_ENV` (MPI-5.0 §11.2.1). A key stands for what was asked for before the program
@@ -107,8 +105,7 @@ impl Mpi {
             events: Cell::new(0),
             blame: RefCell::new(None),
             env_info,
-            scratch: Scratch::new(),
-            tuning,
+            resources: Resources::new(tuning),
         })
     }
 

@@ -1,6 +1,6 @@
 use super::Mpi;
 use crate::adi::testnet::{LARGE, fail_next, run, run_seeds};
-use crate::coll::Call;
+use crate::coll::Gather;
 use crate::coll::typed::Typed;
 use crate::datatype::{Datatype, Form, Named};
 use crate::error::ErrorClass;
@@ -117,7 +117,7 @@ fn a_failed_collective_leaves_nothing_that_writes() {
             let typed = |v: &mut Vec<u8>, n| Typed::new(v.as_mut_ptr(), n, byte());
             (typed(&mut out, len), typed(&mut into, 32))
         };
-        let call = Call::Gather {
+        let call = Gather {
             send: Some(send),
             recv: (m.rank().0 == 0).then_some(recv),
             root: 0,

@@ -8,7 +8,7 @@ use rejoin_mpi::Result;
 use rejoin_mpi::datatype::{Datatype, Named};
 
 use crate::constants::*;
-use crate::handles::{Handle, Table};
+use crate::handles::{Handle, Table, invalid};
 use crate::types::*;
 
 /// The datatypes that the program has handles of.
@@ -80,11 +80,12 @@ impl Datatypes {
     ///
     /// # Errors
     /// `Type` for null and invalid handles, and for types that were not committed.
-    #[inline]
+    #[inline(always)]
     pub fn committed(&self, handle: MPI_Datatype) -> Result<Rc<Datatype>> {
-        let datatype = self.handles.get(handle)?;
-        datatype.check_committed()?;
-        Ok(datatype)
+        match self.handles.peek(handle) {
+            Some(datatype) => datatype.check_committed().map(|()| datatype),
+            None => Err(invalid(handle)),
+        }
     }
 
     /// The one handle of a predefined type; `None` for derived ones.

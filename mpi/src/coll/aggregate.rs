@@ -2,19 +2,20 @@
 //! goes from each leader to each other. Two more copies and two messages within the host save the
 //! starts of all others.
 
-use super::ctx::{Ctx, Sends};
+use super::ctx::Ctx;
 use super::locality::Locality;
 use super::mem::{Blocks, Mem};
 use super::p2p::P2p;
 use super::tuning::AlltoallAlgorithm;
 use super::two_level::TwoLevel;
+use super::windows::Sends;
 use super::{alltoall, linear};
 use crate::error::Result;
 
 /// Block j of `send` on rank i, of `each` bytes, goes to block i of `recv` on rank j. `None`: what
 /// is in `recv` is sent and replaced.
 pub(super) async fn by_leaders<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     hosts: &Locality,
     send: Option<Mem>,
     (recv, each): (Mem, usize),
@@ -89,11 +90,11 @@ impl Rows<'_> {
     }
 
     /// What goes to other hosts, for what comes from them.
-    async fn swap_between<P: P2p>(&self, inter: &Ctx<P>) -> Result<()> {
+    async fn swap_between<P: P2p>(&self, inter: &Ctx<'_, P>) -> Result<()> {
         let (size, count) = (self.hosts.all().len(), self.hosts.count());
         let widest = self.hosts.most() * self.hosts.most() * self.each;
         // Short messages of many hosts go in fewer steps, and are equal for that.
-        let bruck = inter.tuning.alltoall(count, widest, true) == AlltoallAlgorithm::Bruck;
+        let bruck = inter.tuning().alltoall(count, widest, true) == AlltoallAlgorithm::Bruck;
         let here = self.ranks().len();
         let half = match bruck {
             true => count * widest,

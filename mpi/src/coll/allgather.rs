@@ -1,20 +1,21 @@
 //! `MPI_Allgather` and `MPI_Allgatherv` (MPI-5.0 §6.7).
 
-use super::ctx::{Ctx, Receives, Sends};
+use super::ctx::Ctx;
 use super::mem::{Blocks, Mem};
 use super::p2p::P2p;
 use super::tuning::AllgatherAlgorithm;
+use super::windows::{Receives, Sends};
 use crate::error::Result;
 
 /// Each rank's own block is in its place.
-pub(super) async fn among<P: P2p>(ctx: &Ctx<P>, recv: Blocks<'_>) -> Result<()> {
+pub(super) async fn among<P: P2p>(ctx: &Ctx<'_, P>, recv: Blocks<'_>) -> Result<()> {
     let (rank, size) = (ctx.rank(), ctx.size());
     let total = recv.total(0, size, size);
     if size == 1 || total == 0 {
         return Ok(());
     }
     let equal = matches!(recv, Blocks::Uniform { .. });
-    match (ctx.tuning.allgather(size, total, equal), recv) {
+    match (ctx.tuning().allgather(size, total, equal), recv) {
         (AllgatherAlgorithm::Ring, _) => ring(ctx, recv, rank).await,
         (AllgatherAlgorithm::Doubling, Blocks::Uniform { all, each }) => {
             doubling(ctx, all, each).await
@@ -24,7 +25,7 @@ pub(super) async fn among<P: P2p>(ctx: &Ctx<P>, recv: Blocks<'_>) -> Result<()> 
 }
 
 /// For powers of two: groups of 1, 2, 4 … ranks exchange what they have.
-async fn doubling<P: P2p>(ctx: &Ctx<P>, all: Mem, each: usize) -> Result<()> {
+async fn doubling<P: P2p>(ctx: &Ctx<'_, P>, all: Mem, each: usize) -> Result<()> {
     let rank = ctx.rank();
     let mut mask = 1;
     while mask < ctx.size() {
@@ -39,7 +40,7 @@ async fn doubling<P: P2p>(ctx: &Ctx<P>, all: Mem, each: usize) -> Result<()> {
 
 /// Every rank collects its own block, its successor's and so on, doubling their number in each
 /// step.
-async fn bruck<P: P2p>(ctx: &Ctx<P>, recv: Blocks<'_>) -> Result<()> {
+async fn bruck<P: P2p>(ctx: &Ctx<'_, P>, recv: Blocks<'_>) -> Result<()> {
     let (rank, size) = (ctx.rank(), ctx.size());
     let temp = ctx.temp(recv.total(0, size, size))?;
     let gathered = temp.mem();
@@ -69,7 +70,7 @@ async fn bruck<P: P2p>(ctx: &Ctx<P>, recv: Blocks<'_>) -> Result<()> {
 
 /// Blocks travel round the ring. `place` is this process's position; its successor on the ring is
 /// the next rank, round the end (a broadcast counts places from its root).
-pub(super) async fn ring<P: P2p>(ctx: &Ctx<P>, blocks: Blocks<'_>, place: usize) -> Result<()> {
+pub(super) async fn ring<P: P2p>(ctx: &Ctx<'_, P>, blocks: Blocks<'_>, place: usize) -> Result<()> {
     let (rank, size) = (ctx.rank(), ctx.size());
     let (after, before) = ((rank + 1) % size, (rank + size - 1) % size);
     let block = |step: usize| blocks.get((place + size - step) % size);

@@ -1,62 +1,89 @@
 //! `MPI_Allreduce` (MPI-5.0 §6.9.6).
 
-use super::ctx::{Ctx, Sends};
+use std::future::Future;
+
+use super::ctx::Ctx;
 use super::halving::{ActiveSet, Halves, Membership};
+use super::initiated::Initiated;
 use super::linear_reduction::{Combiners, Linear};
 use super::mem::{Mem, Split};
 use super::order::Order;
 use super::p2p::P2p;
 use super::reducer::{Pair, Reducer, combine_into, send_value};
 use super::tuning::{AllreduceAlgorithm, Exchange};
+use super::windows::Sends;
 use super::{allgather, reduce::stride};
 use crate::error::Result;
 
-pub(super) async fn among<P: P2p>(
-    ctx: &Ctx<P>,
-    op: &dyn Reducer,
-    mine: Mem,
-    recv: Mem,
-) -> Result<()> {
-    if ctx.size() == 1 {
-        recv.copy_from(mine);
-        return Ok(());
-    }
-    let (size, len, commutative) = (ctx.size(), recv.len(), op.commutative());
-    let algorithm = ctx.tuning.allreduce(size, len, commutative);
+/// How a reduction of `len` bytes goes: in linear form, if that is the way, or by an algorithm in
+/// steps.
+#[inline(always)]
+fn plan<'a, P: P2p, R: Reducer + Copy>(
+    ctx: Ctx<'a, P>,
+    op: R,
+    len: usize,
+) -> (Option<Linear<'a, P, R>>, AllreduceAlgorithm) {
+    let (size, tuning) = (ctx.size(), ctx.tuning());
+    let algorithm = tuning.allreduce(size, len, op.commutative());
     let order = match algorithm {
         AllreduceAlgorithm::Doubling => Order::Doubling,
         AllreduceAlgorithm::Rabenseifner => Order::Halving,
         AllreduceAlgorithm::Ring => Order::Ring(0),
     };
-    let combiners = match ctx
-        .tuning
-        .operands(ctx.on_one_host(), size, len, op.symmetric())
-    {
+    let combiners = match tuning.operands(ctx.on_one_host(), size, len, op.symmetric()) {
         Exchange::Linear if !matches!(order, Order::Ring(_)) => Some(Combiners::Everyone),
         Exchange::LinearBlocks if size == 2 => Some(Combiners::Everyone),
         Exchange::LinearBlocks => Some(Combiners::Blocks),
         Exchange::Stepwise | Exchange::Linear => None,
     };
-    if let Some(combiners) = combiners {
-        let linear = Linear {
-            ctx,
-            op,
-            first: 0,
-            order,
-            combiners,
-            elements: len / op.element(),
-        };
-        return linear.to_all(mine, recv).await;
+    let linear = combiners.map(|combiners| Linear {
+        ctx,
+        op,
+        first: 0,
+        order,
+        combiners,
+        elements: len / op.element(),
+    });
+    (linear, algorithm)
+}
+
+/// Begins where every rank combines all operands; `None`: that is not the way.
+#[inline(always)]
+pub(super) fn linear<P: P2p, R: Reducer + Copy>(
+    ctx: Ctx<'_, P>,
+    op: R,
+    mine: Mem,
+    recv: Mem,
+) -> Option<Initiated<impl Future<Output = Result<()>>>> {
+    if !ctx.is_linear() {
+        return None;
     }
-    match algorithm {
-        AllreduceAlgorithm::Doubling => doubling(ctx, op, mine, recv).await,
-        AllreduceAlgorithm::Rabenseifner => rabenseifner(ctx, op, mine, recv).await,
-        AllreduceAlgorithm::Ring => ring(ctx, op, mine, recv).await,
+    let linear = plan(ctx, op, recv.len()).0?;
+    match linear.combiners {
+        Combiners::Everyone => Some(linear.everywhere(mine, recv)),
+        _ => None,
+    }
+}
+
+/// In steps, or each rank combines a block.
+pub(super) async fn stepwise<P: P2p>(
+    ctx: &Ctx<'_, P>,
+    op: &dyn Reducer,
+    mine: Mem,
+    recv: Mem,
+) -> Result<()> {
+    match plan(*ctx, op, recv.len()) {
+        (Some(linear), _) if linear.combiners == Combiners::Blocks => {
+            linear.by_blocks(mine, recv).await
+        }
+        (_, AllreduceAlgorithm::Doubling) => doubling(ctx, op, mine, recv).await,
+        (_, AllreduceAlgorithm::Rabenseifner) => rabenseifner(ctx, op, mine, recv).await,
+        (_, AllreduceAlgorithm::Ring) => ring(ctx, op, mine, recv).await,
     }
 }
 
 /// In each step both partners combine the lower group's value with the upper's, in this order.
-async fn doubling<P: P2p>(ctx: &Ctx<P>, op: &dyn Reducer, mine: Mem, recv: Mem) -> Result<()> {
+async fn doubling<P: P2p>(ctx: &Ctx<'_, P>, op: &dyn Reducer, mine: Mem, recv: Mem) -> Result<()> {
     let rank = ctx.rank();
     let active = ActiveSet::new(ctx.size(), false);
     let (number, neighbour) = match active.part(rank) {
@@ -89,7 +116,12 @@ async fn doubling<P: P2p>(ctx: &Ctx<P>, op: &dyn Reducer, mine: Mem, recv: Mem) 
     }
 }
 
-async fn rabenseifner<P: P2p>(ctx: &Ctx<P>, op: &dyn Reducer, mine: Mem, recv: Mem) -> Result<()> {
+async fn rabenseifner<P: P2p>(
+    ctx: &Ctx<'_, P>,
+    op: &dyn Reducer,
+    mine: Mem,
+    recv: Mem,
+) -> Result<()> {
     let active = ActiveSet::new(ctx.size(), false);
     let (number, neighbour) = match active.part(ctx.rank()) {
         Membership::Excluded(to) => {
@@ -125,7 +157,7 @@ async fn rabenseifner<P: P2p>(ctx: &Ctx<P>, op: &dyn Reducer, mine: Mem, recv: M
 
 /// Every block travels once round the ring, growing by each rank's value, then the results travel
 /// round it.
-async fn ring<P: P2p>(ctx: &Ctx<P>, op: &dyn Reducer, mine: Mem, recv: Mem) -> Result<()> {
+async fn ring<P: P2p>(ctx: &Ctx<'_, P>, op: &dyn Reducer, mine: Mem, recv: Mem) -> Result<()> {
     let (rank, size) = (ctx.rank(), ctx.size());
     let (after, before) = ((rank + 1) % size, (rank + size - 1) % size);
     let split = Split::Even {

@@ -1,21 +1,22 @@
 //! `MPI_Alltoall`, `MPI_Alltoallv` and `MPI_Alltoallw` (MPI-5.0 §6.8).
 
-use super::ctx::{Ctx, Receives, Sends, WINDOW};
+use super::ctx::Ctx;
 use super::mem::{Blocks, Mem};
 use super::p2p::P2p;
 use super::tuning::AlltoallAlgorithm;
+use super::windows::{Receives, Sends, WINDOW};
 use crate::error::Result;
 
 /// The exchange in the steps of one algorithm, whatever the hosts.
 pub(super) async fn among<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     send: Option<Blocks<'_>>,
     recv: Blocks<'_>,
 ) -> Result<()> {
     let equal = matches!(recv, Blocks::Uniform { .. });
     // Only equal blocks have the same tuning everywhere when it depends on their length.
     let block = if equal { recv.get(0).len() } else { 0 };
-    match (ctx.tuning.alltoall(ctx.size(), block, equal), send, recv) {
+    match (ctx.tuning().alltoall(ctx.size(), block, equal), send, recv) {
         (AlltoallAlgorithm::Bruck, _, Blocks::Uniform { all, each }) => {
             let from = match send {
                 Some(Blocks::Uniform { all, .. }) => all,
@@ -31,7 +32,12 @@ pub(super) async fn among<P: P2p>(
 
 /// log2 n steps: in the step of distance d, every block that has still to travel d (a bit of its
 /// distance) does.
-pub(super) async fn bruck<P: P2p>(ctx: &Ctx<P>, send: Mem, recv: Mem, each: usize) -> Result<()> {
+pub(super) async fn bruck<P: P2p>(
+    ctx: &Ctx<'_, P>,
+    send: Mem,
+    recv: Mem,
+    each: usize,
+) -> Result<()> {
     let (rank, size) = (ctx.rank(), ctx.size());
     let half = size.div_ceil(2);
     let temp = ctx.temp((size + 2 * half) * each)?;
@@ -69,7 +75,7 @@ pub(super) async fn bruck<P: P2p>(ctx: &Ctx<P>, send: Mem, recv: Mem, each: usiz
     Ok(())
 }
 
-async fn pairwise<P: P2p>(ctx: &Ctx<P>, send: Blocks<'_>, recv: Blocks<'_>) -> Result<()> {
+async fn pairwise<P: P2p>(ctx: &Ctx<'_, P>, send: Blocks<'_>, recv: Blocks<'_>) -> Result<()> {
     let (rank, size) = (ctx.rank(), ctx.size());
     recv.get(rank).copy_from(send.get(rank));
     for step in 1..size {
@@ -80,7 +86,7 @@ async fn pairwise<P: P2p>(ctx: &Ctx<P>, send: Blocks<'_>, recv: Blocks<'_>) -> R
 }
 
 /// An exchange without empty messages.
-async fn swap<P: P2p>(ctx: &Ctx<P>, to: usize, out: Mem, from: usize, into: Mem) -> Result<()> {
+async fn swap<P: P2p>(ctx: &Ctx<'_, P>, to: usize, out: Mem, from: usize, into: Mem) -> Result<()> {
     match (out.is_empty(), into.is_empty()) {
         (false, false) => ctx.exchange(to, out, from, into).await,
         (false, true) => ctx.send(to, out).await,
@@ -92,7 +98,7 @@ async fn swap<P: P2p>(ctx: &Ctx<P>, to: usize, out: Mem, from: usize, into: Mem)
 /// Everything of a batch of steps is in flight before anything is waited for: no cycle of ranks can
 /// wait for each other, whichever blocks are empty.
 pub(super) async fn windowed<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     send: Blocks<'_>,
     recv: Blocks<'_>,
 ) -> Result<()> {
@@ -120,7 +126,7 @@ pub(super) async fn windowed<P: P2p>(
 }
 
 /// One partner in each round, the same for both: those whose ranks add up to the round's number.
-async fn in_place<P: P2p>(ctx: &Ctx<P>, recv: Blocks<'_>) -> Result<()> {
+async fn in_place<P: P2p>(ctx: &Ctx<'_, P>, recv: Blocks<'_>) -> Result<()> {
     let (rank, size) = (ctx.rank(), ctx.size());
     let temp = ctx.temp(recv.longest(size))?;
     for round in 0..size {

@@ -1,23 +1,36 @@
 //! `MPI_Barrier` (MPI-5.0 §6.3).
 
+use std::future::Future;
+
 use super::ctx::Ctx;
+use super::initiated::Initiated;
 use super::linear;
 use super::mem::Mem;
 use super::p2p::P2p;
 use super::tuning::BarrierAlgorithm;
 use crate::error::Result;
 
-pub(super) async fn among<P: P2p>(ctx: &Ctx<P>) -> Result<()> {
-    if ctx.tuning.flat(ctx.on_one_host()) {
-        return linear::exchange_all(ctx, |_| Some(Mem::EMPTY), |_| Some(Mem::EMPTY)).await;
+/// Without steps, where that is the way.
+#[inline(always)]
+pub(super) fn linear<P: P2p>(
+    ctx: Ctx<'_, P>,
+) -> Option<Initiated<impl Future<Output = Result<()>>>> {
+    let empty = |_| Some(Mem::EMPTY);
+    match ctx.is_linear() {
+        true => Some(linear::exchange_all(ctx, empty, empty)),
+        false => None,
     }
-    match ctx.tuning.barrier() {
+}
+
+/// In steps.
+pub(super) async fn stepwise<P: P2p>(ctx: &Ctx<'_, P>) -> Result<()> {
+    match ctx.tuning().barrier() {
         BarrierAlgorithm::Dissemination => dissemination(ctx).await,
         BarrierAlgorithm::Tree => tree(ctx).await,
     }
 }
 
-async fn dissemination<P: P2p>(ctx: &Ctx<P>) -> Result<()> {
+async fn dissemination<P: P2p>(ctx: &Ctx<'_, P>) -> Result<()> {
     let (rank, size) = (ctx.rank(), ctx.size());
     let mut distance = 1;
     while distance < size {
@@ -29,7 +42,7 @@ async fn dissemination<P: P2p>(ctx: &Ctx<P>) -> Result<()> {
     Ok(())
 }
 
-async fn tree<P: P2p>(ctx: &Ctx<P>) -> Result<()> {
+async fn tree<P: P2p>(ctx: &Ctx<'_, P>) -> Result<()> {
     let (rank, size) = (ctx.rank(), ctx.size());
     let mut mask = 1;
     while mask < size && rank & mask == 0 {

@@ -1,18 +1,39 @@
 //! `MPI_Bcast` (MPI-5.0 §6.4).
 
+use std::future::Future;
+
 use super::allgather;
-use super::ctx::{Ctx, Receives, Sends};
+use super::ctx::Ctx;
+use super::initiated::{Initiated, initiated_or};
 use super::linear;
 use super::mem::Mem;
 use super::p2p::P2p;
 use super::tuning::{BcastAlgorithm, SEGMENT};
+use super::windows::{Receives, Sends};
 use crate::error::Result;
 
-pub(super) async fn among<P: P2p>(ctx: &Ctx<P>, data: Mem, root: usize) -> Result<()> {
-    if ctx.tuning.flat(ctx.on_one_host()) {
-        return from_root(ctx, data, root).await;
+/// Without steps, where that is the way.
+#[inline(always)]
+pub(super) fn linear<P: P2p>(
+    ctx: Ctx<'_, P>,
+    data: Mem,
+    root: usize,
+) -> Option<Initiated<impl Future<Output = Result<()>>>> {
+    match ctx.is_linear() {
+        true => Some(linear::bcast(ctx, data, root)),
+        false => None,
     }
-    match ctx.tuning.bcast(ctx.size(), data.len()) {
+}
+
+/// Among all ranks alike.
+pub(super) async fn among<P: P2p>(ctx: &Ctx<'_, P>, data: Mem, root: usize) -> Result<()> {
+    initiated_or(linear(*ctx, data, root), || stepwise(ctx, data, root))
+        .finish()
+        .await
+}
+
+pub(super) async fn stepwise<P: P2p>(ctx: &Ctx<'_, P>, data: Mem, root: usize) -> Result<()> {
+    match ctx.tuning().bcast(ctx.size(), data.len()) {
         BcastAlgorithm::Binomial => binomial(ctx, data, root).await,
         BcastAlgorithm::Chain => chain(ctx, data, root).await,
         BcastAlgorithm::ScatterDoubling => scatter_allgather(ctx, data, root, true).await,
@@ -20,16 +41,7 @@ pub(super) async fn among<P: P2p>(ctx: &Ctx<P>, data: Mem, root: usize) -> Resul
     }
 }
 
-async fn from_root<P: P2p>(ctx: &Ctx<P>, data: Mem, root: usize) -> Result<()> {
-    if ctx.rank() != root {
-        return ctx.recv(root, data).await;
-    }
-    let mut sends = Sends::new();
-    linear::send_to_all(ctx, data, &mut sends).await?;
-    sends.finish(ctx).await
-}
-
-async fn binomial<P: P2p>(ctx: &Ctx<P>, data: Mem, root: usize) -> Result<()> {
+async fn binomial<P: P2p>(ctx: &Ctx<'_, P>, data: Mem, root: usize) -> Result<()> {
     let size = ctx.size();
     let place = (ctx.rank() + size - root) % size;
     let mut mask = 1;
@@ -50,7 +62,7 @@ async fn binomial<P: P2p>(ctx: &Ctx<P>, data: Mem, root: usize) -> Result<()> {
     sends.finish(ctx).await
 }
 
-async fn chain<P: P2p>(ctx: &Ctx<P>, data: Mem, root: usize) -> Result<()> {
+async fn chain<P: P2p>(ctx: &Ctx<'_, P>, data: Mem, root: usize) -> Result<()> {
     let size = ctx.size();
     let place = (ctx.rank() + size - root) % size;
     let (before, after) = ((ctx.rank() + size - 1) % size, (ctx.rank() + 1) % size);
@@ -78,7 +90,7 @@ async fn chain<P: P2p>(ctx: &Ctx<P>, data: Mem, root: usize) -> Result<()> {
 /// The root's data is cut into one share for each place (places count ranks from the root); shares
 /// travel down a binomial tree, then all ranks gather all shares.
 async fn scatter_allgather<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     data: Mem,
     root: usize,
     doubling: bool,
@@ -116,7 +128,7 @@ async fn scatter_allgather<P: P2p>(
 }
 
 async fn doubling_shares<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     root: usize,
     place: usize,
     shares: impl Fn(usize, usize) -> Mem,

@@ -1,14 +1,19 @@
-//! Collective calls as values: run to their end, in the background, or again and again.
+//! Collective calls as values: run to their end, in the background, or repeatedly.
 
+use std::future::Future;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 
-use super::channel::Channel;
+use super::channel::{CallState, Channel};
 use super::ctx::Ctx;
+use super::entry as bytes;
+use super::initiated::Initiated;
+use super::mem::{Blocks, Mem};
 use super::typed::{self, Shares, Typed};
-use super::{Tuning, barrier, quick};
 use crate::comm::Communicator;
 use crate::error::{Error, ErrorClass, Result};
 use crate::op::Op;
+use crate::p2p::data::Data;
 use crate::request::{RequestId, Task};
 use crate::runtime::Mpi;
 use crate::status::{Completed, Status};
@@ -17,158 +22,115 @@ use crate::status::{Completed, Status};
 /// significant on this rank, are `None`. Blocks for all ranks lie one after the other from the
 /// buffer given for one; v and w forms have one buffer for each rank (none where they are not
 /// significant).
-#[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "the fields are the standard's arguments")]
-pub enum Call {
-    /// `MPI_Barrier`.
-    Barrier,
-    /// `MPI_Bcast`.
-    Bcast { data: Typed, root: usize },
-    /// `MPI_Gather`.
-    Gather {
-        send: Option<Typed>,
-        recv: Option<Typed>,
-        root: usize,
-    },
-    /// `MPI_Gatherv`.
-    Gatherv {
-        send: Option<Typed>,
-        recv: Vec<Typed>,
-        root: usize,
-    },
-    /// `MPI_Scatter`.
-    Scatter {
-        send: Option<Typed>,
-        recv: Option<Typed>,
-        root: usize,
-    },
-    /// `MPI_Scatterv`.
-    Scatterv {
-        send: Vec<Typed>,
-        recv: Option<Typed>,
-        root: usize,
-    },
-    /// `MPI_Allgather`.
-    Allgather { send: Option<Typed>, recv: Typed },
-    /// `MPI_Allgatherv`.
-    Allgatherv {
-        send: Option<Typed>,
-        recv: Vec<Typed>,
-    },
-    /// `MPI_Alltoall`.
-    Alltoall { send: Option<Typed>, recv: Typed },
-    /// `MPI_Alltoallv` and `MPI_Alltoallw`.
-    Alltoallv {
-        send: Option<Vec<Typed>>,
-        recv: Vec<Typed>,
-    },
-    /// `MPI_Reduce`.
-    Reduce {
-        op: Rc<Op>,
-        send: Option<Typed>,
-        recv: Option<Typed>,
-        root: usize,
-    },
-    /// `MPI_Allreduce`.
-    Allreduce {
-        op: Rc<Op>,
-        send: Option<Typed>,
-        recv: Typed,
-    },
-    /// `MPI_Reduce_scatter_block` and `MPI_Reduce_scatter`; in place, `recv` is the whole vector.
-    ReduceScatter {
-        op: Rc<Op>,
-        send: Option<Typed>,
-        recv: Typed,
-        shares: Shares,
-    },
-    /// `MPI_Scan` and `MPI_Exscan`.
-    Scan {
-        op: Rc<Op>,
-        send: Option<Typed>,
-        recv: Typed,
-        exclusive: bool,
-    },
+pub trait Collective: 'static {
+    /// Runs it to its end.
+    ///
+    /// # Errors
+    /// As [`Mpi::collective`].
+    fn run(&self, mpi: &Mpi, comm: &Communicator) -> Result<()>;
+
+    /// All of it, with a tag of its own, in the background.
+    fn task(self: Rc<Self>, mpi: Rc<Mpi>, comm: Rc<Communicator>, tag: i32) -> Task;
 }
 
-/// Makes the future of a call and does something with it: a blocking call gets the small future of
-/// its operation, not one with room for every operation.
-macro_rules! with_future {
-    ($ctx:expr, $call:expr, $future:ident => $run:expr) => {
-        match $call {
-            Call::Barrier => {
-                let $future = barrier($ctx);
-                $run
-            }
-            Call::Bcast { data, root } => {
-                let $future = typed::bcast($ctx, data, *root);
-                $run
-            }
-            Call::Gather { send, recv, root } => {
-                let $future = typed::gather($ctx, send, recv, *root);
-                $run
-            }
-            Call::Gatherv { send, recv, root } => {
-                let $future = typed::gatherv($ctx, send, recv, *root);
-                $run
-            }
-            Call::Scatter { send, recv, root } => {
-                let $future = typed::scatter($ctx, send, recv, *root);
-                $run
-            }
-            Call::Scatterv { send, recv, root } => {
-                let $future = typed::scatterv($ctx, send, recv, *root);
-                $run
-            }
-            Call::Allgather { send, recv } => {
-                let $future = typed::allgather($ctx, send, recv);
-                $run
-            }
-            Call::Allgatherv { send, recv } => {
-                let $future = typed::allgatherv($ctx, send, recv);
-                $run
-            }
-            Call::Alltoall { send, recv } => {
-                let $future = typed::alltoall($ctx, send, recv);
-                $run
-            }
-            Call::Alltoallv { send, recv } => {
-                let $future = typed::alltoallv($ctx, send, recv);
-                $run
-            }
-            Call::Reduce {
-                op,
-                send,
-                recv,
-                root,
-            } => {
-                let $future = typed::reduce($ctx, op, send, recv, *root);
-                $run
-            }
-            Call::Allreduce { op, send, recv } => {
-                let $future = typed::allreduce($ctx, op, send, recv);
-                $run
-            }
-            Call::ReduceScatter {
-                op,
-                send,
-                recv,
-                shares,
-            } => {
-                let $future = typed::reduce_scatter($ctx, op, send, recv, shares);
-                $run
-            }
-            Call::Scan {
-                op,
-                send,
-                recv,
-                exclusive,
-            } => {
-                let $future = typed::scan($ctx, op, send, recv, *exclusive);
-                $run
+/// A collective all of which is a future.
+macro_rules! rest {
+    ($future:expr) => {
+        Initiated::Rest(async move { $future.await })
+    };
+}
+
+/// The type of a collective's arguments, and how it begins.
+macro_rules! collectives {
+    ($($words:literal $name:ident { $($field:ident: $type:ty),* }
+        $(#[$inline:meta])? |$this:ident, $ctx:ident| $begin:expr;)*) => {$(
+        #[doc = concat!("Arguments of ", $words, ".")]
+        #[derive(Clone, Debug)]
+        #[allow(missing_docs, reason = "the fields are the standard's arguments")]
+        pub struct $name {
+            $(pub $field: $type,)*
+        }
+
+        impl $name {
+            /// Does all that needs no waiting; the rest is a future.
+            $(#[$inline])?
+            fn begin<'a>(
+                &'a self,
+                $ctx: Ctx<'a, Channel<'a>>,
+            ) -> Initiated<impl Future<Output = Result<()>>> {
+                let $this = self;
+                $begin
             }
         }
-    };
+
+        impl Collective for $name {
+            fn run(&self, mpi: &Mpi, comm: &Communicator) -> Result<()> {
+                let state = CallState::new(mpi);
+                let tag = next_tag(comm, Kind::Blocking);
+                state.run(self.begin(Ctx::of_all(comm, tag, &state)))
+            }
+
+            fn task(self: Rc<Self>, mpi: Rc<Mpi>, comm: Rc<Communicator>, tag: i32) -> Task {
+                Box::pin(async move {
+                    let state = CallState::new(&mpi);
+                    let result = match self.begin(Ctx::of_all(&comm, tag, &state)) {
+                        Initiated::Done => Ok(()),
+                        Initiated::Failed(error) => Err(error),
+                        Initiated::Rest(rest) => {
+                            // As in a blocking call, whose code this is too.
+                            let rest: Pin<&mut dyn Future<Output = Result<()>>> = pin!(rest);
+                            rest.await
+                        }
+                    };
+                    Completed {
+                        status: Status::EMPTY,
+                        error: result.err().map(|e| state.given_up(e)),
+                    }
+                })
+            }
+        }
+    )*};
+}
+
+collectives! {
+    "`MPI_Barrier`" Barrier {}
+        #[inline(always)] |_this, ctx| bytes::barrier(ctx);
+    "`MPI_Bcast`" Bcast { data: Typed, root: usize }
+        |this, ctx| rest!(typed::bcast(&ctx, &this.data, this.root));
+    "`MPI_Gather`" Gather { send: Option<Typed>, recv: Option<Typed>, root: usize }
+        |this, ctx| rest!(typed::gather(&ctx, &this.send, &this.recv, this.root));
+    "`MPI_Gatherv`" Gatherv { send: Option<Typed>, recv: Vec<Typed>, root: usize }
+        |this, ctx| rest!(typed::gatherv(&ctx, &this.send, &this.recv, this.root));
+    "`MPI_Scatter`" Scatter { send: Option<Typed>, recv: Option<Typed>, root: usize }
+        |this, ctx| rest!(typed::scatter(&ctx, &this.send, &this.recv, this.root));
+    "`MPI_Scatterv`" Scatterv { send: Vec<Typed>, recv: Option<Typed>, root: usize }
+        |this, ctx| rest!(typed::scatterv(&ctx, &this.send, &this.recv, this.root));
+    "`MPI_Allgather`" Allgather { send: Option<Typed>, recv: Typed }
+        |this, ctx| rest!(typed::allgather(&ctx, &this.send, &this.recv));
+    "`MPI_Allgatherv`" Allgatherv { send: Option<Typed>, recv: Vec<Typed> }
+        |this, ctx| rest!(typed::allgatherv(&ctx, &this.send, &this.recv));
+    "`MPI_Alltoall`" Alltoall { send: Option<Typed>, recv: Typed }
+        |this, ctx| rest!(typed::alltoall(&ctx, &this.send, &this.recv));
+    "`MPI_Alltoallv` and `MPI_Alltoallw`" Alltoallv { send: Option<Vec<Typed>>, recv: Vec<Typed> }
+        |this, ctx| rest!(typed::alltoallv(&ctx, &this.send, &this.recv));
+    "`MPI_Reduce`"
+        Reduce { op: Rc<Op>, send: Option<Typed>, recv: Option<Typed>, root: usize }
+        |this, ctx| {
+            rest!(typed::reduce(&ctx, &this.op, &this.send, &this.recv, this.root))
+        };
+    "`MPI_Allreduce`" Allreduce { op: Rc<Op>, send: Option<Typed>, recv: Typed }
+        #[inline(always)] |this, ctx| typed::allreduce(ctx, &this.op, &this.send, &this.recv);
+    "`MPI_Reduce_scatter_block` and `MPI_Reduce_scatter`; in place, `recv` is the whole vector"
+        ReduceScatter { op: Rc<Op>, send: Option<Typed>, recv: Typed, shares: Shares }
+        |this, ctx| {
+            let (send, recv) = (&this.send, &this.recv);
+            rest!(typed::reduce_scatter(&ctx, &this.op, send, recv, &this.shares))
+        };
+    "`MPI_Scan` and `MPI_Exscan`"
+        Scan { op: Rc<Op>, send: Option<Typed>, recv: Typed, exclusive: bool }
+        |this, ctx| {
+            rest!(typed::scan(&ctx, &this.op, &this.send, &this.recv, this.exclusive))
+        };
 }
 
 /// How a collective is called, as the highest bits of its tags.
@@ -187,6 +149,7 @@ pub(super) fn next_tag(comm: &Communicator, kind: Kind) -> i32 {
     (number | kind as u32) as i32
 }
 
+#[inline]
 fn intra(comm: &Communicator) -> Result<()> {
     if comm.is_inter() {
         let text = "collectives on inter-communicators are not implemented yet in Rejoin";
@@ -195,20 +158,42 @@ fn intra(comm: &Communicator) -> Result<()> {
     Ok(())
 }
 
-#[inline]
-fn context<'a>(mpi: &'a Mpi, comm: &'a Communicator, tag: i32) -> Ctx<Channel<'a>> {
-    Ctx::new(Channel::new(mpi, comm), tag).with_tuning(mpi.tuning)
+/// Most elements of a block whose arguments are looked at ahead of all others.
+const MOST: i64 = 1 << 10;
+
+/// So many blocks of few elements, of which `data` is the first, where they lie one after the
+/// other.
+#[inline(always)]
+fn plain_blocks(data: &Data<'_>, count: usize) -> Option<Mem> {
+    if !(1..=MOST).contains(&data.count) {
+        return None;
+    }
+    let all = Data {
+        count: data.count * count as i64,
+        ..*data
+    };
+    let (addr, len) = all.plain()?;
+    // SAFETY: the elements are there until the call ends (the caller's promise).
+    Some(unsafe { Mem::new(addr, len) })
 }
 
-fn task(mpi: Rc<Mpi>, comm: Rc<Communicator>, tag: i32, call: Rc<Call>) -> Task {
-    Box::pin(async move {
-        let ctx = context(&mpi, &comm, tag);
-        let result = with_future!(&ctx, &*call, future => future.await);
-        Completed {
-            status: Status::EMPTY,
-            error: result.err().map(|e| ctx.given_up(e)),
+/// Runs a collective on a communicator of which the caller has no share. Whoever waits takes one:
+/// operations of the program run meanwhile, and what they do to their communicators is unknown.
+#[inline(always)]
+fn run_borrowed(
+    state: &CallState<'_>,
+    comm: &Rc<Communicator>,
+    initiated: Initiated<impl Future<Output = Result<()>>>,
+) -> Result<()> {
+    match initiated {
+        Initiated::Rest(rest) => {
+            let share = comm.clone();
+            let result = state.wait(rest);
+            drop(share);
+            result
         }
-    })
+        ended => state.run(ended),
+    }
 }
 
 impl Mpi {
@@ -216,27 +201,90 @@ impl Mpi {
     ///
     /// # Errors
     /// Those of the collective; `UnsupportedOperation` on an inter-communicator.
-    pub fn collective(&self, comm: &Rc<Communicator>, call: &Call) -> Result<()> {
-        self.collective_with(comm, call, self.tuning)
+    #[inline(always)]
+    pub fn collective(&self, comm: &Communicator, call: &impl Collective) -> Result<()> {
+        intra(comm)?;
+        call.run(self, comm)
     }
 
-    /// [`Mpi::collective`] with algorithms of the caller's tuning (tests and benches).
+    /// A broadcast whose arguments are plainly right, to its end; `None`: nothing was done, and
+    /// [`Mpi::collective`] is to.
     ///
-    /// # Errors
-    /// As [`Mpi::collective`].
-    pub fn collective_with(
+    /// # Safety
+    /// The elements are writable, on the root readable.
+    #[inline(always)]
+    pub unsafe fn try_bcast(
         &self,
+        data: &Data<'_>,
+        root: i32,
         comm: &Rc<Communicator>,
-        call: &Call,
-        tuning: Tuning,
-    ) -> Result<()> {
-        intra(comm)?;
-        let tag = next_tag(comm, Kind::Blocking);
-        if let Some(result) = quick::run(self, comm, tag, call, &tuning) {
-            return result;
+    ) -> Option<Result<()>> {
+        let (addr, len) = data.plain()?;
+        if !(0..comm.size() as i32).contains(&root) || comm.is_inter() {
+            return None;
         }
-        let ctx = context(self, comm, tag).with_tuning(tuning);
-        with_future!(&ctx, call, future => ctx.run(future))
+        // SAFETY: the elements are there until the call ends.
+        let data = unsafe { Mem::new(addr, len) };
+        let state = CallState::new(self);
+        let ctx = Ctx::of_all(comm, next_tag(comm, Kind::Blocking), &state);
+        Some(run_borrowed(
+            &state,
+            comm,
+            bytes::bcast(ctx, data, root as usize),
+        ))
+    }
+
+    /// The same for an allgather.
+    ///
+    /// # Safety
+    /// The elements to send are readable, those for all ranks writable.
+    #[inline(always)]
+    pub unsafe fn try_allgather(
+        &self,
+        send: &Data<'_>,
+        recv: &Data<'_>,
+        comm: &Rc<Communicator>,
+    ) -> Option<Result<()>> {
+        let (mine, all) = (plain_blocks(send, 1)?, plain_blocks(recv, comm.size())?);
+        let each = mine.len();
+        // A buffer that is sent and received is refused with the others.
+        let own = all.ptr().wrapping_add(comm.rank() * each);
+        let twice = mine.ptr() == all.ptr() || mine.ptr() == own;
+        if each * comm.size() != all.len() || twice || comm.is_inter() {
+            return None;
+        }
+        let state = CallState::new(self);
+        let ctx = Ctx::of_all(comm, next_tag(comm, Kind::Blocking), &state);
+        let blocks = Blocks::Uniform { all, each };
+        Some(run_borrowed(
+            &state,
+            comm,
+            bytes::allgather(ctx, Some(mine), blocks),
+        ))
+    }
+
+    /// The same for an all-to-all.
+    ///
+    /// # Safety
+    /// The elements for all ranks are readable, and those from them writable.
+    #[inline(always)]
+    pub unsafe fn try_alltoall(
+        &self,
+        send: &Data<'_>,
+        recv: &Data<'_>,
+        comm: &Rc<Communicator>,
+    ) -> Option<Result<()>> {
+        let size = comm.size();
+        let (mine, all) = (plain_blocks(send, size)?, plain_blocks(recv, size)?);
+        if mine.len() != all.len() || mine.ptr() == all.ptr() || comm.is_inter() {
+            return None;
+        }
+        let each = all.len() / size;
+        let uniform = |all| Blocks::Uniform { all, each };
+        let state = CallState::new(self);
+        let ctx = Ctx::of_all(comm, next_tag(comm, Kind::Blocking), &state);
+        let initiated = bytes::alltoall(ctx, Some(uniform(mine)), uniform(all));
+        Some(run_borrowed(&state, comm, initiated))
     }
 
     /// Starts a nonblocking collective (MPI-5.0 §6.12).
@@ -244,10 +292,14 @@ impl Mpi {
     /// # Errors
     /// `UnsupportedOperation` on an inter-communicator; all others come with the request's
     /// completion.
-    pub fn start_collective(&self, comm: &Rc<Communicator>, call: Call) -> Result<RequestId> {
+    pub fn start_collective(
+        &self,
+        comm: &Rc<Communicator>,
+        call: impl Collective,
+    ) -> Result<RequestId> {
         intra(comm)?;
         let tag = next_tag(comm, Kind::Nonblocking);
-        let task = task(self.rc(), comm.clone(), tag, Rc::new(call));
+        let task = Rc::new(call).task(self.rc(), comm.clone(), tag);
         Ok(self.start_task(Some(comm), task))
     }
 
@@ -256,13 +308,17 @@ impl Mpi {
     ///
     /// # Errors
     /// As [`Mpi::start_collective`].
-    pub fn collective_init(&self, comm: &Rc<Communicator>, call: Call) -> Result<RequestId> {
+    pub fn collective_init(
+        &self,
+        comm: &Rc<Communicator>,
+        call: impl Collective,
+    ) -> Result<RequestId> {
         intra(comm)?;
         let tag = next_tag(comm, Kind::Persistent);
         let (this, call, on) = (Rc::downgrade(&self.rc()), Rc::new(call), comm.clone());
         let make = move || -> Task {
             match this.upgrade() {
-                Some(mpi) => task(mpi, on.clone(), tag, call.clone()),
+                Some(mpi) => call.clone().task(mpi, on.clone(), tag),
                 None => Box::pin(std::future::ready(Completed {
                     status: Status::EMPTY,
                     error: Some(Mpi::broken("a collective was started without a library")),

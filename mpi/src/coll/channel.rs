@@ -1,13 +1,15 @@
 //! Collective messages over the device.
 
 use std::cell::Cell;
-use std::task::Poll;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::task::{Poll, ready};
 
 use super::ctx::Ctx;
+use super::initiated::Initiated;
 use super::locality::Locality;
 use super::p2p::{P2p, Pending};
 use super::run::block_on;
-use super::scratch::Scratch;
 use crate::adi::{Caller, Completion, Envelope, Mode, Pattern, Rank, ReqId};
 use crate::comm::{Communicator, Traffic};
 use crate::error::{Error, ErrorClass, Result};
@@ -17,22 +19,31 @@ use crate::runtime::Mpi;
 /// Messages up to this are copied and go at once: others wait for them.
 const AT_ONCE: usize = 8 << 10;
 
+/// What changes while a call runs, and what is done out of line. That gets nothing else of the
+/// call, so a call that takes the fast path has the rest of its context in registers.
+pub struct CallState<'a> {
+    mpi: &'a Mpi,
+    /// Messages that are posted and not done.
+    live: Cell<usize>,
+    /// A message did not take the device's fast path: the device may have other things to look
+    /// after.
+    slow: Cell<bool>,
+    /// The device's request that the call waits for.
+    hint: Cell<Option<ReqId>>,
+}
+
 /// One member's end of the messages among a group: ranks are those of the group. Whoever runs a
 /// collective keeps the communicator, and so its context ids, while the collective is in flight.
+#[derive(Clone, Copy)]
 pub struct Channel<'a> {
     mpi: &'a Mpi,
     comm: &'a Communicator,
     group: &'a Group,
     me: usize,
     traffic: Traffic,
-    /// Which of all members share a host.
-    hosts: Option<&'a Locality>,
     /// Longest message that is worth a try to receive it at once.
     max_short: usize,
-    /// A message did not take the device's fast path: the device may have other things to look
-    /// after.
-    slow: Cell<bool>,
-    hint: Cell<Option<ReqId>>,
+    state: &'a CallState<'a>,
 }
 
 /// Which ranks of `comm` share a host, as the job's table says: it says the same to all of them.
@@ -42,51 +53,65 @@ pub(super) fn hosts(mpi: &Mpi, comm: &Communicator) -> Locality {
     Locality::new(comm.size(), dev.local_cost(), same)
 }
 
-impl<'a> Channel<'a> {
-    /// All members of `comm`, in its collective context.
-    #[inline]
-    pub fn new(mpi: &'a Mpi, comm: &'a Communicator) -> Self {
+impl<'a> Ctx<'a, Channel<'a>> {
+    /// A call of all members of `comm`, in its collective context.
+    #[inline(always)]
+    pub fn of_all(comm: &'a Communicator, tag: i32, state: &'a CallState<'a>) -> Self {
+        let mpi = state.mpi;
         let hosts = comm.hosts(|| hosts(mpi, comm));
+        let channel = Channel::new(comm, hosts, state);
+        Ctx::new(channel, tag, Some(hosts), &mpi.resources, &state.live)
+    }
+
+    /// A call of the members of `group`, some of `comm`, in its context for them.
+    ///
+    /// # Errors
+    /// `Group` when this process is not among them.
+    pub fn of_some(
+        comm: &'a Communicator,
+        group: &'a Group,
+        tag: i32,
+        state: &'a CallState<'a>,
+    ) -> Result<Self> {
+        let me = group
+            .rank()
+            .ok_or_else(|| Error::new(ErrorClass::Group, "this process is not in the group"))?;
+        let mpi = state.mpi;
+        let hosts = comm.hosts(|| hosts(mpi, comm));
+        let channel = Channel {
+            group,
+            me,
+            traffic: Traffic::Creation,
+            ..Channel::new(comm, hosts, state)
+        };
+        Ok(Ctx::new(channel, tag, None, &mpi.resources, &state.live))
+    }
+}
+
+impl<'a> Channel<'a> {
+    #[inline(always)]
+    fn new(comm: &'a Communicator, hosts: &Locality, state: &'a CallState<'a>) -> Self {
         // With several threads the slow path tells the others what it does.
-        let fast = hosts.is_cheap_within() && !mpi.has_lock();
+        let fast = hosts.is_cheap_within() && !state.mpi.has_lock();
         Self {
-            mpi,
+            mpi: state.mpi,
             comm,
             group: comm.group(),
             me: comm.rank(),
             traffic: Traffic::Collective,
-            hosts: Some(hosts),
             max_short: if fast { AT_ONCE } else { 0 },
-            slow: Cell::new(false),
-            hint: Cell::new(None),
+            state,
         }
     }
 
-    /// The members of `group`, some of `comm`, in its context for them.
-    ///
-    /// # Errors
-    /// `Group` when this process is not among them.
-    pub fn part(mpi: &'a Mpi, comm: &'a Communicator, group: &'a Group) -> Result<Self> {
-        let me = group
-            .rank()
-            .ok_or_else(|| Error::new(ErrorClass::Group, "this process is not in the group"))?;
-        Ok(Self {
-            group,
-            me,
-            traffic: Traffic::Creation,
-            hosts: None,
-            ..Self::new(mpi, comm)
-        })
-    }
-
     /// The runtime.
-    pub(crate) fn mpi(&self) -> &'a Mpi {
+    pub(crate) fn mpi(self) -> &'a Mpi {
         self.mpi
     }
 
     /// Context id of messages to the member `to`, of this world rank.
-    #[inline]
-    fn context_at(&self, to: usize, world: Rank) -> Result<u32> {
+    #[inline(always)]
+    fn context_at(self, to: usize, world: Rank) -> Result<u32> {
         if self.traffic == Traffic::Collective {
             return Ok(self.comm.context_at(to, Traffic::Collective));
         }
@@ -95,8 +120,8 @@ impl<'a> Channel<'a> {
         Ok(self.comm.context_at(peer, self.traffic))
     }
 
-    #[inline]
-    fn pattern(&self, from: usize, tag: i32) -> Pattern {
+    #[inline(always)]
+    fn pattern(self, from: usize, tag: i32) -> Pattern {
         Pattern {
             context: self.comm.context(self.traffic),
             source: Some(from as i32),
@@ -106,65 +131,116 @@ impl<'a> Channel<'a> {
     }
 
     /// The length of a message that was received.
-    #[inline]
-    fn whole(&self, done: &Completion) -> Result<usize> {
+    #[inline(always)]
+    fn whole(self, done: &Completion) -> Result<usize> {
         match done.truncated {
             None => Ok(done.len as usize),
-            Some(sent) => Err(self.truncated(done.source, sent, done.len)),
+            Some(sent) => Err(truncated(self.me, done.source, sent, done.len)),
         }
-    }
-
-    #[cold]
-    fn truncated(&self, source: i32, sent: u64, room: u64) -> Error {
-        let text = format!(
-            "collective: rank {source} sent {sent} bytes where rank {} expected {room}; \
-             the ranks' counts or datatypes differ",
-            self.me
-        );
-        Error::new(ErrorClass::Truncate, text)
     }
 }
 
+#[cold]
+fn truncated(me: usize, source: i32, sent: u64, room: u64) -> Error {
+    let text = format!(
+        "collective: rank {source} sent {sent} bytes where rank {me} expected {room}; \
+         the ranks' counts or datatypes differ"
+    );
+    Error::new(ErrorClass::Truncate, text)
+}
+
 impl P2p for Channel<'_> {
-    #[inline]
-    fn rank(&self) -> usize {
+    #[inline(always)]
+    fn rank(self) -> usize {
         self.me
     }
 
-    #[inline]
-    fn size(&self) -> usize {
+    #[inline(always)]
+    fn size(self) -> usize {
         self.group.size()
     }
 
-    #[inline]
-    fn hosts(&self) -> Option<&Locality> {
-        self.hosts
-    }
-
-    #[inline]
-    fn scratch(&self) -> &Scratch {
-        &self.mpi.scratch
-    }
-
-    #[inline]
-    fn max_short(&self) -> usize {
+    #[inline(always)]
+    fn max_short(self) -> usize {
         self.max_short
     }
 
-    #[inline]
-    unsafe fn isend(&self, to: usize, tag: i32, buf: *const u8, len: usize) -> Result<Pending> {
+    #[inline(always)]
+    unsafe fn isend(self, to: usize, tag: i32, buf: *const u8, len: usize) -> Result<Pending> {
         let world = self.group.world_rank(to);
         let env = Envelope {
             context: self.context_at(to, world)?,
             source: self.me as i32,
             tag,
         };
-        let mut dev = self.mpi.dev.borrow_mut();
-        // SAFETY: the caller's promise.
-        if len <= AT_ONCE && unsafe { dev.try_send(world, &env, buf, len, Caller::Blocking) } {
-            return Ok(Pending::DONE);
+        if len <= AT_ONCE {
+            let mut dev = self.mpi.dev.borrow_mut();
+            // SAFETY: the caller's promise.
+            if unsafe { dev.try_send(world, &env, buf, len, Caller::Blocking) } {
+                return Ok(Pending::DONE);
+            }
         }
+        // SAFETY: the caller's promise.
+        unsafe { self.state.isend(world, env, buf, len) }
+    }
+
+    #[inline(always)]
+    unsafe fn try_recv(
+        self,
+        from: usize,
+        tag: i32,
+        buf: *mut u8,
+        len: usize,
+    ) -> Result<Option<usize>> {
+        let pattern = self.pattern(from, tag);
+        // SAFETY: the caller's promise.
+        let done = unsafe { self.mpi.dev.borrow_mut().try_recv(&pattern, buf, len) };
+        match done {
+            Some(done) => self.whole(&done).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn irecv(self, from: usize, tag: i32, buf: *mut u8, len: usize) -> Result<Pending> {
+        // SAFETY: the caller's promise.
+        unsafe { self.state.irecv(&self.pattern(from, tag), buf, len) }
+    }
+
+    #[inline(always)]
+    fn poll(self, pending: &mut Pending) -> Poll<Result<usize>> {
+        let done = ready!(self.state.poll(ReqId(pending.raw())));
+        Poll::Ready(self.whole(&done))
+    }
+}
+
+impl<'a> CallState<'a> {
+    /// No message yet.
+    #[inline(always)]
+    #[must_use]
+    pub fn new(mpi: &'a Mpi) -> Self {
+        Self {
+            mpi,
+            live: Cell::new(0),
+            slow: Cell::new(false),
+            hint: Cell::new(None),
+        }
+    }
+
+    /// Sends a message that the device's fast path did not take.
+    ///
+    /// # Safety
+    /// As [`P2p::isend`].
+    #[inline(never)]
+    unsafe fn isend(
+        &self,
+        world: Rank,
+        env: Envelope,
+        buf: *const u8,
+        len: usize,
+    ) -> Result<Pending> {
         self.slow.set(true);
+        let mut dev = self.mpi.dev.borrow_mut();
         if len <= AT_ONCE {
             // SAFETY: the caller's promise.
             let request = unsafe { dev.send(world, env, buf, len)? };
@@ -176,55 +252,54 @@ impl P2p for Channel<'_> {
         Ok(Pending::new(request.0))
     }
 
-    #[inline]
-    unsafe fn try_recv(
-        &self,
-        from: usize,
-        tag: i32,
-        buf: *mut u8,
-        len: usize,
-    ) -> Result<Option<usize>> {
-        let pattern = self.pattern(from, tag);
-        // SAFETY: the caller's promise.
-        let done = unsafe { self.mpi.dev.borrow_mut().try_recv(&pattern, buf, len) };
-        done.map(|done| self.whole(&done)).transpose()
-    }
-
-    unsafe fn irecv(&self, from: usize, tag: i32, buf: *mut u8, len: usize) -> Result<Pending> {
+    /// # Safety
+    /// As [`P2p::irecv`].
+    #[inline(never)]
+    unsafe fn irecv(&self, pattern: &Pattern, buf: *mut u8, len: usize) -> Result<Pending> {
         self.slow.set(true);
-        let pattern = self.pattern(from, tag);
-        let mut dev = self.mpi.dev.borrow_mut();
         // SAFETY: the caller's promise.
-        let request = unsafe { dev.irecv(pattern, buf, len)? };
+        let request = unsafe { self.mpi.dev.borrow_mut().irecv(*pattern, buf, len)? };
         Ok(Pending::new(request.0))
     }
 
-    fn poll(&self, pending: &mut Pending) -> Poll<Result<usize>> {
-        let request = ReqId(pending.raw());
-        let Some(done) = self.mpi.dev.borrow_mut().poll(request) else {
-            self.hint.set(Some(request));
-            return Poll::Pending;
-        };
-        self.hint.set(None);
-        Poll::Ready(self.whole(&done))
+    #[inline(never)]
+    fn poll(&self, request: ReqId) -> Poll<Completion> {
+        let done = self.mpi.dev.borrow_mut().poll(request);
+        self.hint.set(done.is_none().then_some(request));
+        done.map_or(Poll::Pending, Poll::Ready)
     }
-}
 
-impl Ctx<Channel<'_>> {
     /// Runs a collective of this call to its end on this stack.
     ///
     /// # Errors
-    /// As [`Ctx::given_up`], and when no messages can be moved.
-    #[inline]
-    pub fn run<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
-        let channel = self.p2p();
-        let result = block_on(future, || channel.mpi.block(channel.hint.get()));
-        if result.is_ok() && !channel.slow.get() {
-            return result;
+    /// As [`CallState::given_up`], and when no messages can be moved.
+    #[inline(always)]
+    pub fn run(&self, initiated: Initiated<impl Future<Output = Result<()>>>) -> Result<()> {
+        match initiated {
+            Initiated::Done if !self.slow.get() => Ok(()),
+            Initiated::Done => self.end(Ok(())),
+            Initiated::Failed(error) => self.end(Err(error)),
+            Initiated::Rest(rest) => self.wait(rest),
         }
+    }
+
+    /// Runs a future of this call to its end on this stack.
+    ///
+    /// # Errors
+    /// As [`CallState::run`].
+    #[inline(never)]
+    pub fn wait<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
+        // Its code is there once, for blocking and other calls.
+        let future: Pin<&mut dyn Future<Output = Result<T>>> = pin!(future);
+        self.end(block_on(future, || self.mpi.block(self.hint.get())))
+    }
+
+    /// The end of a call that left the device's fast path, or failed.
+    #[inline(never)]
+    fn end<T>(&self, result: Result<T>) -> Result<T> {
         let attended = |value| {
-            channel.mpi.dev.borrow_mut().attend()?;
-            channel.mpi.await_links()?;
+            self.mpi.dev.borrow_mut().attend()?;
+            self.mpi.await_links()?;
             Ok(value)
         };
         result.and_then(attended).map_err(|e| self.given_up(e))
@@ -234,9 +309,9 @@ impl Ctx<Channel<'_>> {
     /// program may now reuse: then nothing is moved any more.
     #[cold]
     pub(crate) fn given_up(&self, error: Error) -> Error {
-        if self.in_flight() == 0 {
+        if self.live.get() == 0 {
             return error;
         }
-        self.p2p().mpi.dev.borrow_mut().fail(error)
+        self.mpi.dev.borrow_mut().fail(error)
     }
 }

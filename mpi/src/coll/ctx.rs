@@ -2,120 +2,120 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::task::Poll;
+use std::task::{Poll, ready};
 
-use super::locality::Locality;
+use super::locality::{Locality, Span};
 use super::mem::{Blocks, Mem};
 use super::p2p::{P2p, Pending};
 use super::scratch::{Loan, Scratch};
-use super::tuning::{FLAT_RANKS, Tuning};
+use super::tuning::Tuning;
 use crate::error::{Error, ErrorClass, Result};
 
-/// What one call of a collective works with. A nonblocking collective's future owns it.
-#[derive(Debug)]
-pub struct Ctx<P> {
+/// What the collectives of a process share.
+#[derive(Debug, Default)]
+pub struct Resources {
+    /// Temporary memory.
+    pub(super) scratch: Scratch,
+    /// Which algorithms are used, the same on all ranks.
+    pub(super) tuning: Tuning,
+}
+
+impl Resources {
+    /// No memory yet, and the algorithms of this tuning.
+    #[must_use]
+    pub fn new(tuning: Tuning) -> Self {
+        Self {
+            scratch: Scratch::new(),
+            tuning,
+        }
+    }
+}
+
+/// What one call of a collective works with. All of it is read only but `live`, so a call that
+/// needs no waiting never has it in memory: it is passed by value up to the first wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Ctx<'a, P> {
     p2p: P,
     tag: i32,
-    live: Cell<usize>,
+    /// How many messages have been posted and are not done.
+    live: &'a Cell<usize>,
+    resources: &'a Resources,
+    hosts: Option<&'a Locality>,
     span: Span,
-    /// Algorithms that the caller demands instead of the usual tuning.
-    pub tuning: Tuning,
 }
 
-/// Where the ranks of a call are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Span {
-    /// It is not known, or nothing follows from it.
-    Unknown,
-    /// All on one host, few, and messages within it cost little.
-    OneHost,
-    /// On several hosts, with more than one on some.
-    Hosts,
-}
-
-impl Span {
-    #[inline]
-    fn of(size: usize, hosts: Option<&Locality>) -> Self {
-        let Some(hosts) = hosts else {
-            return Self::Unknown;
-        };
-        match hosts.count() {
-            1 if size <= FLAT_RANKS && hosts.is_cheap_within() => Self::OneHost,
-            count if 1 < count && count < size => Self::Hosts,
-            _ => Self::Unknown,
-        }
-    }
-}
-
-impl<P: P2p> Ctx<P> {
+impl<'a, P: P2p> Ctx<'a, P> {
     /// A call with its own `tag` on `p2p`: no other call in flight on this communicator may use the
-    /// tag.
-    #[inline]
-    pub fn new(p2p: P, tag: i32) -> Self {
+    /// tag. `live` counts its messages in flight; `hosts` says which ranks share a host, if that is
+    /// known: to all of them or to none.
+    #[inline(always)]
+    pub fn new(
+        p2p: P,
+        tag: i32,
+        hosts: Option<&'a Locality>,
+        resources: &'a Resources,
+        live: &'a Cell<usize>,
+    ) -> Self {
         Self {
-            span: Span::of(p2p.size(), p2p.hosts()),
             p2p,
             tag,
-            live: Cell::new(0),
-            tuning: Tuning::default(),
+            live,
+            resources,
+            hosts,
+            span: hosts.map_or(Span::Unknown, Locality::span),
         }
     }
 
-    /// The same with some algorithms chosen by the caller (tests and benches).
-    #[inline]
-    pub fn with_tuning(mut self, tuning: Tuning) -> Self {
-        self.tuning = tuning;
-        self
-    }
-
-    /// How many messages have been posted and are not done.
-    pub(super) fn in_flight(&self) -> usize {
-        self.live.get()
-    }
-
-    /// The tag of its messages.
-    pub(super) fn tag(&self) -> i32 {
-        self.tag
+    /// Which algorithms are used.
+    #[inline(always)]
+    pub(super) fn tuning(&self) -> &'a Tuning {
+        &self.resources.tuning
     }
 
     /// The channel.
-    #[inline]
-    pub fn p2p(&self) -> &P {
-        &self.p2p
+    #[inline(always)]
+    pub fn p2p(&self) -> P {
+        self.p2p
     }
 
     /// The pool of temporary memory.
     #[inline]
-    pub(crate) fn scratch(&self) -> &Scratch {
-        self.p2p.scratch()
+    pub(crate) fn scratch(&self) -> &'a Scratch {
+        &self.resources.scratch
     }
 
     /// This process's rank.
-    #[inline]
+    #[inline(always)]
     pub fn rank(&self) -> usize {
         self.p2p.rank()
     }
 
     /// Number of ranks.
-    #[inline]
+    #[inline(always)]
     pub fn size(&self) -> usize {
         self.p2p.size()
     }
 
     /// Whether all ranks are few and share a host within which messages cost little.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn on_one_host(&self) -> bool {
         self.span == Span::OneHost
     }
 
+    /// Whether all ranks exchange at once, without steps.
+    #[inline(always)]
+    pub(super) fn is_linear(&self) -> bool {
+        self.tuning().is_linear(self.on_one_host())
+    }
+
     /// Those of whom some share a host and some do not, unless the caller has demanded how data
     /// travels.
-    #[inline]
-    pub(crate) fn hosts(&self) -> Option<&Locality> {
-        if self.span != Span::Hosts || self.tuning.exchange.is_some() {
+    #[inline(always)]
+    pub(crate) fn hosts(&self) -> Option<&'a Locality> {
+        if self.span != Span::Hosts || self.tuning().exchange.is_some() {
             return None;
         }
-        self.p2p.hosts()
+        self.hosts
     }
 
     /// Says that the ranks of this call share a host.
@@ -124,34 +124,18 @@ impl<P: P2p> Ctx<P> {
     }
 
     /// A call among some of the ranks, as a part of this one.
-    pub(super) fn part<Q: P2p>(&self, p2p: Q) -> Ctx<Q> {
-        Ctx::new(p2p, self.tag).with_tuning(self.tuning)
+    pub(super) fn part<Q: P2p>(&self, p2p: Q) -> Ctx<'a, Q> {
+        Ctx::new(p2p, self.tag, None, self.resources, self.live)
     }
 
     /// Temporary memory of `len` bytes, back in the pool at the end of the scope.
-    pub(crate) fn temp(&self, len: usize) -> Result<Temp<'_>> {
-        let loan = if len == 0 {
-            None
-        } else {
-            Some(self.scratch().take(len)?)
-        };
-        Ok(Temp {
-            loan,
-            len,
-            scratch: self.scratch(),
-            live: &self.live,
-        })
-    }
-
-    /// Gives back memory that no request uses, although other requests are in flight.
-    pub(crate) fn give_back(&self, mut temp: Temp<'_>) {
-        if let Some(loan) = temp.loan.take() {
-            self.scratch().give_back(loan);
-        }
+    #[inline(always)]
+    pub(crate) fn temp(&self, len: usize) -> Result<Temp<'a>> {
+        Temp::new(self.scratch(), self.live, len)
     }
 
     /// A table of `n` regions in temporary memory.
-    pub(crate) fn table(&self, n: usize, region: impl Fn(usize) -> Mem) -> Result<Table<'_>> {
+    pub(crate) fn table(&self, n: usize, region: impl Fn(usize) -> Mem) -> Result<Table<'a>> {
         let temp = self.temp(n * size_of::<Mem>())?;
         let start = temp.mem().ptr().cast::<Mem>();
         for i in 0..n {
@@ -161,8 +145,15 @@ impl<P: P2p> Ctx<P> {
         Ok(Table { temp, n })
     }
 
-    #[inline]
+    /// Starts a send.
+    #[inline(never)]
     pub(crate) fn isend(&self, to: usize, data: Mem) -> Result<Pending> {
+        self.isend_inlined(to, data)
+    }
+
+    /// [`Ctx::isend`] for where a call of a function counts.
+    #[inline(always)]
+    pub(super) fn isend_inlined(&self, to: usize, data: Mem) -> Result<Pending> {
         // SAFETY: the region is valid until the collective ends (`Mem::new`), and the algorithms do
         // not change it before the request is done.
         let pending = unsafe { self.p2p.isend(to, self.tag, data.ptr(), data.len())? };
@@ -172,7 +163,7 @@ impl<P: P2p> Ctx<P> {
         Ok(pending)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn irecv(&self, from: usize, data: Mem) -> Result<Receive> {
         // SAFETY: as for `isend`; the algorithms do not touch the region before the request is
         // done.
@@ -186,7 +177,7 @@ impl<P: P2p> Ctx<P> {
     }
 
     /// Receives a message that is there or comes at once; false: nothing was done.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn try_recv(&self, from: usize, data: Mem) -> Result<bool> {
         if data.len() > self.p2p.max_short() {
             return Ok(false);
@@ -200,7 +191,7 @@ impl<P: P2p> Ctx<P> {
     }
 
     /// Polls a request of this call, for whoever waits for it in another way.
-    #[inline]
+    #[inline(always)]
     pub(super) fn poll_part(&self, pending: &mut Pending) -> Poll<Result<usize>> {
         let polled = self.p2p.poll(pending);
         if polled.is_ready() {
@@ -213,15 +204,18 @@ impl<P: P2p> Ctx<P> {
         if pending == Pending::DONE {
             return Ok(());
         }
-        let result = poll_fn(|_| self.p2p.poll(&mut pending)).await;
-        self.live.set(self.live.get() - 1);
-        result.map(drop)
+        poll_fn(|_| self.poll_part(&mut pending)).await.map(drop)
+    }
+
+    /// Polls a receive; not again once it is ready.
+    #[inline(always)]
+    pub(super) fn poll_received(&self, receive: &mut Receive) -> Poll<Result<()>> {
+        let len = ready!(self.poll_part(&mut receive.pending))?;
+        Poll::Ready(self.check_length(receive.from, receive.len, len))
     }
 
     pub(crate) async fn received(&self, mut receive: Receive) -> Result<()> {
-        let result = poll_fn(|_| self.p2p.poll(&mut receive.pending)).await;
-        self.live.set(self.live.get() - 1);
-        self.check_length(receive.from, receive.len, result?)
+        poll_fn(|_| self.poll_received(&mut receive)).await
     }
 
     /// What the caller of the collective calls this rank.
@@ -230,22 +224,13 @@ impl<P: P2p> Ctx<P> {
     }
 
     /// Checks that as much has come as was expected.
-    #[inline]
+    #[inline(always)]
     fn check_length(&self, from: usize, expected: usize, len: usize) -> Result<()> {
         if len == expected {
             return Ok(());
         }
-        Err(self.mismatch(from, expected, len))
-    }
-
-    #[cold]
-    fn mismatch(&self, from: usize, expected: usize, len: usize) -> Error {
         let (from, me) = (self.named(from), self.named(self.rank()));
-        let text = format!(
-            "collective: rank {from} sent {len} bytes where rank {me} expected {expected}; \
-             the ranks' counts or datatypes differ"
-        );
-        Error::new(ErrorClass::Truncate, text)
+        Err(mismatch((from, len), (me, expected)))
     }
 
     #[inline]
@@ -256,13 +241,27 @@ impl<P: P2p> Ctx<P> {
         }
     }
 
+    /// Receives a message that is there, or posts the receive.
+    #[inline(never)]
+    pub(super) fn recv_or_post(&self, from: usize, into: Mem) -> Result<Option<Receive>> {
+        self.recv_or_post_inlined(from, into)
+    }
+
+    /// [`Ctx::recv_or_post`] for where a call of a function counts.
+    #[inline(always)]
+    pub(super) fn recv_or_post_inlined(&self, from: usize, into: Mem) -> Result<Option<Receive>> {
+        if self.try_recv(from, into)? {
+            return Ok(None);
+        }
+        self.irecv(from, into).map(Some)
+    }
+
     #[inline]
     pub(crate) async fn recv(&self, from: usize, data: Mem) -> Result<()> {
-        if self.try_recv(from, data)? {
-            return Ok(());
+        match self.recv_or_post(from, data)? {
+            None => Ok(()),
+            Some(receive) => self.received(receive).await,
         }
-        let receive = self.irecv(from, data)?;
-        self.received(receive).await
     }
 
     /// Sends and receives at the same time.
@@ -271,9 +270,7 @@ impl<P: P2p> Ctx<P> {
         // A short message may be there already; the receive of a long one is posted ahead of it.
         let (send, receive) = if into.len() <= self.p2p.max_short() {
             let send = self.isend(to, out)?;
-            let came = self.try_recv(from, into)?;
-            let receive = (!came).then(|| self.irecv(from, into)).transpose()?;
-            (send, receive)
+            (send, self.recv_or_post(from, into)?)
         } else {
             let receive = self.irecv(from, into)?;
             (self.isend(to, out)?, Some(receive))
@@ -283,6 +280,15 @@ impl<P: P2p> Ctx<P> {
         }
         self.sent(send).await
     }
+}
+
+#[cold]
+fn mismatch((from, len): (usize, usize), (me, expected): (usize, usize)) -> Error {
+    let text = format!(
+        "collective: rank {from} sent {len} bytes where rank {me} expected {expected}; \
+         the ranks' counts or datatypes differ"
+    );
+    Error::new(ErrorClass::Truncate, text)
 }
 
 /// A posted receive whose message must have exactly the region's length.
@@ -303,7 +309,28 @@ pub(crate) struct Temp<'a> {
     live: &'a Cell<usize>,
 }
 
-impl Temp<'_> {
+impl<'a> Temp<'a> {
+    fn new(scratch: &'a Scratch, live: &'a Cell<usize>, len: usize) -> Result<Self> {
+        let loan = if len == 0 {
+            None
+        } else {
+            Some(scratch.take(len)?)
+        };
+        Ok(Self {
+            loan,
+            len,
+            scratch,
+            live,
+        })
+    }
+
+    /// Gives back memory that no request uses, although other requests are in flight.
+    pub(crate) fn give_back(&mut self) {
+        if let Some(loan) = self.loan.take() {
+            self.scratch.give_back(loan);
+        }
+    }
+
     #[inline]
     pub(crate) fn mem(&self) -> Mem {
         self.loan
@@ -337,153 +364,5 @@ impl Table<'_> {
         Blocks::Table(unsafe {
             std::slice::from_raw_parts(self.temp.mem().ptr().cast::<Mem>(), self.n)
         })
-    }
-}
-
-/// How many requests of one kind an algorithm keeps in flight.
-pub(crate) const WINDOW: usize = 16;
-
-/// Requests in the order in which they were started, up to [`WINDOW`]. Without any it is not laid
-/// out.
-struct Queue<T>(Option<Ring<T>>);
-
-struct Ring<T> {
-    slots: [T; WINDOW],
-    head: usize,
-    len: usize,
-}
-
-impl<T: Copy> Queue<T> {
-    #[inline]
-    fn len(&self) -> usize {
-        self.0.as_ref().map_or(0, |ring| ring.len)
-    }
-
-    /// Adds a request; there must be room.
-    fn push(&mut self, item: T) {
-        let ring = self.0.get_or_insert(Ring {
-            slots: [item; WINDOW],
-            head: 0,
-            len: 0,
-        });
-        assert!(ring.len < WINDOW, "too many requests in flight");
-        ring.slots[(ring.head + ring.len) % WINDOW] = item;
-        ring.len += 1;
-    }
-
-    /// Takes the oldest request.
-    #[inline]
-    fn pop(&mut self) -> Option<T> {
-        let ring = self.0.as_mut().filter(|ring| ring.len > 0)?;
-        let oldest = ring.slots[ring.head];
-        ring.head = (ring.head + 1) % WINDOW;
-        ring.len -= 1;
-        Some(oldest)
-    }
-}
-
-/// Sends whose buffers are not reused soon: waited for only when there are many, or at the end.
-pub(crate) struct Sends(Queue<Pending>);
-
-impl Sends {
-    #[inline]
-    pub(crate) const fn new() -> Self {
-        Self(Queue(None))
-    }
-
-    /// Adds a send; there must be room.
-    #[inline]
-    pub(crate) fn push(&mut self, pending: Pending) {
-        if pending != Pending::DONE {
-            self.0.push(pending);
-        }
-    }
-
-    /// Adds a send, and waits for the oldest where there is no room.
-    #[inline]
-    pub(crate) async fn push_or_wait<P: P2p>(
-        &mut self,
-        ctx: &Ctx<P>,
-        pending: Pending,
-    ) -> Result<()> {
-        if pending == Pending::DONE {
-            return Ok(());
-        }
-        if self.0.len() == WINDOW
-            && let Some(oldest) = self.0.pop()
-        {
-            ctx.sent(oldest).await?;
-        }
-        self.0.push(pending);
-        Ok(())
-    }
-
-    #[inline]
-    pub(crate) async fn finish<P: P2p>(&mut self, ctx: &Ctx<P>) -> Result<()> {
-        while let Some(oldest) = self.0.pop() {
-            ctx.sent(oldest).await?;
-        }
-        Ok(())
-    }
-}
-
-/// Receives posted ahead, completed in the order of posting.
-pub(crate) struct Receives(Queue<Receive>);
-
-impl Receives {
-    #[inline]
-    pub(crate) const fn new() -> Self {
-        Self(Queue(None))
-    }
-
-    pub(crate) fn is_full(&self) -> bool {
-        self.0.len() == WINDOW
-    }
-
-    /// Adds a receive; there must be room.
-    pub(crate) fn push(&mut self, receive: Receive) {
-        self.0.push(receive);
-    }
-
-    /// Receives a message that is there, or starts to; there must be room.
-    #[inline]
-    pub(crate) fn take_or_push<P: P2p>(
-        &mut self,
-        ctx: &Ctx<P>,
-        from: usize,
-        into: Mem,
-    ) -> Result<()> {
-        if !ctx.try_recv(from, into)? {
-            self.0.push(ctx.irecv(from, into)?);
-        }
-        Ok(())
-    }
-
-    /// Waits for the oldest; `Ok(false)` when there is none.
-    #[inline]
-    pub(crate) async fn pop<P: P2p>(&mut self, ctx: &Ctx<P>) -> Result<bool> {
-        match self.0.pop() {
-            Some(receive) => ctx.received(receive).await.map(|()| true),
-            None => Ok(false),
-        }
-    }
-
-    #[inline]
-    pub(crate) async fn push_or_wait<P: P2p>(
-        &mut self,
-        ctx: &Ctx<P>,
-        from: usize,
-        into: Mem,
-    ) -> Result<()> {
-        if self.is_full() {
-            self.pop(ctx).await?;
-        }
-        self.take_or_push(ctx, from, into)
-    }
-
-    #[inline]
-    pub(crate) async fn finish<P: P2p>(&mut self, ctx: &Ctx<P>) -> Result<()> {
-        while self.pop(ctx).await? {}
-        Ok(())
     }
 }

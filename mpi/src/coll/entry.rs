@@ -1,7 +1,10 @@
 //! The collectives on bytes: each is done in two levels where that pays, else among all ranks
 //! alike.
 
+use std::future::Future;
+
 use super::ctx::Ctx;
+use super::initiated::{Initiated, initiated_or};
 use super::mem::{Blocks, Mem, check_equal};
 use super::p2p::P2p;
 use super::reducer::Reducer;
@@ -13,10 +16,15 @@ use crate::error::Result;
 ///
 /// # Errors
 /// When a message fails.
-pub async fn barrier<P: P2p>(ctx: &Ctx<P>) -> Result<()> {
+#[inline(always)]
+pub fn barrier<P: P2p>(ctx: Ctx<'_, P>) -> Initiated<impl Future<Output = Result<()>>> {
+    initiated_or(super::barrier::linear(ctx), move || stepwise_barrier(ctx))
+}
+
+async fn stepwise_barrier<P: P2p>(ctx: Ctx<'_, P>) -> Result<()> {
     match ctx.hosts() {
-        Some(hosts) => Box::pin(two_level::barrier(ctx, hosts)).await,
-        None => super::barrier::among(ctx).await,
+        Some(hosts) => Box::pin(two_level::barrier(&ctx, hosts)).await,
+        None => super::barrier::stepwise(&ctx).await,
     }
 }
 
@@ -24,13 +32,23 @@ pub async fn barrier<P: P2p>(ctx: &Ctx<P>) -> Result<()> {
 ///
 /// # Errors
 /// When a message fails or the lengths differ.
-pub async fn bcast<P: P2p>(ctx: &Ctx<P>, data: Mem, root: usize) -> Result<()> {
+#[inline(always)]
+pub fn bcast<P: P2p>(
+    ctx: Ctx<'_, P>,
+    data: Mem,
+    root: usize,
+) -> Initiated<impl Future<Output = Result<()>>> {
     if ctx.size() == 1 || data.is_empty() {
-        return Ok(());
+        return Initiated::Done;
     }
+    let initiated = super::bcast::linear(ctx, data, root);
+    initiated_or(initiated, move || stepwise_bcast(ctx, data, root))
+}
+
+async fn stepwise_bcast<P: P2p>(ctx: Ctx<'_, P>, data: Mem, root: usize) -> Result<()> {
     match ctx.hosts() {
-        Some(hosts) => Box::pin(two_level::bcast(ctx, hosts, data, root)).await,
-        None => super::bcast::among(ctx, data, root).await,
+        Some(hosts) => Box::pin(two_level::bcast(&ctx, hosts, data, root)).await,
+        None => super::bcast::stepwise(&ctx, data, root).await,
     }
 }
 
@@ -39,24 +57,39 @@ pub async fn bcast<P: P2p>(ctx: &Ctx<P>, data: Mem, root: usize) -> Result<()> {
 ///
 /// # Errors
 /// When a message fails or the blocks' lengths differ among ranks.
-pub async fn allgather<P: P2p>(ctx: &Ctx<P>, send: Option<Mem>, recv: Blocks<'_>) -> Result<()> {
-    let (rank, size) = (ctx.rank(), ctx.size());
-    let own = recv.get(rank);
+#[inline(always)]
+pub fn allgather<'a, P: P2p>(
+    ctx: Ctx<'a, P>,
+    send: Option<Mem>,
+    recv: Blocks<'a>,
+) -> Initiated<impl Future<Output = Result<()>>> {
+    let own = recv.get(ctx.rank());
     let mine = send.unwrap_or(own);
-    check_equal(mine.len(), own.len())?;
-    if ctx.tuning.flat(ctx.on_one_host()) {
-        let some = |data: Mem| (!data.is_empty()).then_some(data);
-        linear::exchange_all(ctx, |_| some(mine), |from| some(recv.get(from))).await?;
-        own.copy_from(mine);
-        return Ok(());
+    if let Err(error) = check_equal(mine.len(), own.len()) {
+        return Initiated::Failed(error);
     }
-    let total = recv.total(0, size, size);
+    let some = |data: Mem| (!data.is_empty()).then_some(data);
+    let initiated = match ctx.is_linear() {
+        true => {
+            let into = move |from| some(recv.get(from));
+            let exchange = linear::exchange_all(ctx, move |_| some(mine), into);
+            Some(exchange.then(move || own.copy_from(mine)))
+        }
+        false => None,
+    };
+    initiated_or(initiated, move || stepwise_allgather(ctx, mine, recv))
+}
+
+/// In steps: among the hosts first where that pays.
+async fn stepwise_allgather<P: P2p>(ctx: Ctx<'_, P>, mine: Mem, recv: Blocks<'_>) -> Result<()> {
+    let ctx = &ctx;
+    let total = recv.total(0, ctx.size(), ctx.size());
     if let Some(hosts) = ctx.hosts()
         && (1..=ALLGATHER_LOGARITHMIC).contains(&total)
     {
         return Box::pin(two_level::allgather(ctx, hosts, mine, recv)).await;
     }
-    own.copy_from(mine);
+    recv.get(ctx.rank()).copy_from(mine);
     super::allgather::among(ctx, recv).await
 }
 
@@ -65,29 +98,45 @@ pub async fn allgather<P: P2p>(ctx: &Ctx<P>, send: Option<Mem>, recv: Blocks<'_>
 ///
 /// # Errors
 /// When a message fails or the blocks' lengths differ among ranks.
-pub async fn alltoall<P: P2p>(
-    ctx: &Ctx<P>,
+#[inline(always)]
+pub fn alltoall<'a, P: P2p>(
+    ctx: Ctx<'a, P>,
+    send: Option<Blocks<'a>>,
+    recv: Blocks<'a>,
+) -> Initiated<impl Future<Output = Result<()>>> {
+    let rank = ctx.rank();
+    if matches!(recv, Blocks::Uniform { each: 0, .. }) {
+        return Initiated::Done;
+    }
+    if let Some(send) = send
+        && let Err(error) = check_equal(send.len(rank), recv.len(rank))
+    {
+        return Initiated::Failed(error);
+    }
+    let some = |data: Mem| (!data.is_empty()).then_some(data);
+    let initiated = match send {
+        Some(send) if ctx.is_linear() => {
+            let (out, into) = (
+                move |to| some(send.get(to)),
+                move |from| some(recv.get(from)),
+            );
+            let exchange = linear::exchange_all(ctx, out, into);
+            Some(exchange.then(move || recv.get(rank).copy_from(send.get(rank))))
+        }
+        _ => None,
+    };
+    initiated_or(initiated, move || stepwise_alltoall(ctx, send, recv))
+}
+
+/// In steps: by the leaders of hosts where that pays.
+async fn stepwise_alltoall<P: P2p>(
+    ctx: Ctx<'_, P>,
     send: Option<Blocks<'_>>,
     recv: Blocks<'_>,
 ) -> Result<()> {
-    let rank = ctx.rank();
-    let equal = matches!(recv, Blocks::Uniform { .. });
-    if equal && recv.get(0).is_empty() {
-        return Ok(());
-    }
-    if let Some(send) = send {
-        check_equal(send.get(rank).len(), recv.get(rank).len())?;
-    }
-    if let Some(send) = send
-        && ctx.tuning.flat(ctx.on_one_host())
-    {
-        let some = |data: Mem| (!data.is_empty()).then_some(data);
-        linear::exchange_all(ctx, |to| some(send.get(to)), |from| some(recv.get(from))).await?;
-        recv.get(rank).copy_from(send.get(rank));
-        return Ok(());
-    }
+    let ctx = &ctx;
     if let (Some(hosts), Blocks::Uniform { all, each }) = (ctx.hosts(), recv)
-        && ctx.tuning.by_leaders(hosts, each)
+        && ctx.tuning().by_leaders(hosts, each)
     {
         let from = match send {
             Some(Blocks::Uniform { all, .. }) => Some(all),
@@ -105,7 +154,7 @@ pub async fn alltoall<P: P2p>(
 /// # Errors
 /// When a message fails, the lengths differ among ranks, or the operation fails.
 pub async fn reduce<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     op: &dyn Reducer,
     send: Option<Mem>,
     recv: Mem,
@@ -119,7 +168,7 @@ pub async fn reduce<P: P2p>(
         return Ok(());
     }
     match ctx.hosts() {
-        Some(hosts) if ctx.tuning.host_by_host(op.commutative(), op.exact()) => {
+        Some(hosts) if ctx.tuning().host_by_host(op.commutative(), op.exact()) => {
             Box::pin(two_level::reduce(ctx, hosts, op, (mine, recv), root)).await
         }
         _ => super::reduce::among(ctx, op, mine, recv, root).await,
@@ -131,21 +180,35 @@ pub async fn reduce<P: P2p>(
 ///
 /// # Errors
 /// When a message fails, the lengths differ among ranks, or the operation fails.
-pub async fn allreduce<P: P2p>(
-    ctx: &Ctx<P>,
-    op: &dyn Reducer,
+#[inline(always)]
+pub fn allreduce<P: P2p, R: Reducer + Copy>(
+    ctx: Ctx<'_, P>,
+    op: R,
     send: Option<Mem>,
     recv: Mem,
-) -> Result<()> {
+) -> Initiated<impl Future<Output = Result<()>>> {
     let mine = send.unwrap_or(recv);
-    check_equal(mine.len(), recv.len())?;
-    if recv.is_empty() {
-        return Ok(());
+    if recv.is_empty() || mine.len() != recv.len() {
+        return check_equal(mine.len(), recv.len()).into();
     }
+    if ctx.size() == 1 {
+        recv.copy_from(mine);
+        return Initiated::Done;
+    }
+    let initiated = super::allreduce::linear(ctx, op, mine, recv);
+    initiated_or(initiated, move || stepwise_allreduce(ctx, op, mine, recv))
+}
+
+async fn stepwise_allreduce<P: P2p>(
+    ctx: Ctx<'_, P>,
+    op: impl Reducer,
+    mine: Mem,
+    recv: Mem,
+) -> Result<()> {
     match ctx.hosts() {
-        Some(hosts) if ctx.tuning.host_by_host(op.commutative(), op.exact()) => {
-            Box::pin(two_level::allreduce(ctx, hosts, op, (mine, recv))).await
+        Some(hosts) if ctx.tuning().host_by_host(op.commutative(), op.exact()) => {
+            Box::pin(two_level::allreduce(&ctx, hosts, &op, (mine, recv))).await
         }
-        _ => super::allreduce::among(ctx, op, mine, recv).await,
+        _ => super::allreduce::stepwise(&ctx, &op, mine, recv).await,
     }
 }

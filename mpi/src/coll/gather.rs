@@ -1,9 +1,10 @@
 //! `MPI_Gather` and `MPI_Gatherv` (MPI-5.0 §6.5).
 
-use super::ctx::{Ctx, Receives};
+use super::ctx::Ctx;
 use super::mem::{Blocks, Mem, check_equal};
 use super::p2p::P2p;
 use super::tuning::GatherAlgorithm;
+use super::windows::Receives;
 use crate::error::Result;
 
 /// `send` of rank i goes to the i-th of the equal blocks of `recv` on `root`; `recv` means nothing
@@ -11,7 +12,12 @@ use crate::error::Result;
 ///
 /// # Errors
 /// When a message fails or the blocks' lengths differ among ranks.
-pub async fn gather<P: P2p>(ctx: &Ctx<P>, send: Option<Mem>, recv: Mem, root: usize) -> Result<()> {
+pub async fn gather<P: P2p>(
+    ctx: &Ctx<'_, P>,
+    send: Option<Mem>,
+    recv: Mem,
+    root: usize,
+) -> Result<()> {
     let (rank, size) = (ctx.rank(), ctx.size());
     let each = if rank == root {
         recv.len() / size
@@ -19,7 +25,7 @@ pub async fn gather<P: P2p>(ctx: &Ctx<P>, send: Option<Mem>, recv: Mem, root: us
         send.map_or(0, Mem::len)
     };
     let blocks = Blocks::Uniform { all: recv, each };
-    match ctx.tuning.gather(ctx.on_one_host(), each) {
+    match ctx.tuning().gather(ctx.on_one_host(), each) {
         GatherAlgorithm::Linear => gatherv(ctx, send, blocks, root).await,
         GatherAlgorithm::Binomial if each == 0 => Ok(()),
         GatherAlgorithm::Binomial if rank == root => {
@@ -35,7 +41,7 @@ pub async fn gather<P: P2p>(ctx: &Ctx<P>, send: Option<Mem>, recv: Mem, root: us
 /// # Errors
 /// As [`gather`].
 pub async fn gatherv<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     send: Option<Mem>,
     recv: Blocks<'_>,
     root: usize,
@@ -68,7 +74,7 @@ fn own_block(send: Option<Mem>, recv: Blocks<'_>, root: usize) -> Result<()> {
 /// The part of a rank that is not the root: collects its subtree's blocks and passes them on.
 /// Places count ranks from the root; the subtree below a place is the run of places that share its
 /// leading bits.
-async fn binomial<P: P2p>(ctx: &Ctx<P>, send: Mem, root: usize) -> Result<()> {
+async fn binomial<P: P2p>(ctx: &Ctx<'_, P>, send: Mem, root: usize) -> Result<()> {
     let (size, each) = (ctx.size(), send.len());
     let place = (ctx.rank() + size - root) % size;
     let reach = 1 << place.trailing_zeros();
@@ -93,7 +99,7 @@ async fn binomial<P: P2p>(ctx: &Ctx<P>, send: Mem, root: usize) -> Result<()> {
     ctx.send(parent, temp.mem()).await
 }
 
-async fn binomial_root<P: P2p>(ctx: &Ctx<P>, recv: Mem, each: usize) -> Result<()> {
+async fn binomial_root<P: P2p>(ctx: &Ctx<'_, P>, recv: Mem, each: usize) -> Result<()> {
     let (root, size) = (ctx.rank(), ctx.size());
     let mut receives = Receives::new();
     let mut wrapped = None;

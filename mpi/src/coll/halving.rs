@@ -1,9 +1,10 @@
 //! Recursive halving and doubling over a power of two of the ranks, as several reductions share it.
 
-use super::ctx::{Ctx, Sends};
+use super::ctx::Ctx;
 use super::mem::Mem;
 use super::p2p::P2p;
 use super::reducer::{Reducer, combine_into};
+use super::windows::Sends;
 use crate::error::Result;
 
 /// Which ranks stay when their number is brought down to a power of two: of the first `2 * extra`
@@ -74,7 +75,7 @@ impl ActiveSet {
 
 /// A vector cut into one block for each active rank, on one of them.
 pub(super) struct Halves<'a, P, S, R> {
-    pub(super) ctx: &'a Ctx<P>,
+    pub(super) ctx: &'a Ctx<'a, P>,
     pub(super) active: ActiveSet,
     /// This process's number among the active.
     pub(super) number: usize,

@@ -4,58 +4,176 @@
 //! Between ranks of one host a message costs little, and waiting much where ranks share cores: each
 //! rank runs once.
 
-use super::ctx::{Ctx, Receives, Sends, WINDOW};
+use std::future::Future;
+use std::task::{Poll, ready};
+
+use super::ctx::Ctx;
+use super::initiated::{Initiated, begin};
 use super::mem::Mem;
 use super::p2p::P2p;
+use super::windows::{Receives, Sends, WINDOW};
 use crate::error::Result;
+
+/// So many ranks on, around the end.
+#[inline(always)]
+fn after(rank: usize, steps: usize, size: usize) -> usize {
+    let rank = rank + steps;
+    if rank < size { rank } else { rank - size }
+}
 
 /// Sends `out(i)` to each other rank i and receives `into(i)` from it; `None` on both sides is no
 /// message.
-pub(super) async fn exchange_all<P: P2p>(
-    ctx: &Ctx<P>,
+#[inline(always)]
+pub(super) fn exchange_all<'a, P: P2p>(
+    ctx: Ctx<'a, P>,
     out: impl Fn(usize) -> Option<Mem>,
     into: impl Fn(usize) -> Option<Mem>,
-) -> Result<()> {
-    let (rank, size) = (ctx.rank(), ctx.size());
-    let after = |step| {
-        let to = rank + step;
-        if to < size { to } else { to - size }
+) -> Initiated<impl Future<Output = Result<()>>> {
+    let exchange = Exchange { ctx, out, into };
+    let mut progress = Progress {
+        next: 1,
+        sends: Sends::new(),
+        receives: Receives::new(),
     };
-    let mut first = 1;
-    while first < size {
-        let end = size.min(first + WINDOW);
-        let mut sends = Sends::new();
-        let mut receives = Receives::new();
-        for to in (first..end).map(after) {
-            if let Some(data) = out(to) {
-                sends.push(ctx.isend(to, data)?);
+    begin!(
+        exchange.advance(&mut progress),
+        exchange.go_on(&mut progress)
+    )
+}
+
+/// An exchange without steps, a window of ranks at a time.
+struct Exchange<'a, P, O, I> {
+    ctx: Ctx<'a, P>,
+    out: O,
+    into: I,
+}
+
+/// How far an exchange is.
+struct Progress {
+    /// The next window begins with the rank so many on.
+    next: usize,
+    sends: Sends,
+    receives: Receives,
+}
+
+impl<P: P2p, O, I> Exchange<'_, P, O, I>
+where
+    O: Fn(usize) -> Option<Mem>,
+    I: Fn(usize) -> Option<Mem>,
+{
+    #[inline(always)]
+    fn advance(&self, progress: &mut Progress) -> Poll<Result<()>> {
+        loop {
+            ready!(progress.receives.poll_finish(&self.ctx))?;
+            ready!(progress.sends.poll_finish(&self.ctx))?;
+            if progress.next >= self.ctx.size() {
+                return Poll::Ready(Ok(()));
             }
+            self.post(progress)?;
         }
-        for from in (first..end).map(|step| after(size - step)) {
-            if let Some(room) = into(from) {
-                receives.take_or_push(ctx, from, room)?;
-            }
-        }
-        receives.finish(ctx).await?;
-        sends.finish(ctx).await?;
-        first = end;
     }
-    Ok(())
+
+    #[inline(never)]
+    fn go_on(&self, progress: &mut Progress) -> Poll<Result<()>> {
+        self.advance(progress)
+    }
+
+    #[inline(always)]
+    fn post(&self, progress: &mut Progress) -> Result<()> {
+        let (ctx, rank, size) = (&self.ctx, self.ctx.rank(), self.ctx.size());
+        let end = size.min(progress.next + WINDOW);
+        for steps in progress.next..end {
+            let to = after(rank, steps, size);
+            if let Some(data) = (self.out)(to) {
+                progress.sends.push(ctx.isend_inlined(to, data)?);
+            }
+        }
+        for steps in progress.next..end {
+            let from = after(rank, size - steps, size);
+            if let Some(room) = (self.into)(from) {
+                progress.receives.take_or_push(ctx, from, room)?;
+            }
+        }
+        progress.next = end;
+        Ok(())
+    }
 }
 
 /// Sends `data` to all other ranks.
-pub(super) async fn send_to_all<P: P2p>(ctx: &Ctx<P>, data: Mem, sends: &mut Sends) -> Result<()> {
-    let (rank, size) = (ctx.rank(), ctx.size());
-    for to in (rank + 1..size).chain(0..rank) {
-        let pending = ctx.isend(to, data)?;
-        sends.push_or_wait(ctx, pending).await?;
+#[inline]
+pub(super) fn send_to_all<'a, P: P2p>(
+    ctx: Ctx<'a, P>,
+    data: Mem,
+) -> Initiated<impl Future<Output = Result<()>>> {
+    let mut all = SendToAll::new();
+    begin!(all.advance(&ctx, data), all.go_on(&ctx, data))
+}
+
+/// Sends of the same data to all other ranks.
+struct SendToAll {
+    /// The next goes to the rank so many on.
+    next: usize,
+    sends: Sends,
+}
+
+impl SendToAll {
+    #[inline(always)]
+    fn new() -> Self {
+        Self {
+            next: 1,
+            sends: Sends::new(),
+        }
     }
-    Ok(())
+
+    #[inline(always)]
+    fn advance<P: P2p>(&mut self, ctx: &Ctx<'_, P>, data: Mem) -> Poll<Result<()>> {
+        let size = ctx.size();
+        while self.next < size {
+            ready!(self.sends.poll_room(ctx, 1))?;
+            let to = after(ctx.rank(), self.next, size);
+            self.sends.push(ctx.isend_inlined(to, data)?);
+            self.next += 1;
+        }
+        self.sends.poll_finish(ctx)
+    }
+
+    #[inline(never)]
+    fn go_on<P: P2p>(&mut self, ctx: &Ctx<'_, P>, data: Mem) -> Poll<Result<()>> {
+        self.advance(ctx, data)
+    }
+}
+
+/// `data` of `root` goes to all other ranks.
+#[inline(always)]
+pub(super) fn bcast<'a, P: P2p>(
+    ctx: Ctx<'a, P>,
+    data: Mem,
+    root: usize,
+) -> Initiated<impl Future<Output = Result<()>>> {
+    let mut all = SendToAll::new();
+    let mut receive = None;
+    if ctx.rank() != root {
+        match ctx.recv_or_post_inlined(root, data) {
+            Ok(None) => return Initiated::Done,
+            Ok(posted) => receive = posted,
+            Err(error) => return Initiated::Failed(error),
+        }
+    }
+    begin!(
+        match &receive {
+            Some(_) => Poll::Pending,
+            None => all.advance(&ctx, data),
+        },
+        match &mut receive {
+            Some(receive) => ctx.poll_received(receive),
+            None => all.go_on(&ctx, data),
+        }
+    )
 }
 
 /// `root` gets each other rank's `mine` in `into(i)`; the others are done when their data is read.
 pub(super) async fn gather_at<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     root: usize,
     mine: Mem,
     into: impl Fn(usize) -> Mem,

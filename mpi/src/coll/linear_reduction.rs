@@ -4,13 +4,18 @@
 //! ([`Order`]), so the results have the same bits. Operands travel piece by piece: a piece stays in
 //! its core's cache until it is combined.
 
-use super::ctx::{Ctx, Receives, Sends, WINDOW};
+use std::future::{Future, poll_fn};
+use std::task::{Poll, ready};
+
+use super::ctx::{Ctx, Temp};
+use super::initiated::{Initiated, begin};
 use super::linear::send_to_all;
 use super::mem::{Mem, Split};
 use super::order::{MOST, Order};
 use super::p2p::P2p;
 use super::reducer::Reducer;
 use super::tuning::{DIRECT_CACHE, DIRECT_PIECE, LINEAR_REDUCTION_RANKS};
+use super::windows::{Receives, Sends, WINDOW};
 use crate::error::Result;
 
 // The sends of one piece fit in a window, and the operands in a plan.
@@ -29,9 +34,10 @@ pub(super) enum Combiners {
 }
 
 /// A linear reduction.
-pub(super) struct Linear<'a, P> {
-    pub(super) ctx: &'a Ctx<P>,
-    pub(super) op: &'a dyn Reducer,
+#[derive(Clone, Copy)]
+pub(super) struct Linear<'a, P, R> {
+    pub(super) ctx: Ctx<'a, P>,
+    pub(super) op: R,
     /// The rank at place 0: places count on from there.
     pub(super) first: usize,
     /// The order of combining; along a ring each block begins at its own place.
@@ -41,39 +47,58 @@ pub(super) struct Linear<'a, P> {
     pub(super) elements: usize,
 }
 
-impl<P: P2p> Linear<'_, P> {
-    /// Leaves the result in `recv` on all ranks.
-    pub(super) async fn to_all(&self, mine: Mem, recv: Mem) -> Result<()> {
-        let ctx = self.ctx;
-        let mut operands = Sends::new();
+impl<'a, P: P2p, R: Reducer + Copy> Linear<'a, P, R> {
+    /// Leaves the result in `recv` on all ranks, each of which combines all of it
+    /// ([`Combiners::Everyone`]).
+    #[inline(always)]
+    pub(super) fn everywhere(
+        self,
+        mine: Mem,
+        recv: Mem,
+    ) -> Initiated<impl Future<Output = Result<()>>> {
+        let combining = self.combine(mine, recv);
+        let mut progress = match combining.begin() {
+            Ok(progress) => progress,
+            Err(error) => return Initiated::Failed(error),
+        };
+        begin!(
+            combining.poll_to_end(&mut progress),
+            combining.go_on(&mut progress)
+        )
+    }
+
+    /// Leaves the result in `recv` on all ranks, each of which combines a block
+    /// ([`Combiners::Blocks`]).
+    pub(super) async fn by_blocks(self, mine: Mem, recv: Mem) -> Result<()> {
+        let ctx = &self.ctx;
         let block = self.part(recv, ctx.rank());
-        self.combine(mine, block, &mut operands).await?;
-        if self.combiners != Combiners::Blocks {
-            return operands.finish(ctx).await;
-        }
-        let mut results = Sends::new();
-        if !block.is_empty() {
-            send_to_all(ctx, block, &mut results).await?;
-        }
+        let mut operands = self.combine(mine, block).run().await?;
+        // So few ranks that all these sends go at once.
+        let results = match block.is_empty() {
+            true => None,
+            false => Some(send_to_all(*ctx, block)),
+        };
         self.take_blocks(mine, recv, &mut operands).await?;
         operands.finish(ctx).await?;
-        results.finish(ctx).await
+        match results {
+            Some(results) => results.finish().await,
+            None => Ok(()),
+        }
     }
 
     /// Leaves the result in `recv` on `root`.
-    pub(super) async fn to_root(&self, mine: Mem, recv: Mem, root: usize) -> Result<()> {
-        let (ctx, rank) = (self.ctx, self.ctx.rank());
-        let mut operands = Sends::new();
+    pub(super) async fn to_root(self, mine: Mem, recv: Mem, root: usize) -> Result<()> {
+        let (ctx, rank) = (&self.ctx, self.ctx.rank());
         if rank == root {
             let block = self.part(recv, root);
-            self.combine(mine, block, &mut operands).await?;
+            let mut operands = self.combine(mine, block).run().await?;
             if self.combiners == Combiners::Blocks {
                 self.take_blocks(mine, recv, &mut operands).await?;
             }
             return operands.finish(ctx).await;
         }
         let temp = ctx.temp(self.part(mine, rank).len())?;
-        self.combine(mine, temp.mem(), &mut operands).await?;
+        let mut operands = self.combine(mine, temp.mem()).run().await?;
         if !temp.mem().is_empty() {
             ctx.send(root, temp.mem()).await?;
         }
@@ -81,21 +106,26 @@ impl<P: P2p> Linear<'_, P> {
     }
 
     /// A rank's part of a vector: what it combines.
+    #[inline(always)]
     fn part(&self, vector: Mem, rank: usize) -> Mem {
         match self.combiners {
             Combiners::Everyone => vector,
             Combiners::Only(root) if rank == root => vector,
             Combiners::Only(_) => Mem::EMPTY,
-            Combiners::Blocks => {
-                let split = Split::Even {
-                    elements: self.elements,
-                    parts: self.ctx.size(),
-                };
-                split.part(vector, self.op.element(), self.block(rank))
-            }
+            Combiners::Blocks => self.block_of(vector, rank),
         }
     }
 
+    #[inline(always)]
+    fn block_of(&self, vector: Mem, rank: usize) -> Mem {
+        let split = Split::Even {
+            elements: self.elements,
+            parts: self.ctx.size(),
+        };
+        split.part(vector, self.op.element(), self.block(rank))
+    }
+
+    #[inline(always)]
     fn place(&self, rank: usize) -> usize {
         let place = rank + self.ctx.size() - self.first;
         if place < self.ctx.size() {
@@ -105,6 +135,7 @@ impl<P: P2p> Linear<'_, P> {
         }
     }
 
+    #[inline(always)]
     fn rank_at(&self, place: usize) -> usize {
         let rank = place + self.first;
         if rank < self.ctx.size() {
@@ -115,15 +146,18 @@ impl<P: P2p> Linear<'_, P> {
     }
 
     /// The block that a rank combines.
+    #[inline(always)]
     fn block(&self, rank: usize) -> usize {
         (self.place(rank) + self.shift()) % self.ctx.size()
     }
 
     /// Along a ring the rank of a block's last operand combines it, else the one of its first.
+    #[inline(always)]
     fn shift(&self) -> usize {
         usize::from(matches!(self.order, Order::Ring(_)))
     }
 
+    #[inline(always)]
     fn order(&self) -> Order {
         match self.order {
             Order::Ring(_) => Order::Ring(self.block(self.ctx.rank())),
@@ -132,6 +166,7 @@ impl<P: P2p> Linear<'_, P> {
     }
 
     /// Bytes of a piece: with one of each other rank it fits in a core's own cache.
+    #[inline(always)]
     fn step(&self) -> usize {
         let element = self.op.element().max(1);
         let bytes = DIRECT_CACHE / (self.ctx.size() - 1);
@@ -139,6 +174,7 @@ impl<P: P2p> Linear<'_, P> {
     }
 
     /// Bytes of the longest part.
+    #[inline(always)]
     fn longest(&self) -> usize {
         let elements = match self.combiners {
             Combiners::Blocks => self.elements.div_ceil(self.ctx.size()),
@@ -147,87 +183,34 @@ impl<P: P2p> Linear<'_, P> {
         elements * self.op.element()
     }
 
-    /// Sends operands, and leaves this rank's part of the result in `result`: in place there in
-    /// `mine`, or memory of its own. The sends that `sends` holds at the end are still reading
-    /// `mine`.
-    async fn combine(&self, mine: Mem, result: Mem, sends: &mut Sends) -> Result<()> {
-        let (ctx, size) = (self.ctx, self.ctx.size());
-        let (step, longest) = (self.step(), self.longest());
-        let own = self.part(mine, ctx.rank());
+    /// The way to this rank's part of the result, which goes to `result`: in place there in `mine`,
+    /// or memory of its own.
+    #[inline(always)]
+    fn combine(self, mine: Mem, result: Mem) -> Combining<'a, P, R> {
+        let (size, step) = (self.ctx.size(), self.step());
+        let own = self.part(mine, self.ctx.rank());
+        let in_place = own.ptr() == result.ptr();
         // What is overwritten next, others must have read.
-        let reread = own.ptr() == result.ptr() && self.combiners == Combiners::Everyone;
-        // All that may be in flight: then a rank need not run again for the others to continue.
-        let ahead = if reread { 1 } else { WINDOW / (size - 1) };
-        let piece = |vector: Mem, at: usize| {
-            (at < vector.len()).then(|| vector.part(at, step.min(vector.len() - at)))
-        };
-        let room = step.min(result.len()).next_multiple_of(64);
-        let ordered = !self.op.symmetric();
-        // Of two ranks the other's operand may be received where the result goes.
-        let direct = size == 2 && !ordered && own.ptr() != result.ptr();
-        let temp = ctx.temp(if direct { 0 } else { size * room })?;
-        let mut offered = 0;
-        let mut at = 0;
-        while at < longest {
-            while offered < longest.min(at + ahead * step) {
-                self.offer(|vector| piece(vector, offered), mine, sends)
-                    .await?;
-                offered += step;
-            }
-            if let (Some(result), Some(own)) = (piece(result, at), piece(own, at)) {
-                let values = Values {
-                    temp: temp.mem(),
-                    room,
-                    result,
-                    own,
-                    me: self.place(ctx.rank()),
-                    ordered,
-                };
-                self.receive(&values).await?;
-                if reread {
-                    sends.finish(ctx).await?;
-                }
-                values.combine(self.op, self.order(), size)?;
-            }
-            at += step;
+        let reread = in_place && self.combiners == Combiners::Everyone;
+        Combining {
+            linear: self,
+            mine,
+            own,
+            result,
+            room: step.min(result.len()).next_multiple_of(64),
+            step,
+            longest: self.longest(),
+            // All that may be in flight: then a rank need not run again for the others to continue.
+            ahead: if reread { 1 } else { WINDOW / (size - 1) },
+            reread,
+            // Of two ranks the other's operand may be received where the result goes.
+            direct: size == 2 && self.op.symmetric() && !in_place,
         }
-        // Sends that are still on their way would keep the memory from going back to its pool.
-        ctx.give_back(temp);
-        Ok(())
-    }
-
-    /// Sends each combiner a piece of its part.
-    #[inline]
-    async fn offer(
-        &self,
-        piece: impl Fn(Mem) -> Option<Mem>,
-        mine: Mem,
-        sends: &mut Sends,
-    ) -> Result<()> {
-        let (ctx, rank, size) = (self.ctx, self.ctx.rank(), self.ctx.size());
-        for to in (0..rank).rev().chain((rank + 1..size).rev()) {
-            if let Some(piece) = piece(self.part(mine, to)) {
-                let send = ctx.isend(to, piece)?;
-                sends.push_or_wait(ctx, send).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Receives the other ranks' operands of a piece.
-    #[inline]
-    async fn receive(&self, values: &Values) -> Result<()> {
-        let mut receives = Receives::new();
-        for place in (values.me + 1..self.ctx.size()).chain(0..values.me) {
-            let from = self.rank_at(place);
-            receives.take_or_push(self.ctx, from, values.at(place))?;
-        }
-        receives.finish(self.ctx).await
     }
 
     /// Takes the blocks that other ranks have combined; `operands` are still being read.
     async fn take_blocks(&self, mine: Mem, recv: Mem, operands: &mut Sends) -> Result<()> {
-        let (ctx, rank, size) = (self.ctx, self.ctx.rank(), self.ctx.size());
+        let (ctx, rank, size) = (&self.ctx, self.ctx.rank(), self.ctx.size());
         if mine.ptr() == recv.ptr() {
             // What comes now is written where they are read.
             operands.finish(ctx).await?;
@@ -240,6 +223,148 @@ impl<P: P2p> Linear<'_, P> {
             }
         }
         receives.finish(ctx).await
+    }
+}
+
+/// The way to this rank's part of a result, piece by piece.
+struct Combining<'a, P, R> {
+    linear: Linear<'a, P, R>,
+    /// This rank's operand of the whole vector.
+    mine: Mem,
+    /// This rank's part of that.
+    own: Mem,
+    result: Mem,
+    /// Bytes for each operand in temporary memory.
+    room: usize,
+    /// Bytes of a piece.
+    step: usize,
+    /// Bytes of the longest part.
+    longest: usize,
+    /// How many pieces may be under way.
+    ahead: usize,
+    /// Whether the result overwrites what others receive.
+    reread: bool,
+    /// Whether no temporary memory is needed.
+    direct: bool,
+}
+
+/// How far it is.
+struct Progress<'a> {
+    temp: Temp<'a>,
+    /// Up to here operands are sent.
+    offered: usize,
+    /// Up to here the result is there.
+    at: usize,
+    /// Whether the receives of the piece there are posted.
+    posted: bool,
+    /// These are still reading `mine` at the end.
+    sends: Sends,
+    receives: Receives,
+}
+
+impl<'a, P: P2p, R: Reducer + Copy> Combining<'a, P, R> {
+    #[inline(always)]
+    fn begin(&self) -> Result<Progress<'a>> {
+        let ctx = &self.linear.ctx;
+        Ok(Progress {
+            temp: ctx.temp(if self.direct {
+                0
+            } else {
+                ctx.size() * self.room
+            })?,
+            offered: 0,
+            at: 0,
+            posted: false,
+            sends: Sends::new(),
+            receives: Receives::new(),
+        })
+    }
+
+    /// Runs to the end; the sends are still reading the operands.
+    async fn run(self) -> Result<Sends> {
+        let mut progress = self.begin()?;
+        poll_fn(|_| self.poll(&mut progress)).await?;
+        Ok(progress.sends)
+    }
+
+    #[inline(always)]
+    fn poll_to_end(&self, progress: &mut Progress<'_>) -> Poll<Result<()>> {
+        ready!(self.poll(progress))?;
+        progress.sends.poll_finish(&self.linear.ctx)
+    }
+
+    #[inline(never)]
+    fn go_on(&self, progress: &mut Progress<'_>) -> Poll<Result<()>> {
+        self.poll_to_end(progress)
+    }
+
+    #[inline(always)]
+    fn piece(&self, vector: Mem, at: usize) -> Option<Mem> {
+        (at < vector.len()).then(|| vector.part(at, self.step.min(vector.len() - at)))
+    }
+
+    #[inline(always)]
+    fn poll(&self, progress: &mut Progress<'_>) -> Poll<Result<()>> {
+        let ctx = &self.linear.ctx;
+        let (op, size, order) = (self.linear.op, ctx.size(), self.linear.order());
+        while progress.at < self.longest {
+            while progress.offered < self.longest.min(progress.at + self.ahead * self.step) {
+                ready!(progress.sends.poll_room(ctx, size - 1))?;
+                self.offer(progress)?;
+            }
+            if let (Some(result), Some(own)) = (
+                self.piece(self.result, progress.at),
+                self.piece(self.own, progress.at),
+            ) {
+                let values = Values {
+                    temp: progress.temp.mem(),
+                    room: self.room,
+                    result,
+                    own,
+                    me: self.linear.place(ctx.rank()),
+                    ordered: !op.symmetric(),
+                };
+                if !progress.posted {
+                    self.post(&values, &mut progress.receives)?;
+                    progress.posted = true;
+                }
+                ready!(progress.receives.poll_finish(ctx))?;
+                if self.reread {
+                    ready!(progress.sends.poll_finish(ctx))?;
+                }
+                values.combine(&op, order, size)?;
+                progress.posted = false;
+            }
+            progress.at += self.step;
+        }
+        // Sends that are still on their way would keep the memory from going back to its pool.
+        progress.temp.give_back();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends each combiner the next piece of its part.
+    #[inline(always)]
+    fn offer(&self, progress: &mut Progress<'_>) -> Result<()> {
+        let linear = &self.linear;
+        let (rank, size) = (linear.ctx.rank(), linear.ctx.size());
+        for to in (0..rank).rev().chain((rank + 1..size).rev()) {
+            if let Some(piece) = self.piece(linear.part(self.mine, to), progress.offered) {
+                progress.sends.push(linear.ctx.isend_inlined(to, piece)?);
+            }
+        }
+        progress.offered += self.step;
+        Ok(())
+    }
+
+    /// Receives the other ranks' operands of a piece.
+    #[inline(always)]
+    fn post(&self, values: &Values, receives: &mut Receives) -> Result<()> {
+        let linear = &self.linear;
+        for place in (values.me + 1..linear.ctx.size()).chain(0..values.me) {
+            let (from, into) = (linear.rank_at(place), values.at(place));
+            receives.take_or_push(&linear.ctx, from, into)?;
+        }
+        Ok(())
     }
 }
 

@@ -2,6 +2,20 @@
 
 use crate::adi::LocalCost;
 
+/// Most ranks of one host that exchange without steps.
+pub const FLAT_RANKS: usize = 16;
+
+/// Where the ranks of a call are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Span {
+    /// It is not known, or nothing follows from it.
+    Unknown,
+    /// All on one host, few, and messages within it cost little.
+    OneHost,
+    /// On several hosts, with more than one on some.
+    Hosts,
+}
+
 /// The hosts of a communicator's ranks: the same on all of them, and for as long as the
 /// communicator lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +30,7 @@ pub struct Locality {
     most: u32,
     /// What a message within a host costs.
     cost: LocalCost,
+    span: Span,
 }
 
 impl Locality {
@@ -43,13 +58,25 @@ impl Locality {
         for h in 0..firsts.len() {
             starts[h + 1] += starts[h];
         }
+        let span = match firsts.len() {
+            1 if size <= FLAT_RANKS && cost == LocalCost::Copy => Span::OneHost,
+            count if 1 < count && count < size => Span::Hosts,
+            _ => Span::Unknown,
+        };
         Self {
             host,
             ranks,
             starts,
             most,
             cost,
+            span,
         }
+    }
+
+    /// Where all these ranks are.
+    #[inline(always)]
+    pub(super) fn span(&self) -> Span {
+        self.span
     }
 
     /// Number of hosts.

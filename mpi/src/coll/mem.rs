@@ -49,7 +49,7 @@ impl Mem {
     ///
     /// # Panics
     /// When it reaches beyond the end (a mistake in an algorithm, never a user's).
-    #[inline]
+    #[inline(always)]
     pub fn part(self, offset: usize, len: usize) -> Mem {
         assert!(
             offset <= self.len && len <= self.len - offset,
@@ -158,11 +158,31 @@ pub enum Blocks<'a> {
 
 impl Blocks<'_> {
     /// The block of rank `i`.
-    #[inline]
+    ///
+    /// # Panics
+    /// When there is none.
+    #[inline(always)]
     pub fn get(&self, i: usize) -> Mem {
         match *self {
-            Blocks::Uniform { all, each } => all.part(i * each, each),
+            Blocks::Uniform { all, each } => {
+                let start = i * each;
+                // A rank times the length of a block is far from the end of the address space.
+                assert!(start + each <= all.len, "block {i} of {each} bytes");
+                Mem {
+                    ptr: all.ptr.wrapping_add(start),
+                    len: each,
+                }
+            }
             Blocks::Table(table) => table[i],
+        }
+    }
+
+    /// Bytes of the block of rank `i`.
+    #[inline(always)]
+    pub fn len(&self, i: usize) -> usize {
+        match *self {
+            Blocks::Uniform { each, .. } => each,
+            Blocks::Table(table) => table[i].len(),
         }
     }
 
@@ -238,14 +258,18 @@ impl Split<'_> {
 }
 
 /// Both sides of a block that stays on its rank must have the same length.
+#[inline(always)]
 pub(super) fn check_equal(a: usize, b: usize) -> Result<()> {
     if a == b {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorClass::Truncate,
-        format!(
-            "collective: {a} bytes are given where {b} are expected; the counts or datatypes differ"
-        ),
-    ))
+    Err(unequal(a, b))
+}
+
+#[cold]
+fn unequal(a: usize, b: usize) -> Error {
+    let text = format!(
+        "collective: {a} bytes are given where {b} are expected; the counts or datatypes differ"
+    );
+    Error::new(ErrorClass::Truncate, text)
 }

@@ -1,9 +1,10 @@
 //! Collective algorithms (MPI-5.0 chapter 6) for intracommunicators.
 //!
-//! Each operation is an `async fn` over [`P2p`], on blocks of bytes ([`Mem`], [`Blocks`]) and, for
-//! reductions, a [`Reducer`]. There is no runtime: [`block_on`] runs one for a blocking call, and
-//! the same future, boxed, is a nonblocking collective. [`Ctx`] is one call: its tag, its temporary
-//! memory, its [`Tuning`].
+//! Each operation works on blocks of bytes ([`Mem`], [`Blocks`]) over [`P2p`]; reductions have a
+//! [`Reducer`]. It is initiated and, if it has to wait, continues as a future ([`Initiated`]).
+//! There is no runtime: [`block_on`] runs the future for a blocking call, and the same future,
+//! boxed, is a nonblocking collective. [`Ctx`] is one call: its tag, its messages, its temporary
+//! memory.
 //!
 //! All ranks of a communicator call collectives in the same order, each call with a tag of its own,
 //! the same on all ranks. The order in which a reduction combines operands is a function of the
@@ -21,13 +22,13 @@ mod ctx;
 mod entry;
 mod gather;
 mod halving;
+mod initiated;
 mod linear;
 mod linear_reduction;
 mod locality;
 mod mem;
 mod order;
 mod p2p;
-mod quick;
 mod reduce;
 mod reduce_scatter;
 mod reducer;
@@ -38,17 +39,19 @@ mod scratch;
 pub mod tuning;
 mod two_level;
 pub mod typed;
+mod windows;
 
 #[cfg(test)]
 mod testnet;
 #[cfg(test)]
 mod tests;
 
-pub use call::Call;
-pub use channel::Channel;
-pub use ctx::Ctx;
+pub use call::*;
+pub use channel::{CallState, Channel};
+pub use ctx::{Ctx, Resources};
 pub use entry::{allgather, allreduce, alltoall, barrier, bcast, reduce};
 pub use gather::{gather, gatherv};
+pub use initiated::Initiated;
 pub use locality::Locality;
 pub use mem::{Blocks, Mem, Split};
 pub use p2p::{P2p, Pending};

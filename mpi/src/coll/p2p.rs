@@ -3,8 +3,6 @@
 
 use std::task::Poll;
 
-use super::locality::Locality;
-use super::scratch::Scratch;
 use crate::error::Result;
 
 /// A send or receive in flight. Small and `Copy`: whoever implements [`P2p`] packs its request id
@@ -32,26 +30,18 @@ impl Pending {
 /// Messages between one pair of ranks with the same tag must not overtake each other. Tags are
 /// given out by the caller of a collective, one for each call, so that calls in flight at the same
 /// time never mix.
-pub trait P2p {
+pub trait P2p: Copy {
     /// This process's rank in the communicator.
-    fn rank(&self) -> usize;
+    fn rank(self) -> usize;
 
     /// The number of ranks in the communicator.
-    fn size(&self) -> usize;
-
-    /// Which of the ranks share a host, if that is known: to all of them or to none.
-    fn hosts(&self) -> Option<&Locality> {
-        None
-    }
+    fn size(self) -> usize;
 
     /// What the caller of the collective calls this rank, where it is a part of its ranks that
     /// exchanges.
-    fn named(&self, rank: usize) -> usize {
+    fn named(self, rank: usize) -> usize {
         rank
     }
-
-    /// The pool of temporary memory.
-    fn scratch(&self) -> &Scratch;
 
     /// Starts a standard send of `len` bytes; [`Pending::DONE`] when it is complete at once.
     ///
@@ -60,11 +50,11 @@ pub trait P2p {
     ///
     /// # Errors
     /// When the message cannot be sent.
-    unsafe fn isend(&self, to: usize, tag: i32, buf: *const u8, len: usize) -> Result<Pending>;
+    unsafe fn isend(self, to: usize, tag: i32, buf: *const u8, len: usize) -> Result<Pending>;
 
     /// The longest message in bytes for which [`P2p::try_recv`] is worth a try.
     #[inline]
-    fn max_short(&self) -> usize {
+    fn max_short(self) -> usize {
         0
     }
 
@@ -78,7 +68,7 @@ pub trait P2p {
     /// When the message is longer than `len`.
     #[inline]
     unsafe fn try_recv(
-        &self,
+        self,
         from: usize,
         tag: i32,
         buf: *mut u8,
@@ -95,10 +85,10 @@ pub trait P2p {
     ///
     /// # Errors
     /// When the receive cannot be posted.
-    unsafe fn irecv(&self, from: usize, tag: i32, buf: *mut u8, len: usize) -> Result<Pending>;
+    unsafe fn irecv(self, from: usize, tag: i32, buf: *mut u8, len: usize) -> Result<Pending>;
 
     /// `Ready` with the message's length in bytes once the request is done, which frees it. Never
     /// called with [`Pending::DONE`], nor again after `Ready`. Must be cheap when nothing has
     /// happened.
-    fn poll(&self, pending: &mut Pending) -> Poll<Result<usize>>;
+    fn poll(self, pending: &mut Pending) -> Poll<Result<usize>>;
 }

@@ -1,6 +1,6 @@
 //! `MPI_Reduce` (MPI-5.0 §6.9.1).
 
-use super::ctx::{Ctx, Sends};
+use super::ctx::Ctx;
 use super::halving::{ActiveSet, Halves, Membership};
 use super::linear_reduction::{Combiners, Linear};
 use super::mem::{Mem, Split};
@@ -8,10 +8,11 @@ use super::order::Order;
 use super::p2p::P2p;
 use super::reducer::{Reducer, combine_into, exchange_fold, send_value};
 use super::tuning::{Exchange, ReduceAlgorithm};
+use super::windows::Sends;
 use crate::error::Result;
 
 pub(super) async fn among<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     op: &dyn Reducer,
     mine: Mem,
     recv: Mem,
@@ -23,7 +24,7 @@ pub(super) async fn among<P: P2p>(
         return Ok(());
     }
     let (len, commutative) = (mine.len(), op.commutative());
-    let algorithm = ctx.tuning.reduce(size, len, commutative);
+    let algorithm = ctx.tuning().reduce(size, len, commutative);
     let order = match algorithm {
         ReduceAlgorithm::Binomial => Order::Binomial,
         ReduceAlgorithm::Rabenseifner => Order::Halving,
@@ -31,7 +32,7 @@ pub(super) async fn among<P: P2p>(
     // In the order of ranks the tree's root is rank 0, for the others it is the root.
     let first = if commutative { root } else { 0 };
     let combiners = match ctx
-        .tuning
+        .tuning()
         .operands(ctx.on_one_host(), size, len, op.symmetric())
     {
         Exchange::Stepwise => None,
@@ -40,7 +41,7 @@ pub(super) async fn among<P: P2p>(
     };
     if let Some(combiners) = combiners {
         let linear = Linear {
-            ctx,
+            ctx: *ctx,
             op,
             first,
             order,
@@ -58,7 +59,7 @@ pub(super) async fn among<P: P2p>(
 
 /// The tree's root must be rank 0 for the order of ranks; the result continues from there.
 async fn ordered<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     op: &dyn Reducer,
     mine: Mem,
     recv: Mem,
@@ -82,7 +83,7 @@ async fn ordered<P: P2p>(
 /// Children stand for runs of places right after this one's, so what is received is the upper
 /// operand, and the result stays where it was received.
 async fn binomial<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     op: &dyn Reducer,
     mine: Mem,
     recv: Mem,
@@ -136,7 +137,7 @@ pub(super) const fn stride(len: usize) -> usize {
 }
 
 async fn rabenseifner<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     op: &dyn Reducer,
     mine: Mem,
     recv: Mem,

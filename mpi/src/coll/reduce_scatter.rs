@@ -1,12 +1,13 @@
 //! `MPI_Reduce_scatter_block` and `MPI_Reduce_scatter` (MPI-5.0 §6.10).
 
-use super::ctx::{Ctx, Receives, Sends};
+use super::ctx::Ctx;
 use super::halving::{ActiveSet, Halves, Membership};
 use super::mem::{Mem, Split, check_equal};
 use super::p2p::P2p;
 use super::reduce::stride;
 use super::reducer::{Reducer, combine_into, fold, send_value};
 use super::tuning::ReduceScatterAlgorithm;
+use super::windows::{Receives, Sends};
 use crate::error::Result;
 
 /// Combines `send` of all ranks, whose parts `split` says, and leaves part i in `recv` on rank i.
@@ -16,7 +17,7 @@ use crate::error::Result;
 /// # Errors
 /// When a message fails, the lengths differ among ranks, or the operation fails.
 pub async fn reduce_scatter<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     op: &dyn Reducer,
     send: Option<Mem>,
     recv: Mem,
@@ -39,7 +40,7 @@ pub async fn reduce_scatter<P: P2p>(
         result.copy_from(vector);
         return Ok(());
     }
-    match ctx.tuning.reduce_scatter(total, op.commutative()) {
+    match ctx.tuning().reduce_scatter(total, op.commutative()) {
         ReduceScatterAlgorithm::Halving => halving(ctx, op, vector, result, split).await,
         ReduceScatterAlgorithm::Pairwise => pairwise(ctx, op, vector, result, split).await,
         ReduceScatterAlgorithm::Ordered => ordered(ctx, op, vector, result, split).await,
@@ -47,7 +48,7 @@ pub async fn reduce_scatter<P: P2p>(
 }
 
 async fn halving<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     op: &dyn Reducer,
     vector: Mem,
     result: Mem,
@@ -97,7 +98,7 @@ async fn halving<P: P2p>(
 }
 
 async fn pairwise<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     op: &dyn Reducer,
     vector: Mem,
     result: Mem,
@@ -123,7 +124,7 @@ async fn pairwise<P: P2p>(
 /// The operands of this rank's part come straight from all ranks and are combined from the last to
 /// the first.
 async fn ordered<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     op: &dyn Reducer,
     vector: Mem,
     result: Mem,

@@ -1,9 +1,10 @@
 //! Applying an operation to blocks of elements, and exchanging blocks while doing so.
 
-use super::ctx::{Ctx, Receives, Sends, WINDOW};
+use super::ctx::Ctx;
 use super::mem::Mem;
 use super::p2p::{P2p, Pending};
 use super::tuning;
+use super::windows::{Receives, Sends, WINDOW};
 use crate::error::Result;
 
 /// A reduction operation together with a datatype (MPI-5.0 §6.9), on packed elements.
@@ -35,6 +36,29 @@ pub trait Reducer {
     /// # Errors
     /// When the operation cannot be applied.
     unsafe fn apply(&self, input: *const u8, inout: *mut u8, count: usize) -> Result<()>;
+}
+
+impl<R: Reducer + ?Sized> Reducer for &R {
+    fn element(&self) -> usize {
+        (**self).element()
+    }
+
+    fn commutative(&self) -> bool {
+        (**self).commutative()
+    }
+
+    fn symmetric(&self) -> bool {
+        (**self).symmetric()
+    }
+
+    fn exact(&self) -> bool {
+        (**self).exact()
+    }
+
+    unsafe fn apply(&self, input: *const u8, inout: *mut u8, count: usize) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { (**self).apply(input, inout, count) }
+    }
 }
 
 /// `upper = lower op upper`, where `lower` belongs to the lower ranks.
@@ -78,7 +102,7 @@ impl Pair {
     /// `lower` says that the partner's value belongs to lower ranks.
     async fn meet<P: P2p>(
         &mut self,
-        ctx: &Ctx<P>,
+        ctx: &Ctx<'_, P>,
         op: &dyn Reducer,
         (partner, out): (usize, Mem),
         lower: bool,
@@ -96,7 +120,7 @@ impl Pair {
     /// Sends the whole of `acc` to `partner`, receives its value and combines the two.
     pub(crate) async fn exchange<P: P2p>(
         &mut self,
-        ctx: &Ctx<P>,
+        ctx: &Ctx<'_, P>,
         op: &dyn Reducer,
         partner: usize,
         lower: bool,
@@ -107,7 +131,7 @@ impl Pair {
     /// Receives a value from `from` and combines it.
     pub(crate) async fn receive<P: P2p>(
         &mut self,
-        ctx: &Ctx<P>,
+        ctx: &Ctx<'_, P>,
         op: &dyn Reducer,
         from: usize,
         lower: bool,
@@ -147,7 +171,7 @@ fn overlap(a: Mem, b: Mem) -> bool {
 ///
 /// With `lower` the result is `acc = into op acc`, without it `into = acc op into`.
 pub(crate) async fn exchange_fold<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     op: &dyn Reducer,
     (to, out): (usize, Mem),
     (from, into): (usize, Mem),
@@ -187,7 +211,7 @@ pub(crate) async fn exchange_fold<P: P2p>(
 
 /// Sends a value to a rank that takes it with [`exchange_fold`], so in the same pieces.
 pub(crate) async fn send_value<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     op: &dyn Reducer,
     to: usize,
     value: Mem,
@@ -204,7 +228,7 @@ pub(crate) async fn send_value<P: P2p>(
 /// either the same memory as `mine` or does not overlap it: then no temporary memory is needed.
 /// Commutative operations only.
 pub(crate) async fn combine_into<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     op: &dyn Reducer,
     out: (usize, Mem),
     from: usize,
@@ -215,9 +239,9 @@ pub(crate) async fn combine_into<P: P2p>(
     if mine.ptr() != result.ptr() {
         return exchange_fold(ctx, op, out, (from, result), mine, false, sends).await;
     }
-    let temp = ctx.temp(result.len())?;
+    let mut temp = ctx.temp(result.len())?;
     exchange_fold(ctx, op, out, (from, temp.mem()), result, true, sends).await?;
     // Sends that are still on their way would keep the memory from going back to its pool.
-    ctx.give_back(temp);
+    temp.give_back();
     Ok(())
 }

@@ -1,11 +1,12 @@
 //! `MPI_Scan` and `MPI_Exscan` (MPI-5.0 §6.11).
 
-use super::ctx::{Ctx, Receives, Sends};
+use super::ctx::Ctx;
 use super::mem::{Mem, check_equal};
 use super::p2p::P2p;
 use super::reduce::stride;
 use super::reducer::{Pair, Reducer, fold};
 use super::tuning::{SEGMENT, ScanAlgorithm};
+use super::windows::{Receives, Sends};
 use crate::error::Result;
 
 /// Combines the values of ranks 0 to i (without i for `exclusive`, where `recv` of rank 0 stays
@@ -15,7 +16,7 @@ use crate::error::Result;
 /// # Errors
 /// When a message fails, the lengths differ among ranks, or the operation fails.
 pub async fn scan<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     op: &dyn Reducer,
     send: Option<Mem>,
     recv: Mem,
@@ -32,7 +33,7 @@ pub async fn scan<P: P2p>(
         }
         return Ok(());
     }
-    match ctx.tuning.scan(recv.len()) {
+    match ctx.tuning().scan(recv.len()) {
         ScanAlgorithm::Doubling => doubling(ctx, op, mine, recv, exclusive).await,
         ScanAlgorithm::Chain => chain(ctx, op, mine, recv, exclusive).await,
     }
@@ -41,7 +42,7 @@ pub async fn scan<P: P2p>(
 /// Hillis and Steele (1986) on groups of 1, 2, 4 … ranks: what comes from a lower group goes in
 /// front of both the group's value and the result.
 async fn doubling<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     op: &dyn Reducer,
     mine: Mem,
     recv: Mem,
@@ -84,7 +85,7 @@ async fn doubling<P: P2p>(
 
 /// Segments travel from rank to rank, each adding its own value at the end.
 async fn chain<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     op: &dyn Reducer,
     mine: Mem,
     recv: Mem,

@@ -1,9 +1,10 @@
 //! `MPI_Scatter` and `MPI_Scatterv` (MPI-5.0 §6.6).
 
-use super::ctx::{Ctx, Sends};
+use super::ctx::Ctx;
 use super::mem::{Blocks, Mem, check_equal};
 use super::p2p::P2p;
 use super::tuning::GatherAlgorithm;
+use super::windows::Sends;
 use crate::error::Result;
 
 /// The i-th of the equal blocks of `send` on `root` goes to `recv` of rank i; `send` means nothing
@@ -12,7 +13,7 @@ use crate::error::Result;
 /// # Errors
 /// When a message fails or the blocks' lengths differ among ranks.
 pub async fn scatter<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     send: Mem,
     recv: Option<Mem>,
     root: usize,
@@ -24,7 +25,7 @@ pub async fn scatter<P: P2p>(
         recv.map_or(0, Mem::len)
     };
     let blocks = Blocks::Uniform { all: send, each };
-    match ctx.tuning.scatter(ctx.on_one_host(), each) {
+    match ctx.tuning().scatter(ctx.on_one_host(), each) {
         GatherAlgorithm::Linear => scatterv(ctx, blocks, recv, root).await,
         GatherAlgorithm::Binomial if each == 0 => Ok(()),
         GatherAlgorithm::Binomial if rank == root => {
@@ -40,7 +41,7 @@ pub async fn scatter<P: P2p>(
 /// # Errors
 /// As [`scatter`].
 pub async fn scatterv<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     send: Blocks<'_>,
     recv: Option<Mem>,
     root: usize,
@@ -71,7 +72,7 @@ fn own_block(send: Blocks<'_>, recv: Option<Mem>, root: usize) -> Result<()> {
     Ok(())
 }
 
-async fn binomial<P: P2p>(ctx: &Ctx<P>, recv: Mem, root: usize) -> Result<()> {
+async fn binomial<P: P2p>(ctx: &Ctx<'_, P>, recv: Mem, root: usize) -> Result<()> {
     let (size, each) = (ctx.size(), recv.len());
     let place = (ctx.rank() + size - root) % size;
     let reach = 1 << place.trailing_zeros();
@@ -95,7 +96,7 @@ async fn binomial<P: P2p>(ctx: &Ctx<P>, recv: Mem, root: usize) -> Result<()> {
     sends.finish(ctx).await
 }
 
-async fn binomial_root<P: P2p>(ctx: &Ctx<P>, send: Mem, each: usize) -> Result<()> {
+async fn binomial_root<P: P2p>(ctx: &Ctx<'_, P>, send: Mem, each: usize) -> Result<()> {
     let (root, size) = (ctx.rank(), ctx.size());
     let mut sends = Sends::new();
     let mut wrapped = None;

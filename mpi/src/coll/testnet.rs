@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use super::p2p::{P2p, Pending};
-use super::{Ctx, Locality, Mem, Scratch, Tuning, poll_once};
+use super::{Ctx, Locality, Mem, Resources, Scratch, Tuning, poll_once};
 use crate::adi::LocalCost;
 use crate::error::{Error, ErrorClass, Result};
 
@@ -219,27 +219,25 @@ pub(super) struct Endpoint {
     rank: usize,
     polls: Rc<Cell<u64>>,
     hosts: Rc<Locality>,
-    scratch: Rc<Scratch>,
+    live: Cell<usize>,
 }
 
-impl P2p for Endpoint {
-    fn rank(&self) -> usize {
+impl Endpoint {
+    fn call<'a>(&'a self, tag: i32, resources: &'a Resources) -> TestCtx<'a> {
+        Ctx::new(self, tag, Some(&self.hosts), resources, &self.live)
+    }
+}
+
+impl P2p for &Endpoint {
+    fn rank(self) -> usize {
         self.rank
     }
 
-    fn size(&self) -> usize {
+    fn size(self) -> usize {
         self.net.borrow().size
     }
 
-    fn hosts(&self) -> Option<&Locality> {
-        Some(&self.hosts)
-    }
-
-    fn scratch(&self) -> &Scratch {
-        &self.scratch
-    }
-
-    unsafe fn isend(&self, to: usize, tag: i32, buf: *const u8, len: usize) -> Result<Pending> {
+    unsafe fn isend(self, to: usize, tag: i32, buf: *const u8, len: usize) -> Result<Pending> {
         let mut net = self.net.borrow_mut();
         net.start(self.rank)?;
         if self.hosts.of(self.rank) != self.hosts.of(to) {
@@ -250,12 +248,12 @@ impl P2p for Endpoint {
         Ok(net.send(self.rank, to, tag, data))
     }
 
-    fn max_short(&self) -> usize {
+    fn max_short(self) -> usize {
         1 << 10
     }
 
     unsafe fn try_recv(
-        &self,
+        self,
         from: usize,
         tag: i32,
         buf: *mut u8,
@@ -270,7 +268,7 @@ impl P2p for Endpoint {
         net.try_recv(self.rank, from, tag, into)
     }
 
-    unsafe fn irecv(&self, from: usize, tag: i32, buf: *mut u8, len: usize) -> Result<Pending> {
+    unsafe fn irecv(self, from: usize, tag: i32, buf: *mut u8, len: usize) -> Result<Pending> {
         let mut net = self.net.borrow_mut();
         net.start(self.rank)?;
         // SAFETY: the caller keeps the buffer until the request is done.
@@ -278,7 +276,7 @@ impl P2p for Endpoint {
         Ok(net.recv(self.rank, from, tag, into))
     }
 
-    fn poll(&self, pending: &mut Pending) -> Poll<Result<usize>> {
+    fn poll(self, pending: &mut Pending) -> Poll<Result<usize>> {
         self.polls.set(self.polls.get() + 1);
         let mut net = self.net.borrow_mut();
         let i = pending.raw() as usize;
@@ -296,6 +294,9 @@ impl P2p for Endpoint {
         }
     }
 }
+
+/// A call of a collective on one rank.
+pub(super) type TestCtx<'a> = Ctx<'a, &'a Endpoint>;
 
 pub(super) type Fut<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 
@@ -363,25 +364,29 @@ impl Run {
     pub(super) fn go(
         self,
         calls: usize,
-        body: impl for<'a> Fn(&'a [Ctx<Endpoint>]) -> Fut<'a>,
+        body: impl for<'a> Fn(&'a [TestCtx<'a>]) -> Fut<'a>,
     ) -> Vec<Result<()>> {
         let net = Rc::new(RefCell::new(Net::new(self.size, self.seed)));
         net.borrow_mut().fuse = self.fuse;
         let polls = Rc::new(Cell::new(0));
-        let scratch = Rc::new(Scratch::new());
+        let resources = Resources::new(self.tuning);
         let hosts = Rc::new(self.layout.hosts(self.size, self.cost));
-        let ctx = |rank: usize, tag: i32| {
-            let endpoint = Endpoint {
-                net: net.clone(),
-                rank,
-                polls: polls.clone(),
-                hosts: hosts.clone(),
-                scratch: scratch.clone(),
-            };
-            Ctx::new(endpoint, tag).with_tuning(self.tuning)
+        let endpoint = |rank: usize| Endpoint {
+            net: net.clone(),
+            rank,
+            polls: polls.clone(),
+            hosts: hosts.clone(),
+            live: Cell::new(0),
         };
-        let contexts: Vec<Vec<_>> = (0..self.size)
-            .map(|rank| (0..calls).map(|tag| ctx(rank, tag as i32)).collect())
+        let endpoints: Vec<Vec<_>> = (0..self.size)
+            .map(|rank| (0..calls).map(|_| endpoint(rank)).collect())
+            .collect();
+        let contexts: Vec<Vec<TestCtx<'_>>> = endpoints
+            .iter()
+            .map(|calls: &Vec<Endpoint>| {
+                let ctx = |(tag, end)| Endpoint::call(end, tag as i32, &resources);
+                calls.iter().enumerate().map(ctx).collect()
+            })
             .collect();
         let mut results: Vec<Option<Result<()>>> = vec![None; self.size];
         let mut futures: Vec<Fut<'_>> = contexts.iter().map(|ctx| body(ctx)).collect();
@@ -409,7 +414,7 @@ impl Run {
             }
         }
         if self.fuse.is_none() && results.iter().all(|r| matches!(r, Some(Ok(())))) {
-            self.check_clean(&net.borrow(), &scratch);
+            self.check_clean(&net.borrow(), &resources.scratch);
         }
         results
             .into_iter()

@@ -46,8 +46,6 @@ pub const ALLTOALL_LEADERS_ROOM: usize = 1 << 20;
 pub const REDUCE_SCATTER_HALVING: usize = 256 << 10;
 /// Most ranks in a linear reduction.
 pub(super) const LINEAR_REDUCTION_RANKS: usize = 16;
-/// Most ranks of one host that exchange without steps.
-pub const FLAT_RANKS: usize = 16;
 /// Most bytes of operands that one rank of several takes to combine all of them itself.
 pub const FLAT_BYTES: usize = 32 << 10;
 /// What the operands of one piece of a long reduction between ranks of a host take together.
@@ -196,8 +194,8 @@ pub struct Tuning {
 impl Tuning {
     /// Whether all ranks exchange without steps; `alone` says that there are only these on one
     /// host.
-    #[inline]
-    pub(super) fn flat(&self, alone: bool) -> bool {
+    #[inline(always)]
+    pub(super) fn is_linear(&self, alone: bool) -> bool {
         match self.exchange {
             None => alone,
             Some(exchange) => exchange != Exchange::Stepwise,
@@ -296,7 +294,7 @@ impl Tuning {
 
     /// In a tree each rank between waits for its turn on a core before it passes blocks on.
     fn tree_or_linear(&self, alone: bool, block: usize) -> GatherAlgorithm {
-        if self.flat(alone) || block > GATHER_BINOMIAL {
+        if self.is_linear(alone) || block > GATHER_BINOMIAL {
             GatherAlgorithm::Linear
         } else {
             GatherAlgorithm::Binomial

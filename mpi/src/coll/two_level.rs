@@ -7,17 +7,16 @@
 use std::cell::Cell;
 use std::task::Poll;
 
-use super::ctx::{Ctx, Sends};
+use super::ctx::Ctx;
 use super::linear::{gather_at, send_to_all};
-use super::locality::Locality;
+use super::locality::{FLAT_RANKS, Locality};
 use super::mem::{Blocks, Mem};
 use super::p2p::{P2p, Pending};
 use super::reducer::Reducer;
-use super::scratch::Scratch;
-use super::tuning::{Exchange, FLAT_RANKS};
 use crate::error::Result;
 
 /// Some of the ranks of a call.
+#[derive(Clone, Copy)]
 enum Members<'a> {
     /// Those of one host.
     Host(&'a [u32]),
@@ -45,75 +44,75 @@ impl Members<'_> {
 }
 
 /// The messages of a call among some of its ranks.
+#[derive(Clone, Copy)]
 pub(super) struct Part<'a, P> {
-    whole: &'a Ctx<P>,
+    whole: &'a Ctx<'a, P>,
     members: Members<'a>,
     me: usize,
 }
 
 impl<P: P2p> P2p for Part<'_, P> {
-    fn rank(&self) -> usize {
+    fn rank(self) -> usize {
         self.me
     }
 
-    fn size(&self) -> usize {
+    fn size(self) -> usize {
         self.members.size()
     }
 
-    fn named(&self, rank: usize) -> usize {
+    fn named(self, rank: usize) -> usize {
         self.whole.named(self.members.rank(rank))
     }
 
-    fn scratch(&self) -> &Scratch {
-        self.whole.scratch()
-    }
-
-    fn max_short(&self) -> usize {
+    fn max_short(self) -> usize {
         self.whole.p2p().max_short()
     }
 
+    #[inline(never)]
     unsafe fn try_recv(
-        &self,
+        self,
         from: usize,
-        _: i32,
+        tag: i32,
         buf: *mut u8,
         len: usize,
     ) -> Result<Option<usize>> {
         let from = self.members.rank(from);
         // SAFETY: the caller's promise.
-        unsafe { self.whole.p2p().try_recv(from, self.whole.tag(), buf, len) }
+        unsafe { self.whole.p2p().try_recv(from, tag, buf, len) }
     }
 
-    unsafe fn isend(&self, to: usize, _: i32, buf: *const u8, len: usize) -> Result<Pending> {
+    #[inline(never)]
+    unsafe fn isend(self, to: usize, tag: i32, buf: *const u8, len: usize) -> Result<Pending> {
         // SAFETY: the caller's promise.
-        let data = unsafe { Mem::new(buf.cast_mut(), len) };
-        self.whole.isend(self.members.rank(to), data)
+        unsafe { self.whole.p2p().isend(self.members.rank(to), tag, buf, len) }
     }
 
-    unsafe fn irecv(&self, from: usize, _: i32, buf: *mut u8, len: usize) -> Result<Pending> {
+    unsafe fn irecv(self, from: usize, tag: i32, buf: *mut u8, len: usize) -> Result<Pending> {
         // SAFETY: the caller's promise.
-        let room = unsafe { Mem::new(buf, len) };
-        let receive = self.whole.irecv(self.members.rank(from), room)?;
-        Ok(receive.pending)
+        unsafe {
+            self.whole
+                .p2p()
+                .irecv(self.members.rank(from), tag, buf, len)
+        }
     }
 
-    fn poll(&self, pending: &mut Pending) -> Poll<Result<usize>> {
-        self.whole.poll_part(pending)
+    fn poll(self, pending: &mut Pending) -> Poll<Result<usize>> {
+        self.whole.p2p().poll(pending)
     }
 }
 
 /// This rank's host, as a part of a call; `chosen` leads its host.
 pub(super) struct TwoLevel<'a, P> {
-    whole: &'a Ctx<P>,
+    whole: &'a Ctx<'a, P>,
     hosts: &'a Locality,
     chosen: Option<usize>,
-    pub(super) intra: Ctx<Part<'a, P>>,
+    pub(super) intra: Ctx<'a, Part<'a, P>>,
     /// The leader's number among the ranks of this host.
     pub(super) leader: usize,
 }
 
 impl<'a, P: P2p> TwoLevel<'a, P> {
-    pub(super) fn new(whole: &'a Ctx<P>, hosts: &'a Locality, chosen: Option<usize>) -> Self {
+    pub(super) fn new(whole: &'a Ctx<'a, P>, hosts: &'a Locality, chosen: Option<usize>) -> Self {
         let host = hosts.of(whole.rank());
         let ranks = hosts.ranks(host);
         let place = |rank: usize| ranks.partition_point(|&r| (r as usize) < rank);
@@ -139,35 +138,31 @@ impl<'a, P: P2p> TwoLevel<'a, P> {
     }
 
     /// The leaders, if this rank is one.
-    pub(super) fn leaders(&self) -> Option<Ctx<Part<'a, P>>> {
+    pub(super) fn leaders(&self) -> Option<Ctx<'a, Part<'a, P>>> {
         if self.intra.rank() != self.leader {
             return None;
         }
-        let mut inter = self.whole.part(Part {
+        Some(self.whole.part(Part {
             whole: self.whole,
             members: Members::Leaders(self.hosts, self.chosen),
             me: self.hosts.of(self.whole.rank()),
-        });
-        inter.tuning.exchange = Some(Exchange::Stepwise);
-        Some(inter)
+        }))
     }
 }
 
-pub(super) async fn barrier<P: P2p>(ctx: &Ctx<P>, hosts: &Locality) -> Result<()> {
+pub(super) async fn barrier<P: P2p>(ctx: &Ctx<'_, P>, hosts: &Locality) -> Result<()> {
     let levels = TwoLevel::new(ctx, hosts, None);
     let intra = &levels.intra;
     gather_at(intra, levels.leader, Mem::EMPTY, |_| Mem::EMPTY).await?;
     let Some(inter) = levels.leaders() else {
         return intra.recv(levels.leader, Mem::EMPTY).await;
     };
-    super::barrier::among(&inter).await?;
-    let mut sends = Sends::new();
-    send_to_all(intra, Mem::EMPTY, &mut sends).await?;
-    sends.finish(intra).await
+    super::barrier::stepwise(&inter).await?;
+    send_to_all(*intra, Mem::EMPTY).finish().await
 }
 
 pub(super) async fn bcast<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     hosts: &Locality,
     data: Mem,
     root: usize,
@@ -181,7 +176,7 @@ pub(super) async fn bcast<P: P2p>(
 
 /// Blocks of all ranks, host by host, in temporary memory: one message takes those of a host.
 pub(super) async fn allgather<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     hosts: &Locality,
     mine: Mem,
     recv: Blocks<'_>,
@@ -218,7 +213,7 @@ pub(super) async fn allgather<P: P2p>(
 }
 
 pub(super) async fn reduce<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     hosts: &Locality,
     op: &dyn Reducer,
     (mine, recv): (Mem, Mem),
@@ -235,7 +230,7 @@ pub(super) async fn reduce<P: P2p>(
 }
 
 pub(super) async fn allreduce<P: P2p>(
-    ctx: &Ctx<P>,
+    ctx: &Ctx<'_, P>,
     hosts: &Locality,
     op: &dyn Reducer,
     (mine, recv): (Mem, Mem),
@@ -243,7 +238,7 @@ pub(super) async fn allreduce<P: P2p>(
     let levels = TwoLevel::new(ctx, hosts, None);
     super::reduce::among(&levels.intra, op, mine, recv, levels.leader).await?;
     if let Some(inter) = levels.leaders() {
-        super::allreduce::among(&inter, op, recv, recv).await?;
+        super::allreduce::stepwise(&inter, op, recv, recv).await?;
     }
     super::bcast::among(&levels.intra, recv, levels.leader).await
 }

@@ -3,7 +3,7 @@
 use super::Communicator;
 use super::context::Contexts;
 use crate::attr::Attributes;
-use crate::coll::{Channel, Ctx};
+use crate::coll::{CallState, Ctx};
 use crate::error::{Error, ErrorClass, Result};
 use crate::group::Group;
 use crate::runtime::Mpi;
@@ -25,22 +25,18 @@ impl Mpi {
         Communicator::new(contexts, group, None)
     }
 
-    /// Messages among all members of `comm` beside those of its collectives.
-    pub(crate) fn creation<'a>(&'a self, comm: &'a Communicator, tag: i32) -> Ctx<Channel<'a>> {
-        Ctx::new(Channel::new(self, comm), tag)
-    }
-
     /// The ids of all members of `comm` for a new communicator.
     fn contexts_of_all(&self, comm: &Communicator) -> Result<Contexts> {
-        let ctx = self.creation(comm, CREATION_TAG);
-        ctx.run(ctx.exchange_contexts())
+        let state = CallState::new(self);
+        let ctx = Ctx::of_all(comm, CREATION_TAG, &state);
+        state.wait(ctx.exchange_contexts())
     }
 
     /// The ids of the members of `group`, some of `comm`, who alone take part.
     fn contexts_of_some(&self, comm: &Communicator, group: &Group, tag: i32) -> Result<Contexts> {
-        let channel = Channel::part(self, comm, group)?;
-        let ctx = Ctx::new(channel, tag);
-        ctx.run(ctx.exchange_contexts())
+        let state = CallState::new(self);
+        let ctx = Ctx::of_some(comm, group, tag, &state)?;
+        state.wait(ctx.exchange_contexts())
     }
 
     /// `MPI_Comm_dup`: the same group, attributes by their copy callbacks, the topology.
@@ -69,9 +65,10 @@ impl Mpi {
         let (mpi, comm) = (self.rc(), comm.clone());
         let topology = comm.topology.borrow().clone();
         Ok(async move {
-            let ctx = mpi.creation(&comm, tag);
+            let state = CallState::new(&mpi);
+            let ctx = Ctx::of_all(&comm, tag, &state);
             let contexts = ctx.exchange_contexts().await;
-            let contexts = contexts.map_err(|e| ctx.given_up(e))?;
+            let contexts = contexts.map_err(|e| state.given_up(e))?;
             let new = mpi.build(contexts, comm.group().clone());
             *new.topology.borrow_mut() = topology;
             new.attributes.adopt(copies);

@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorClass, Result};
 /// Stands for the id of a member that has no free one.
 const NONE: u32 = u32::MAX;
 
-impl Ctx<Channel<'_>> {
+impl Ctx<'_, Channel<'_>> {
     /// Takes an id for a new communicator, and learns the ids of all members.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ impl Ctx<Channel<'_>> {
         let (all, each) = (temp.mem(), mine.len());
         let blocks = Blocks::Uniform { all, each };
         blocks.get(self.rank()).fill(mine);
-        allgather(self, None, blocks).await?;
+        allgather(*self, None, blocks).finish().await?;
         Ok(all.to_vec())
     }
 
@@ -52,7 +52,9 @@ impl Ctx<Channel<'_>> {
         let temp = self.temp(lengths.len())?;
         temp.mem().fill(&lengths);
         let (all, each) = (temp.mem(), size_of::<usize>());
-        alltoall(self, None, Blocks::Uniform { all, each }).await?;
+        alltoall(*self, None, Blocks::Uniform { all, each })
+            .finish()
+            .await?;
         let theirs = all.to_vec();
         let theirs = theirs
             .as_chunks()
@@ -65,7 +67,9 @@ impl Ctx<Channel<'_>> {
         out.mem().fill(&parts.concat());
         let send = in_order(out.mem(), parts.iter().map(Vec::len));
         let recv = in_order(into.mem(), theirs.into_iter());
-        alltoall(self, Some(Blocks::Table(&send)), Blocks::Table(&recv)).await?;
+        alltoall(*self, Some(Blocks::Table(&send)), Blocks::Table(&recv))
+            .finish()
+            .await?;
         Ok(into.mem().to_vec())
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Communicator;
 use super::create::CREATION_TAG;
+use crate::coll::{CallState, Ctx};
 use crate::error::{Error, ErrorClass, Result};
 use crate::group::Group;
 use crate::info::Info;
@@ -47,11 +48,12 @@ impl Mpi {
             let text = format!("color {color} is neither nonnegative nor MPI_UNDEFINED");
             return Err(Error::new(ErrorClass::Arg, text));
         }
-        let ctx = self.creation(comm, CREATION_TAG);
+        let state = CallState::new(self);
+        let ctx = Ctx::of_all(comm, CREATION_TAG, &state);
         let mut mine = [0; 8];
         mine[..4].copy_from_slice(&color.to_le_bytes());
         mine[4..].copy_from_slice(&key.to_le_bytes());
-        let (contexts, all) = ctx.run(ctx.exchange_contexts_and(&mine))?;
+        let (contexts, all) = state.wait(ctx.exchange_contexts_and(&mine))?;
         if color == UNDEFINED {
             return Ok(None);
         }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::adi::testnet::{run, run_seeds};
+use crate::coll::{CallState, Ctx};
 use crate::runtime::Mpi;
 use crate::status::UNDEFINED;
 
@@ -9,8 +10,9 @@ fn members(c: &Communicator) -> Vec<u32> {
 
 /// Messages of all members of `c` to all members meet their receives.
 fn works(m: &Mpi, c: &Rc<Communicator>) {
-    let ctx = m.creation(c, 5);
-    let all = ctx.run(ctx.tell_all(&c.id().to_le_bytes())).unwrap();
+    let state = CallState::new(m);
+    let ctx = Ctx::of_all(c, 5, &state);
+    let all = state.wait(ctx.tell_all(&c.id().to_le_bytes())).unwrap();
     let told = all
         .chunks(4)
         .map(|id| id.iter().rev().fold(0, |n, &b| n << 8 | u32::from(b)));

@@ -108,6 +108,7 @@ impl Datatype {
     ///
     /// # Errors
     /// `Type` if the type is not committed.
+    #[inline]
     pub fn check_committed(&self) -> Result<()> {
         if self.is_committed() {
             return Ok(());

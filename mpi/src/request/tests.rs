@@ -1,5 +1,6 @@
 use super::*;
 use crate::adi::testnet::{run, run_seeds};
+use crate::coll::{CallState, Ctx};
 use crate::datatype::{Datatype, Named};
 use crate::p2p::{Data, SendMode};
 use crate::runtime::Mpi;
@@ -205,7 +206,8 @@ fn tasks_move_whoever_waits() {
         let task = m.start_task(
             Some(&comm),
             Box::pin(async move {
-                let ctx = mpi.creation(&on, 77);
+                let state = CallState::new(&mpi);
+                let ctx = Ctx::of_all(&on, 77, &state);
                 let all = ctx.tell_all(&[me as u8 + 1]).await.unwrap();
                 Completed::ok(Status {
                     count: u64::from(all[0] + all[1]),

@@ -2,6 +2,7 @@
 
 use super::graph::{EDGE, check_edges};
 use super::{Cart, DistGraph, Edge, Graph, Topology};
+use crate::coll::{CallState, Ctx};
 use crate::comm::{CREATION_TAG, Communicator};
 use crate::error::{Error, ErrorClass, Result};
 use crate::group::Group;
@@ -153,8 +154,9 @@ impl Mpi {
                 per_member[e.destination as usize].extend(e.encode());
             }
         }
-        let ctx = self.creation(comm, CREATION_TAG);
-        let all = ctx.run(ctx.tell_each(&per_member))?;
+        let state = CallState::new(self);
+        let ctx = Ctx::of_all(comm, CREATION_TAG, &state);
+        let all = state.wait(ctx.tell_each(&per_member))?;
         let all = all.as_chunks::<EDGE>().0.iter().map(Edge::decode);
         Ok(all.filter(|e| concerns(e, me)).collect())
     }

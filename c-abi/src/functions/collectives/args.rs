@@ -41,18 +41,18 @@ pub(crate) fn distinct(send: Address, recv: Address, count: i64) -> Result<()> {
 ///
 /// # Safety
 /// The elements are valid until the collective is complete.
-unsafe fn typed(address: Address, count: i64, datatype: &Rc<Datatype>) -> Result<Typed> {
+#[inline(always)]
+unsafe fn typed(address: Address, count: i64, datatype: Rc<Datatype>) -> Result<Typed> {
     check::count(count)?;
     if is_in_place(address) {
         return Err(buffer_error("MPI_IN_PLACE is not allowed here"));
     }
     // Derived types may hold absolute addresses (MPI_BOTTOM).
-    let relative = datatype.is_predefined() && datatype.size() > 0;
-    if address.is_null() && count > 0 && relative {
+    if address.is_null() && count > 0 && datatype.is_predefined() && datatype.size() > 0 {
         return Err(buffer_error("the buffer is null"));
     }
     // SAFETY: the caller's promise.
-    Ok(unsafe { Typed::new(address.cast_mut().cast(), count, datatype.clone()) })
+    Ok(unsafe { Typed::new(address.cast_mut().cast(), count, datatype) })
 }
 
 /// A collective's communicator, and the readers of its other arguments.
@@ -62,6 +62,7 @@ pub(crate) struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
+    #[inline(always)]
     pub(crate) fn new(mpi: &'a Mpi, comm: MPI_Comm) -> Result<Self> {
         let comm = mpi.comms.get(comm)?;
         if comm.is_inter() {
@@ -76,6 +77,7 @@ impl<'a> Args<'a> {
         Ok((root, root == self.comm.rank()))
     }
 
+    #[inline(always)]
     pub(crate) unsafe fn one(
         &self,
         address: Address,
@@ -84,10 +86,11 @@ impl<'a> Args<'a> {
     ) -> Result<Typed> {
         let datatype = self.mpi.datatypes.committed(datatype)?;
         // SAFETY: the caller's promise.
-        unsafe { typed(address, count, &datatype) }
+        unsafe { typed(address, count, datatype) }
     }
 
     /// A buffer, or `MPI_IN_PLACE` where it is `allowed`.
+    #[inline(always)]
     pub(crate) unsafe fn or_in_place(
         &self,
         (address, count, datatype): (Address, i64, MPI_Datatype),
@@ -184,7 +187,7 @@ impl<'a> Args<'a> {
                 address.wrapping_byte_offset(bytes)
             };
             // SAFETY: the caller's promise.
-            blocks.push(unsafe { typed(start, count, &datatype)? });
+            blocks.push(unsafe { typed(start, count, datatype)? });
         }
         Ok(blocks)
     }

@@ -1,4 +1,5 @@
-//! Short collectives that can be done at once, ahead of their blocking forms: `None` says that
+//! Collectives whose arguments are plainly right, ahead of their blocking forms: handles are looked
+//! at without a share in what they stand for, and buffers are bytes at once. `None` says that
 //! nothing was done.
 
 use std::ffi::{c_int, c_void};
@@ -32,12 +33,12 @@ pub unsafe fn bcast_at_once(
         // SAFETY: no function of the program runs before the last use.
         let (core, data, comm) = unsafe { plain(mpi, buffer, count, datatype, comm) }?;
         // SAFETY: the caller's.
-        unsafe { core.bcast_now(&data, root, comm) }
+        unsafe { core.try_bcast(&data, root, comm) }
     })
 }
 
 macro_rules! exchanges {
-    ($($name:ident $now:ident $words:literal;)*) => {$(
+    ($($name:ident $try:ident $words:literal;)*) => {$(
         #[doc = concat!($words, ".")]
         ///
         /// # Safety
@@ -67,13 +68,13 @@ macro_rules! exchanges {
                     datatype: unsafe { mpi.datatypes.glance(sendtype) }?,
                 };
                 // SAFETY: the caller's.
-                unsafe { core.$now(&send, &recv, comm) }
+                unsafe { core.$try(&send, &recv, comm) }
             })
         }
     )*};
 }
 
 exchanges! {
-    allgather_at_once allgather_now "`MPI_Allgather`";
-    alltoall_at_once alltoall_now "`MPI_Alltoall`";
+    allgather_at_once try_allgather "`MPI_Allgather`";
+    alltoall_at_once try_alltoall "`MPI_Alltoall`";
 }

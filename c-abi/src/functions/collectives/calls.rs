@@ -2,8 +2,11 @@
 
 use std::ffi::{c_int, c_void};
 
-use rejoin_mpi::coll::Call;
 use rejoin_mpi::coll::typed::Shares;
+use rejoin_mpi::coll::{
+    Allgather, Allgatherv, Allreduce, Alltoall, Alltoallv, Barrier, Bcast, Gather, Gatherv, Reduce,
+    ReduceScatter, Scan, Scatter, Scatterv,
+};
 use rejoin_mpi::{Error, ErrorClass, Result, check};
 
 use super::args::{Args, distinct, is_in_place};
@@ -25,22 +28,24 @@ fn too_many() -> Error {
 /// The program keeps MPI's rules for the arguments: buffers hold the elements until the collective
 /// is complete, arrays have an element for each rank.
 impl Args<'_> {
-    pub(crate) unsafe fn barrier(&self) -> Result<Call> {
-        Ok(Call::Barrier)
+    #[inline(always)]
+    pub(crate) unsafe fn barrier(&self) -> Result<Barrier> {
+        Ok(Barrier {})
     }
 
+    #[inline(always)]
     pub(crate) unsafe fn bcast(
         &self,
         buffer: *mut c_void,
         count: MPI_Count,
         datatype: MPI_Datatype,
         root: c_int,
-    ) -> Result<Call> {
+    ) -> Result<Bcast> {
         // SAFETY: the program's promise.
         unsafe {
             let (root, _) = self.root(root)?;
             let data = self.one(buffer, count, datatype)?;
-            Ok(Call::Bcast { data, root })
+            Ok(Bcast { data, root })
         }
     }
 
@@ -53,7 +58,7 @@ impl Args<'_> {
         recvcount: MPI_Count,
         recvtype: MPI_Datatype,
         root: c_int,
-    ) -> Result<Call> {
+    ) -> Result<Gather> {
         // SAFETY: the program's promise.
         unsafe {
             let (root, here) = self.root(root)?;
@@ -64,7 +69,7 @@ impl Args<'_> {
             let recv = here
                 .then(|| self.one(recvbuf, recvcount, recvtype))
                 .transpose()?;
-            Ok(Call::Gather { send, recv, root })
+            Ok(Gather { send, recv, root })
         }
     }
 
@@ -78,7 +83,7 @@ impl Args<'_> {
         displs: Counts,
         recvtype: MPI_Datatype,
         root: c_int,
-    ) -> Result<Call> {
+    ) -> Result<Gatherv> {
         // SAFETY: the program's promise.
         unsafe {
             let (root, here) = self.root(root)?;
@@ -88,7 +93,7 @@ impl Args<'_> {
             } else {
                 Vec::new()
             };
-            Ok(Call::Gatherv { send, recv, root })
+            Ok(Gatherv { send, recv, root })
         }
     }
 
@@ -101,7 +106,7 @@ impl Args<'_> {
         recvcount: MPI_Count,
         recvtype: MPI_Datatype,
         root: c_int,
-    ) -> Result<Call> {
+    ) -> Result<Scatter> {
         // SAFETY: the program's promise.
         unsafe {
             let (root, here) = self.root(root)?;
@@ -112,7 +117,7 @@ impl Args<'_> {
                 .then(|| self.one(sendbuf, sendcount, sendtype))
                 .transpose()?;
             let recv = self.or_in_place((recvbuf, recvcount, recvtype), here)?;
-            Ok(Call::Scatter { send, recv, root })
+            Ok(Scatter { send, recv, root })
         }
     }
 
@@ -126,7 +131,7 @@ impl Args<'_> {
         recvcount: MPI_Count,
         recvtype: MPI_Datatype,
         root: c_int,
-    ) -> Result<Call> {
+    ) -> Result<Scatterv> {
         // SAFETY: the program's promise.
         unsafe {
             let (root, here) = self.root(root)?;
@@ -136,10 +141,11 @@ impl Args<'_> {
                 Vec::new()
             };
             let recv = self.or_in_place((recvbuf, recvcount, recvtype), here)?;
-            Ok(Call::Scatterv { send, recv, root })
+            Ok(Scatterv { send, recv, root })
         }
     }
 
+    #[inline(always)]
     pub(crate) unsafe fn allgather(
         &self,
         sendbuf: *const c_void,
@@ -148,7 +154,7 @@ impl Args<'_> {
         recvbuf: *mut c_void,
         recvcount: MPI_Count,
         recvtype: MPI_Datatype,
-    ) -> Result<Call> {
+    ) -> Result<Allgather> {
         // SAFETY: the program's promise.
         unsafe {
             if sendcount > 0 {
@@ -156,7 +162,7 @@ impl Args<'_> {
             }
             let send = self.or_in_place((sendbuf, sendcount, sendtype), true)?;
             let recv = self.one(recvbuf, recvcount, recvtype)?;
-            Ok(Call::Allgather { send, recv })
+            Ok(Allgather { send, recv })
         }
     }
 
@@ -169,15 +175,16 @@ impl Args<'_> {
         recvcounts: Counts,
         displs: Counts,
         recvtype: MPI_Datatype,
-    ) -> Result<Call> {
+    ) -> Result<Allgatherv> {
         // SAFETY: the program's promise.
         unsafe {
             let send = self.or_in_place((sendbuf, sendcount, sendtype), true)?;
             let recv = self.each(recvbuf, recvcounts, displs, recvtype)?;
-            Ok(Call::Allgatherv { send, recv })
+            Ok(Allgatherv { send, recv })
         }
     }
 
+    #[inline(always)]
     pub(crate) unsafe fn alltoall(
         &self,
         sendbuf: *const c_void,
@@ -186,7 +193,7 @@ impl Args<'_> {
         recvbuf: *mut c_void,
         recvcount: MPI_Count,
         recvtype: MPI_Datatype,
-    ) -> Result<Call> {
+    ) -> Result<Alltoall> {
         // SAFETY: the program's promise.
         unsafe {
             if sendtype == recvtype {
@@ -194,7 +201,7 @@ impl Args<'_> {
             }
             let send = self.or_in_place((sendbuf, sendcount, sendtype), true)?;
             let recv = self.one(recvbuf, recvcount, recvtype)?;
-            Ok(Call::Alltoall { send, recv })
+            Ok(Alltoall { send, recv })
         }
     }
 
@@ -208,7 +215,7 @@ impl Args<'_> {
         recvcounts: Counts,
         rdispls: Counts,
         recvtype: MPI_Datatype,
-    ) -> Result<Call> {
+    ) -> Result<Alltoallv> {
         // SAFETY: the program's promise.
         unsafe {
             let send = match is_in_place(sendbuf) {
@@ -216,7 +223,7 @@ impl Args<'_> {
                 false => Some(self.each(sendbuf, sendcounts, sdispls, sendtype)?),
             };
             let recv = self.each(recvbuf, recvcounts, rdispls, recvtype)?;
-            Ok(Call::Alltoallv { send, recv })
+            Ok(Alltoallv { send, recv })
         }
     }
 
@@ -230,7 +237,7 @@ impl Args<'_> {
         recvcounts: Counts,
         rdispls: Counts,
         recvtypes: *const MPI_Datatype,
-    ) -> Result<Call> {
+    ) -> Result<Alltoallv> {
         // SAFETY: the program's promise.
         unsafe {
             let send = match is_in_place(sendbuf) {
@@ -238,7 +245,7 @@ impl Args<'_> {
                 false => Some(self.each_of(sendbuf, sendcounts, sdispls, sendtypes)?),
             };
             let recv = self.each_of(recvbuf, recvcounts, rdispls, recvtypes)?;
-            Ok(Call::Alltoallv { send, recv })
+            Ok(Alltoallv { send, recv })
         }
     }
 
@@ -250,7 +257,7 @@ impl Args<'_> {
         datatype: MPI_Datatype,
         op: MPI_Op,
         root: c_int,
-    ) -> Result<Call> {
+    ) -> Result<Reduce> {
         // SAFETY: the program's promise.
         unsafe {
             let (root, here) = self.root(root)?;
@@ -262,7 +269,7 @@ impl Args<'_> {
             let recv = here
                 .then(|| self.one(recvbuf, count, datatype))
                 .transpose()?;
-            Ok(Call::Reduce {
+            Ok(Reduce {
                 op,
                 send,
                 recv,
@@ -271,6 +278,7 @@ impl Args<'_> {
         }
     }
 
+    #[inline(always)]
     pub(crate) unsafe fn allreduce(
         &self,
         sendbuf: *const c_void,
@@ -278,14 +286,14 @@ impl Args<'_> {
         count: MPI_Count,
         datatype: MPI_Datatype,
         op: MPI_Op,
-    ) -> Result<Call> {
+    ) -> Result<Allreduce> {
         // SAFETY: the program's promise.
         unsafe {
             let op = self.op(op, datatype)?;
             distinct(sendbuf, recvbuf, count)?;
             let send = self.or_in_place((sendbuf, count, datatype), true)?;
             let recv = self.one(recvbuf, count, datatype)?;
-            Ok(Call::Allreduce { op, send, recv })
+            Ok(Allreduce { op, send, recv })
         }
     }
 
@@ -296,7 +304,7 @@ impl Args<'_> {
         recvcount: MPI_Count,
         datatype: MPI_Datatype,
         op: MPI_Op,
-    ) -> Result<Call> {
+    ) -> Result<ReduceScatter> {
         // SAFETY: the program's promise.
         unsafe {
             let op = self.op(op, datatype)?;
@@ -309,7 +317,7 @@ impl Args<'_> {
             let count = if send.is_none() { total } else { recvcount };
             let recv = self.one(recvbuf, count, datatype)?;
             let shares = Shares::Equal(recvcount);
-            Ok(Call::ReduceScatter {
+            Ok(ReduceScatter {
                 op,
                 send,
                 recv,
@@ -325,7 +333,7 @@ impl Args<'_> {
         recvcounts: Counts,
         datatype: MPI_Datatype,
         op: MPI_Op,
-    ) -> Result<Call> {
+    ) -> Result<ReduceScatter> {
         // SAFETY: the program's promise.
         unsafe {
             let op = self.op(op, datatype)?;
@@ -344,7 +352,7 @@ impl Args<'_> {
             let count = if send.is_none() { total } else { own };
             let recv = self.one(recvbuf, count, datatype)?;
             let shares = Shares::Each(counts);
-            Ok(Call::ReduceScatter {
+            Ok(ReduceScatter {
                 op,
                 send,
                 recv,
@@ -360,14 +368,14 @@ impl Args<'_> {
         count: MPI_Count,
         datatype: MPI_Datatype,
         op: MPI_Op,
-    ) -> Result<Call> {
+    ) -> Result<Scan> {
         // SAFETY: the program's promise.
         unsafe {
             let op = self.op(op, datatype)?;
             distinct(sendbuf, recvbuf, count)?;
             let send = self.or_in_place((sendbuf, count, datatype), true)?;
             let recv = self.one(recvbuf, count, datatype)?;
-            Ok(Call::Scan {
+            Ok(Scan {
                 op,
                 send,
                 recv,
@@ -383,14 +391,14 @@ impl Args<'_> {
         count: MPI_Count,
         datatype: MPI_Datatype,
         op: MPI_Op,
-    ) -> Result<Call> {
+    ) -> Result<Scan> {
         // SAFETY: the program's promise.
         unsafe {
             let op = self.op(op, datatype)?;
             distinct(sendbuf, recvbuf, count)?;
             let send = self.or_in_place((sendbuf, count, datatype), true)?;
             let recv = self.one(recvbuf, count, datatype)?;
-            Ok(Call::Scan {
+            Ok(Scan {
                 op,
                 send,
                 recv,

@@ -23,6 +23,7 @@ macro_rules! collectives {
         ///
         /// # Safety
         /// The program keeps MPI's rules for the arguments.
+        #[inline]
         #[allow(clippy::too_many_arguments, reason = "the standard's")]
         pub unsafe fn $blocking(mpi: &Mpi, $($argument: $kind,)* comm: MPI_Comm) -> Result<()> {
             let args = Args::new(mpi, comm)?;

@@ -1,7 +1,7 @@
 //! What becomes of a call: run to its end, started, or set up.
 
 use rejoin_mpi::Result;
-use rejoin_mpi::coll::Call;
+use rejoin_mpi::coll::Collective;
 
 use super::args::Args;
 use crate::functions::point_to_point::request::give;
@@ -17,13 +17,18 @@ fn check_target(request: *mut MPI_Request) -> Result<()> {
 }
 
 impl Args<'_> {
-    pub(crate) fn run(&self, call: &Call) -> Result<()> {
+    #[inline(always)]
+    pub(crate) fn run(&self, call: &impl Collective) -> Result<()> {
         self.mpi.core()?.collective(&self.comm, call)
     }
 
     /// # Safety
     /// `request` is null or valid.
-    pub(crate) unsafe fn start(&self, call: Call, request: *mut MPI_Request) -> Result<()> {
+    pub(crate) unsafe fn start(
+        &self,
+        call: impl Collective,
+        request: *mut MPI_Request,
+    ) -> Result<()> {
         check_target(request)?;
         let id = self.mpi.core()?.start_collective(&self.comm, call)?;
         // SAFETY: the caller's promise.
@@ -32,7 +37,11 @@ impl Args<'_> {
 
     /// # Safety
     /// As [`Args::start`].
-    pub(crate) unsafe fn init(&self, call: Call, request: *mut MPI_Request) -> Result<()> {
+    pub(crate) unsafe fn init(
+        &self,
+        call: impl Collective,
+        request: *mut MPI_Request,
+    ) -> Result<()> {
         check_target(request)?;
         let id = self.mpi.core()?.collective_init(&self.comm, call)?;
         // SAFETY: the caller's promise.

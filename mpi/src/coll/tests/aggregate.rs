@@ -3,7 +3,7 @@
 
 use super::super::testnet::crossed;
 use super::super::tuning::{ALLTOALL_LEADERS, ALLTOALL_LEADERS_ROOM, Tuning};
-use super::super::{Blocks, Locality, alltoall};
+use super::super::{Blocks, Locality};
 use super::*;
 use crate::adi::LocalCost;
 

@@ -3,7 +3,7 @@
 
 use super::super::testnet::crossed;
 use super::super::tuning::{AllreduceAlgorithm, Exchange, ReduceAlgorithm, Tuning};
-use super::super::{Blocks, allgather, allreduce, barrier, bcast, reduce};
+use super::super::{Blocks, reduce};
 use super::*;
 use crate::adi::LocalCost;
 use std::cell::Cell;
@@ -288,7 +288,7 @@ fn exact_operations_go_host_by_host_and_others_do_when_asked() {
 #[test]
 fn hosts_are_crossed_once_each() {
     let layout = Layout::Dealt(2);
-    let crossings = |body: for<'a> fn(&'a Ctx<Endpoint>, Mem) -> Fut<'a>| {
+    let crossings = |body: for<'a> fn(&'a TestCtx<'a>, Mem) -> Fut<'a>| {
         let conditions = on(layout, 8);
         let (mut data, before) = (random(8, 64, 1), crossed());
         let into: Vec<Mem> = data.iter_mut().map(mem).collect();

@@ -4,9 +4,7 @@ use super::super::tuning::{
     AllgatherAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, GatherAlgorithm,
     Tuning,
 };
-use super::super::{
-    Blocks, allgather, alltoall, barrier, bcast, gather, gatherv, scatter, scatterv,
-};
+use super::super::{Blocks, gather, gatherv, scatter, scatterv};
 use super::*;
 use std::cell::Cell;
 use std::rc::Rc;

@@ -4,10 +4,7 @@ use super::super::tuning::{
     AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BcastAlgorithm, Exchange,
     GatherAlgorithm, ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm, Tuning,
 };
-use super::super::{
-    Blocks, Split, allgather, allreduce, alltoall, bcast, gather, reduce, reduce_scatter, scan,
-    scatter,
-};
+use super::super::{Blocks, Split, gather, reduce, reduce_scatter, scan, scatter};
 use super::*;
 use crate::adi::LocalCost;
 use proptest::prelude::*;

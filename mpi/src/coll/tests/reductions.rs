@@ -3,7 +3,7 @@
 use super::super::tuning::{
     AllreduceAlgorithm, ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm, Tuning,
 };
-use super::super::{Split, allreduce, reduce, reduce_scatter, scan};
+use super::super::{Split, reduce, reduce_scatter, scan};
 use super::*;
 
 const OPS: [TestOp; 3] = [TestOp::Sum, TestOp::Affine, TestOp::Odd];

@@ -1,10 +1,11 @@
 //! Calls in flight together, and calls that fail.
 
 use super::super::tuning::{AllreduceAlgorithm, BcastAlgorithm, Tuning};
-use super::super::{Boxed, Scratch, allreduce, barrier, bcast, block_on, poll_once};
+use super::super::{Boxed, Resources, block_on, poll_once};
 use super::*;
 use crate::adi::LocalCost;
 use crate::error::ErrorClass;
+use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
@@ -155,21 +156,18 @@ fn an_operation_that_fails_ends_the_call() {
 }
 
 /// A communicator of one rank: no messages at all.
-#[derive(Default)]
-struct Alone(Scratch);
+#[derive(Clone, Copy)]
+struct Alone;
 
 impl super::super::P2p for Alone {
-    fn rank(&self) -> usize {
+    fn rank(self) -> usize {
         0
     }
-    fn size(&self) -> usize {
+    fn size(self) -> usize {
         1
     }
-    fn scratch(&self) -> &Scratch {
-        &self.0
-    }
     unsafe fn isend(
-        &self,
+        self,
         _: usize,
         _: i32,
         _: *const u8,
@@ -177,27 +175,23 @@ impl super::super::P2p for Alone {
     ) -> Result<super::super::Pending> {
         panic!("a lone rank sends")
     }
-    unsafe fn irecv(
-        &self,
-        _: usize,
-        _: i32,
-        _: *mut u8,
-        _: usize,
-    ) -> Result<super::super::Pending> {
+    unsafe fn irecv(self, _: usize, _: i32, _: *mut u8, _: usize) -> Result<super::super::Pending> {
         panic!("a lone rank receives")
     }
-    fn poll(&self, _: &mut super::super::Pending) -> Poll<Result<usize>> {
+    fn poll(self, _: &mut super::super::Pending) -> Poll<Result<usize>> {
         panic!("a lone rank waits")
     }
 }
 
 #[test]
 fn futures_run_on_the_stack_and_in_a_box() {
-    let ctx = Ctx::new(Alone::default(), 0);
+    let resources = Resources::default();
+    let live = Cell::new(0);
+    let ctx = Ctx::new(Alone, 0, None, &resources, &live);
     block_on(barrier(&ctx), || panic!("nothing to wait for")).unwrap();
     let mut boxed: Boxed = Box::pin(async move {
-        let ctx = Ctx::new(Alone::default(), 1);
-        barrier(&ctx).await
+        let (resources, live) = (Resources::default(), Cell::new(0));
+        barrier(&Ctx::new(Alone, 1, None, &resources, &live)).await
     });
     assert!(poll_once(boxed.as_mut()).is_ready());
 

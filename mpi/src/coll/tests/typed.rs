@@ -2,7 +2,10 @@
 //! operations.
 
 use super::super::typed::{Shares, Typed};
-use super::super::{Call, tuning};
+use super::super::{
+    Allgather, Allgatherv, Allreduce, Alltoall, Alltoallv, Bcast, Collective, Gather, Gatherv,
+    Reduce, ReduceScatter, Scan, Scatter, Scatterv,
+};
 use super::Rng;
 use crate::adi::testnet;
 use crate::datatype::{Datatype, Form, Named};
@@ -88,7 +91,7 @@ fn bytes(datatype: &Datatype, count: usize, seed: usize) -> Vec<u8> {
         .collect()
 }
 
-fn run(m: &Mpi, call: Call) {
+fn run(m: &Mpi, call: impl Collective) {
     m.collective(m.world(), &call).unwrap();
 }
 
@@ -105,7 +108,7 @@ fn moves_of_equal_blocks_with_a_root() {
                 let mut data = Buffer::filled(t, &block(me));
                 run(
                     &m,
-                    Call::Bcast {
+                    Bcast {
                         data: data.all(),
                         root,
                     },
@@ -117,7 +120,7 @@ fn moves_of_equal_blocks_with_a_root() {
                 let recv = (me == root).then(|| all.part(0, count));
                 run(
                     &m,
-                    Call::Gather {
+                    Gather {
                         send: Some(mine.all()),
                         recv,
                         root,
@@ -131,7 +134,7 @@ fn moves_of_equal_blocks_with_a_root() {
                 let send = (me == root).then(|| all.part(0, count));
                 run(
                     &m,
-                    Call::Scatter {
+                    Scatter {
                         send,
                         recv: Some(got.all()),
                         root,
@@ -156,7 +159,7 @@ fn moves_of_equal_blocks_among_all() {
                 let recv = everywhere.part(0, count);
                 run(
                     &m,
-                    Call::Allgather {
+                    Allgather {
                         send: Some(mine.all()),
                         recv,
                     },
@@ -171,7 +174,7 @@ fn moves_of_equal_blocks_among_all() {
                     t.unpack(count as i64, base, 0, own.as_ptr(), own.len());
                 }
                 let recv = in_place.part(0, count);
-                run(&m, Call::Allgather { send: None, recv });
+                run(&m, Allgather { send: None, recv });
                 assert_eq!(in_place.packed(), whole);
 
                 let row = |i: usize| bytes(t, n * count, 100 + i);
@@ -184,10 +187,10 @@ fn moves_of_equal_blocks_among_all() {
                 let mut out = Buffer::filled(t, &row(me));
                 let mut into = Buffer::blank(t, n * count);
                 let (send, recv) = (Some(out.part(0, count)), into.part(0, count));
-                run(&m, Call::Alltoall { send, recv });
+                run(&m, Alltoall { send, recv });
                 assert_eq!(into.packed(), column);
                 let recv = out.part(0, count);
-                run(&m, Call::Alltoall { send: None, recv });
+                run(&m, Alltoall { send: None, recv });
                 assert_eq!(out.packed(), column);
             }
         });
@@ -219,7 +222,7 @@ fn moves_of_uneven_blocks() {
                 let send = recv.clone();
                 run(
                     &m,
-                    Call::Gatherv {
+                    Gatherv {
                         send: Some(mine.all()),
                         recv,
                         root,
@@ -231,7 +234,7 @@ fn moves_of_uneven_blocks() {
                 let mut got = Buffer::blank(t, me + 1);
                 run(
                     &m,
-                    Call::Scatterv {
+                    Scatterv {
                         send,
                         recv: Some(got.all()),
                         root,
@@ -242,7 +245,7 @@ fn moves_of_uneven_blocks() {
                 let recv = parts(&mut everywhere);
                 run(
                     &m,
-                    Call::Allgatherv {
+                    Allgatherv {
                         send: Some(mine.all()),
                         recv,
                     },
@@ -254,7 +257,7 @@ fn moves_of_uneven_blocks() {
                 let mut into = Buffer::blank(t, n * (me + 1));
                 let send = Some(parts(&mut out));
                 let recv = (0..n).map(|i| into.part(i * (me + 1), me + 1)).collect();
-                run(&m, Call::Alltoallv { send, recv });
+                run(&m, Alltoallv { send, recv });
                 let expected: Vec<u8> = (0..n).flat_map(|_| block(me)).collect();
                 assert_eq!(into.packed(), expected);
             }
@@ -300,7 +303,7 @@ fn a_users_operation_sees_the_true_layout_in_the_order_of_ranks() {
             let mut mine = Buffer::filled(&t, &value(me));
             let mut got = Buffer::blank(&t, n * count);
             let (send, recv) = (Some(mine.all()), got.all());
-            let call = Call::Allreduce {
+            let call = Allreduce {
                 op: op.clone(),
                 send,
                 recv,
@@ -316,7 +319,7 @@ fn a_users_operation_sees_the_true_layout_in_the_order_of_ranks() {
             };
             run(
                 &m,
-                Call::Reduce {
+                Reduce {
                     op: op.clone(),
                     send,
                     recv,
@@ -343,7 +346,7 @@ fn a_users_operation_in_scans_and_reduce_scatters() {
                 let (send, recv) = (Some(mine.all()), got.all());
                 run(
                     &m,
-                    Call::Scan {
+                    Scan {
                         op: op.clone(),
                         send,
                         recv,
@@ -366,7 +369,7 @@ fn a_users_operation_in_scans_and_reduce_scatters() {
                 let (send, recv) = (Some(mine.all()), got.all());
                 run(
                     &m,
-                    Call::ReduceScatter {
+                    ReduceScatter {
                         op: op.clone(),
                         send,
                         recv,
@@ -390,7 +393,7 @@ fn predefined_pairs_with_gaps() {
         let op = Op::builtin(Builtin::Maxloc);
         run(
             &m,
-            Call::Allreduce {
+            Allreduce {
                 op,
                 send: None,
                 recv: data.all(),
@@ -413,7 +416,7 @@ fn nonblocking_and_persistent() {
                 Buffer::filled(&t, &values(me)),
             );
             let mut c = Buffer::filled(&t, &values(me));
-            let reduce = |x: &mut Buffer| Call::Allreduce {
+            let reduce = |x: &mut Buffer| Allreduce {
                 op: sum.clone(),
                 send: None,
                 recv: x.all(),
@@ -422,7 +425,7 @@ fn nonblocking_and_persistent() {
             let second = m
                 .start_collective(
                     m.world(),
-                    Call::Bcast {
+                    Bcast {
                         data: b.all(),
                         root: n - 1,
                     },
@@ -438,15 +441,13 @@ fn nonblocking_and_persistent() {
             for round in 0..4 {
                 a = Buffer::filled(&t, &values(me + round));
                 b = Buffer::filled(&t, &values(me - round));
-                let again = [
-                    reduce(&mut a),
-                    Call::Bcast {
-                        data: b.all(),
-                        root: 0,
-                    },
-                ];
+                let (data, root) = (b.all(), 0);
                 // Set up in one order, started in another on every other rank.
-                let fresh = again.map(|call| m.collective_init(m.world(), call).unwrap());
+                let fresh = [
+                    m.collective_init(m.world(), reduce(&mut a)),
+                    m.collective_init(m.world(), Bcast { data, root }),
+                ];
+                let fresh = fresh.map(Result::unwrap);
                 for i in [me as usize % 2, 1 - me as usize % 2] {
                     // SAFETY: the buffers stay until the waits below.
                     unsafe { m.start(fresh[i]) }.unwrap();
@@ -472,7 +473,7 @@ fn a_persistent_call_starts_again_and_again() {
         let (mut one, mut sum) = (Buffer::filled(&t, &one), Buffer::blank(&t, 1));
         let (send, recv) = (Some(one.all()), sum.all());
         let request = m
-            .collective_init(m.world(), Call::Allreduce { op, send, recv })
+            .collective_init(m.world(), Allreduce { op, send, recv })
             .unwrap();
         for _ in 0..5 {
             // SAFETY: the buffers outlive the request.
@@ -492,21 +493,19 @@ fn bad_arguments_are_errors() {
         let negative = data.part(0, usize::MAX);
         let error = m.collective(
             m.world(),
-            &Call::Bcast {
+            &Bcast {
                 data: negative,
                 root: 0,
             },
         );
         assert_eq!(error.unwrap_err().class, ErrorClass::Count);
         let (op, recv) = (Op::builtin(Builtin::Sum), data.all());
-        let call = Call::Allreduce {
+        let call = Allreduce {
             op,
             send: None,
             recv,
         };
         // Alone, nothing is combined; the C layer checks the type of the operation.
         assert_eq!(m.collective(m.world(), &call), Ok(()));
-        let tuning = tuning::Tuning::default();
-        assert_eq!(m.collective_with(m.world(), &Call::Barrier, tuning), Ok(()));
     });
 }

@@ -6,9 +6,9 @@ mod operator;
 mod reductions;
 mod staging;
 
-pub use moves::{
+pub(super) use moves::{
     allgather, allgatherv, alltoall, alltoallv, bcast, gather, gatherv, scatter, scatterv,
 };
-pub(super) use operator::Operator;
-pub use reductions::{Shares, allreduce, reduce, reduce_scatter, scan};
+pub use reductions::Shares;
+pub(super) use reductions::{allreduce, reduce, reduce_scatter, scan};
 pub use staging::Typed;

@@ -17,9 +17,9 @@ fn access(in_place: bool) -> Access {
     }
 }
 
-fn read<'a, P: P2p>(ctx: &'a Ctx<P>, data: &'a Option<Typed>) -> Result<Option<Staged<'a>>> {
+fn read<'a, P: P2p>(ctx: &Ctx<'a, P>, data: &'a Option<Typed>) -> Result<Option<Staged<'a>>> {
     data.as_ref()
-        .map(|data| Staged::new(ctx, data, Access::Read))
+        .map(|data| Staged::new(ctx, data.data(), Access::Read))
         .transpose()
 }
 
@@ -31,14 +31,18 @@ fn mem(staged: &Option<Staged<'_>>) -> Option<Mem> {
 ///
 /// # Errors
 /// See [`bytes::bcast`].
-pub async fn bcast<P: P2p>(ctx: &Ctx<P>, data: &Typed, root: usize) -> Result<()> {
+pub(in crate::coll) async fn bcast<P: P2p>(
+    ctx: &Ctx<'_, P>,
+    data: &Typed,
+    root: usize,
+) -> Result<()> {
     let access = if ctx.rank() == root {
         Access::Read
     } else {
         Access::Write
     };
-    let data = Staged::new(ctx, data, access)?;
-    bytes::bcast(ctx, data.mem(), root).await?;
+    let data = Staged::new(ctx, data.data(), access)?;
+    bytes::bcast(*ctx, data.mem(), root).finish().await?;
     data.finish();
     Ok(())
 }
@@ -47,8 +51,8 @@ pub async fn bcast<P: P2p>(ctx: &Ctx<P>, data: &Typed, root: usize) -> Result<()
 ///
 /// # Errors
 /// See [`bytes::gather`].
-pub async fn gather<P: P2p>(
-    ctx: &Ctx<P>,
+pub(in crate::coll) async fn gather<P: P2p>(
+    ctx: &Ctx<'_, P>,
     send: &Option<Typed>,
     recv: &Option<Typed>,
     root: usize,
@@ -58,7 +62,7 @@ pub async fn gather<P: P2p>(
         return bytes::gather(ctx, mem(&out), Mem::EMPTY, root).await;
     };
     let all = block.times(ctx.size())?;
-    let into = Staged::new(ctx, &all, access(send.is_none()))?;
+    let into = Staged::new(ctx, all, access(send.is_none()))?;
     bytes::gather(ctx, mem(&out), into.mem(), root).await?;
     into.finish();
     Ok(())
@@ -68,8 +72,8 @@ pub async fn gather<P: P2p>(
 ///
 /// # Errors
 /// See [`bytes::gather`].
-pub async fn gatherv<P: P2p>(
-    ctx: &Ctx<P>,
+pub(in crate::coll) async fn gatherv<P: P2p>(
+    ctx: &Ctx<'_, P>,
     send: &Option<Typed>,
     recv: &[Typed],
     root: usize,
@@ -88,19 +92,19 @@ pub async fn gatherv<P: P2p>(
 ///
 /// # Errors
 /// See [`bytes::scatter`].
-pub async fn scatter<P: P2p>(
-    ctx: &Ctx<P>,
+pub(in crate::coll) async fn scatter<P: P2p>(
+    ctx: &Ctx<'_, P>,
     send: &Option<Typed>,
     recv: &Option<Typed>,
     root: usize,
 ) -> Result<()> {
     let into = recv
         .as_ref()
-        .map(|recv| Staged::new(ctx, recv, Access::Write))
+        .map(|recv| Staged::new(ctx, recv.data(), Access::Write))
         .transpose()?;
     if let (true, Some(block)) = (ctx.rank() == root, send) {
         let all = block.times(ctx.size())?;
-        let out = Staged::new(ctx, &all, Access::Read)?;
+        let out = Staged::new(ctx, all, Access::Read)?;
         bytes::scatter(ctx, out.mem(), mem(&into), root).await?;
     } else {
         bytes::scatter(ctx, Mem::EMPTY, mem(&into), root).await?;
@@ -115,15 +119,15 @@ pub async fn scatter<P: P2p>(
 ///
 /// # Errors
 /// See [`bytes::scatter`].
-pub async fn scatterv<P: P2p>(
-    ctx: &Ctx<P>,
+pub(in crate::coll) async fn scatterv<P: P2p>(
+    ctx: &Ctx<'_, P>,
     send: &[Typed],
     recv: &Option<Typed>,
     root: usize,
 ) -> Result<()> {
     let into = recv
         .as_ref()
-        .map(|recv| Staged::new(ctx, recv, Access::Write))
+        .map(|recv| Staged::new(ctx, recv.data(), Access::Write))
         .transpose()?;
     if ctx.rank() == root {
         let out = StagedParts::new(ctx, send, Access::Read)?;
@@ -141,15 +145,19 @@ pub async fn scatterv<P: P2p>(
 ///
 /// # Errors
 /// See [`bytes::allgather`].
-pub async fn allgather<P: P2p>(ctx: &Ctx<P>, send: &Option<Typed>, recv: &Typed) -> Result<()> {
+pub(in crate::coll) async fn allgather<P: P2p>(
+    ctx: &Ctx<'_, P>,
+    send: &Option<Typed>,
+    recv: &Typed,
+) -> Result<()> {
     let out = read(ctx, send)?;
     let all = recv.times(ctx.size())?;
-    let into = Staged::new(ctx, &all, access(send.is_none()))?;
+    let into = Staged::new(ctx, all, access(send.is_none()))?;
     let blocks = Blocks::Uniform {
         all: into.mem(),
         each: recv.bytes()?,
     };
-    bytes::allgather(ctx, mem(&out), blocks).await?;
+    bytes::allgather(*ctx, mem(&out), blocks).finish().await?;
     into.finish();
     Ok(())
 }
@@ -158,10 +166,16 @@ pub async fn allgather<P: P2p>(ctx: &Ctx<P>, send: &Option<Typed>, recv: &Typed)
 ///
 /// # Errors
 /// See [`bytes::allgather`].
-pub async fn allgatherv<P: P2p>(ctx: &Ctx<P>, send: &Option<Typed>, recv: &[Typed]) -> Result<()> {
+pub(in crate::coll) async fn allgatherv<P: P2p>(
+    ctx: &Ctx<'_, P>,
+    send: &Option<Typed>,
+    recv: &[Typed],
+) -> Result<()> {
     let out = read(ctx, send)?;
     let into = StagedParts::new(ctx, recv, access(send.is_none()))?;
-    bytes::allgather(ctx, mem(&out), into.blocks()).await?;
+    bytes::allgather(*ctx, mem(&out), into.blocks())
+        .finish()
+        .await?;
     into.finish();
     Ok(())
 }
@@ -170,17 +184,25 @@ pub async fn allgatherv<P: P2p>(ctx: &Ctx<P>, send: &Option<Typed>, recv: &[Type
 ///
 /// # Errors
 /// See [`bytes::alltoall`].
-pub async fn alltoall<P: P2p>(ctx: &Ctx<P>, send: &Option<Typed>, recv: &Typed) -> Result<()> {
-    let from = send.as_ref().map(|s| s.times(ctx.size())).transpose()?;
-    let out = read(ctx, &from)?;
+pub(in crate::coll) async fn alltoall<P: P2p>(
+    ctx: &Ctx<'_, P>,
+    send: &Option<Typed>,
+    recv: &Typed,
+) -> Result<()> {
+    let out = match send {
+        Some(send) => Some(Staged::new(ctx, send.times(ctx.size())?, Access::Read)?),
+        None => None,
+    };
     let all = recv.times(ctx.size())?;
-    let into = Staged::new(ctx, &all, access(send.is_none()))?;
+    let into = Staged::new(ctx, all, access(send.is_none()))?;
     let each = recv.bytes()?;
     let uniform = |all| Blocks::Uniform { all, each };
     if let Some(send) = send {
         check_equal(send.bytes()?, each)?;
     }
-    bytes::alltoall(ctx, mem(&out).map(uniform), uniform(into.mem())).await?;
+    bytes::alltoall(*ctx, mem(&out).map(uniform), uniform(into.mem()))
+        .finish()
+        .await?;
     into.finish();
     Ok(())
 }
@@ -189,8 +211,8 @@ pub async fn alltoall<P: P2p>(ctx: &Ctx<P>, send: &Option<Typed>, recv: &Typed) 
 ///
 /// # Errors
 /// See [`bytes::alltoall`].
-pub async fn alltoallv<P: P2p>(
-    ctx: &Ctx<P>,
+pub(in crate::coll) async fn alltoallv<P: P2p>(
+    ctx: &Ctx<'_, P>,
     send: &Option<Vec<Typed>>,
     recv: &[Typed],
 ) -> Result<()> {
@@ -200,7 +222,7 @@ pub async fn alltoallv<P: P2p>(
         .transpose()?;
     let into = StagedParts::new(ctx, recv, access(send.is_none()))?;
     let from = out.as_ref().map(StagedParts::blocks);
-    bytes::alltoall(ctx, from, into.blocks()).await?;
+    bytes::alltoall(*ctx, from, into.blocks()).finish().await?;
     into.finish();
     Ok(())
 }

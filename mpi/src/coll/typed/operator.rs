@@ -16,18 +16,15 @@ const ALIGN: i64 = 64;
 /// An operation on packed elements. Where the datatype has gaps (`MPI_DOUBLE_INT`, a struct of the
 /// user's), the elements are laid out for the operation as they are in the program's memory, and
 /// packed again after it.
-pub(in crate::coll) struct Operator<'a> {
+#[derive(Clone, Copy)]
+pub(super) struct Operator<'a> {
     op: &'a Op,
     datatype: &'a Rc<Datatype>,
     scratch: &'a Scratch,
 }
 
 impl<'a> Operator<'a> {
-    pub(in crate::coll) fn new(
-        op: &'a Op,
-        datatype: &'a Rc<Datatype>,
-        scratch: &'a Scratch,
-    ) -> Self {
+    pub(super) fn new(op: &'a Op, datatype: &'a Rc<Datatype>, scratch: &'a Scratch) -> Self {
         Self {
             op,
             datatype,

@@ -1,10 +1,13 @@
 //! Collectives that reduce typed data.
 
+use std::future::Future;
+
 use super::super::ctx::Ctx;
+use super::super::initiated::{Initiated, initiated_or};
 use super::super::mem::{Mem, Split};
 use super::super::p2p::P2p;
 use super::operator::Operator;
-use super::staging::{Access, Staged, Typed};
+use super::staging::{Access, Staged, Typed, direct};
 use crate::coll as bytes;
 use crate::error::{Error, ErrorClass, Result};
 use crate::op::Op;
@@ -40,9 +43,10 @@ fn bad_count(count: i64) -> Error {
     )
 }
 
-fn stage<'a, P: P2p>(ctx: &'a Ctx<P>, send: &'a Option<Typed>) -> Result<Option<Staged<'a>>> {
+#[inline]
+fn stage<'a, P: P2p>(ctx: &Ctx<'a, P>, send: &'a Option<Typed>) -> Result<Option<Staged<'a>>> {
     send.as_ref()
-        .map(|send| Staged::new(ctx, send, Access::Read))
+        .map(|send| Staged::new(ctx, send.data(), Access::Read))
         .transpose()
 }
 
@@ -58,8 +62,8 @@ fn access(in_place: bool) -> Access {
 ///
 /// # Errors
 /// See [`bytes::reduce`].
-pub async fn reduce<P: P2p>(
-    ctx: &Ctx<P>,
+pub(in crate::coll) async fn reduce<P: P2p>(
+    ctx: &Ctx<'_, P>,
     op: &Op,
     send: &Option<Typed>,
     recv: &Option<Typed>,
@@ -74,7 +78,7 @@ pub async fn reduce<P: P2p>(
     let (true, Some(recv)) = (ctx.rank() == root, recv) else {
         return bytes::reduce(ctx, &operator, from, Mem::EMPTY, root).await;
     };
-    let into = Staged::new(ctx, recv, access(send.is_none()))?;
+    let into = Staged::new(ctx, recv.data(), access(send.is_none()))?;
     bytes::reduce(ctx, &operator, from, into.mem(), root).await?;
     into.finish();
     Ok(())
@@ -84,17 +88,40 @@ pub async fn reduce<P: P2p>(
 ///
 /// # Errors
 /// See [`bytes::allreduce`].
-pub async fn allreduce<P: P2p>(
-    ctx: &Ctx<P>,
+#[inline(always)]
+pub(in crate::coll) fn allreduce<'a, P: P2p>(
+    ctx: Ctx<'a, P>,
+    op: &'a Op,
+    send: &'a Option<Typed>,
+    recv: &'a Typed,
+) -> Initiated<impl Future<Output = Result<()>>> {
+    let operator = Operator::new(op, recv.datatype(), ctx.scratch());
+    let into = direct(&recv.data());
+    let out = match send {
+        Some(send) => direct(&send.data()),
+        None => into,
+    };
+    let initiated = match (out, into) {
+        (Some(out), Some(into)) => Some(bytes::allreduce(ctx, operator, Some(out), into)),
+        _ => None,
+    };
+    initiated_or(initiated, move || staged_allreduce(ctx, op, send, recv))
+}
+
+/// An allreduce of elements that are packed first.
+async fn staged_allreduce<P: P2p>(
+    ctx: Ctx<'_, P>,
     op: &Op,
     send: &Option<Typed>,
     recv: &Typed,
 ) -> Result<()> {
     let operator = Operator::new(op, recv.datatype(), ctx.scratch());
-    let out = stage(ctx, send)?;
-    let into = Staged::new(ctx, recv, access(send.is_none()))?;
+    let out = stage(&ctx, send)?;
+    let into = Staged::new(&ctx, recv.data(), access(send.is_none()))?;
     let from = out.as_ref().map(Staged::mem);
-    bytes::allreduce(ctx, &operator, from, into.mem()).await?;
+    bytes::allreduce(ctx, operator, from, into.mem())
+        .finish()
+        .await?;
     into.finish();
     Ok(())
 }
@@ -104,8 +131,8 @@ pub async fn allreduce<P: P2p>(
 ///
 /// # Errors
 /// See [`bytes::reduce_scatter`].
-pub async fn reduce_scatter<P: P2p>(
-    ctx: &Ctx<P>,
+pub(in crate::coll) async fn reduce_scatter<P: P2p>(
+    ctx: &Ctx<'_, P>,
     op: &Op,
     send: &Option<Typed>,
     recv: &Typed,
@@ -113,7 +140,7 @@ pub async fn reduce_scatter<P: P2p>(
 ) -> Result<()> {
     let operator = Operator::new(op, recv.datatype(), ctx.scratch());
     let out = stage(ctx, send)?;
-    let into = Staged::new(ctx, recv, access(send.is_none()))?;
+    let into = Staged::new(ctx, recv.data(), access(send.is_none()))?;
     let from = out.as_ref().map(Staged::mem);
     match shares {
         Shares::Equal(count) => {
@@ -135,8 +162,8 @@ pub async fn reduce_scatter<P: P2p>(
 ///
 /// # Errors
 /// See [`bytes::scan`].
-pub async fn scan<P: P2p>(
-    ctx: &Ctx<P>,
+pub(in crate::coll) async fn scan<P: P2p>(
+    ctx: &Ctx<'_, P>,
     op: &Op,
     send: &Option<Typed>,
     recv: &Typed,
@@ -145,7 +172,7 @@ pub async fn scan<P: P2p>(
     let operator = Operator::new(op, recv.datatype(), ctx.scratch());
     let out = stage(ctx, send)?;
     // An exclusive scan leaves rank 0's buffer as it was.
-    let into = Staged::new(ctx, recv, access(send.is_none() || exclusive))?;
+    let into = Staged::new(ctx, recv.data(), access(send.is_none() || exclusive))?;
     let from = out.as_ref().map(Staged::mem);
     bytes::scan(ctx, &operator, from, into.mem(), exclusive).await?;
     into.finish();

@@ -7,6 +7,7 @@ use super::super::mem::{Blocks, Mem};
 use super::super::p2p::P2p;
 use crate::datatype::Datatype;
 use crate::error::{Error, ErrorClass, Result};
+use crate::p2p::data::Data;
 
 /// A buffer of the program: address, number of elements, datatype.
 #[derive(Clone, Debug)]
@@ -35,59 +36,70 @@ impl Typed {
         &self.datatype
     }
 
+    /// The same without a share in the datatype.
+    #[inline]
+    pub(super) fn data(&self) -> Data<'_> {
+        Data {
+            addr: self.addr,
+            count: self.count,
+            datatype: &self.datatype,
+        }
+    }
+
     /// Bytes of the packed elements.
     pub(super) fn bytes(&self) -> Result<usize> {
-        Ok(self.datatype.bytes(self.count)? as usize)
+        self.data().bytes()
     }
 
     /// `n` buffers like this one, each after the other.
-    pub(in crate::coll) fn times(&self, n: usize) -> Result<Typed> {
-        let count = i64::try_from(n)
-            .ok()
-            .and_then(|n| self.count.checked_mul(n));
-        let count = count.ok_or_else(|| {
-            Error::new(
-                ErrorClass::Count,
-                format!("{n} times {} elements do not fit in 64 bits", self.count),
-            )
-        })?;
-        Ok(Typed {
-            count,
-            ..self.clone()
-        })
-    }
-
-    /// The elements as they lie, if that is how they are packed.
-    pub(in crate::coll) fn direct(&self) -> Result<Option<Mem>> {
-        let len = self.bytes()?;
-        let Some(offset) = self.datatype.contiguous_offset(self.count) else {
-            return Ok(None);
-        };
-        let start = self.addr.wrapping_offset(offset as isize);
-        // With MPI_BOTTOM the displacement is an absolute address, made known by MPI_Get_address.
-        let start = if self.addr.is_null() {
-            std::ptr::with_exposed_provenance_mut(start.addr())
-        } else {
-            start
-        };
-        // SAFETY: the promise made at `Typed::new`.
-        Ok(Some(unsafe { Mem::new(start, len) }))
-    }
-
-    fn pack(&self, to: Mem) {
-        // SAFETY: the elements are valid (`Typed::new`), and `to` is temporary memory.
-        unsafe {
-            self.datatype
-                .pack(self.count, self.addr, 0, to.ptr(), to.len());
+    #[inline]
+    pub(super) fn times(&self, n: usize) -> Result<Data<'_>> {
+        match (n as i64).checked_mul(self.count) {
+            Some(count) => Ok(Data {
+                count,
+                ..self.data()
+            }),
+            None => Err(self.too_many(n)),
         }
     }
 
-    fn unpack(&self, from: Mem) {
-        // SAFETY: as for `pack`.
-        unsafe {
-            self.datatype
-                .unpack(self.count, self.addr, 0, from.ptr(), from.len());
-        }
+    #[cold]
+    fn too_many(&self, n: usize) -> Error {
+        Error::new(
+            ErrorClass::Count,
+            format!("{n} times {} elements do not fit in 64 bits", self.count),
+        )
+    }
+}
+
+/// The elements as they lie in memory, if that is how they are packed. `None` also for a count that
+/// is wrong.
+#[inline(always)]
+pub(super) fn direct(data: &Data<'_>) -> Option<Mem> {
+    let len = data.datatype.size().checked_mul(data.count)?;
+    let len = usize::try_from(len).ok()?;
+    let offset = data.datatype.contiguous_offset(data.count)?;
+    let start = data.addr.wrapping_offset(offset as isize);
+    // With MPI_BOTTOM the displacement is an absolute address, made known by MPI_Get_address.
+    let start = if data.addr.is_null() {
+        std::ptr::with_exposed_provenance_mut(start.addr())
+    } else {
+        start
+    };
+    // SAFETY: the promise made at `Typed::new`.
+    Some(unsafe { Mem::new(start, len) })
+}
+
+fn pack(data: &Data<'_>, to: Mem) {
+    // SAFETY: the elements are valid (`Typed::new`), and `to` is temporary memory.
+    unsafe { data.pack_into(to.ptr(), to.len()) }
+}
+
+fn unpack(data: &Data<'_>, from: Mem) {
+    // SAFETY: as for `pack`.
+    unsafe {
+        data.datatype
+            .unpack(data.count, data.addr, 0, from.ptr(), from.len());
     }
 }
 
@@ -103,39 +115,47 @@ pub(super) enum Access {
 /// A buffer as contiguous bytes.
 pub(super) struct Staged<'a> {
     mem: Mem,
+    /// The packed elements; else they are used where they lie.
     temp: Option<Temp<'a>>,
-    data: &'a Typed,
+    data: Data<'a>,
     access: Access,
 }
 
 impl<'a> Staged<'a> {
-    pub(super) fn new<P: P2p>(ctx: &'a Ctx<P>, data: &'a Typed, access: Access) -> Result<Self> {
-        let (mem, temp) = match data.direct()? {
-            Some(mem) => (mem, None),
-            None => {
-                let temp = ctx.temp(data.bytes()?)?;
-                if access != Access::Write {
-                    data.pack(temp.mem());
-                }
-                (temp.mem(), Some(temp))
-            }
-        };
-        Ok(Self {
-            mem,
-            temp,
+    #[inline]
+    pub(super) fn new<P: P2p>(ctx: &Ctx<'a, P>, data: Data<'a>, access: Access) -> Result<Self> {
+        let mut staged = Self {
+            mem: Mem::EMPTY,
+            temp: None,
             data,
             access,
-        })
+        };
+        match direct(&data) {
+            Some(mem) => staged.mem = mem,
+            None => staged.pack(ctx.temp(data.bytes()?)?),
+        }
+        Ok(staged)
     }
 
+    #[inline(never)]
+    fn pack(&mut self, temp: Temp<'a>) {
+        self.mem = temp.mem();
+        if self.access != Access::Write {
+            pack(&self.data, self.mem);
+        }
+        self.temp = Some(temp);
+    }
+
+    #[inline]
     pub(super) fn mem(&self) -> Mem {
         self.mem
     }
 
     /// Brings what was written to the program's buffer.
+    #[inline]
     pub(super) fn finish(self) {
         if self.temp.is_some() && self.access != Access::Read {
-            self.data.unpack(self.mem);
+            unpack(&self.data, self.mem);
         }
     }
 }
@@ -149,24 +169,29 @@ pub(super) struct StagedParts<'a> {
 }
 
 impl<'a> StagedParts<'a> {
-    pub(super) fn new<P: P2p>(ctx: &'a Ctx<P>, parts: &'a [Typed], access: Access) -> Result<Self> {
+    pub(super) fn new<P: P2p>(
+        ctx: &Ctx<'a, P>,
+        parts: &'a [Typed],
+        access: Access,
+    ) -> Result<Self> {
         let mut packed = 0usize;
         for part in parts {
-            if part.direct()?.is_none() {
-                packed = packed.saturating_add(part.bytes()?);
+            let len = part.bytes()?;
+            if direct(&part.data()).is_none() {
+                packed = packed.saturating_add(len);
             }
         }
         let temp = ctx.temp(packed)?;
         let rest = std::cell::Cell::new(temp.mem());
-        // Both were checked above: they succeed again.
-        let place = |part: &Typed| match part.direct() {
-            Ok(Some(mem)) => mem,
-            _ => {
+        // Their lengths were checked above.
+        let place = |part: &Typed| match direct(&part.data()) {
+            Some(mem) => mem,
+            None => {
                 let len = part.bytes().unwrap_or(0);
                 let mem = rest.get().head(len);
                 rest.set(rest.get().range(len, rest.get().len()));
                 if access != Access::Write {
-                    part.pack(mem);
+                    pack(&part.data(), mem);
                 }
                 mem
             }
@@ -189,8 +214,8 @@ impl<'a> StagedParts<'a> {
             return;
         }
         for (i, part) in self.parts.iter().enumerate() {
-            if !matches!(part.direct(), Ok(Some(_))) {
-                part.unpack(self.blocks().get(i));
+            if direct(&part.data()).is_none() {
+                unpack(&part.data(), self.blocks().get(i));
             }
         }
     }

@@ -1,0 +1,103 @@
+//! Collectives that are initiated: they need no future where nothing is to be waited for.
+
+use std::future::Future;
+
+use crate::error::{Error, Result};
+
+/// A collective after all of it that needs no waiting.
+#[must_use = "what is left has to be run to its end"]
+pub enum Initiated<F> {
+    /// It is complete.
+    Done,
+    /// It failed; some of its messages may still be in flight.
+    Failed(Error),
+    /// The rest of it.
+    Rest(F),
+}
+
+impl<F> From<Result<()>> for Initiated<F> {
+    #[inline(always)]
+    fn from(result: Result<()>) -> Self {
+        match result {
+            Ok(()) => Initiated::Done,
+            Err(error) => Initiated::Failed(error),
+        }
+    }
+}
+
+/// Initiates an algorithm: `$advance` does all that it can, and is done again (by `$again`,
+/// which does the same out of line) after messages have moved. What it works on stays where it is
+/// unless something is to be waited for.
+macro_rules! begin {
+    ($advance:expr, $again:expr) => {
+        match $advance {
+            std::task::Poll::Ready(result) => $crate::coll::initiated::Initiated::from(result),
+            std::task::Poll::Pending => {
+                $crate::coll::initiated::Initiated::Rest(std::future::poll_fn(move |_| $again))
+            }
+        }
+    };
+}
+pub(super) use begin;
+
+/// What is initiated, if anything is; else all of it is `rest`.
+#[inline(always)]
+pub(super) fn initiated_or<F, G>(
+    initiated: Option<Initiated<F>>,
+    rest: impl FnOnce() -> G,
+) -> Initiated<impl Future<Output = Result<()>>>
+where
+    F: Future<Output = Result<()>>,
+    G: Future<Output = Result<()>>,
+{
+    let initiated = match initiated {
+        Some(Initiated::Done) => return Initiated::Done,
+        Some(Initiated::Failed(error)) => return Initiated::Failed(error),
+        Some(Initiated::Rest(rest)) => Some(rest),
+        None => None,
+    };
+    Initiated::Rest(either(initiated, rest))
+}
+
+/// Apart from [`initiated_or`], so that its code is there once and not wherever that is inlined.
+async fn either<F, G>(initiated: Option<F>, rest: impl FnOnce() -> G) -> Result<()>
+where
+    F: Future<Output = Result<()>>,
+    G: Future<Output = Result<()>>,
+{
+    match initiated {
+        Some(initiated) => initiated.await,
+        None => rest().await,
+    }
+}
+
+impl<F: Future<Output = Result<()>>> Initiated<F> {
+    /// Waits for the end.
+    pub async fn finish(self) -> Result<()> {
+        match self {
+            Initiated::Done => Ok(()),
+            Initiated::Failed(error) => Err(error),
+            Initiated::Rest(rest) => rest.await,
+        }
+    }
+
+    /// The same with something to do at the end, if all went well.
+    #[inline(always)]
+    pub(super) fn then(self, end: impl FnOnce()) -> Initiated<impl Future<Output = Result<()>>> {
+        match self {
+            Initiated::Done => {
+                end();
+                Initiated::Done
+            }
+            Initiated::Failed(error) => Initiated::Failed(error),
+            Initiated::Rest(rest) => Initiated::Rest(and_then(rest, end)),
+        }
+    }
+}
+
+/// As [`either`].
+async fn and_then(rest: impl Future<Output = Result<()>>, end: impl FnOnce()) -> Result<()> {
+    rest.await?;
+    end();
+    Ok(())
+}
