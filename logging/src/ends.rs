@@ -53,7 +53,7 @@ impl Ends {
         self.places.get(self.place(ssn.0)).copied()
     }
 
-    /// Lets go of all numbers below this one, at most of all there are.
+    /// Drops all numbers below this one, at most all numbers held.
     #[inline]
     pub(crate) fn cut(&mut self, ssn: Ssn) {
         self.first = ssn.0.max(self.first).min(self.next);

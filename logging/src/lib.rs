@@ -1,9 +1,9 @@
-//! What a sender keeps until some horizon has passed: retention, send window, duplicate
-//! suppression.
+//! The messages that a sender keeps until some horizon has passed: retention, send window,
+//! duplicate suppression.
 //!
-//! All of it is sans-IO and deterministic: no transport, no clock, no storage. The horizon in use
-//! so far is the receiver's acknowledgement; [`Horizon`] lets checkpoints and logs move it further
-//! out.
+//! This crate is sans-IO and deterministic: no transport, no clock, no storage. The horizon in use
+//! so far is the receiver's acknowledgement. With [`Horizon`], checkpoints and logs can move it
+//! further.
 #![forbid(unsafe_code)]
 
 mod ends;

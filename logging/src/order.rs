@@ -8,14 +8,14 @@ pub struct ReceiveOrder {
     next: Ssn,
 }
 
-/// What an arriving envelope is.
+/// The class of an arriving envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// The next one.
     New,
     /// Received before: drop it.
     Duplicate,
-    /// One before it is missing: the sender is wrong.
+    /// An earlier envelope is missing: the sender made an error.
     Gap,
 }
 
@@ -26,7 +26,7 @@ impl ReceiveOrder {
         self.next
     }
 
-    /// Judges an envelope, without taking it.
+    /// Classifies an envelope, without taking it.
     pub fn judge(&self, ssn: Ssn) -> Arrival {
         match ssn.cmp(&self.next) {
             std::cmp::Ordering::Equal => Arrival::New,

@@ -1,8 +1,8 @@
 //! The retention of one channel: every envelope from the first that may have to be sent again.
 //!
-//! Two notions are apart: a frame is *acknowledged* when the receiver has it in memory, which
-//! completes its send and opens the window; it is *released* when nothing can ask for it again,
-//! which is what the [`Horizon`] says. Where links are all that fails, both come together.
+//! A frame is *acknowledged* when the receiver has it in memory. This completes its send and opens
+//! the window. A frame is *released* when no failure can require it again, as the [`Horizon`] says.
+//! If only links can fail, both happen together.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,14 +12,15 @@ use rejoin_channel_table::ids::Ssn;
 use crate::ends::Ends;
 use crate::ring::ByteRing;
 
-/// How long a frame is kept: until it is acknowledged at least, and which failures it outlives.
+/// How long a frame is kept, and so which failures it outlives. Every frame is kept at least until
+/// it is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Horizon {
     /// Until the receiver has it in memory: lost links are masked.
     #[default]
     Acknowledged,
-    /// Until it is below this number, too: a receiver that starts again from a checkpoint which
-    /// holds all frames below gets the rest once more.
+    /// Until it is also below this number. The checkpoint of the receiver holds all frames below
+    /// it; a receiver restored from that checkpoint gets the rest again.
     Committed(Ssn),
 }
 
@@ -91,7 +92,7 @@ impl<B> Retention<B> {
         self.ends.next()
     }
 
-    /// Whether everything is acknowledged; some of it may be held all the same.
+    /// Whether all frames are acknowledged; some of them may still be held.
     pub fn is_acknowledged(&self) -> bool {
         self.unacked.0 == self.next()
     }
@@ -112,8 +113,8 @@ impl<B> Retention<B> {
         self.ring.len()
     }
 
-    /// Keeps a frame: its header, what of its body is copied, and what body lies elsewhere.
-    /// Returns where header and payload lie.
+    /// Keeps a frame: its header, the copied part of its body, and the body outside of the ring.
+    /// Returns the range of header and payload.
     #[inline]
     pub fn push<const N: usize>(
         &mut self,
@@ -129,8 +130,7 @@ impl<B> Retention<B> {
         range
     }
 
-    /// The same for a frame that lies in the ring as a whole, its header in words of little endian
-    /// order.
+    /// The same for a frame that is in the ring as a whole, with its header in little-endian words.
     #[inline(always)]
     pub fn push_words<const N: usize>(&mut self, header: &[u64; N], payload: &[u8]) -> Range<u64> {
         let range = self.ring.push_words(header, payload);
@@ -164,9 +164,10 @@ impl<B> Retention<B> {
         self.body_at(ssn).map(|at| &mut self.bodies[at].1)
     }
 
-    /// Notes that the receiver has all frames below `ack` (at most of all there are) in memory.
-    /// The bodies outside of the ring that this is news of go to `each`, in order, and are still
-    /// held: one that must outlive its send is copied there. [`Retention::release`] comes next.
+    /// Records that the receiver has all frames below `ack` in memory; an `ack` beyond the last
+    /// frame counts as that frame. Calls `each`, in order, for the newly acknowledged bodies
+    /// outside of the ring. These bodies are still held; `each` copies a body that must outlive its
+    /// send. [`Retention::release`] comes next.
     #[inline]
     pub fn acknowledge(&mut self, ack: Ssn, mut each: impl FnMut(Ssn, &mut B)) {
         let ack = ack.min(self.next());
@@ -186,9 +187,9 @@ impl<B> Retention<B> {
         }
     }
 
-    /// [`Retention::acknowledge`] and [`Retention::release`] in one, where no body lies outside of
-    /// the ring and the ack is the horizon; false: nothing was done. `ack` is at most of all there
-    /// are.
+    /// [`Retention::acknowledge`] and [`Retention::release`] in one, if no body is outside of the
+    /// ring and the ack is the horizon. Returns false if nothing was done. `ack` is at most the
+    /// number of the next frame.
     #[inline(always)]
     pub fn let_go(&mut self, ack: Ssn) -> bool {
         let plain = self.bodies.is_empty() && self.horizon == Horizon::Acknowledged;
@@ -210,8 +211,8 @@ impl<B> Retention<B> {
         self.horizon = horizon;
     }
 
-    /// Lets go of all frames that are acknowledged and beyond the horizon; their bodies outside
-    /// of the ring go to `gone`, in order.
+    /// Drops all frames that are acknowledged and beyond the horizon. Passes their bodies outside
+    /// of the ring to `gone`, in order.
     #[inline]
     pub fn release(&mut self, mut gone: impl FnMut(Ssn, B)) {
         let limit = match self.horizon {
@@ -291,7 +292,7 @@ mod tests {
         assert_eq!(kept.body(Ssn(2)), Some(&"away"));
         let range = kept.frame(Ssn(2)).unwrap();
         assert_eq!(kept.slices(range).0, b"head2x");
-        // An ack can be old, or say more than there is.
+        // An ack can be old, or larger than the last number.
         kept.acknowledge(Ssn(1), |_, _| panic!("nothing is new"));
         kept.release(|_, _| panic!("nothing to release"));
         kept.acknowledge(Ssn(9), |_, _| ());
@@ -328,7 +329,7 @@ mod tests {
         kept.release(|ssn, body| gone.push((ssn, body)));
         assert_eq!(gone[1..], [(Ssn(2), "away")]);
         assert_eq!((kept.unacked_bodies(), kept.unacked_bytes()), (1, 5));
-        // Back, and to the ack: what is released stays so.
+        // The horizon moves back, and to the ack: released frames stay released.
         kept.set_horizon(Horizon::Committed(Ssn(0)));
         kept.release(|_, _| panic!("nothing to release"));
         kept.set_horizon(Horizon::Acknowledged);

@@ -1,5 +1,5 @@
-//! A byte queue whose contents keep their positions: what is written once is sent from there, again
-//! if need be, until it is released.
+//! A byte queue whose contents keep their positions. Bytes are written once and sent from there,
+//! again if need be, until they are released.
 
 use std::ops::Range;
 
@@ -135,8 +135,8 @@ impl ByteRing {
         (position.wrapping_sub(self.origin) as usize) & self.buf.len().wrapping_sub(1)
     }
 
-    /// The bytes of `range`, in two parts where the ring wraps around. What of the range is not
-    /// held is left out.
+    /// The bytes of `range`, in two parts where the ring wraps around. Bytes of the range that are
+    /// not held are left out.
     pub fn slices(&self, range: Range<u64>) -> (&[u8], &[u8]) {
         let start = range.start.max(self.head);
         let end = range.end.min(self.tail);
@@ -148,7 +148,7 @@ impl ByteRing {
         (&self.buf[at..at + fits], &self.buf[..len - fits])
     }
 
-    /// Lets go of everything before `position`.
+    /// Drops all bytes before `position`.
     #[inline]
     pub fn release(&mut self, position: u64) {
         self.head = position.max(self.head).min(self.tail);

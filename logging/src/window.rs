@@ -1,8 +1,9 @@
-//! The window of a channel: what a sender may have under way, and what a receiver gave back.
+//! The window of a channel: the bytes that a sender may have under way, and the credit that a
+//! receiver gave back.
 //!
-//! Both sides count with totals that only grow, so that a lost or repeated word about them does no
-//! harm. Beyond the window a receiver *grants* single envelopes without a body, which lets it find
-//! the message that it waits for behind a window full of others.
+//! Both sides count with totals that only grow, so that a lost or repeated report of a total does
+//! no harm. Beyond the window a receiver *grants* single envelopes without a body. So it finds the
+//! message that it waits for behind a window full of others.
 
 use thiserror::Error;
 
@@ -56,8 +57,8 @@ impl SendWindow {
         any
     }
 
-    /// The receiver's total of bytes given back; an older word changes nothing. True if there is
-    /// more room now.
+    /// Takes the receiver's total of bytes given back; an older total changes nothing. True if
+    /// there is more room now.
     ///
     /// # Errors
     /// [`WindowError::FalseCredit`] when it is more than was ever charged.
@@ -130,7 +131,8 @@ impl ReceiveWindow {
         Ok(())
     }
 
-    /// Notes `cost` bytes, for which [`ReceiveWindow::fits`], received and given back at once.
+    /// Counts `cost` bytes as received and given back at once; [`ReceiveWindow::fits`] holds for
+    /// them.
     #[inline]
     pub fn pass(&mut self, cost: u64) {
         debug_assert!(self.fits(cost));
@@ -168,7 +170,7 @@ impl ReceiveWindow {
         self.returned
     }
 
-    /// Bytes given back that no header has told yet.
+    /// Bytes given back that no header has reported yet.
     #[inline]
     pub fn untold(&self) -> u64 {
         self.returned - self.told

@@ -1,7 +1,7 @@
 //! Frames on a manager's stream socket: a little-endian `u32` length, then the message in bincode.
 //!
-//! Nothing here touches a socket. What is read is pushed into a [`FrameReader`], whose memory grows
-//! only with bytes that really came, never with a length that the other side merely claims.
+//! This module touches no socket. The caller pushes received bytes into a [`FrameReader`]. Its
+//! memory grows only with received bytes, never with a length that the other side claims.
 
 use bincode::Options;
 use serde::Serialize;
@@ -73,7 +73,7 @@ pub fn encode<T: Serialize>(
         })
 }
 
-/// Puts frames together from whatever pieces the socket delivers.
+/// Assembles frames from the pieces that the socket delivers.
 ///
 /// ```
 /// use rejoin_wire::codec::{FrameReader, encode};
@@ -111,7 +111,7 @@ impl FrameReader {
     /// Adds bytes as they came from the socket.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.taken > 0 {
-            // Moving the rest once per push keeps the buffer no larger than what is unread.
+            // The rest moves once per push, so the buffer is no larger than the unread bytes.
             self.buffer.drain(..self.taken);
             self.taken = 0;
         }

@@ -1,4 +1,4 @@
-//! What a rank tells its manager of an image of itself.
+//! A rank's report about an image of itself to its manager.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub struct ImageCost {
     /// Pages that the rank has copied because it wrote to them after its last image, at most.
     pub copied: u64,
     /// Microseconds that the system may have spent on these copies: its time for the process since
-    /// the last image, from 2 to 16 for each page.
+    /// the last image, limited to 2 to 16 for each page.
     pub copying: u64,
 }
 
@@ -23,21 +23,21 @@ impl ImageCost {
         self.stall.saturating_add(self.copied.saturating_mul(2))
     }
 
-    /// Microseconds in all, by the time that the system took for copies. Calls of the system are
-    /// part of that time, so it is used only to see that an interval is far too short.
+    /// Microseconds in all, with the system's own time for copies. That time includes system calls,
+    /// so it only shows that an interval is far too short.
     #[must_use]
     pub fn taken(self) -> u64 {
         self.stall.saturating_add(self.copying)
     }
 }
 
-/// What an image has to do with the world around it, as far as its manager must know.
+/// Files, locks and input that an image shares with other processes, for its manager.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Holds {
-    /// Device and inode of each file that is open for writing, at most [`crate::MOST_FILES`]: one
-    /// that several ranks name is not cut back. `None` when there are more.
+    /// Device and inode of each file that is open for writing, at most [`crate::MOST_FILES`]. A
+    /// file that several ranks name is not cut back. `None` when there are more.
     pub files: Option<Vec<(u64, u64)>>,
-    /// The process holds file locks, which a successor gets only once it is dead.
+    /// The process holds file locks. Its successor gets them only once the process is dead.
     pub locks: bool,
     /// Standard input, when it is a pipe.
     pub input: Option<Unread>,
@@ -50,7 +50,7 @@ pub struct Unread {
     pub pipe: (u64, u64),
     /// Bytes in it that were not read.
     pub bytes: u64,
-    /// When they were counted: not before this moment and not after the other, in nanoseconds of
-    /// the host's monotonic clock.
+    /// When they were counted: between these two times, in nanoseconds of the host's monotonic
+    /// clock.
     pub counted: (u64, u64),
 }

@@ -1,11 +1,11 @@
-//! What a rank and its local manager say to each other, over the stream socket that the rank
-//! inherits ([`MANAGER_FD`]).
+//! Messages between a rank and its local manager, over the stream socket that the rank inherits
+//! ([`MANAGER_FD`]).
 //!
-//! - [`ToManager`], [`FromManager`]: the messages; [`codec`]: their frames, which every link
-//!   between managers uses, too.
+//! - [`ToManager`], [`FromManager`]: the messages.
+//! - [`codec`]: their frames, which every link between managers uses, too.
 //! - [`Welcome`]: identity, key and settings of a rank, its first message.
 //! - [`ProcessMap`]: which rank is on which host, in few bytes.
-//! - [`ImageCost`], [`Holds`]: what a rank tells of an image of itself.
+//! - [`ImageCost`], [`Holds`]: a rank's report about an image of itself.
 //!
 //! The order of the messages in a rank's life:
 //!
@@ -20,7 +20,7 @@
 //! A message about the job as a whole carries the generation, and a rank drops one of another
 //! generation. End of file from the manager means that the job is over: the rank exits at once.
 //!
-//! Nothing here touches a socket or a clock.
+//! This crate touches no socket and no clock.
 
 #![forbid(unsafe_code)]
 

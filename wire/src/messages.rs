@@ -23,7 +23,7 @@ pub const MOST_FILES: usize = 1024;
 /// From a rank to its local manager, at most [`crate::codec::RANK_LIMIT`] bytes each.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ToManager {
-    /// The process that called `MPI_Init` (MPI-5.0 §11.2.1) is there and listens.
+    /// The process has called `MPI_Init` (MPI-5.0 §11.2.1) and listens.
     Register {
         /// The rank that Welcome named.
         rank: Rank,
@@ -38,8 +38,8 @@ pub enum ToManager {
         /// Sizes in force; a job whose ranks differ in them does not start.
         limits: Limits,
     },
-    /// An image of the rank is there. The descriptors that belong to it came with the message: the
-    /// image's own socket, then the reading ends of the pipes that `streams` names.
+    /// The rank has an image. Its descriptors come with the message: the image's own socket, then
+    /// the reading ends of the pipes that `streams` names.
     Imaged {
         /// The generation that the rank is in.
         generation: Generation,
@@ -60,7 +60,7 @@ pub enum ToManager {
     NotImaged {
         /// The generation that the rank is in.
         generation: Generation,
-        /// The epoch, which the rank has entered all the same.
+        /// The epoch. The rank has entered it without an image.
         epoch: Epoch,
         /// One line for the user.
         why: String,
@@ -70,8 +70,8 @@ pub enum ToManager {
         /// The epoch that the rank is in: only a later one has its state.
         after: Epoch,
     },
-    /// The program has stored its state as the one of this number, and so has that of every other
-    /// rank. It writes nothing before it has asked for a checkpoint, too.
+    /// The program has stored its state under this number, and so has every other rank. The program
+    /// writes no output before it has also asked for a checkpoint.
     Stored {
         /// The number of the stored state.
         number: u32,
@@ -85,7 +85,7 @@ pub enum ToManager {
         /// One line for the user; may be empty.
         why: String,
     },
-    /// What the rank counted, in the order in which it is to be shown; between
+    /// The rank's counters, in the order in which they are shown. The message comes between
     /// [`FromManager::AllFinalized`] and [`ToManager::Leave`], if [`crate::RankOptions::stats`]
     /// asks for it.
     Counters {
@@ -94,17 +94,17 @@ pub enum ToManager {
     },
     /// `MPI_Finalize` is about to return: from here on the process may end as it likes.
     Leave,
-    /// Where is this rank? Only after [`FromManager::Begin`]; answered by [`FromManager::Card`].
+    /// Asks for the card of a rank. Only after [`FromManager::Begin`]; answered by
+    /// [`FromManager::Card`].
     LookUp {
         /// The rank whose card is wanted.
         rank: Rank,
-        /// No older incarnation will do.
+        /// The oldest incarnation that is acceptable.
         least: Incarnation,
     },
     /// A line for the user, which changes nothing.
     Note {
-        /// Shown, once, also to those who did not ask how things go
-        /// ([`crate::RankOptions::verbose`]).
+        /// Shown, once, also without [`crate::RankOptions::verbose`].
         important: bool,
         /// The line.
         text: String,
@@ -116,7 +116,7 @@ pub enum ToManager {
 pub enum FromManager {
     /// First message; waits in the socket when the process starts.
     Welcome(Box<Welcome>),
-    /// Every rank has registered: where all of them are, indexed by world rank.
+    /// Every rank has registered. The table holds their addresses, indexed by world rank.
     Start {
         /// The job's generation.
         generation: Generation,
@@ -132,13 +132,13 @@ pub enum FromManager {
         /// The image's epoch.
         epoch: Epoch,
     },
-    /// What became of the checkpoint that the rank asked for.
+    /// The result of the checkpoint that the rank asked for.
     Kept {
         /// The job's generation.
         generation: Generation,
-        /// The checkpoint that the job goes back to.
+        /// The checkpoint that the job would roll back to.
         epoch: Option<Epoch>,
-        /// The last number of which no checkpoint can come any more.
+        /// Checkpoints up to this number can no longer be committed, unless they already are.
         abandoned: Epoch,
     },
     /// A rank has a new incarnation.
@@ -173,7 +173,7 @@ pub enum FromManager {
         /// The epoch of the image to be taken at the end of `MPI_Init`.
         image: Option<Epoch>,
     },
-    /// Where a rank is that was asked for.
+    /// The card that the rank has asked for.
     Card {
         /// The job's generation.
         generation: Generation,

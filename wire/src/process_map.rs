@@ -1,5 +1,5 @@
-//! Which rank is on which host, in few bytes: all that a rank of a large job needs to start. A
-//! rank asks for a card when it needs one ([`crate::ToManager::LookUp`]).
+//! Which rank is on which host, in few bytes. A rank of a large job needs no more to start. It asks
+//! for a card when it needs one ([`crate::ToManager::LookUp`]).
 //!
 //! Ranks of one incarnation on one host mostly follow each other, so they are encoded as runs. The
 //! names of each host are encoded once.
@@ -54,7 +54,8 @@ pub enum ProcessMapError {
 }
 
 impl ProcessMap {
-    /// Of a table in rank order; `position` says where in the tree a rank's host stands.
+    /// Makes the map from a table in rank order; `position` gives the place of a rank's host in the
+    /// tree.
     #[must_use]
     pub fn of(
         table: &[(Incarnation, BusinessCard)],
@@ -131,7 +132,7 @@ impl ProcessMap {
         Ok(AddressBook::without_cards(entries, sites))
     }
 
-    /// Nothing is made room for before the numbers are known to be right.
+    /// Checks the numbers before any allocation depends on them.
     fn check(&self, size: u32) -> Result<(), ProcessMapError> {
         let found = self.size();
         if found != u64::from(size) {

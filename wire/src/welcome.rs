@@ -1,9 +1,10 @@
-//! What a rank learns from its manager before `MPI_Init` can begin, and what all ranks must share.
+//! The data that a rank gets from its manager before `MPI_Init` can begin, and the limits that all
+//! ranks must share.
 
 use rejoin_channel_table::{Identity, JobKey};
 use serde::{Deserialize, Serialize};
 
-/// What a rank must know before `MPI_Init` can begin.
+/// The data that a rank needs before `MPI_Init` can begin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
     /// [`crate::VERSION`] of the manager.
@@ -57,10 +58,10 @@ impl Limits {
     }
 }
 
-/// What carries messages between ranks of one host (`--transport`). Between hosts it is TCP.
+/// The transport between ranks of one host (`--transport`). Between hosts it is TCP.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Transport {
-    /// What is fastest and works.
+    /// The fastest transport that works.
     #[default]
     Auto,
     /// TCP.
@@ -96,20 +97,20 @@ pub struct RankOptions {
     pub stats: bool,
     /// What is needed to take images of this rank; none are taken when absent.
     pub images: Option<Images>,
-    /// Folder for what programs register as their state (`--images`), an absolute path.
+    /// Folder for the memory that programs register as their state (`--images`), an absolute path.
     pub folder: Option<String>,
-    /// The job continues from what is stored there (`--restart`).
+    /// The job continues from the state that is stored there (`--restart`).
     pub restart: bool,
-    /// The newest of that which it may continue from; any when absent. Newer ones are of a history
-    /// that is no more.
+    /// The newest stored state that the job may continue from; any when absent. A rollback has made
+    /// newer states invalid.
     pub newest: Option<u32>,
     /// Between ranks of one host.
     pub transport: Transport,
-    /// The user wants to know how things go (`--verbose`).
+    /// The user wants progress messages (`--verbose`).
     pub verbose: bool,
 }
 
-/// What a rank must know to take images of itself.
+/// The data that a rank needs to take images of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Images {
     /// Process id of the local manager: a rank that is its child has its images as siblings.
@@ -117,7 +118,7 @@ pub struct Images {
     /// Device and inode of the pipes that the manager made for standard output and standard error.
     pub pipes: [Option<(u64, u64)>; 2],
     /// The manager's descriptor of the memory by which it notices this rank's end at once, and the
-    /// slot in it that is this process's.
+    /// slot of this process in that memory.
     pub watch: Option<(u32, u32)>,
 }
 
