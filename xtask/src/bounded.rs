@@ -1,4 +1,4 @@
-//! Commands that end in time or are ended, with all that they have started.
+//! Commands with a time limit. A command that exceeds it is ended with all its child processes.
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{SigSet, Signal, killpg};
@@ -20,8 +20,9 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// From now. Signals that end this program are held back from here on, and end the commands
-    /// first: these have process groups of their own, which a terminal does not reach.
+    /// A deadline from now on. From here on, signals that end this program are blocked and first
+    /// end the commands. The commands have process groups of their own, which a terminal does not
+    /// reach.
     pub fn after(limit: Duration) -> Result<Deadline> {
         let mut set = SigSet::empty();
         for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
@@ -69,8 +70,8 @@ impl Deadline {
 }
 
 impl Deadline {
-    /// A process inherits what its thread holds back, so it is started by one that holds nothing
-    /// back.
+    /// A process inherits the blocked signals of the thread that starts it, so a thread without
+    /// blocked signals starts it.
     fn spawn(&self, command: &mut Command) -> std::io::Result<Child> {
         std::thread::scope(|scope| {
             let starter = scope.spawn(|| {

@@ -1,13 +1,19 @@
 //! `cargo xtask check`: the rules of the workspace's structure that no other tool enforces.
 //!
-//! Which crate may use which, how long files and functions may be, where unsafe code may stand,
-//! what the sans-IO crates may not touch, that generated files are up to date, that `mpi.h`
-//! compiles, and, with `--library`, that the library exports exactly the standard's functions.
+//! The rules concern
+//!
+//! - dependencies between crates, and the lengths of files and functions;
+//! - the crates with unsafe code, and the means that the sans-IO crates may not use;
+//! - generated files, which must be up to date, and `mpi.h`, which must compile;
+//! - with `--library`, the exports of the library: exactly the standard's functions.
 //!
 //! Rules that the workspace does not satisfy everywhere yet have lists of known findings
-//! ([`ratchet`]): import cycles between modules, types and files of one name, words that the
-//! glossary has replaced, dependencies without use, docstrings that say nothing, prose that is too
-//! wide.
+//! ([`ratchet`]):
+//!
+//! - import cycles between modules, and types and files of one name;
+//! - words that the glossary has replaced;
+//! - unused dependencies;
+//! - empty docstrings, and prose that is too wide.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
 //! `cargo xtask codegen`: writes the C ABI's header, constants, types, entry points and the page of
-//! functions from the tables in `c-abi/abi` and from the implementations found in
+//! functions. Its sources are the tables in `c-abi/abi` and the implementations in
 //! `c-abi/src/functions`.
 
 use std::fs;

@@ -1,5 +1,5 @@
 //! `cargo xtask demo`: builds Rejoin, compiles a real MPI program, kills a rank in the middle of
-//! its run, and compares what it says with an undisturbed run.
+//! its run, and compares its output with that of an undisturbed run.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -22,7 +22,7 @@ pub struct Args {
 /// Points on a side of the plate, and steps: some seconds on two cores.
 const SIZE: [&str; 2] = ["512", "12000"];
 
-/// Longest time that anything may take that is waited for.
+/// Longest wait for any step.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// Runs the command.
@@ -42,7 +42,7 @@ pub fn run(args: Args) -> Result<()> {
     let bin = prefix.join("bin");
 
     println!("\n== 2. The machine, as `rejoin doctor` sees it");
-    // What it finds is worth seeing, and is no reason to stop.
+    // The findings are shown, and are no reason to stop.
     let _ = shown(Command::new(bin.join("rejoin")).arg("doctor"));
 
     println!(

@@ -73,8 +73,8 @@ pub fn install(args: &Args) -> Result<PathBuf> {
     Ok(at)
 }
 
-/// Has the program just built write the man pages and completions, which its own definition of the
-/// command lines gives.
+/// Makes the built program write the man pages and completions from its own definition of the
+/// command lines.
 fn write_manual(rejoin: &Path, at: &Path) -> Result<()> {
     let status = Command::new(rejoin).arg("manual").arg(at).status();
     let status = status.with_context(|| format!("starting {}", rejoin.display()))?;
@@ -101,7 +101,7 @@ fn build(root: &Path, args: &Args) -> Result<PathBuf> {
     Ok(target_directory(root)?.join(folder))
 }
 
-/// Where cargo puts what it builds, whatever set it.
+/// Cargo's target folder, from whichever setting it comes.
 pub fn target_directory(root: &Path) -> Result<PathBuf> {
     let out = Command::new(cargo())
         .current_dir(root)

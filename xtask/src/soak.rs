@@ -1,4 +1,5 @@
-//! `cargo xtask soak`: kills by the thousand, other seeds each time, until the time is over.
+//! `cargo xtask soak`: kills thousands of ranks, with other seeds each time, until the time is
+//! over.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, BufReader};

@@ -33,7 +33,8 @@ pub struct Args {
 struct Claim {
     name: &'static str,
     what: &'static str,
-    /// After so many it has failed, and is ended. Several times what a slow machine needs.
+    /// After so many minutes the claim has failed and is ended. A slow machine needs a fraction of
+    /// them.
     minutes: u64,
     run: fn(&Setting) -> Result<()>,
 }
@@ -268,7 +269,7 @@ fn clippy(c: &Setting) -> Result<()> {
 }
 
 fn documentation(c: &Setting) -> Result<()> {
-    // Pages of a crate that is no library for others may lead to what is private.
+    // Pages of a crate that is no public library may link to private items.
     let flags = "-D warnings -A rustdoc::private-intra-doc-links";
     let mut command = cargo(c, &["doc", "--workspace", "--no-deps"]);
     c.run(command.env("RUSTDOCFLAGS", flags))

@@ -1,4 +1,4 @@
-//! What is measured, and what each figure is held to.
+//! The measurements, and the goal of each figure.
 
 /// How a figure is obtained.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum Goal {
     AbsoluteAtMost(f64),
 }
 
-/// What the benchmark program calls by the name of the collective.
+/// Cases of the benchmark program that have the name of a collective.
 const COLLECTIVES: &[&str] = &[
     "allreduce",
     "alltoall",
@@ -41,12 +41,12 @@ const COLLECTIVES: &[&str] = &[
     "barrier",
 ];
 
-/// What a program feels (`benches/c/apps.c`).
+/// Cases like parts of an application (`benches/c/apps.c`).
 const APPLICATIONS: &[&str] = &["ring", "alltoallv", "is", "after", "first"];
 
 /// One measurement.
 pub struct Case {
-    /// What the benchmark program is asked to do.
+    /// The case's name in the benchmark program.
     pub what: &'static str,
     /// Message size in bytes.
     pub bytes: u64,
@@ -96,8 +96,8 @@ impl Case {
         args
     }
 
-    /// Whether the program itself ends after some time, with fewer iterations: a peer that is a
-    /// thousand times slower must not take minutes, nor a faster one be measured for a moment only.
+    /// Whether the program itself ends after some time, with fewer iterations. A peer that is a
+    /// thousand times slower must not take minutes, and a fast one must be measured long enough.
     fn timed(&self) -> bool {
         self.kind == Kind::Printed && COLLECTIVES.contains(&self.what)
     }
@@ -182,8 +182,8 @@ fn wall(what: &'static str, bytes: u64, ranks: u32, iters: u64, ratio: f64) -> C
     }
 }
 
-/// What a program feels: received data is read, keys are sorted, a checkpoint was just taken, a
-/// peer is met for the first time.
+/// Cases like parts of an application: received data is read, keys are sorted, a checkpoint was
+/// just taken, a peer gets its first message.
 fn applications() -> Vec<Case> {
     let mut cases = Vec::new();
     for (what, bytes, iters) in [
@@ -196,8 +196,7 @@ fn applications() -> Vec<Case> {
         ("first", 8, 1),
     ] {
         for ranks in [2, 4] {
-            // A checkpoint costs what others do not offer, and a first message what others pay in
-            // MPI_Init.
+            // Other MPIs offer no checkpoint, and pay for the first message in MPI_Init.
             let goals = match what {
                 "after" | "first" => vec![],
                 _ => vec![Goal::PeerAtMost(1.0)],

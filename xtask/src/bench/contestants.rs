@@ -1,5 +1,5 @@
-//! Who is measured: Rejoin, the peers from PyPI, and the floor: over loopback TCP, to which each is
-//! forced, or over shared memory with everyone's own settings.
+//! The measured programs: Rejoin, the peers from PyPI, and the floor. All are forced to loopback
+//! TCP, or use shared memory with their own settings.
 
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub enum Medium {
     Shm,
 }
 
-/// A program without a message layer: its name, and what is set for it.
+/// A program without a message layer: its name, and the variable that is set for it.
 pub type Floor = (&'static str, Option<(&'static str, &'static str)>);
 
 impl Medium {
@@ -84,7 +84,7 @@ impl Contestant {
     }
 }
 
-/// Everyone who takes part; Rejoin comes first.
+/// All contestants; Rejoin comes first.
 pub struct Field {
     /// The MPIs.
     pub mpis: Vec<Contestant>,

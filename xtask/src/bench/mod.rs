@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: Rejoin beside other MPIs and what has no message layer, interleaved in one
-//! run; or, with names of cases, what survival costs ([`survive`]).
+//! `cargo xtask bench`: Rejoin beside other MPIs and programs without a message layer, interleaved
+//! in one run. With names of cases it measures the cost of recovery and checkpoints ([`survive`]).
 
 mod cases;
 mod contestants;

@@ -41,8 +41,7 @@ pub fn ratios(r: &CaseResult) -> (Option<Ratio>, Option<Ratio>) {
     (over(r, PEERS), over(r, PEERS.end..usize::MAX))
 }
 
-/// Each goal, with what the rounds say of it: met, missed, or not to be told apart from their
-/// spread.
+/// Each goal with its result over the rounds: met, missed, or undecided within their spread.
 fn verdict(r: &CaseResult) -> String {
     let (peer, raw) = ratios(r);
     let words = r.case.goals.iter().map(|goal| {
@@ -111,7 +110,7 @@ pub fn line(r: &CaseResult, medium: Medium) -> String {
     line
 }
 
-/// What was done to whom.
+/// The setting of the contestants.
 fn setting(medium: Medium) -> &'static str {
     match medium {
         Medium::Tcp => {

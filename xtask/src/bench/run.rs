@@ -47,22 +47,21 @@ impl Samples {
 /// How sure the interval of a ratio is.
 const CONFIDENCE: f64 = 0.9;
 
-/// What the rounds say of one column beside another: the one rule for every stated ratio.
+/// The ratio of one column to another over the rounds. Every stated ratio uses this rule.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ratio {
     /// The median of the rounds' ratios.
     pub median: f64,
-    /// An interval that holds the true median with a probability of 90 % at least, from the order
-    /// of the rounds' ratios alone; none with fewer than five rounds.
+    /// An interval that holds the true median with a probability of at least 90 %. It depends only
+    /// on the order of the rounds' ratios. None with fewer than five rounds.
     pub interval: Option<(f64, f64)>,
 }
 
 impl Ratio {
     fn of(mut rounds: Vec<f64>) -> Option<Ratio> {
         rounds.sort_by(f64::total_cmp);
-        // The median lies below the smallest, or above the largest, only when all rounds fell on
-        // one side of it, as all of so many coins do; with more rounds further ones may be left out
-        // at both ends.
+        // The true median is outside of all ratios only if all rounds are on one side of it, like
+        // that many equal coin tosses. With more rounds, more ratios at both ends may be left out.
         let n = rounds.len();
         let (mut outside, mut term, mut left_out) = (0.0, 0.5f64.powi(n as i32), 0);
         while left_out < n / 2 && 1.0 - 2.0 * (outside + term) >= CONFIDENCE {
@@ -96,7 +95,7 @@ fn median(mut v: Vec<f64>) -> Option<f64> {
     }
 }
 
-/// What came of a case: the MPIs' columns in the field's order, then the floor's.
+/// The result of a case: the MPIs' columns in the field's order, then the floor's.
 pub struct CaseResult<'a> {
     /// The case.
     pub case: &'a Case,
@@ -104,7 +103,7 @@ pub struct CaseResult<'a> {
     pub columns: Vec<Samples>,
 }
 
-/// Runs every contestant in turn, round after round, so that drift meets all alike.
+/// Runs every contestant in turn, round after round, so that drift affects all alike.
 pub fn case<'a>(field: &Field, case: &'a Case, args: &Args) -> CaseResult<'a> {
     let floors = field.medium.floors();
     let names = field.mpis.iter().map(|m| m.name).chain(

@@ -52,8 +52,9 @@ pub fn symbols(root: &Path, library: &Path, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// A program, seen as a profiling tool, that takes over an `MPI_` name and calls the `PMPI_` one
-/// (MPI-5.0 §15.2): once by itself, once more when the library used its own `MPI_` name inside.
+/// A program that acts as a profiling tool: it replaces an `MPI_` function and calls the `PMPI_`
+/// one (MPI-5.0 §15.2). It counts one call of its own, and a second if the library itself used the
+/// `MPI_` name.
 const TOOL: &str = r#"
 #include <mpi.h>
 #include <string.h>

@@ -1,9 +1,9 @@
-//! Documentation that says nothing.
+//! Empty documentation.
 
 use super::ratchet::Finding;
 use super::source::Source;
 
-/// First words of a text of two words at most that leave the reader where he was.
+/// First words of a text of at most two words that tells the reader nothing.
 const EMPTY: &[&str] = &[
     "which", "whose", "who", "why", "how", "what", "where", "when", "its", "their", "this", "that",
     "it", "known", "nothing", "none", "same", "words", "ditto",

@@ -57,7 +57,7 @@ fn is_product(source: &Source) -> bool {
     !outside && !beside && !source.is_test() && !source.is_generated()
 }
 
-/// Those whose key stands more than once.
+/// The findings whose key occurs more than once.
 fn repeated(list: Vec<Finding>) -> Vec<Finding> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for finding in &list {

@@ -1,5 +1,5 @@
-//! What the sans-IO crates may not touch: clocks, threads, sockets, files, the environment,
-//! randomness, and the order in which a hash map gives its entries.
+//! Means that the sans-IO crates may not use: clocks, threads, sockets, files, the environment,
+//! randomness, and the iteration order of a hash map.
 
 use std::collections::BTreeSet;
 

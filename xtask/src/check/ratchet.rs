@@ -1,8 +1,8 @@
 //! Rules that the workspace does not satisfy yet.
 //!
-//! Each such rule has a checked-in list of what it still finds: `xtask/src/check/known/RULE.txt`,
-//! one line for each key with the number of findings. More findings than listed fail the check, and
-//! so do fewer: `cargo xtask check --update-known` writes the lists anew, and never lengthens them.
+//! Each such rule has a checked-in list of its findings, `xtask/src/check/known/RULE.txt`: one line
+//! for each key with the number of findings. The check fails with more findings than listed, and
+//! with fewer. `cargo xtask check --update-known` writes the lists anew, and never lengthens them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ const SHOWN: usize = 12;
 /// One place that breaks a rule.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
-    /// What stays the same when the place moves: findings are counted by it.
+    /// Findings are counted by this key, which stays the same when the place moves.
     pub key: String,
     /// The file, from the workspace's root.
     pub path: String,
@@ -32,7 +32,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// One of these parts.
+    /// A finding from its parts.
     pub fn new(key: impl Into<String>, path: &str, line: usize, what: impl Into<String>) -> Self {
         Self {
             key: key.into(),

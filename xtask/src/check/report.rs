@@ -1,6 +1,6 @@
-//! What the rules found.
+//! The findings of the rules.
 
-/// What the rules found.
+/// The findings of all rules.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Violations.

@@ -92,7 +92,7 @@ pub fn sources(root: &Path) -> Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// Documents, and C programs and headers: what people read beside the Rust sources.
+/// Documents, C programs and headers: the prose beside the Rust sources.
 pub fn documents(root: &Path) -> Result<Vec<String>> {
     files(root, &["md", "c", "h"])
 }

@@ -1,8 +1,9 @@
 //! Words that `docs/glossary.md` has replaced and that must not come back.
 //!
-//! The last column of the glossary's table names them between backquotes. A word or phrase in small
-//! letters is looked for in identifiers, comments, texts and documents, also as part of a longer
-//! identifier and in the plural; a word with a capital is the name of a type.
+//! The last column of the glossary's table names them between backquotes. The check looks for a
+//! word or phrase in small letters in identifiers, comments, texts and documents. It also finds the
+//! word as a part of a longer identifier and in the plural. A word with a capital is the name of a
+//! type.
 
 use std::fs;
 use std::path::Path;
@@ -16,10 +17,10 @@ use super::source::Source;
 /// The page with the table.
 const GLOSSARY: &str = "docs/glossary.md";
 
-/// Documents that may use the words: the page itself, and what was said of earlier versions.
+/// Documents that may use the words: the page itself, and the history of earlier versions.
 const EXEMPT: &[&str] = &[GLOSSARY, "CHANGELOG.md"];
 
-/// What must not come back, and what to say instead.
+/// A replaced word, and the term to use instead.
 struct Banned {
     word: String,
     /// In small letters; several for a phrase. Empty for the name of a type.

@@ -1,4 +1,4 @@
-//! C declarations of the tables, and the Rust types that stand for them.
+//! C declarations of the tables, and their Rust types.
 
 use anyhow::{Result, bail, ensure};
 

@@ -55,8 +55,8 @@ pub fn render(model: &Model, found: &Found) -> Result<Vec<(String, String)>> {
         .collect())
 }
 
-/// The exported pair `MPI_X` and `PMPI_X`, and before the first of an int and `_c` pair what they
-/// share.
+/// The exported pair `MPI_X` and `PMPI_X`. The first of an int and `_c` pair also gets their shared
+/// part.
 fn function(model: &Model, f: &Function, found: &Found) -> Result<String> {
     let rust = f.rust_name();
     if f.returns_value() {
@@ -83,8 +83,8 @@ fn function(model: &Model, f: &Function, found: &Found) -> Result<String> {
     Ok(export(f, &body))
 }
 
-/// Functions that have a part which does all of a plain call or nothing: `…_at_once`, beside the
-/// implementation.
+/// Functions with a fast path beside the implementation, `…_at_once`. It does all of a simple call,
+/// or nothing.
 const AT_ONCE: [&str; 5] = [
     "MPI_Allgather",
     "MPI_Alltoall",
@@ -216,7 +216,7 @@ fn any_phase(name: &str) -> bool {
 
 /// Whose error handler a failing call goes to: the first communicator, window, file or session.
 fn owner(f: &Function) -> String {
-    // What this library adds reports its errors to the caller: the program decides.
+    // Extensions report their errors to the caller, so that the program decides.
     if f.is_tool() || f.is_extension() {
         return "Owner::Tool".to_owned();
     }
@@ -225,7 +225,8 @@ fn owner(f: &Function) -> String {
     if before_open.contains(&f.name.trim_end_matches("_c")) {
         return "Owner::of(super::constants::MPI_FILE_NULL)".to_owned();
     }
-    // What a constructor without a parent makes has the handler that it is given.
+    // An object that a constructor makes without a parent has the handler that the constructor
+    // gets.
     match f.name.as_str() {
         "MPI_Session_init" => return "Owner::Made(Kind::Session, errhandler)".to_owned(),
         "MPI_Comm_create_from_group" | "MPI_Intercomm_create_from_groups" => {

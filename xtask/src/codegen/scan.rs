@@ -12,10 +12,9 @@ use super::model::{Function, Model};
 /// `functions::p2p::send`.
 pub type Found = BTreeMap<String, String>;
 
-/// Scans all sources under `folder`. A public function counts as the implementation of the MPI
-/// function whose name it has when its first parameter is called `mpi` (or the MPI function returns
-/// a plain value). An error names a function that is implemented twice or has a wrong number of
-/// parameters.
+/// Scans all sources under `folder`. A public function with the name of an MPI function implements
+/// it if its first parameter is called `mpi`, or if the MPI function returns a plain value. An
+/// error names a function that is implemented twice or has a wrong number of parameters.
 pub fn implementations(folder: &Path, model: &Model) -> Result<Found> {
     let wanted: BTreeMap<String, &Function> =
         model.functions.iter().map(|f| (f.rust_name(), f)).collect();

@@ -51,8 +51,8 @@ pub fn memory(c: &Setting) -> Result<()> {
     let target = ["--target", "x86_64-unknown-linux-gnu"];
     let mut command = cargo(c, &["+nightly", "test"]);
     command.args(target).env("RUSTFLAGS", "-Zsanitizer=address");
-    // Objects that live as long as the process are not leaks to us, and a test that asks for more
-    // memory than there is wants the error.
+    // Objects that live as long as the process do not count as leaks. A test that asks for more
+    // memory than there is expects the error.
     let options = "detect_leaks=0:allocator_may_return_null=1";
     command.env("ASAN_OPTIONS", options);
     command.env("CARGO_TARGET_DIR", c.root.join("target/sanitizer"));

@@ -1,4 +1,4 @@
-//! What each claim is given.
+//! The setting of a claim.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,7 +9,7 @@ use anyhow::Result;
 use super::skipped::Skipped;
 use crate::bounded::Deadline;
 
-/// What claims need to know, and the time that one may take.
+/// Data that claims share, and the time limit of one claim.
 pub struct Setting {
     /// The workspace's folder.
     pub root: PathBuf,

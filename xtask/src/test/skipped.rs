@@ -1,4 +1,4 @@
-//! What did not run, and whether that may be.
+//! Claims and tests that did not run, and whether they may be skipped.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -7,13 +7,13 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-/// Tells tests where to note what does not run (`tests/src/skip.rs`).
+/// Names the file in which tests note that they do not run (`tests/src/skip.rs`).
 const LIST: &str = "REJOIN_SKIPPED_LIST";
 
 /// What may be skipped: `1` for everything, or names of claims and tests with commas between them.
 const ALLOWED: &str = "REJOIN_ALLOW_SKIPPED";
 
-/// The list of what did not run.
+/// The list of claims and tests that did not run.
 #[derive(Clone)]
 pub struct Skipped {
     path: PathBuf,
@@ -48,7 +48,7 @@ impl Skipped {
         Ok(file.write_all(format!("{name}\t{reason}\n").as_bytes())?)
     }
 
-    /// Prints what did not run, and fails unless all of it may be skipped.
+    /// Prints the list, and fails unless every entry may be skipped.
     pub fn judge(&self) -> Result<()> {
         let entries = parse(&fs::read_to_string(&self.path)?);
         if entries.is_empty() {

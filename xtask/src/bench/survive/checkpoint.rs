@@ -1,5 +1,5 @@
-//! What a checkpoint of 4 × 256 MB costs: how long ranks pause, from order to commit, and the pages
-//! that are copied after it.
+//! The cost of a checkpoint of 4 × 256 MB: the pause of the ranks, the time from request to commit,
+//! and the pages that are copied after it.
 
 use super::figures::{Figure, median, part};
 use super::job::{Setting, numbers};
@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 const GIGABYTES: f64 = 0.25;
 
-/// What a job that takes checkpoints all the time has told.
+/// The reports of a job that takes checkpoints all the time.
 struct Reported {
     /// Milliseconds from order to commit.
     took: Vec<f64>,
@@ -21,8 +21,8 @@ struct Reported {
 
 /// Runs the case.
 pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
-    // With a core for each rank it is the checkpoint alone; with two on a core also the turns that
-    // they take.
+    // With a core for each rank, the pause is the checkpoint alone. With two ranks on a core, they
+    // also wait for each other.
     let alone = told(setting, 2)?;
     let shared = told(setting, 4)?;
     let stall = |ranks: &str, what: &str, value, told: &Reported| {

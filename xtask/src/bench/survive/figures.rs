@@ -1,13 +1,13 @@
-//! Figures, and the table that they stand in.
+//! Figures, and their table.
 
 use anyhow::{Context, Result};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// What a figure is held to.
+/// The goal of a figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Goal {
-    /// It stands beside others.
+    /// No goal: the figure is for comparison.
     None,
     /// At most this.
     AtMost(f64),

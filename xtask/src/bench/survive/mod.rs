@@ -1,5 +1,4 @@
-//! What survival costs and how fast it is: recovery, checkpoints, overhead, both recovery modes
-//! side by side.
+//! Cost and speed of recovery: recovery, checkpoints, overhead, both recovery modes side by side.
 
 mod checkpoint;
 mod figures;
@@ -24,8 +23,7 @@ const CASES: [(&str, Case); 4] = [
     ("modes", modes::run),
 ];
 
-/// Measures the named cases; `survive` names all. What was measured of others before stays in the
-/// table.
+/// Measures the named cases; `survive` names all. Earlier figures of other cases stay in the table.
 pub fn run(names: &[String], args: &Args) -> Result<()> {
     for name in names {
         if name != "survive" && !CASES.iter().any(|(known, _)| known == name) {

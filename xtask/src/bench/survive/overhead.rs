@@ -12,7 +12,7 @@ pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
     let (seconds, apart) = if setting.quick {
         (8.0, "3")
     } else {
-        // One checkpoint in the middle and no time after it that would thin its cost.
+        // One checkpoint in the middle. A longer run would dilute its cost.
         (34.0, "30")
     };
     let mut figures = Vec::new();
@@ -34,7 +34,7 @@ pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// The same work with checkpoints and without, who is first changing with the round.
+/// The same work with checkpoints and without. The order alternates between rounds.
 fn pair(setting: &Setting, apart: &str, words: &[&str], round: usize) -> Result<[Ran; 2]> {
     let journal =
         crate::workspace::root().join(format!("target/bench/events-{}", std::process::id()));
@@ -44,7 +44,7 @@ fn pair(setting: &Setting, apart: &str, words: &[&str], round: usize) -> Result<
         setting.mpirun(&options, RANKS, words)
     };
     let none = || setting.mpirun(&NONE, RANKS, words);
-    // Who is first has the warmer or the colder machine: each in turn.
+    // The first run has a warmer or colder machine, so the order alternates.
     let (with, none) = if round.is_multiple_of(2) {
         let with = with()?;
         (with, none()?)
@@ -54,7 +54,7 @@ fn pair(setting: &Setting, apart: &str, words: &[&str], round: usize) -> Result<
     };
     let events = std::fs::read_to_string(&journal).context("reading the events")?;
     std::fs::remove_file(&journal)?;
-    // One at the start, one at the end: without another the run was over before its time.
+    // One checkpoint at the start and one at the end. Without a third, the run was too short.
     let committed = events.matches("\"committed\"").count();
     ensure!(committed > 2, "no checkpoint while {words:?} ran");
     ensure!(
@@ -66,7 +66,7 @@ fn pair(setting: &Setting, apart: &str, words: &[&str], round: usize) -> Result<
     Ok([with, none])
 }
 
-/// What the pairs say: what more the work took, and what more of it the system's part took.
+/// The overhead over all pairs: of the whole work, and of the system's part of it.
 fn told(what: &str, pairs: &[[Ran; 2]], goal: Option<f64>) -> [Figure; 3] {
     let percent = |more: fn(&Ran, &Ran) -> f64| -> Vec<f64> {
         let of = |[with, none]: &[Ran; 2]| more(with, none) / none.cpu * 100.0;

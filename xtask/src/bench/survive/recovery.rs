@@ -37,7 +37,7 @@ pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
         figure("slowest", part(&progress, 1.0)),
         Figure::new("kills without a figure", "kills", f64::from(missing), &[]).at_most(0.0),
     ];
-    // What lies between is noted in runs of its own, since noting costs time.
+    // Separate runs record the phases in between, because recording costs time.
     let noted = example(&[&(kills / 2).to_string(), "256", "phases"])?.out;
     dropped(&noted);
     for (phase, what) in PHASES {
@@ -49,8 +49,8 @@ pub fn run(setting: &Setting) -> Result<Vec<Figure>> {
             figure
         });
     }
-    // Beside it, not below it: images are forked while the job runs, and wake without another fork
-    // of memory.
+    // A comparison, not a lower bound: images are forked while the job runs, and a restore needs no
+    // further fork of memory.
     let mut floor = Command::new(setting.program("state"));
     let floor = setting.ran(floor.args(["floor", "256", &kills.to_string()]))?;
     let floor = numbers(&floor.out, "floor");
