@@ -1,5 +1,4 @@
-//! What a collective takes over several hosts of one machine, with one setting and another in
-//! turns.
+//! Time of a collective over several hosts of one machine, with one setting and another in turns.
 //!
 //! ```sh
 //! REJOIN_PREFIX=… cargo run -p rejoin-tests --example between \
@@ -8,8 +7,8 @@
 //!
 //! `HOSTS` is as for `mpirun --host` (`h1:2,h2:2`), a setting an environment variable for the
 //! ranks, `A=B`: `LD_LIBRARY_PATH=…` takes the library of another installation (not below `/tmp`,
-//! which each host has for itself). For each length a line: microseconds of a call by setting, the
-//! median of all rounds, and the median of what the first took by what the others did in the same
+//! which each host has for itself). Prints a line for each length: the median microseconds of a
+//! call for each setting, and the median ratio of the first setting to each other one in the same
 //! round.
 
 use rejoin_tests::hosts::Hosts;

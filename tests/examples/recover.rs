@@ -7,9 +7,9 @@
 //! `dropped<TAB>KILL<TAB>REASON` for each that has no figure. The next kill comes after the
 //! recovery from the last, so no two are mixed.
 //!
-//! With `phases` the managers note when they come to what lies between, which costs a little time;
-//! a line `PHASE<TAB>MILLISECONDS…` tells of each, a column per kill. `cargo xtask bench recovery`
-//! reads them.
+//! With `phases` the managers record the time of each phase in between, which costs a little time.
+//! A line `PHASE<TAB>MILLISECONDS…` shows each phase, a column per kill.
+//! `cargo xtask bench recovery` reads them.
 
 use rejoin_tests::gaps::{gaps, now, recoveries};
 use rejoin_tests::job::{Job, Numbers};
@@ -22,7 +22,8 @@ const RANKS: usize = 4;
 /// A recovery is over long before this.
 const SOON: Duration = Duration::from_secs(20);
 
-/// What the managers note, and which of a recovery's notes counts: the first or the last.
+/// The phases that the managers record, and whether the first or the last record of a recovery
+/// counts.
 const PHASES: [(&str, &str, bool); 5] = [
     ("noticed", "dying-noticed", true),
     ("stopped", "retired", true),
@@ -126,12 +127,12 @@ fn main() {
     );
 }
 
-/// Kills so many ranks, one after the other, each when the recovery from the last is over. Returns
-/// when.
+/// Kills so many ranks, each after the recovery from the kill before. Returns the times of the
+/// kills.
 fn kill_again_and_again(mpirun: u32, count: usize, pauses: &Path) -> Vec<i64> {
     let (job, mut numbers, mut kills) = (Job::of(mpirun, "recover"), Numbers(7), Vec::new());
     wait_for(SOON, "images", || job.images().len() >= RANKS);
-    // The first checkpoint is from before the memory was filled: the second is waited for.
+    // The first checkpoint was taken before the memory was filled: wait for the second.
     std::thread::sleep(Duration::from_secs(4));
     while is_alive(mpirun) && kills.len() < count {
         let ranks = job.ranks();
@@ -139,7 +140,7 @@ fn kill_again_and_again(mpirun: u32, count: usize, pauses: &Path) -> Vec<i64> {
             let kill_time = now();
             kills.push(kill_time);
             kill(ranks[numbers.below(RANKS as u64) as usize], libc::SIGKILL);
-            // One that takes longer is measured all the same, together with the next.
+            // A recovery that takes longer is still measured, together with the next.
             let begun = Instant::now();
             let is_over = || {
                 let text = std::fs::read_to_string(pauses).unwrap_or_default();

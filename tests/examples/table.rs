@@ -1,5 +1,6 @@
-//! From `kill -9` of one rank to a message completed by every rank, where each rank gets the whole
-//! table and where it looks cards up, in turn; root is needed (hosts in namespaces).
+//! From `kill -9` of one rank to a message completed by every rank. Jobs in which each rank gets
+//! the whole table alternate with jobs in which ranks look cards up. Root is needed (hosts in
+//! namespaces).
 //!
 //! `REJOIN_PREFIX=… cargo run -p rejoin-tests --example table [HOSTS [PER_HOST [ROUNDS [KILLS]]]]`
 
@@ -38,7 +39,7 @@ fn job(hosts: &Hosts, count: usize, per_host: usize, table: &str, kills: usize) 
             !is_alive(mpirun) || text.replace(": ", ":").matches(&wanted).count() >= times
         });
     };
-    // The first one is from before the program has looked at its clock: who comes back from that
+    // The first checkpoint was taken before the program read its clock: a rank restored from it
     // notes no pause.
     happened("committed", 2);
     let mut numbers = Numbers(7);

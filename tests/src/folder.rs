@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
-/// Bytes that the names of sockets leave for their folder: theirs may have 107 (unix(7)).
+/// Longest path of a folder, in bytes: the name of a socket in it may have 107 (unix(7)).
 const LONGEST: usize = 75;
 
 /// Where a folder of this name is to be: beside the test's program, or among the system's temporary
@@ -22,7 +22,7 @@ pub fn place(name: &str) -> PathBuf {
     path
 }
 
-/// A folder of a test's own; it goes with this value.
+/// A folder of a test's own; dropping this value removes it.
 pub struct Folder(PathBuf);
 
 impl Folder {

@@ -1,5 +1,5 @@
-//! Pauses that the ranks of `programs/recover.c` note between two exchanges, and what they say of
-//! recoveries.
+//! Pauses that the ranks of `programs/recover.c` note between two exchanges, and the recovery times
+//! that follow from them.
 
 /// Nanoseconds of the clock by which the ranks note them.
 pub fn now() -> i64 {
@@ -45,10 +45,10 @@ pub fn gaps(text: &str) -> Vec<Gap> {
     text.split_inclusive('\n').filter_map(gap).collect()
 }
 
-/// What is known of the recovery from each kill: milliseconds from the kill until every rank has
-/// completed an exchange as a restored process, or why there is no such figure.
+/// The recovery from each kill: milliseconds from the kill until every rank has completed an
+/// exchange as a restored process, or the reason why there is no figure.
 ///
-/// A recovery that a further kill interrupts lasts until all ranks have come through that one too.
+/// A recovery that a further kill interrupts lasts until the end of the recovery from that kill.
 #[must_use]
 pub fn recoveries(kills: &[i64], gaps: &[Gap], ranks: usize) -> Vec<Result<f64, String>> {
     let recovery = |&kill: &i64| {

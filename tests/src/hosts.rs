@@ -1,8 +1,8 @@
-//! Several hosts on one machine: each is a process tree in network, UTS, PID, mount and IPC
-//! namespaces of its own, with its own address, host name, process table, `/tmp` and `/dev/shm`. A
-//! hub holds the switch between them; `mpirun` runs there, as on a login node. The machine's own
-//! network is not touched, and nothing survives the test: namespaces end with their first process,
-//! which ends with us.
+//! Several hosts on one machine. Each is a process tree in network, UTS, PID, mount and IPC
+//! namespaces of its own. So it has its own address, host name, process table, `/tmp` and
+//! `/dev/shm`. A hub holds the switch between them; `mpirun` runs there, as on a login node. The
+//! machine's own network is not touched, and nothing survives the test: namespaces end with their
+//! first process, which ends with the test.
 //!
 //! Root is needed. There is no ssh: the launch agent of the tests enters the host's namespaces.
 
@@ -23,11 +23,11 @@ use std::time::Duration;
 /// How a host is cut off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
-    /// The switch drops what it sends and what is sent to it; nobody is told.
+    /// The switch drops all frames from and to the host, silently.
     Both,
-    /// What it sends is lost.
+    /// Frames from the host are lost.
     Out,
-    /// What is sent to it is lost.
+    /// Frames to the host are lost.
     In,
 }
 
@@ -76,8 +76,8 @@ exec <&- >&-
 while :; do sleep 1000 & wait $! || :; done
 "#;
 
-/// The launch agent: like ssh, it hands the words to a shell on the host, whose child is none of
-/// ours, and ends with the same code.
+/// The launch agent: like ssh, it passes the words to a shell on the host and ends with the same
+/// code. The shell's child is no child of the test.
 const AGENT: &str = r#"#!/bin/sh
 host=$1; shift
 pid=$(cat "@/$host.pid" 2>/dev/null) || { echo "agent: there is no host $host" >&2; exit 255; }
@@ -200,8 +200,8 @@ impl Drop for Host {
     }
 }
 
-/// What all hosts share, as over NFS: programs, the installation, the test's folder; only what a
-/// private `/tmp` would hide.
+/// Folders that all hosts share, as over NFS, as far as a private `/tmp` would hide them: programs,
+/// the installation, the test's folder.
 fn shared(folder: &Path) -> Vec<PathBuf> {
     let own = std::env::current_exe().expect("the test's own path");
     let own = own.parent().map_or_else(PathBuf::new, Path::to_path_buf);
@@ -352,14 +352,14 @@ impl Hosts {
         eldest_of_each_rank(found)
     }
 
-    /// Power loss: the others hear nothing more, then everything there is gone.
+    /// Power loss: the others receive nothing more, then all processes of the host are gone.
     pub fn kill(&mut self, number: usize) {
         self.on_switch(&format!("link set p{number} down"))
             .expect("unplugging");
         self.crash(number);
     }
 
-    /// Everything there is killed; the others' connections are reset.
+    /// Kills all processes of the host; the others' connections are reset.
     pub fn crash(&mut self, number: usize) {
         self.hosts[number - 1] = None;
         for kind in ["pid", "group", "state"] {
@@ -367,13 +367,13 @@ impl Hosts {
         }
     }
 
-    /// Everything there is suspended; its kernel still acknowledges. `false`: that can't be done
-    /// here.
+    /// Suspends all processes of the host; its kernel still acknowledges. `false` if this machine
+    /// cannot do it.
     pub fn freeze(&self, number: usize) -> bool {
         self.set_frozen(number, "1")
     }
 
-    /// Everything there continues.
+    /// Lets all processes of the host continue.
     pub fn thaw(&self, number: usize) {
         self.set_frozen(number, "0");
     }
@@ -402,7 +402,7 @@ impl Hosts {
         }
     }
 
-    /// Sends frames to an address that nobody has: of one host to all, or of all to one.
+    /// Diverts frames to an address that no host has: from one host to all, or from all to one.
     fn mislead(&self, from: Option<usize>, to: Option<usize>) {
         let all = self.hosts.len();
         let places = (1..=all).filter(|n| self.hosts[n - 1].is_some());
@@ -432,8 +432,8 @@ impl Hosts {
         run(command.args(["ss", "-K", "-t", "state", "established"])).expect("resetting");
     }
 
-    /// Has a host find that nobody listens at mpirun's address, and resets the connections between
-    /// both: what a firewall does that refuses instead of dropping.
+    /// Makes mpirun's address refuse connections from a host, and resets the connections between
+    /// both, like a firewall that refuses instead of dropping.
     pub fn refuse(&self, number: usize) {
         let address = ["ip", "addr", "add", "10.77.0.100/32", "dev", "lo"];
         self.exec(number, &address);

@@ -107,8 +107,8 @@ impl Job {
         all.into_iter().find(is)
     }
 
-    /// Whether the first checkpoint of so many ranks is committed: only then more is made than its
-    /// images, ahead or for the next one. Before that no more than one loss can be masked.
+    /// Whether the first checkpoint of so many ranks is committed. Only then further images and
+    /// processes are made. Before that, at most one loss can be masked.
     pub fn has_checkpoint(&self, ranks: usize) -> bool {
         self.images().len() > ranks
     }
@@ -119,7 +119,7 @@ impl Job {
     }
 }
 
-/// How many ranks came back, as mpirun has told it.
+/// How many ranks came back, by the messages of mpirun.
 pub fn times_back(stderr: &str) -> u32 {
     let back = |line: &str| {
         let rest = line.strip_prefix("mpirun: rank")?.trim_start_matches('s');

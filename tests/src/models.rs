@@ -1,12 +1,12 @@
-//! What each model says and checks at its end, and how large models are.
+//! The report and the check at the end of each model, and the sizes of models.
 
 use stateright::{Checker, Expectation, Model};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::time::Instant;
 
-/// Says how large a model is that was checked from `begun` on, and shows how each property fails
-/// that does: `show` tells what to know of the last state.
+/// Prints the size of a model that was checked from `begun` on, and the path to each property that
+/// fails. `show` describes the last state.
 pub fn tell<M>(
     name: &str,
     begun: Instant,
@@ -25,7 +25,7 @@ pub fn tell<M>(
         begun.elapsed().as_secs_f64()
     );
     for (property, path) in checker.discoveries() {
-        // Of others, what is found is how they hold.
+        // For other properties the discovery is an example.
         if checker.model().property(property).expectation != Expectation::Sometimes {
             println!("{property}: {}", show(path.last_state()));
             println!("{:#?}", path.into_actions());
@@ -33,11 +33,11 @@ pub fn tell<M>(
     }
 }
 
-/// What only `REJOIN_MODELS=soak` adds to a bound.
+/// Added to a bound with `REJOIN_MODELS=soak`.
 #[must_use]
 pub fn soak() -> u8 {
     u8::from(std::env::var("REJOIN_MODELS").is_ok_and(|models| models == "soak"))
 }
 
-/// What builds with debug assertions leave out of a bound.
+/// Added to a bound without debug assertions.
 pub const FULL: u8 = !cfg!(debug_assertions) as u8;

@@ -37,8 +37,8 @@ pub fn is_pending(pid: u32, signal: i32) -> bool {
     sets.into_iter().any(|set| set & (1 << (signal - 1)) != 0)
 }
 
-/// A process runs or sleeps: it is neither stopped nor on its way out, which takes a while where
-/// the cores are others' (proc_pid_stat(5)).
+/// A process runs or sleeps: it is neither stopped nor about to end. The end takes a while on busy
+/// cores (proc_pid_stat(5)).
 pub fn lives(pid: u32) -> bool {
     const EXITING: u64 = 0x4;
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -66,9 +66,9 @@ pub fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Of processes that look like ranks those that are ranks: who is being made into an image has its
-/// rank's name and number for a while. Who is suspended may have a successor, and is not compared
-/// with who does not.
+/// The ranks among processes that look like ranks. A process that becomes an image has its rank's
+/// name and number for a while. A suspended process may have a successor, and is not compared with
+/// running ones.
 pub fn eldest_of_each_rank(pids: Vec<u32>) -> Vec<u32> {
     let born = |pid: u32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -122,7 +122,7 @@ pub fn wait_for(limit: Duration, what: &str, mut test: impl FnMut() -> bool) -> 
     begun.elapsed()
 }
 
-/// Waits until none of these is there any more.
+/// Waits until none of these processes exists any more.
 ///
 /// # Panics
 /// After `limit`.

@@ -7,8 +7,8 @@
 use std::fs::OpenOptions;
 use std::io::Write as _;
 
-/// Names the file that lists what did not run: one line for each, its name and the reason with a
-/// tab between them. `cargo xtask test` sets it.
+/// Names the file that lists the tests that did not run: one line for each, its name and the reason
+/// with a tab between them. `cargo xtask test` sets it.
 const LIST: &str = "REJOIN_SKIPPED_LIST";
 
 /// Notes that the calling test does not run, with the reason. The test returns afterwards.

@@ -1,4 +1,4 @@
-//! A thread that computes, as a measure of time on a machine that has other things to do.
+//! A thread that computes, as a measure of processor time on a busy machine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,8 +26,8 @@ impl Spinner {
         Spinner { stop, thread }
     }
 
-    /// Stops, and returns the processor time that the thread was given since the start: as much as
-    /// has passed on an idle machine, and less on a busy one.
+    /// Stops, and returns the processor time of the thread since the start. On an idle machine it
+    /// equals the time that has passed; on a busy one it is less.
     ///
     /// # Panics
     /// When the thread panicked.

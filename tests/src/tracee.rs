@@ -10,18 +10,18 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks at it.
 const PAUSE: Duration = Duration::from_micros(20);
 
-/// What became of a traced process.
+/// Where a traced process has stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// It stands at the begin of a system call.
+    /// It is stopped at the begin of a system call.
     Entry,
-    /// It stands at the end of one.
+    /// It is stopped at the end of a system call.
     Exit,
-    /// It is no more.
+    /// It has ended.
     Dead,
 }
 
-/// A traced process; let go of when dropped.
+/// A traced process; dropping this value detaches it.
 pub struct Tracee {
     pid: libc::pid_t,
     stopped: bool,
@@ -70,7 +70,7 @@ impl Tracee {
         // SAFETY: none of the requests made here writes to this process's memory.
         let done = unsafe { libc::ptrace(request, self.pid, 0usize, data) };
         let error = std::io::Error::last_os_error();
-        // It may be killed at any moment, which the next wait says.
+        // It may be killed at any moment; the next wait reports that.
         let gone = error.raw_os_error() == Some(libc::ESRCH);
         assert!(done >= 0 || gone, "ptrace request {request:#x}: {error}");
     }
@@ -96,7 +96,7 @@ impl Tracee {
         (done >= 0).then_some(registers)
     }
 
-    /// The arguments of the system call at whose begin it stands; zeros when it is gone.
+    /// The arguments of the system call at whose begin it is stopped; zeros when it is gone.
     #[must_use]
     pub fn arguments(&self) -> [u64; 6] {
         self.registers().map_or([0; 6], |registers| {
@@ -123,7 +123,7 @@ impl Tracee {
         }
     }
 
-    /// Waits until it stands at the begin or end of a system call; its signals get through.
+    /// Waits until it is stopped at the begin or end of a system call; its signals are delivered.
     ///
     /// # Panics
     /// When it does not within a minute.
@@ -157,7 +157,7 @@ impl Tracee {
                 let stop = if self.inside { Stop::Entry } else { Stop::Exit };
                 return Some(stop);
             }
-            // What stops it is no signal for it; anything else is.
+            // A stop of the tracer is no signal for it; any other stop is.
             let event = status >> 16 != 0;
             let signal = if event { 0 } else { signal };
             self.stopped = false;
@@ -174,7 +174,7 @@ impl Drop for Tracee {
         if !self.stopped {
             self.ask(libc::PTRACE_INTERRUPT, 0);
             let end = Instant::now() + PATIENCE;
-            // If it does not come the thread's end lets go of it.
+            // If it does not stop in time, the end of this thread detaches it.
             while !self.stopped && !self.dead && self.wait_until(end).is_some() {}
         }
         self.ask(libc::PTRACE_DETACH, 0);

@@ -1,5 +1,5 @@
-//! What people see of a job that survives: status, checkpoints on demand, the journal of events,
-//! and output that is shown only when it stays.
+//! The user's view of a job with recoveries: status, checkpoints on demand, the journal of events,
+//! and output that is shown only when it is committed.
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::processes::{all_gone, descendants, is_alive, kill, wait_for};
@@ -58,7 +58,8 @@ fn an_interval_that_is_far_too_short_is_stretched_and_named() {
     let after = &all[stretched.expect("the event")..];
     let interval = after[0]["interval_ms"].as_u64().expect("milliseconds");
     assert!(interval > 20, "{interval} ms");
-    // From its commit to the next order, which may come sooner again when checkpoints are cheaper.
+    // From its commit to the next request, which may come sooner again when checkpoints are
+    // cheaper.
     let ordered = after.iter().find(|e| e["event"] == "ordered");
     let at = |e: &Value| e["at_ns"].as_u64().expect("nanoseconds");
     if let Some(ordered) = ordered {
@@ -281,7 +282,7 @@ fn in_little_room(folder: &Folder, arguments: &[&str]) -> Option<Run> {
 #[test]
 fn held_output_for_which_there_is_no_room_ends_the_job() {
     let folder = Folder::new("room");
-    // After the first checkpoint there is none, and what the ranks write would fill the room ten
+    // There is no checkpoint after the first, and the output of the ranks would fill the room ten
     // times.
     let options = [
         "--output",

@@ -1,5 +1,5 @@
-//! The central manager's process is killed, or stopped, at any moment, together with ranks: the job
-//! neither notices nor says anything else than an undisturbed one.
+//! The central manager's process is killed, or stopped, at any moment, together with ranks. The
+//! job's output equals that of an undisturbed run.
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, Numbers, by_rank, times_back};
@@ -120,11 +120,11 @@ fn killed_eight_times_at_any_moment() {
         let mut last = 0;
         for turn in 0..8 {
             last = another(&central.job, last);
-            // One that is killed before it has taken over is not reported by itself.
+            // A central manager that is killed before it has taken over is not reported separately.
             if turn % 2 == 0 {
                 wait_until_all_runs(central.mpirun());
             }
-            // The moment is what is looked for, so time is the way to it.
+            // The test looks for a moment in time, so it sleeps.
             std::thread::sleep(Duration::from_micros(numbers.below(60_000)));
             kill(last, libc::SIGKILL);
         }
@@ -222,11 +222,11 @@ fn one_that_ends_again_and_again_is_the_end() {
         kill(last, libc::SIGKILL);
     }
     last = another(job, last);
-    // Somebody waits for the answer of one that has no successor.
+    // A client waits for the answer of a central manager that has no successor.
     kill(last, libc::SIGSTOP);
     let before = settled_sockets(mpirun);
     let status = ask(&["status", "--json", &mpirun.to_string()]);
-    // mpirun has taken the connection, and who asks sleeps: it has asked.
+    // mpirun has taken the connection, and the client sleeps: it has asked.
     wait_for(SOON, "a question", || {
         sockets(mpirun) > before && is_asleep(status.id())
     });

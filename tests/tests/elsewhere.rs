@@ -11,7 +11,8 @@ use std::time::Duration;
 /// For how long a host looks for mpirun when nothing else is said (`--host-patience`).
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// `beside` until it may end, which keeps its state in a folder and writes down who acts in a file.
+/// `beside` until it may end. It keeps its state in a folder, and records in a file which rank
+/// acts.
 struct Beside {
     images: PathBuf,
     acts: PathBuf,
@@ -195,8 +196,7 @@ fn no_rank_of_a_cut_off_host_acts_beside_its_successor() {
     let left = hosts.processes(2, "beside");
     assert_eq!(left.len(), 2, "they are suspended, and were not killed");
     hosts.heal();
-    // Those who come back find that nobody wants them, or, when the job has ended by then, nobody
-    // at all.
+    // Hosts that come back learn that their launch is void, or find no job if it has ended by then.
     all_gone(&left, PATIENCE + SOON);
     let done = job.end();
     good(&done);

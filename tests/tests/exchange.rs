@@ -1,5 +1,4 @@
-//! All-to-alls over hosts, which leaders carry where blocks are short; root is needed (hosts in
-//! namespaces).
+//! All-to-alls over hosts. Leaders carry short blocks. Root is needed (hosts in namespaces).
 
 use rejoin_tests::hosts::Hosts;
 use rejoin_tests::job::Numbers;

@@ -1,5 +1,5 @@
-//! Every named point of a manager's work (`managers/src/fault`): somebody is killed there, and the
-//! program ends as if nothing had happened. A point that is not reached fails its test.
+//! Every named point of a manager's work (`managers/src/fault`): a process is killed there, and the
+//! program's output equals that of an undisturbed run. A point that is not reached fails its test.
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, by_rank, times_back};
@@ -13,11 +13,11 @@ const RANKS: u32 = 4;
 /// What is only waited for, never for how long.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What brings a job to a point: nothing, the loss of a rank, or that of an image.
+/// Loss of a rank, which brings a job to further points.
 const LOSS: &str = "after-keep:2=rank-1";
 const TWIN: &str = "after-keep:2=twin-1";
 
-/// Points that a job passes, by what it takes and for which time is meant.
+/// Points that a job passes, with their occurrence, and the loss that leads to each.
 const POINTS: &[(&str, &str)] = &[
     ("registered:2", ""),
     ("all-registered", ""),
@@ -66,7 +66,7 @@ const POINTS: &[(&str, &str)] = &[
     ("during-finalized", ""),
 ];
 
-/// Where managers note whom they have killed.
+/// The file in which managers note the processes that they have killed.
 struct Notes(Folder);
 
 impl Notes {
@@ -155,8 +155,7 @@ fn early(point: &str) -> bool {
     POINTS[..first].iter().any(|(name, _)| *name == point)
 }
 
-/// What has left central at this point lets processes go: some may be gone when central looks for
-/// them.
+/// At this point central has released processes. Some may be gone when central looks for them.
 fn may_be_gone(point: &str) -> bool {
     point == "finalized-sent"
 }
@@ -180,11 +179,10 @@ const MAY_NEED_IMAGE: &[&str] = &["restored:2", "registered:6"];
 /// Jobs at most until one of them survives at such a point.
 const TRIES: usize = 10;
 
-/// Nobody can mask the loss of a rank together with the image that it would come back from: the job
-/// ends and says so.
+/// No recovery can mask the loss of a rank together with its image: the job ends and says so.
 fn ends(point: &str, victims: &str, done: &Finished) -> bool {
     let (code, line) = (done.output.status.code(), done.last_line());
-    // Who was killed first is named, with how.
+    // The message names the process that was killed first, and its signal.
     let killed = code == Some(137) && line.contains("was killed by signal 9");
     let gone = killed && line.contains("can't be brought back: ");
     let of_image = NEEDS_IMAGE.contains(&point) || MAY_NEED_IMAGE.contains(&point);
@@ -196,11 +194,11 @@ fn ends(point: &str, victims: &str, done: &Finished) -> bool {
     may_end && gone
 }
 
-/// What became of a job in which somebody was killed at a point.
+/// The result of a job in which a process was killed at a point.
 enum Fate {
     /// It came to its end with the same lines.
     Survived,
-    /// It ended, since nobody could mask the loss, and said so.
+    /// It ended, since the loss could not be masked, and said so.
     Ended,
     /// Neither: what is wrong.
     Wrong(String),

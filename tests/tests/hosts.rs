@@ -233,7 +233,7 @@ fn ranks_that_share_memory_and_talk_to_another_host_are_killed_again_and_again()
         good(&done);
         let same = lines(&done) == lines(&undisturbed);
         assert!(same, "seed {seed}: {}", done.text());
-        // What is counted goes back with the ranks.
+        // Counters roll back with the ranks.
         let rings = done.counted("rings_made");
         assert!(rings >= RINGS, "seed {seed}: {}", done.text());
     }

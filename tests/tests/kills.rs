@@ -1,4 +1,4 @@
-//! Whoever is killed, whenever: the job ends soon, says who it was, and leaves nothing.
+//! Any process is killed at any time: the job ends soon, names the process, and leaves nothing.
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Numbers, living_children};
@@ -17,7 +17,7 @@ const SOON: Duration = Duration::from_secs(10);
 
 /// A run whose temporary files lie in the folder, which must be empty in the end.
 fn tidy(folder: &Folder, run: Run) -> Run {
-    // How the job ends is what is asked here; tests/survive.rs has it continue.
+    // These tests check how the job ends. In tests/survive.rs it continues.
     run.env("TMPDIR", &folder.name(""))
         .env("REJOIN_RECOVERY", "none")
 }
@@ -71,7 +71,7 @@ fn rank_killed(phase: &str) {
         let over = TRANSPORTS[seed as usize % 2];
         let (child, pids) = started_over(over, &folder, phase);
         let all = descendants(child.id());
-        // The moment is what is looked for, so time is the way to it.
+        // The test looks for a moment in time, so it sleeps.
         std::thread::sleep(Duration::from_micros(numbers.below(40_000)));
         let victim = numbers.below(u64::from(RANKS)) as usize;
         let what = format!("{phase} over {over}, seed {seed}, rank {victim}");
@@ -188,7 +188,7 @@ fn any_process_killed_at_any_moment_of_a_whole_run_leaves_nothing() {
             ),
             None => assert!(is_mpirun, "{what}: {}", done.text()),
         }
-        // Those that were started later have no other way to end than these.
+        // Processes that were started later end in the same way.
         all_gone(&all, SOON);
         empty_at_the_end(folder);
     }

@@ -1,4 +1,4 @@
-//! What is said when a program does what the standard does not allow, and how the job ends.
+//! Messages to programs that violate the standard, and the end of their jobs.
 
 use rejoin_tests::processes::{is_asleep, kill, wait_for};
 use rejoin_tests::{Finished, Run, finish, program};

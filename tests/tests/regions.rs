@@ -1,5 +1,5 @@
-//! Registered memory as the state that a job, started again, continues from: whole, of all ranks,
-//! or not at all.
+//! Registered memory as the state from which a restarted job continues: whole, of all ranks, or not
+//! at all.
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, Numbers, times_back};
@@ -249,8 +249,8 @@ fn a_program_alone_keeps_nothing() {
 /// Eight steps for those who kill ranks: each lasts for five milliseconds or more.
 const PACED: [&str; 3] = ["8", "-1", "5000"];
 
-/// Lets a job run and kills a rank of it at some moment, with `held` one at which it cannot have
-/// ended.
+/// Lets a job run and kills a rank of it at some moment. With `held`, the job cannot have ended by
+/// then.
 fn struck(folder: &Path, options: &[&str], numbers: &mut Numbers, held: bool, what: &str) {
     let files = Folder::new("struck");
     let mut run = run(3, options, folder, &PACED);
@@ -264,7 +264,7 @@ fn struck(folder: &Path, options: &[&str], numbers: &mut Numbers, held: bool, wh
             ranks = job.ranks();
             ranks.len() == 3 || !job.goes_on()
         });
-        // The moment is what is looked for, so time is the way to it.
+        // The test looks for a moment in time, so it sleeps.
         std::thread::sleep(Duration::from_micros(numbers.below(60_000)));
         ranks = job.ranks();
     }
@@ -321,8 +321,8 @@ fn torment(mpirun: u32, numbers: &mut Numbers) {
 fn ranks_are_killed_in_calls_that_store_and_fetch() {
     let whole = format!("from step 0\n{}", undisturbed());
     let (mut came, mut seed) = (0, 0);
-    // Each run brings one back at least: those that end while all make room for their successors
-    // are not told apart.
+    // Each run restores at least one rank. Ranks that end while all old processes are stopped are
+    // not counted separately.
     while came < 20 {
         seed += 1;
         let folder = Folder::new(&format!("calls-{seed}"));

@@ -87,7 +87,7 @@ fn three_at_once() {
     for pid in work.job.ranks() {
         kill(pid, libc::SIGKILL);
     }
-    // Those that end while all make room for their successors are not told apart.
+    // Ranks that end while all old processes are stopped are not counted separately.
     same(&work.end("three kills at once"), &want, 1);
 }
 
@@ -257,7 +257,7 @@ fn processes_made_ahead_that_are_killed_are_done_without() {
     let want = undisturbed(&["work"]);
     let work = Work::with_images("killed-ahead", &["--checkpoint-interval", "100"]);
     let job = &work.job;
-    // An image waits for a wake, and what it has made ahead for the image to pass one on.
+    // An image waits for a wake, and the process made ahead waits for the image to pass one on.
     let waiting = || {
         let mut images = job.images();
         images.retain(|pid| call_of(*pid) == Some(libc::SYS_recvmsg));

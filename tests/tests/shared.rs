@@ -147,7 +147,7 @@ fn where_no_memory_is_left_for_rings_messages_go_over_tcp_and_the_user_is_told()
             done.text()
         );
     }
-    // Who has none left dials in vain, and is dialed by those who have.
+    // A rank without a descriptor dials in vain; ranks with one dial it.
     let done = storm_without("most", false, &[]);
     same(&done, &undisturbed);
     assert!(done.counted("rings_made") > 0, "{}", done.text());
@@ -395,8 +395,8 @@ fn memory_of_rings_has_no_name_that_could_be_left_behind() {
     assert_eq!(named(), before, "after its end");
 }
 
-/// Who dies in the middle of a copy: the receiver that reads, or whose memory it is; the sender
-/// that writes to help it, or whose memory that is.
+/// The rank that dies in the middle of a copy. The receiver reads (`Reader`) from the sender's
+/// memory (`Owner`). The sender writes (`Writer`) into the receiver's memory (`Target`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Victim {
     Reader,
@@ -431,7 +431,7 @@ fn run_as_others(mpirun: u32) {
         let nice = |pid: &u32| unsafe { libc::getpriority(libc::PRIO_PROCESS, *pid) };
         let mut held = descendants(mpirun);
         held.retain(|pid| nice(pid) > 0);
-        // Who must not leave less to others than before, like most users, waits for the slow end.
+        // A user that may not lower the nice value, like most users, waits for the slow end.
         held.iter().filter(|pid| set_nice(**pid, 0)).count() == 0
     });
 }
@@ -462,8 +462,8 @@ fn kill_in_a_copy(mpirun: u32, victim: Victim) {
         if len < 1 << 16 || !untouched(start) || !untouched(start + len - 8) {
             continue;
         }
-        // They are not to run on while this process waits for a core in the middle of one of their
-        // copies; in between they are to come to the next one.
+        // The ranks must not continue while this process waits for a core in the middle of one of
+        // their copies. Between two copies they must reach the next one.
         assert!(leave_to_others(19), "{}", std::io::Error::last_os_error());
         let in_the_middle = if matches!(victim, Victim::Writer | Victim::Target) {
             // While it stands here the other writes the parts before this one, the nearest first.
@@ -487,7 +487,7 @@ fn kill_in_a_copy(mpirun: u32, victim: Victim) {
         if matches!(victim, Victim::Reader | Victim::Owner) {
             tracee.wait();
         }
-        // Who must not does what follows slowly.
+        // Without that permission, the following steps are slow.
         leave_to_others(0);
     }
 }
@@ -565,7 +565,7 @@ fn whoever_dies_in_the_middle_of_a_copy_comes_back() {
     ] {
         let undisturbed = run(form, &["--recovery", "none"]).ok();
         for victim in victims {
-            // However many copies it takes to meet one in its middle, there is another.
+            // There are more copies than it takes to find one in its middle.
             let end = folder.name(&format!("{victim:?}"));
             let child = run(form, &["--checkpoint-interval", "0.2"]).arg(&end);
             let child = child.start();

@@ -1,4 +1,4 @@
-//! What a wait that lasts says.
+//! Reports of long waits.
 
 use rejoin_tests::job::Job;
 use rejoin_tests::processes::wait_for;

@@ -1,5 +1,5 @@
-//! Ranks are killed, again and again, at seeded moments; the program ends as if nothing had
-//! happened: the same exit code, the same lines, each once.
+//! Ranks are killed repeatedly, at seeded moments. The program ends like an undisturbed run: the
+//! same exit code, the same lines, each once.
 //!
 //! `REJOIN_SURVIVE_ROUNDS` runs each program so many times with other seeds (1 by default), from
 //! `REJOIN_SURVIVE_SEED` on.
@@ -44,8 +44,8 @@ fn run(case: &Case, options: &[&str], extra: Option<&PathBuf>) -> Run {
     }
 }
 
-/// Kills until the job has ended, or enough have been: several times in a run that takes so long
-/// where nobody is killed. Returns how many were.
+/// Kills ranks several times until the job has ended, or enough were killed. `took` is the length
+/// of an undisturbed run. Returns the number of kills.
 fn torment(job: &Job, mpirun: u32, events: &str, took: Duration, numbers: &mut Numbers) -> u32 {
     // Microseconds between two kills at most, beside ten milliseconds, however fast the machine is.
     let most = (took.as_micros() as u64 / 8).clamp(1_000, 90_000);
@@ -56,7 +56,7 @@ fn torment(job: &Job, mpirun: u32, events: &str, took: Duration, numbers: &mut N
         text.contains("\"committed\"") || !is_alive(mpirun)
     });
     while is_alive(mpirun) && killed < MOST {
-        // The moment is what is looked for, so time is the way to it.
+        // The test looks for a moment in time, so it sleeps.
         let pause = match numbers.below(5) {
             0 => numbers.below(5_000),
             _ => most.min(10_000) + numbers.below(most),

@@ -1,5 +1,5 @@
-//! The table of ranks goes down a tree of local managers, and ranks that have none look cards up;
-//! root is needed (hosts in namespaces).
+//! The table of ranks goes down a tree of local managers, and ranks without the table look cards
+//! up. Root is needed (hosts in namespaces).
 
 use rejoin_tests::hosts::Hosts;
 use rejoin_tests::processes::{kill, wait_for};

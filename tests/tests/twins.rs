@@ -1,7 +1,6 @@
-//! What a program may do while images are taken of it and it comes back from them: one test for
-//! each pitfall (`docs/pitfalls.md`). A program does one thing again and again
-//! (`tests/programs/twins.c`), is imaged every 20 ms wherever it is, and loses a rank several
-//! times; it must not notice.
+//! Programs must not notice that images of them are taken and restored: one test for each pitfall
+//! (`docs/pitfalls.md`). A program repeats one action (`tests/programs/twins.c`), an image is taken
+//! every 20 ms wherever it is, and it loses a rank several times.
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::living_children;
@@ -65,7 +64,7 @@ fn torment(mpirun: u32, kills: usize, before: impl Fn(&[u32])) {
         called(mpirun, "rejoin-twin").len() > RANKS
     });
     for number in 0..kills {
-        // Another moment each time, but not before what was repeated is behind it.
+        // Another moment each time, but not before the repeated work is done.
         fresh_images(mpirun);
         std::thread::sleep(Duration::from_micros(
             begun.elapsed().subsec_micros() as u64 % 9_000,

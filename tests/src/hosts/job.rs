@@ -1,4 +1,4 @@
-//! Jobs of `mpirun` over such hosts, which tests wait for by what they tell of.
+//! Jobs of `mpirun` over such hosts. Tests wait for their events.
 
 use super::Hosts;
 use crate::processes::{kill, state};
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// What is only waited for, never for how long.
+/// Limit of a wait whose length does not matter.
 pub const SOON: Duration = Duration::from_secs(30);
 
-/// What every test begins with: hosts, or the end where there can be none.
+/// Every test begins with this: it boots hosts, or ends the test where there can be none.
 #[macro_export]
 macro_rules! hosts {
     ($count:expr) => {
@@ -36,8 +36,8 @@ pub struct Job {
 }
 
 impl Job {
-    /// `jacobi` with two ranks on each of two hosts, for a second or more, and not before it may
-    /// end.
+    /// `jacobi` with two ranks on each of two hosts, for a second or more. It waits for the
+    /// permission to end.
     pub fn jacobi(hosts: &Hosts, options: &[&str]) -> Job {
         let gate = Job::gate(hosts);
         Job::start(hosts, options, |run| jacobi(run).arg("500").arg(gate))
@@ -87,7 +87,7 @@ impl Job {
     /// Waits until something has happened so many times.
     ///
     /// # Panics
-    /// With what the job said, when it does not come to that.
+    /// When that does not happen, with the output of the job.
     pub fn until(&mut self, kind: &str, count: usize) {
         let events = self.events.clone();
         self.reaches(&format!("{kind} {count} times"), || {
@@ -98,7 +98,7 @@ impl Job {
     /// Waits until something holds.
     ///
     /// # Panics
-    /// With what the job said, when it does not come to that.
+    /// When that does not happen, with the output of the job.
     pub fn reaches(&mut self, what: &str, mut holds: impl FnMut() -> bool) {
         let begun = Instant::now();
         while !holds() {
