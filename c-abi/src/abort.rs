@@ -1,8 +1,8 @@
 //! The end of the whole job by this process (MPI-5.0 §9.3, §11.4): `MPI_Abort` and fatal errors.
 //!
 //! Programs call `MPI_Abort` in signal handlers, which the standard does not allow and users need.
-//! So nothing here waits for a lock of the C library without a limit, and where a handler has
-//! interrupted this library itself, nothing of it is touched.
+//! So this module waits for a lock of the C library only with a limit. If a handler has interrupted
+//! this library itself, it touches no state of this library.
 
 use std::ffi::c_int;
 use std::fmt::{self, Write as _};
@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use crate::state::Mpi;
 use crate::{callback, library_state, state};
 
-/// How long an abort waits for its line, and for the program's output, to get away.
+/// How long an abort waits until its line and the program's output are written.
 const LAST_WORDS_MS: c_int = 500;
 
-/// What the parent sees is the low byte, and it must not look like success.
+/// The parent sees the low byte, which must not look like success.
 fn status_of(code: c_int) -> c_int {
     if code & 0xff == 0 { 1 } else { code & 0xff }
 }
@@ -29,7 +29,7 @@ pub fn abort(mpi: &Mpi, code: c_int, why: &str) -> ! {
         None => format!("rejoin: {why}\n"),
     };
     say(line.as_bytes());
-    // What a forked child has in its streams may be the parent's.
+    // The streams of a forked child may hold output of the parent.
     if !library_state::is_forked() {
         flush_streams(status);
     }
@@ -69,7 +69,7 @@ fn exit(status: c_int) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// A line without memory from anywhere.
+/// A line that needs no allocation.
 struct Line {
     bytes: [u8; 160],
     len: usize,
@@ -98,8 +98,8 @@ impl fmt::Write for Line {
     }
 }
 
-/// One write, so that lines of several ranks do not mix; not through a lock of this process. A full
-/// pipe does not keep the job from its end: one that has room for anything has room for a line.
+/// One write, so that lines of several ranks do not mix, and without a lock of this process. A full
+/// pipe does not delay the end of the job. A pipe with any room has room for a line.
 fn say(line: &[u8]) {
     let mut stderr = libc::pollfd {
         fd: libc::STDERR_FILENO,

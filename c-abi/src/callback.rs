@@ -11,22 +11,21 @@ use crate::types::{
     MPI_User_function_c,
 };
 
-/// Calls inside the library that came without the lock: below `MPI_THREAD_MULTIPLE` the program
-/// promises one thread at a time, so loads and stores do. Zero while a function of the program
-/// runs.
+/// Calls inside the library without the lock. Below `MPI_THREAD_MULTIPLE` the program promises one
+/// thread at a time, so loads and stores suffice. Zero while a function of the program runs.
 static UNLOCKED: AtomicU32 = AtomicU32::new(0);
 /// The same for calls that take the lock, of all threads together: some of them may wait inside.
-/// Who holds the lock changes it.
+/// Only the holder of the lock changes it.
 static LOCKED: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// This thread's part of [`LOCKED`]. Not for the handler of requests, where a thread's variable
-    /// may take memory from the C library.
+    /// This thread's part of [`LOCKED`]. The handler of checkpoint requests must not use it,
+    /// because a thread's variable may take memory from the C library.
     static MINE: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Marks that a call is inside the library; [`leave`] takes what comes back: how many calls of this
-/// thread it lies in. Two stores a call where no lock is needed.
+/// Marks that a call is inside the library. Returns the number of this thread's calls around it,
+/// for [`leave`]. Two stores a call if no lock is needed.
 #[inline(always)]
 pub(crate) fn enter(locked: bool) -> u32 {
     if locked {
@@ -61,20 +60,20 @@ fn leave_locked(before: u32) {
     LOCKED.store(LOCKED.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
 }
 
-/// Whether code of the library is running, in contrast to the program's, its callbacks included: an
-/// image of the process may be taken at the library's own safe points only.
+/// Whether code of the library is running, not code of the program or its callbacks. Then an image
+/// of the process may be taken only at the library's own safe points.
 pub fn is_inside() -> bool {
     UNLOCKED.load(Ordering::Relaxed) + LOCKED.load(Ordering::Relaxed) > 0
 }
 
-/// How many calls of this thread are inside, one in another: more than one when a signal handler of
-/// the program has come between.
+/// How many nested calls of this thread are inside: more than one if a signal handler of the
+/// program has interrupted a call.
 pub(crate) fn calls() -> u32 {
     UNLOCKED.load(Ordering::Relaxed) + MINE.get()
 }
 
-/// The one way out to a function of the program: attribute, operation, generalized request, error
-/// handler. The caller has nothing of the library borrowed, as the function may call MPI.
+/// Calls a function of the program: attribute, operation, generalized request, error handler. All
+/// such calls pass here. The caller borrows no state of the library, as the function may call MPI.
 #[inline]
 pub fn outside<R>(call: impl FnOnce() -> R) -> R {
     if crate::lock::is_held() {
@@ -209,7 +208,7 @@ mod tests {
         lock::release();
     }
 
-    // At MPI_THREAD_MULTIPLE a call that waits lets others in, which may be there longer than it.
+    // At MPI_THREAD_MULTIPLE a waiting call lets others in, which may stay longer than it.
     #[test]
     fn calls_of_several_threads_end_in_any_order() {
         lock::acquire();

@@ -106,8 +106,9 @@ impl OutCount {
         }
     }
 
-    /// Stores `value`. What does not fit the plain form is stored as `MPI_UNDEFINED` and reported:
-    /// queries (`MPI_Type_size`, `MPI_Get_count`) ignore the report, others make an error of it.
+    /// Stores `value`. A value that does not fit the plain form is stored as `MPI_UNDEFINED` and
+    /// reported. Queries (`MPI_Type_size`, `MPI_Get_count`) ignore the report; other functions
+    /// return an error.
     ///
     /// # Safety
     /// The pointer is valid.

@@ -15,7 +15,7 @@ use crate::state::{Mpi, mpi};
 use crate::types::*;
 use crate::{callback, image, library_state, lock};
 
-/// The latest call that came without the lock, of the one thread that may.
+/// The latest call without the lock, of the one thread that may make such calls.
 static LATEST: AtomicPtr<Call> = AtomicPtr::new(std::ptr::null_mut());
 
 thread_local! {
@@ -70,8 +70,8 @@ pub fn enter(call: &'static Call, owner: Owner, run: impl FnOnce(&Mpi) -> Result
     code
 }
 
-/// Runs the part of an implementation that does all of a plain call or nothing, which is to be done
-/// by [`enter`] then: `None`. Not where threads need the lock.
+/// Runs the fast path of an implementation, which does all of a simple call or nothing. `None`:
+/// nothing was done, and [`enter`] must run the call. Not used where threads need the lock.
 #[inline(always)]
 pub fn at_once(
     call: &'static Call,
@@ -130,7 +130,8 @@ fn refusal(mpi: &Mpi) -> Error {
     Error::new(ErrorClass::Other, when)
 }
 
-/// A function that is not there yet. A handle that is wrong anyway is the error of other libraries.
+/// A function that is not implemented yet. An invalid handle is reported first, as by other
+/// libraries.
 #[cold]
 #[inline(never)]
 pub fn missing(call: &'static Call, owner: Owner) -> c_int {
@@ -152,7 +153,7 @@ pub fn missing(call: &'static Call, owner: Owner) -> c_int {
     })
 }
 
-/// A function of the tools' interface that is not there yet; these call no error handler
+/// A function of the tools' interface that is not implemented yet. These call no error handler
 /// (MPI-5.0 §15.3.9).
 #[cold]
 #[inline(never)]

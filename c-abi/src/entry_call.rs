@@ -1,4 +1,4 @@
-//! What an entry point knows of its function.
+//! An entry point's description of its function.
 
 /// When a function may be called (MPI-5.0 §11.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

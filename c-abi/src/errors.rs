@@ -1,9 +1,9 @@
 //! Error handlers, error codes and texts (MPI-5.0 chapter 9). [`crate::raise`] brings errors to the
 //! handlers.
 //!
-//! Handlers are kept here, by handle value of the object that has one, so that the fast path
-//! carries nothing of them. A returned code is the number of the error class; the sentence that
-//! says what was wrong is kept for `MPI_Error_string` until the next error.
+//! This module keeps handlers by the handle value of their object, so that objects on the fast path
+//! do not carry them. A returned code is the number of the error class. The sentence that describes
+//! the error is kept for `MPI_Error_string` until the next error.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -139,7 +139,7 @@ pub struct Errors {
     set: RefCell<BTreeMap<(Kind, usize), Installed>>,
     /// The latest error: its code and sentence.
     last: RefCell<Option<(c_int, String)>>,
-    /// A better owner than the call's arguments tell, see [`Errors::blame`].
+    /// The owner of the error, if the call's arguments do not name it: see [`Errors::blame`].
     blamed: Cell<Option<Owner>>,
 }
 
@@ -285,8 +285,8 @@ impl Default for Errors {
     }
 }
 
-/// What errors share with functions that any thread may call at any time (`MPI_Error_string`,
-/// `MPI_Info_create`; MPI-5.0 §11.6.1) is touched under the lock, also below `MPI_THREAD_MULTIPLE`.
+/// Takes the lock for state that errors share with functions that any thread may call at any time
+/// (`MPI_Error_string`, `MPI_Info_create`; MPI-5.0 §11.6.1), also below `MPI_THREAD_MULTIPLE`.
 pub(crate) fn locked<R>(touch: impl FnOnce() -> R) -> R {
     lock::acquire();
     let result = touch();

@@ -1,4 +1,4 @@
-//! Handles: what the program holds instead of objects.
+//! Handles, which the program holds instead of objects.
 //!
 //! Predefined handles are the ABI's small constants. All others are made here: kind, generation and
 //! slot in one pointer-sized number, far above the constants. A freed or invented handle is
@@ -45,7 +45,7 @@ pub enum Kind {
 pub trait Handle: Copy + Eq {
     /// The kind of object behind it.
     const KIND: Kind;
-    /// What messages call the object, with its article.
+    /// Name of the object in messages, with its article.
     const NOUN: &'static str;
     /// The null handle; predefined handles follow it.
     const NULL: Self;

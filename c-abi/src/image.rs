@@ -14,8 +14,8 @@ pub fn accept_checkpoints(core: &Core) -> Result<()> {
     core.accept_checkpoints(take_here)
 }
 
-/// Whether this process has one thread. Each has a folder, so the count of links tells without
-/// reading any.
+/// Whether this process has one thread. Each thread has a folder, so the link count gives their
+/// number.
 fn is_alone() -> bool {
     // SAFETY: `stat` is plain data that the call fills in; the path ends with a zero byte.
     unsafe {
@@ -24,9 +24,9 @@ fn is_alone() -> bool {
     }
 }
 
-/// Takes the image of an epoch, if the program is in its own code and in its one thread: with
-/// several threads the handler runs in any of them, and another one may be about to come in. Runs
-/// in the signal's handler.
+/// Takes the image of an epoch, if the program has one thread and runs its own code. With several
+/// threads the handler runs in any of them, and another thread may be about to enter the library.
+/// Runs in the signal's handler.
 fn take_here(epoch: u32) -> bool {
     if callback::is_inside() || !is_alone() {
         return false;
@@ -39,7 +39,7 @@ fn take_here(epoch: u32) -> bool {
     taken
 }
 
-/// Meets a request that came while a call was inside the library, which is over now.
+/// Meets a request that arrived during a call of the library. The call is over now.
 #[cold]
 #[inline(never)]
 pub fn take_pending(mpi: &Mpi, locked: bool) {

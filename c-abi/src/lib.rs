@@ -5,9 +5,15 @@
 //! checks the library's state, takes the lock when threads need it and sends errors to the error
 //! handler.
 //!
-//! The layers, each of which imports only those before it: handles, counts and callbacks; error
-//! handlers and codes ([`errors`]); the library's objects ([`state`]); the ways to an end
-//! ([`raise`], [`abort`]); [`enter`]; the functions; the entry points.
+//! Each layer imports only those before it:
+//!
+//! 1. handles, counts and callbacks;
+//! 2. error handlers and codes ([`errors`]);
+//! 3. the library's objects ([`state`]);
+//! 4. the delivery of errors and the abort ([`raise`], [`abort`]);
+//! 5. [`enter`];
+//! 6. the functions;
+//! 7. the entry points.
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("the library is for 64-bit machines: handles and counts rely on it");

@@ -13,7 +13,7 @@ const INITIALIZED: u32 = 1;
 /// A bit of [`WORLD`]: `MPI_Finalize` has completed.
 const FINALIZED: u32 = 2;
 
-/// What every entry point looks at.
+/// The state that every entry point reads.
 static CALLS: AtomicU32 = AtomicU32::new(0);
 /// The state of the world model, which programs may ask for.
 static WORLD: AtomicU32 = AtomicU32::new(0);

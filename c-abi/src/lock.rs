@@ -15,7 +15,7 @@ const CONTENDED: u32 = 2;
 
 static STATE: AtomicU32 = AtomicU32::new(FREE);
 static INNER: OnceLock<Inner> = OnceLock::new();
-/// A child of `fork`: whoever held the runtime's lock may not be in it.
+/// A child of `fork`: the thread that held the runtime's lock may not be in it.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
@@ -46,8 +46,8 @@ fn inner() -> Option<&'static Inner> {
     INNER.get().filter(|_| !FORKED.load(Ordering::Relaxed))
 }
 
-/// A child of `fork` is here, with this thread only: it starts with a futex that nobody else holds.
-/// Async-signal-safe.
+/// Runs in a child of `fork`, which has this thread only. It starts with a futex that no other
+/// thread holds. Async-signal-safe.
 pub fn forked() {
     STATE.store(if is_held() { HELD } else { FREE }, Ordering::Relaxed);
     FORKED.store(true, Ordering::Relaxed);

@@ -13,7 +13,7 @@ use crate::handles::{self, Kind};
 use crate::state::Mpi;
 use crate::types::*;
 
-/// Sends an error to the handler of `owner`; what comes back is the call's return value.
+/// Sends an error to the handler of `owner`. Returns the call's return value.
 #[cold]
 #[inline(never)]
 pub fn raise(mpi: &Mpi, call: &Call, owner: Owner, error: Error) -> c_int {
@@ -23,7 +23,7 @@ pub fn raise(mpi: &Mpi, call: &Call, owner: Owner, error: Error) -> c_int {
     if owner == Owner::Tool {
         return code;
     }
-    // What any thread may call at any time names its owner itself.
+    // A function that any thread may call at any time names its owner itself.
     let owner = match call.lock_always {
         true => owner,
         false => mpi.errors.take_blamed().unwrap_or(owner),

@@ -21,7 +21,7 @@ pub mod datatypes;
 
 use datatypes::Datatypes;
 
-/// What a session's handle stands for.
+/// The object behind a session's handle.
 #[derive(Debug)]
 pub struct Session {
     /// The thread level that it provides, an `MPI_THREAD_…` constant.
@@ -53,7 +53,7 @@ pub struct Mpi {
     pub users: Cell<u32>,
     /// How often the tools' interface is open.
     pub tools: Cell<u32>,
-    /// What `MPI_Alloc_mem` gave out: address to layout.
+    /// Memory of `MPI_Alloc_mem`: address to layout.
     pub memory: RefCell<BTreeMap<usize, Layout>>,
     /// Memory that is stored with a checkpoint.
     pub regions: Registered,
@@ -62,9 +62,9 @@ pub struct Mpi {
 /// The one instance.
 struct Shared(Mpi);
 
-// SAFETY: `mpi()` is called by entry points that checked the library's state. At
-// MPI_THREAD_MULTIPLE they hold the lock; below it the program promises one thread at a time
-// (MPI-5.0 §11.6.2), and functions that are thread-safe at any level always take the lock.
+// SAFETY: Entry points call `mpi()` after they have checked the library's state. At
+// MPI_THREAD_MULTIPLE they hold the lock. Below it the program promises one thread at a time
+// (MPI-5.0 §11.6.2). Functions that are thread-safe at any level always take the lock.
 unsafe impl Sync for Shared {}
 
 static SHARED: Shared = Shared(Mpi::new());

@@ -24,7 +24,7 @@ pub unsafe fn store<T>(target: *mut T, what: &'static str, value: T) -> Result<(
     Ok(())
 }
 
-/// Reads what the program points to; a null pointer is an error that names the argument.
+/// Reads the target of the program's pointer; a null pointer is an error that names the argument.
 ///
 /// # Safety
 /// A pointer that is not null is valid for reading.
@@ -40,7 +40,8 @@ pub unsafe fn load<T: Copy>(source: *const T, what: &'static str) -> Result<T> {
 /// The program's array as a slice; empty when `len` is 0, whatever the pointer.
 ///
 /// # Safety
-/// A pointer that is not null points to `len` initialised elements that nobody changes meanwhile.
+/// A pointer that is not null points to `len` initialised elements that no other code changes
+/// meanwhile.
 pub unsafe fn slice<'a, T>(start: *const T, len: usize, what: &'static str) -> Result<&'a [T]> {
     if len == 0 {
         return Ok(&[]);

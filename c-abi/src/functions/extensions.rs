@@ -47,15 +47,15 @@ fn number(id: c_int) -> Result<u32> {
     u32::try_from(id).map_err(|_| arg_error(format!("{id} is no number of a region, from 0")))
 }
 
-/// `MPIX_Checkpoint`: with `mpirun --images DIR` the registered memory of all ranks is stored
-/// there, together or not at all; where the job takes images of its processes, it takes them now.
-/// Collective over `MPI_COMM_WORLD`.
+/// `MPIX_Checkpoint`: with `mpirun --images DIR`, stores the registered memory of all ranks there,
+/// together or not at all. A job that takes images of its processes takes them now. Collective over
+/// `MPI_COMM_WORLD`.
 pub fn x_checkpoint(mpi: &Mpi) -> Result<()> {
     mpi.core()?.checkpoint_state(&mpi.regions)
 }
 
-/// `MPI_Rejoin`: the registered memory gets what the newest checkpoint that all ranks can use has
-/// of it. Collective over `MPI_COMM_WORLD`.
+/// `MPI_Rejoin`: loads the registered memory from the newest checkpoint that all ranks can use.
+/// Collective over `MPI_COMM_WORLD`.
 pub fn rejoin(mpi: &Mpi) -> Result<()> {
     mpi.core()?.rejoin_state(&mpi.regions)
 }

@@ -115,7 +115,7 @@ unsafe fn arguments(argc: c_int, argv: *mut *mut c_char) -> Result<Vec<String>> 
         .collect()
 }
 
-/// What the process knows of itself.
+/// The values of `MPI_INFO_ENV` that the process knows itself.
 fn process() -> Info {
     let mut words = std::env::args_os().map(|a| a.to_string_lossy().into_owned());
     let command = words.next().unwrap_or_default();

@@ -5,9 +5,9 @@
 //! 1. Write a **public function at the top level of a file below this folder**, in the folder or
 //!    file of its chapter of the standard (the column of `c-abi/abi/functions.tsv`). Its name is
 //!    MPI's without prefix in lower case: `MPI_Type_vector` and `MPI_Type_vector_c` are
-//!    `type_vector`. Its first parameter is called `mpi` and is the library's state; the others are
-//!    those of the C declaration, in order, each type as in `generated/types.rs`, with these
-//!    exceptions, which come from the difference between the two forms of a pair:
+//!    `type_vector`. Its first parameter is called `mpi` and is the library's state. The others are
+//!    those of the C declaration, in order. Each has its type in `generated/types.rs`. Exceptions
+//!    come from the difference between the two forms of a pair:
 //!    - a count (`int` / `MPI_Count`) is `MPI_Count` (`i64`); negative values arrive as they are;
 //!    - an array (`const int[]` / `const MPI_Count[]` or `MPI_Aint[]`) is
 //!      [`crate::counts::Counts`];
@@ -21,7 +21,7 @@
 //!    through the pointers ([`crate::support::store`] refuses null).
 //! 2. Run `cargo xtask codegen`: it finds the function by its name, checks the number of parameters
 //!    and writes the entry points and `docs/functions.md`. The compiler checks the types. `--check`
-//!    (in CI) fails when somebody forgot. Commit `c-abi/src/generated` and `docs/functions.md` with
+//!    (in CI) fails without this step. Commit `c-abi/src/generated` and `docs/functions.md` with
 //!    the function.
 //!
 //! ```ignore
@@ -36,7 +36,7 @@
 //! }
 //! ```
 //!
-//! # What the entry has done before
+//! # Checks of the entry point
 //!
 //! The library is initialised and not finalised (functions that may be called at any time are
 //! listed in `xtask/src/codegen/entry.rs`, `any_phase`), and one thread at a time is inside. A null

@@ -134,8 +134,8 @@ impl Datatypes {
         self.handles.insert(datatype.equivalent())
     }
 
-    /// Runs `call` with a handle of the type, for functions of the program: the one it has, or one
-    /// for this call when it freed all of its own.
+    /// Runs `call` with a handle of the type, for functions of the program. If the program has
+    /// freed all handles of the type, `call` gets a temporary one.
     pub fn with_handle<R>(
         &self,
         datatype: &Rc<Datatype>,

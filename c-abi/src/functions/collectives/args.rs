@@ -103,9 +103,8 @@ impl<'a> Args<'a> {
         unsafe { self.one(address, count, datatype) }.map(Some)
     }
 
-    /// Refuses a send buffer that is the receive buffer, or this rank's block of it: what it says
-    /// is what MPI_IN_PLACE is for. Types that differ may describe memory apart from each other at
-    /// one address.
+    /// Refuses a send buffer that is the receive buffer, or this rank's block of it; MPI_IN_PLACE
+    /// is the way to express that. Different types may describe disjoint memory at one address.
     pub(crate) fn apart(
         &self,
         (send, sendtype): (Address, MPI_Datatype),

@@ -1,6 +1,6 @@
-//! Collectives whose arguments are plainly right, ahead of their blocking forms: handles are looked
-//! at without a share in what they stand for, and buffers are bytes at once. `None` says that
-//! nothing was done.
+//! Fast path of collectives with simple, valid arguments, tried before their blocking forms. It
+//! reads objects without taking a reference, and buffers are contiguous bytes. `None`: nothing was
+//! done.
 
 use std::ffi::{c_int, c_void};
 

@@ -1,4 +1,4 @@
-//! What becomes of a call: run to its end, started, or set up.
+//! Runs a collective to its end, starts it, or makes it persistent.
 
 use rejoin_mpi::Result;
 use rejoin_mpi::coll::Collective;

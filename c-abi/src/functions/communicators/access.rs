@@ -1,4 +1,4 @@
-//! Communicators: what they are, their names and hints (MPI-5.0 §7.4, §7.8).
+//! Communicators: queries, names and hints (MPI-5.0 §7.4, §7.8).
 
 use std::ffi::{c_char, c_int};
 

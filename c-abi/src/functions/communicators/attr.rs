@@ -154,7 +154,7 @@ fn predefined(mpi: &Mpi, core: &Core, keyval: c_int) -> Option<Option<usize>> {
         MPI_TAG_UB => rejoin_mpi::status::TAG_UB,
         MPI_HOST => MPI_PROC_NULL,
         MPI_IO => MPI_ANY_SOURCE,
-        // Hosts' clocks differ, and a rank that comes back may be on another host than before.
+        // Hosts' clocks differ, and a restored rank may be on another host than before.
         MPI_WTIME_IS_GLOBAL => 0,
         MPI_UNIVERSE_SIZE => core.size() as c_int,
         MPI_LASTUSEDCODE => mpi.errors.codes.last_used(),

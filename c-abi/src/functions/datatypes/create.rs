@@ -1,7 +1,7 @@
 //! Constructors of datatypes (MPI-5.0 §5.1.2 to §5.1.4, §5.1.7, §19.1.9).
 //!
-//! Where nothing in the arguments tells the two forms apart, the `_c` form is a function of its
-//! own: the contents must be given back as they were given.
+//! If no argument distinguishes the two forms, the `_c` form is a function of its own.
+//! `MPI_Type_get_contents` must return the arguments as they were given.
 
 #![allow(clippy::too_many_arguments)] // the standard's own lists
 

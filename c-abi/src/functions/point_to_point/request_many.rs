@@ -178,7 +178,7 @@ pub unsafe fn testall(
     statuses.result()
 }
 
-/// What an any-call found, into the program's variables.
+/// Stores the result of an any-call in the program's variables.
 ///
 /// # Safety
 /// `indx` is null or valid, `status` is `MPI_STATUS_IGNORE` or valid.

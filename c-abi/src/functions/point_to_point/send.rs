@@ -112,7 +112,7 @@ sends! {
     Ready rsend irsend rsend_init "`MPI_Rsend`, `MPI_Irsend`, `MPI_Rsend_init`";
 }
 
-/// What a call needs that can be done at once; `None` where a handle is wrong.
+/// The arguments of a call on the fast path; `None` for an invalid handle.
 ///
 /// # Safety
 /// No handle is made or freed while the references are used.

@@ -1,5 +1,5 @@
-//! Statuses: what lies in the ABI's private fields, and how much a message holds
-//! (MPI-5.0 §3.2.5, §5.1.11, §13.3).
+//! Statuses: the content of the ABI's private fields, and the size of a message (MPI-5.0 §3.2.5,
+//! §5.1.11, §13.3).
 //!
 //! `MPI_internal[0..2]` are the message's bytes as a 64-bit number, `MPI_internal[2]` says whether
 //! the operation was cancelled.
@@ -52,7 +52,7 @@ unsafe fn given<'a>(status: *const MPI_Status) -> Result<&'a MPI_Status> {
 /// The program's status, to be changed.
 ///
 /// # Safety
-/// A pointer that is not null is valid, and nobody else uses it.
+/// A pointer that is not null is valid, and no other code uses its target.
 unsafe fn given_mut<'a>(status: *mut MPI_Status) -> Result<&'a mut MPI_Status> {
     // SAFETY: the caller's promise.
     unsafe { given(status) }?;

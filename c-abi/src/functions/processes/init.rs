@@ -1,4 +1,4 @@
-//! Initialisation and the end (MPI-5.0 chapter 11), and who and where the process is.
+//! Initialisation and finalisation (MPI-5.0 chapter 11), and queries about the process.
 
 use std::ffi::{c_char, c_int};
 use std::rc::Rc;
@@ -167,8 +167,9 @@ fn start_core(mpi: &Mpi) -> Result<Rc<Core>> {
     Ok(core)
 }
 
-/// One user less. The last one leaves the job, which waits for the other processes; where the world
-/// model was never initialised, another session may follow, and the process leaves at its exit.
+/// Removes one user of the library. The last one leaves the job and waits there for the other
+/// processes. If the world model was never initialised, another session may follow, and the process
+/// leaves at its exit.
 pub(crate) fn close(mpi: &Mpi) -> Result<()> {
     mpi.check_process()?;
     let left = mpi.users.get().saturating_sub(1);

@@ -1,4 +1,4 @@
-//! Grids, and what all topologies share (MPI-5.0 §8.5).
+//! Grids, and the parts that all topologies share (MPI-5.0 §8.5).
 
 use std::ffi::c_int;
 
