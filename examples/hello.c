@@ -1,4 +1,4 @@
-/* Each rank says who it is and where it runs.
+/* Each rank prints its number and its host.
  *
  *   mpicc -o hello hello.c && mpirun -n 4 ./hello */
 #include <mpi.h>

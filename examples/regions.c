@@ -1,9 +1,9 @@
-/* A program that names its state. It stores that state every ten steps, and goes on from the newest
- * stored state when the job is started again.
+/* A program that registers its state. It stores the state every ten steps. When the job is started
+ * again, it continues from the newest stored state.
  *
  *   mpicc -o regions regions.c
  *   mpirun -n 4 --images DIR ./regions 30              stops at step 30
- *   mpirun -n 4 --images DIR --restart ./regions 50    goes on from step 30 */
+ *   mpirun -n 4 --images DIR --restart ./regions 50    continues from step 30 */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* What a program feels, beyond the time of a call: received data is read, and ranks compute.  Printed as
- * "name<TAB>bytes<TAB>value" by rank 0, microseconds of the slowest rank.
+/* Parts of applications, beyond the time of a call: received data is read, and ranks compute.  Rank 0
+ * prints "name<TAB>bytes<TAB>value", microseconds of the slowest rank.
  *
  *   apps ring      BYTES ITERS  each rank sends to the next, receives from the one before, and sums what it received
  *   apps alltoallv BYTES ITERS  blocks of unequal lengths, BYTES of each rank in all, which the receivers sum

@@ -161,7 +161,7 @@ static void one_collective(const char *name, char *in, char *out, long n)
         die("no such measurement");
 }
 
-/* How many calls to measure: a few tell what one takes, once the links between all are there. */
+/* How many calls to measure: a few calls show the time of one, once all links are established. */
 static int fitting(const char *name, char *in, char *out, long n, int iters, long ms)
 {
     const int warm = 3, tries = 7;

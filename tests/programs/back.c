@@ -1,4 +1,4 @@
-/* What a rank may be doing when it is killed:  back WAY [ARGUMENT]
+/* Ranks in various phases, for tests that kill them:  back WAY [ARGUMENT]
  *   input          rank 0 reads lines and tells them to all
  *   after          MPI_Finalize, then work and output
  *   left FILE      MPI_Finalize, then a wait for FILE

@@ -1,10 +1,11 @@
-/* A program that knows its state and goes on from it, and whose ranks act all the time: each appends a line to a
- * file that all hosts share, every ten milliseconds, wherever it is: "NANOSECONDS RANK HOST".
+/* A program that registers its state and continues from it. Every ten milliseconds each rank appends
+ * a line to a file that all hosts share: "NANOSECONDS RANK HOST".
  *
- * It does not end before the file GATE is there, however slow who disturbs it is.
+ * It does not end before the file GATE exists, however slow the test is.
  *
- * With a fourth argument each rank also tells of each step, half a line before it is stored and half after, and rank 0
- * reads its standard input to the end first, and tells in the end how much that was.
+ * With a fourth argument each rank also prints a line for each step: one half before the step is
+ * stored and one half after. Rank 0 first reads its standard input to the end, and prints its length
+ * at the end.
  *
  *   beside FILE STEPS GATE [talk] */
 #include "check.h"

@@ -4,8 +4,8 @@
  *
  *   cg [SIDE [STEPS [EVERY [PACE [GATE]]]]]
  *
- * No step ends sooner than PACE microseconds for each since the first.  The run does not end before the file GATE is
- * there: the last product is made again until then. */
+ * Step N ends at least N times PACE microseconds after the first.  The run does not end before the
+ * file GATE exists: it repeats the last product until then. */
 #include "check.h"
 #include <math.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* What the test programs share: a check that says where it failed and ends the job. */
+/* Shared by the test programs: a check that prints where it failed and ends the job. */
 #ifndef CHECK_H
 #define CHECK_H
 #include <mpi.h>

@@ -1,5 +1,6 @@
 /* Every blocking collective against the answer computed by hand, for sizes that meet every
- * algorithm, with MPI_IN_PLACE, derived types and a user's non-commutative operation. With an argument, a hash of rounded sums is printed. */
+ * algorithm, with MPI_IN_PLACE, derived types and a user's non-commutative operation. With an
+ * argument, it prints a hash of rounded sums. */
 #include "check.h"
 
 static int rank, size;

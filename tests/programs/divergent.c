@@ -1,6 +1,6 @@
-/* Writes something else each time it is run, and keeps count of what it wrote: each line has a number from the
- * clock, and the last line of each rank sums all of them up.  Whoever reads the output can see whether it is what
- * the program that ended has written.
+/* Writes other output in each run, with a checksum: each line has a number from the clock, and the
+ * last line of each rank has their sum.  So a reader can check that the output is that of the process
+ * that ended.
  *
  * It does not end before the file GATE is there, if one is named. While it waits for that file, there is a
  * file GATE.waits.

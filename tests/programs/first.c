@@ -21,7 +21,7 @@ static void compute(double seconds)
         ;
 }
 
-/* What a round says: when it was sent, and whether another comes. */
+/* The message of a round: when it was sent, and whether another follows. */
 struct round {
     double sent;
     double more;

@@ -1,6 +1,6 @@
-/* Two ranks exchange long messages, which are as different as rounds and ranks, and look at every word; or take
- * turns, so that each waits while the other receives. Beyond their rounds they go on until a file is there, if one
- * is named.
+/* Two ranks exchange long messages, which differ in each round and rank, and check every word. With
+ * `turns` each waits while the other receives. If a FILE is named, they continue after their rounds
+ * until it exists.
  *
  *   giants [MEBIBYTES [ROUNDS [turns|both [FILE]]]] */
 #include "check.h"

@@ -1,8 +1,9 @@
-/* Loaded before a program's libraries (LD_PRELOAD): no handler of an order may use the C library's heap, in the middle of
- * which the program may be. One that does ends its process with code 99, which is an end and no failure. An order that
- * strikes in the middle of it makes the file that HEAP_CHECK_STRUCK names.
+/* Loaded before a program's libraries (LD_PRELOAD). The handler of a checkpoint request must not use the
+ * C library's heap, because it may interrupt a heap function. A handler that uses the heap ends its
+ * process with code 99, which ends the job and is no failure. A request that interrupts a heap function
+ * creates the file that HEAP_CHECK_STRUCK names.
  *
- * With HEAP_CHECK_TRAP set, the first order that strikes there uses it here: what the check is for must be found. */
+ * With HEAP_CHECK_TRAP set, the first such request uses the heap here: the check must find that. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

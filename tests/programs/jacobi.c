@@ -4,9 +4,9 @@
  *
  *   jacobi [SIDE [STEPS [PACE [GATE]]]]
  *
- * No step ends sooner than PACE microseconds for each since the first: who disturbs a run knows how
- * long there is something to disturb, however fast the machine is.  The run does not end before the
- * file GATE is there, however slow who disturbs it is: the last step is made again until then. */
+ * Step N ends at least N times PACE microseconds after the first, so a test knows how long it can
+ * disturb the run, however fast the machine is.  The run does not end before the file GATE exists,
+ * however slow the test is: it repeats the last step until then. */
 #include "check.h"
 #include <math.h>
 #include <unistd.h>

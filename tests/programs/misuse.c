@@ -1,11 +1,11 @@
-/* What programs do and the standard does not allow, for tests of what is said then: misuse WAY
+/* Violations of the standard, for tests of the messages: misuse WAY
  *   after|abort-after (MPI after MPI_Finalize, rank 1)|abort-before (MPI_Init)
  *   fork-send|fork-returns (an error code comes back)|fork-abort|fork-exit (with an exit handler that finalises)
- *   signal (MPI_Abort in a handler of SIGALRM, which somebody sends while rank 1 waits in MPI; it tells its pid first)
+ *   signal (MPI_Abort in a handler of SIGALRM, which a test sends while rank 1 waits in MPI; it prints its pid first)
  *   signal-malloc (the same while it is in malloc; a timer sends it)
  *   bad-buffer (a long send from where there is no memory)
  *   session-again (sessions after the last one has ended, and one after MPI_Finalize)
- * The job goes on after fork-*: these print what became of the child. Needs 2 ranks. */
+ * The job continues after fork-*: these print how the child ended. Needs 2 ranks. */
 #include "check.h"
 #include <signal.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
-/* A program that knows its state: it registers that, stores it at a call, and goes on from there when it is started
- * again. Rank 0 tells from which step on it ran; with LAST it stops in the middle, as if the machine had been lost.
+/* A program that registers its state, stores it at a call, and continues from it when it is started
+ * again. Rank 0 prints its first step; with LAST it stops after that step, as if the machine were lost.
  *
- * No step ends sooner than PACE microseconds after it began. The run does not end before the file GATE is there: after
- * the last step it stores what it has again and again until then.
+ * A step takes at least PACE microseconds. The run does not end before the file GATE exists: after the
+ * last step it repeatedly stores its state until then.
  *
  *   regions STEPS [LAST [PACE [GATE]]] */
 #include "check.h"

@@ -1,4 +1,4 @@
-/* Exchanges messages of several lengths in a ring, and looks at every byte, until a file is there.
+/* Exchanges messages of several lengths in a ring, and checks every byte, until a file exists.
  *
  *   rounds FILE */
 #include "check.h"

@@ -1,4 +1,4 @@
-/* Who shares memory with whom, asked for before any message; then each rank sends to each. */
+/* Asks which ranks share memory before any message; then each rank sends to each. */
 #include "check.h"
 
 int main(int argc, char **argv)

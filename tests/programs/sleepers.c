@@ -1,6 +1,6 @@
-/* Threads that wait at once, each for something of its own, and nothing else comes that could wake them: rank 0 has a
- * thread that waits for a short message, which is sent last, and one that waits for a long body, or for the end of a
- * blocking send.
+/* Threads that wait at the same time for different messages, and no other message can wake them.
+ * Rank 0 has a thread that waits for a short message, which is sent last. Another thread waits for a
+ * long body, or for the end of a blocking send.
  *
  *   sleepers [ROUNDS [BYTES]] */
 #include "check.h"
@@ -26,7 +26,7 @@ static void both(int round)
     pthread_t first;
     struct timespec nap = {0, 1000000};
     CHECK(pthread_create(&first, NULL, wait_for_the_last, NULL) == 0);
-    /* It is likely to wait by then, and the round is as good where it does not. */
+    /* The thread probably waits by then; the round is also valid if it does not. */
     nanosleep(&nap, NULL);
     MPI_Recv(body, bytes, MPI_CHAR, 1, LONG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     for (int i = 0; i < bytes; i += 4093)

@@ -1,10 +1,10 @@
-/* Exchanges blocks of several lengths between all ranks and between some in another order, of integers that
- * lie together or apart, in place and in the background, looks at each, and prints a hash of what came in
- * the first rounds.
+/* Exchanges blocks of several lengths between all ranks, and between some in another order. The
+ * integers are contiguous or strided; exchanges are also in place and nonblocking. Checks each block,
+ * and prints a hash of the blocks of the first rounds.
  *
  *   transpose GATE [LONGEST]
  *
- * Goes on until the file GATE is there. With LONGEST, which is in integers, only all ranks exchange. */
+ * Continues until the file GATE exists. With LONGEST, which is in integers, only all ranks exchange. */
 #include "check.h"
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-/* What a rank may do while images are taken of it and it is brought back from them: each case does one thing again
- * and again and checks that nothing was noticed, until FILE is there.
+/* Actions of a rank while images of it are taken and restored. Each case repeats one action until FILE
+ * exists, and checks that the rank notices nothing.
  *
  *   twins CASE FILE [FOLDER] */
 #define _GNU_SOURCE
@@ -264,8 +264,8 @@ static long status_of(const char *field)
     return value;
 }
 
-/* Locks of files: what a rank holds at its image it has when it comes back, what it takes later its predecessor does not
- * keep from it, and no image keeps what it lets go. */
+/* Locks of files. A restored rank has the locks that it held at its image. Its predecessor does not
+ * keep it from locks that were taken later, and no image keeps a lock that the rank released. */
 static void locks(long round)
 {
     static int whole, range;
@@ -378,7 +378,7 @@ static void affinity(long round)
     sleep_ms(10);
 }
 
-/* What twins can't hold: for as long as they last there is no image, and the job goes on. */
+/* State that twins can't hold: while it lasts no image is taken, and the job continues. */
 static void child(long round)
 {
     static pid_t pid;
@@ -463,7 +463,8 @@ static void shared_file(long round)
     sleep_ms(4);
 }
 
-/* All signals are blocked from before MPI_Init on, and now and then waited for: no order may be found among them. */
+/* All signals are blocked from before MPI_Init on, and sometimes waited for: none of them may be a
+ * checkpoint request. */
 static void blocked(long round)
 {
     sigset_t every, found;
@@ -487,7 +488,7 @@ static void blocked(long round)
         CHECK(sigismember(&found, signal) != 1);
 }
 
-/* Calls that take the library's lock and do next to nothing: orders strike in its taking and giving back too. */
+/* Short calls that take the library's lock: requests also arrive while it is acquired or released. */
 static void locked_calls(long round)
 {
     int numbers, addresses, types, combiner;

@@ -1,4 +1,4 @@
-/* Says who it is: rank, size, application number, first argument. */
+/* Prints its identity: rank, size, application number, first argument. */
 #include "check.h"
 
 int main(int argc, char **argv)
