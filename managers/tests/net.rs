@@ -2,9 +2,10 @@
 //! processes.
 
 use rejoin_channel_table::{JobId, JobKey};
+use rejoin_managers::net::address::ManagerAddress;
 use rejoin_managers::net::auth::Whose;
 use rejoin_managers::net::dial::{Dialed, Dialer};
-use rejoin_managers::net::listen::Listener;
+use rejoin_managers::net::listen::{Listener, ListeningSockets};
 use rejoin_managers::net::local_link::Filled;
 use rejoin_managers::net::reactor::{Reactor, Token};
 use rejoin_managers::net::session_link::SessionLink;
@@ -44,7 +45,12 @@ impl World {
             launch,
             host: 3,
         };
-        let addresses = listener.addresses().to_vec();
+        let addresses = listener
+            .addresses()
+            .iter()
+            .copied()
+            .map(Into::into)
+            .collect();
         let dialer = Dialer::new(
             JobKey::new([key; 32]),
             whose,
@@ -167,6 +173,50 @@ fn what_is_queued_survives_connections_that_break() {
     }
     world.theirs.say_bye();
     assert!(world.until(|w, _| w.ours.heard_bye() && w.theirs.is_settled()));
+}
+
+#[test]
+fn a_link_to_another_instance_begins_anew_also_over_a_local_socket() {
+    let mut world = World::new(1, 0);
+    world.ours.queue(&"first").unwrap();
+    world.theirs.queue(&"second").unwrap();
+    assert!(world.until(|w, _| w.got.len() == 2));
+    assert!(world.theirs.take_met() && !world.theirs.take_met());
+    // The other side ends, and the next one is found by a name.
+    world.ours.detach(&world.reactor);
+    world.theirs.queue(&"for who is gone").unwrap();
+    let name = format!("rejoin-test-{}", std::process::id());
+    let mut sockets = ListeningSockets::default();
+    sockets.add_local(&name).unwrap();
+    let key = JobKey::new([1; 32]);
+    let kind = (KNOCK, 64);
+    let listener = Listener::new(JOB, key.clone(), sockets, kind, 1, &world.reactor);
+    world.listener = listener.unwrap();
+    let whose = Whose {
+        job: JOB,
+        launch: 0,
+        host: 3,
+    };
+    let address = vec![ManagerAddress::Local(name)];
+    world.dialer = Dialer::new(key, whose, address, Token::single(DIAL));
+    world.ours = SessionLink::new(Token::single(OURS));
+    world.wants = true;
+    assert!(world.until(|w, _| w.theirs.take_met()));
+    world.theirs.queue(&"third").unwrap();
+    world.ours.queue(&"fourth").unwrap();
+    assert!(world.until(|w, _| w.got.len() == 4));
+    world.got.sort();
+    assert_eq!(world.got, ["first", "fourth", "second", "third"]);
+}
+
+#[test]
+fn a_silent_connection_is_heard_when_it_is_probed() {
+    let mut world = World::new(1, 0);
+    assert!(world.until(|w, _| w.ours.is_connected() && w.theirs.is_connected()));
+    let before = (world.ours.heard(), world.theirs.heard());
+    world.theirs.probe();
+    let heard = |w: &World| (w.ours.heard(), w.theirs.heard());
+    assert!(world.until(|w, _| heard(w).0 > before.0 && heard(w).1 > before.1));
 }
 
 #[test]

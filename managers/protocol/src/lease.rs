@@ -50,6 +50,13 @@ impl Terms {
         self.term / 5
     }
 
+    /// A connection between managers that is silent for so long is replaced: each renewal is
+    /// answered at once.
+    #[must_use]
+    pub fn silence(&self) -> Duration {
+        Duration::from_millis(2 * self.every())
+    }
+
     /// How long after it last heard of a local manager central certainly counts it as lost,
     /// whatever clock that is measured by.
     #[must_use]

@@ -1,9 +1,12 @@
 //! What mpirun and the central manager's process say to each other.
 
-use rejoin_channel_table::JobId;
-use rejoin_managers_protocol::central::{Effect, HostIndex, Input, Job, RankView, View};
-use rejoin_managers_protocol::control::{Time, ToLocal};
+use super::host_links::LinkPlan;
+use rejoin_channel_table::{Epoch, Rank};
+use rejoin_managers_protocol::central::{Effect, Input, Job, RankView, View};
+use rejoin_managers_protocol::control::Time;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::os::fd::RawFd;
 use std::path::PathBuf;
 
 /// How a central manager's process begins.
@@ -11,14 +14,18 @@ use std::path::PathBuf;
 pub struct Begin {
     /// The job.
     pub job: Job,
-    /// Its number.
-    pub id: JobId,
+    /// What its links to the local managers need.
+    pub links: LinkPlan,
+    /// The sockets that listen for local managers, which the process has inherited.
+    pub listening: Vec<RawFd>,
     /// Where its journal is, or is to be made.
     pub journal: PathBuf,
-    /// The journal is a predecessor's.
-    pub resume: bool,
+    /// A predecessor has said something, so it has stored that the job began.
+    pub began: bool,
     /// What the predecessor may not have taken, with its numbers.
     pub inputs: Vec<(u64, Input)>,
+    /// Tell the user what happens; and since when times count.
+    pub verbose: Option<Time>,
 }
 
 /// From mpirun.
@@ -38,11 +45,7 @@ pub enum MpirunToCentral {
 /// To mpirun.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum CentralToMpirun {
-    /// For a local manager.
-    Send(HostIndex, ToLocal),
-    /// For several.
-    SendAll(Vec<HostIndex>, ToLocal),
-    /// What else came of an input.
+    /// What came of an input, beside what was stored and what local managers were told.
     Step {
         /// Numbers of inputs that were taken with it.
         took: Vec<u64>,
@@ -59,6 +62,8 @@ pub enum CentralToMpirun {
         view: View,
         /// Its ranks.
         ranks: Vec<RankView>,
+        /// The epoch of the last image of each rank.
+        images: BTreeMap<Rank, Epoch>,
         /// When that was.
         now: Time,
     },

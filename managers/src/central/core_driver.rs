@@ -1,20 +1,35 @@
-//! Drives the core of the central manager, in a process of its own or in mpirun's: feeds it, stores
-//! what must outlive it, and says what comes of it in the same messages to both.
+//! Drives the core of the central manager, in a process of its own or in mpirun's: feeds it what
+//! the local managers and mpirun say, stores what must outlive it, orders what it orders, and tells
+//! mpirun the rest.
 
 use super::central_messages::CentralToMpirun;
+use super::host_links::{HostLinks, LinkKinds};
 use super::journal::Journal;
 use crate::clock::now;
+use crate::error::Result;
 use crate::fault;
-use rejoin_managers_protocol::central::{Central, Course, Effect, Input, Record, View};
-use rejoin_managers_protocol::control::Time;
+use crate::net::reactor::{Reactor, Token};
+use crate::report::verbose_log::VerboseLog;
+use rejoin_channel_table::{Epoch, Rank};
+use rejoin_managers_protocol::central::{Central, Course, Effect, HostIndex, Input, Record, View};
+use rejoin_managers_protocol::control::ToCentral;
 use rejoin_managers_protocol::signals;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
-/// The core of a job that has begun or was taken up.
+/// The core of a job that has begun or was taken up, and its links to the local managers.
 pub struct CoreDriver {
     core: Central,
     /// None where the job ends with this process, and when it can't be written any more: the job is
     /// not to end for that.
     journal: Option<Journal>,
+    hosts: HostLinks,
+    kinds: LinkKinds,
+    /// The hosts' names.
+    names: Vec<String>,
+    verbose_log: VerboseLog,
+    /// The last image of each rank.
+    images: BTreeMap<Rank, Epoch>,
     /// The last that was passed on.
     view: Option<View>,
     /// Numbers of inputs that wait until the hosts have reported: the next one must be told them
@@ -23,21 +38,35 @@ pub struct CoreDriver {
 }
 
 impl CoreDriver {
-    /// A driver of this core, which stores what it must in this journal.
+    /// A driver of this core, which stores what it must in this journal. The events of its links
+    /// are of these kinds, and its hosts have these names.
     #[must_use]
-    pub fn new(core: Central, journal: Option<Journal>) -> CoreDriver {
+    pub fn new(
+        core: Central,
+        journal: Option<Journal>,
+        (hosts, kinds): (HostLinks, LinkKinds),
+        names: Vec<String>,
+        verbose_log: VerboseLog,
+    ) -> CoreDriver {
         CoreDriver {
             core,
             journal,
+            hosts,
+            kinds,
+            names,
+            verbose_log,
+            images: BTreeMap::new(),
             view: None,
             waiting: Vec::new(),
         }
     }
 
-    /// When the core must see [`Input::Tick`].
+    /// How long until [`CoreDriver::tend`] is due.
     #[must_use]
-    pub fn deadline(&self) -> Option<Time> {
-        self.core.deadline()
+    pub fn wait_limit(&self) -> Option<Duration> {
+        let due = self.core.deadline();
+        let due = due.map(|at| Duration::from_nanos(at.0.saturating_sub(now().0)));
+        due.into_iter().chain(self.hosts.wait_limit()).min()
     }
 
     /// The job as it is now.
@@ -53,17 +82,114 @@ impl CoreDriver {
             client,
             view: self.core.view(),
             ranks: self.core.ranks().collect(),
+            images: self.images.clone(),
             now: now(),
         }
     }
 
-    /// Feeds the core, and appends what it says to `out`. An input with a number is named there
-    /// when it was taken and what came of it is stored.
-    pub fn step(&mut self, number: Option<u64>, input: Input, out: &mut Vec<CentralToMpirun>) {
-        tracing::debug!(?input, "central");
-        if let Input::Local(_, news) = &input {
-            fault::heard(news);
+    /// Something came from a local manager, or somebody calls. Appends what mpirun is told to
+    /// `out`, as all that feed the core do.
+    ///
+    /// # Errors
+    /// What came is no message, or the system refuses.
+    pub fn event(
+        &mut self,
+        token: Token,
+        reactor: &Reactor,
+        out: &mut Vec<CentralToMpirun>,
+    ) -> Result<()> {
+        if token.kind == self.kinds.caller {
+            return self.hosts.called(token.index, reactor);
         }
+        self.read(token.index as HostIndex, reactor, out)
+            .map(|_| ())
+    }
+
+    /// Reads once from a host. Whether there may be more.
+    fn read(
+        &mut self,
+        host: HostIndex,
+        reactor: &Reactor,
+        out: &mut Vec<CentralToMpirun>,
+    ) -> Result<bool> {
+        let Some(news) = self.hosts.read(host, reactor)? else {
+            return Ok(false);
+        };
+        for news in news {
+            self.note(host, &news);
+            self.feed(None, Input::Local(host, news), reactor, out)?;
+        }
+        Ok(true)
+    }
+
+    fn note(&mut self, host: HostIndex, news: &ToCentral) {
+        fault::heard(news);
+        if let Some(name) = self.names.get(host) {
+            self.verbose_log.heard(name, news);
+        }
+        match news {
+            ToCentral::Imaged {
+                instance, epoch, ..
+            } => {
+                self.images.insert(instance.rank, *epoch);
+            }
+            ToCentral::Report(report) => {
+                let last = report.ranks.iter();
+                let last = last.filter_map(|said| Some((said.rank, *said.images.iter().max()?)));
+                self.images.extend(last);
+            }
+            _ => {}
+        }
+    }
+
+    /// Feeds the core what mpirun says. An input with a number is named in `out` when it was taken
+    /// and what came of it is stored.
+    ///
+    /// # Errors
+    /// An order is above the limit of messages, or the system refuses.
+    pub fn step(
+        &mut self,
+        number: Option<u64>,
+        input: Input,
+        reactor: &Reactor,
+        out: &mut Vec<CentralToMpirun>,
+    ) -> Result<()> {
+        if let Input::HostLost(host) | Input::HostGone(host, _) = input {
+            // What it has said before comes first.
+            while self.read(host, reactor, out)? {}
+            self.hosts.close(host, reactor);
+        }
+        self.feed(number, input, reactor, out)
+    }
+
+    /// Does what is due.
+    ///
+    /// # Errors
+    /// An order is above the limit of messages, or the system refuses.
+    pub fn tend(&mut self, reactor: &Reactor, out: &mut Vec<CentralToMpirun>) -> Result<()> {
+        self.hosts.tend(reactor)?;
+        match self.core.deadline() {
+            Some(at) if at <= now() => self.feed(None, Input::Tick, reactor, out),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes what the links to the local managers take.
+    ///
+    /// # Errors
+    /// The system refuses to watch a socket.
+    pub fn flush(&mut self, reactor: &Reactor) -> Result<()> {
+        self.hosts.flush(reactor)
+    }
+
+    fn feed(
+        &mut self,
+        number: Option<u64>,
+        input: Input,
+        reactor: &Reactor,
+        out: &mut Vec<CentralToMpirun>,
+    ) -> Result<()> {
+        tracing::debug!(?input, "central");
         let ends = match input {
             Input::Signal(signal) if signals::ends(signal) => Some(signal),
             _ => None,
@@ -76,8 +202,22 @@ impl CoreDriver {
             let point = fault::before_central(&effect, || self.core.view().course);
             match effect {
                 Effect::Persist(record) => self.store(record, out),
-                Effect::Send(host, order) => out.push(CentralToMpirun::Send(host, order)),
-                Effect::SendAll(hosts, order) => out.push(CentralToMpirun::SendAll(hosts, order)),
+                Effect::Send(host, order) => {
+                    self.verbose_log.ordered(&order);
+                    self.hosts.order(host, order)?;
+                }
+                Effect::SendAll(hosts, order) => {
+                    self.verbose_log.ordered(&order);
+                    self.hosts.spread(&hosts, order)?;
+                }
+                Effect::Drop(host) => {
+                    self.hosts.close(host, reactor);
+                    others.push(Effect::Drop(host));
+                }
+                Effect::Over(verdict) => {
+                    self.verbose_log.over(&verdict);
+                    others.push(Effect::Over(verdict));
+                }
                 effect => others.push(effect),
             }
             fault::after_central(point);
@@ -96,6 +236,7 @@ impl CoreDriver {
                 effects: others,
             });
         }
+        Ok(())
     }
 
     fn store(&mut self, mut record: Record, out: &mut Vec<CentralToMpirun>) {

@@ -16,7 +16,7 @@ use rejoin_wire::codec::{FrameReader, MANAGER_LIMIT, encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs::{File, TryLockError};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -45,6 +45,12 @@ pub enum JournalError {
     #[error("the journal {} is in use: the job's central manager lives", .path.display())]
     InUse {
         /// Which.
+        path: PathBuf,
+    },
+    /// It is not there, or its writer ended before it named the job: nothing was stored.
+    #[error("the journal {} names no job", .path.display())]
+    Empty {
+        /// The journal's file.
         path: PathBuf,
     },
     /// It is not what was written: the job can't be taken up again with it.
@@ -211,12 +217,18 @@ impl Journal {
     /// Takes up the journal of a job whose central manager has died, with what it holds.
     ///
     /// # Errors
-    /// It is torn, altered, of another format, or in use.
+    /// It is empty, torn, altered, of another format, or in use.
     pub fn resume(path: &Path, keep: Keep) -> Result<(Journal, JobId, Vec<Record>), JournalError> {
         let wrong = |error| file_error(path, error);
         let mut options = File::options();
         let opened = options.read(true).append(true).open(path);
-        let mut file = opened.map_err(wrong)?;
+        let empty = || JournalError::Empty {
+            path: path.to_path_buf(),
+        };
+        let mut file = match opened {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(empty()),
+            opened => opened.map_err(wrong)?,
+        };
         lock(path, &file)?;
         if !is_at(&file, path).map_err(wrong)? {
             // Its writer has just replaced it.
@@ -226,7 +238,7 @@ impl Journal {
         let mut all = Vec::new();
         file.read_to_end(&mut all).map_err(wrong)?;
         let mut rest = &all[..];
-        let first = next(path, &mut rest)?.ok_or_else(|| torn(path, "it names no job"))?;
+        let first = next(path, &mut rest)?.ok_or_else(empty)?;
         let (format, job): ((u64, u64), JobId) = decode(path, first)?;
         if format != FORMAT {
             return Err(torn(path, "it has another format"));
@@ -503,7 +515,7 @@ mod tests {
             let said = resumed(&scratch.0, &whole[..length]);
             let Some(count) = lengths.iter().rposition(|&end| end <= length) else {
                 let said = said.unwrap_err().to_string();
-                assert!(said.contains("is torn or altered"), "{length}: {said}");
+                assert!(said.contains("names no job"), "{length}: {said}");
                 continue;
             };
             assert_eq!(said.unwrap(), all[..count], "{length}");

@@ -1,17 +1,22 @@
 //! The central manager of a job that can go back: a process of its own around the core and its
-//! journal. mpirun starts it, again and again if it must, and is its only link: it passes on what
-//! the local managers say, and to them what is ordered here.
+//! journal. mpirun starts it, again and again if it must, and leaves it the sockets that listen for
+//! local managers; what goes between central and those does not pass through mpirun.
 
 pub mod central_messages;
 pub mod core_driver;
+pub mod host_links;
 pub mod journal;
+mod tree_top;
 
-use crate::clock::now;
 use crate::error::{Context, Result};
+use crate::net::listen::ListeningSockets;
 use crate::net::local_link::{Filled, LocalLink};
+use crate::net::reactor::{Interest, Reactor, Token};
+use crate::report::verbose_log::VerboseLog;
 use crate::{fault, logs};
 use central_messages::{Begin, CentralToMpirun, MpirunToCentral};
 use core_driver::CoreDriver;
+use host_links::{HostLinks, LinkKinds};
 use journal::{Journal, JournalError, Keep};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rejoin_managers_protocol::central::{Central, Input, Record};
@@ -24,6 +29,16 @@ pub const OVERSLEPT: Duration = Duration::from_millis(1000);
 
 /// How long a predecessor may take to let go of the journal.
 const IN_USE_LIMIT: Duration = Duration::from_secs(5);
+
+/// The longest single wait.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Kinds of events.
+mod kind {
+    pub const MPIRUN: u8 = 0;
+    pub const HOST: u8 = 1;
+    pub const CALLER: u8 = 2;
+}
 
 /// Runs a central manager whose link to mpirun is its standard input. Returns its exit code.
 #[must_use]
@@ -46,6 +61,7 @@ pub fn run() -> i32 {
 
 struct Process {
     link: LocalLink,
+    reactor: Reactor,
     driver: Option<CoreDriver>,
 }
 
@@ -54,62 +70,67 @@ impl Process {
         let stdin = std::io::stdin();
         let socket = stdin.as_fd().try_clone_to_owned();
         let socket = socket.context("take the link to mpirun")?;
+        let reactor = Reactor::new()?;
+        let link = LocalLink::new(socket, MANAGER_LIMIT, MANAGER_LIMIT);
+        reactor.add(&link, Token::single(kind::MPIRUN), Interest::READ)?;
         Ok(Process {
-            link: LocalLink::new(socket, MANAGER_LIMIT, MANAGER_LIMIT),
+            link,
+            reactor,
             driver: None,
         })
     }
 
     fn run(&mut self) -> Result<()> {
+        let mut tokens = Vec::new();
         loop {
-            let waits = self.link.flush();
-            if !waits {
+            // Orders first: mpirun takes for done what it is told was taken.
+            if let Some(driver) = &mut self.driver {
+                driver.flush(&self.reactor)?;
+            }
+            let write = self.link.flush();
+            let interest = Interest { read: true, write };
+            let token = Token::single(kind::MPIRUN);
+            self.reactor.change(&self.link, token, interest)?;
+            if !write {
                 fault::sent();
             }
-            let late = self.wait(waits);
-            // All that has come: one write then answers it.
-            loop {
-                match self.link.fill()? {
-                    Filled::Nothing | Filled::Broken => break,
-                    Filled::Closed => return Ok(()),
-                    Filled::Some => {
-                        while let Some(message) = self.link.next::<MpirunToCentral>()? {
-                            if !self.hear(message)? {
-                                return Ok(());
-                            }
+            let limit = self.driver.as_ref().and_then(CoreDriver::wait_limit);
+            let limit = limit.map(|limit| limit.min(LONGEST));
+            let begun = Instant::now();
+            self.reactor.wait(limit, &mut tokens)?;
+            // It was not the hosts that were silent.
+            if limit.is_some_and(|limit| begun.elapsed() > limit + OVERSLEPT) {
+                self.step(None, Input::Slept)?;
+            }
+            // Before what comes of it at the hosts: a local manager may have heard of it first.
+            if !self.read_mpirun()? {
+                return Ok(());
+            }
+            self.drive(|driver, reactor, out| {
+                let of_hosts = tokens.iter().filter(|token| token.kind != kind::MPIRUN);
+                for token in of_hosts {
+                    driver.event(*token, reactor, out)?;
+                }
+                driver.tend(reactor, out)
+            })?;
+        }
+    }
+
+    /// Hears all that mpirun has said: one write then answers it. Whether there is more to do.
+    fn read_mpirun(&mut self) -> Result<bool> {
+        loop {
+            match self.link.fill()? {
+                Filled::Nothing | Filled::Broken => return Ok(true),
+                Filled::Closed => return Ok(false),
+                Filled::Some => {
+                    while let Some(message) = self.link.next::<MpirunToCentral>()? {
+                        if !self.hear(message)? {
+                            return Ok(false);
                         }
                     }
                 }
             }
-            // It was not the hosts that were silent.
-            if late > OVERSLEPT {
-                self.step(None, Input::Slept)?;
-            }
-            let due = self.driver.as_ref().and_then(CoreDriver::deadline);
-            if due.is_some_and(|at| at <= now()) {
-                self.step(None, Input::Tick)?;
-            }
         }
-    }
-
-    /// Waits for something to do. Returns by how much longer that lasted than was meant: this
-    /// process, or the whole machine, was suspended.
-    fn wait(&self, writes: bool) -> Duration {
-        let due = self.driver.as_ref().and_then(CoreDriver::deadline);
-        let limit = due.map(|at| {
-            let left = at.0.saturating_sub(now().0).div_ceil(1_000_000);
-            Duration::from_millis(left.min(60_000))
-        });
-        let timeout = limit.map_or(PollTimeout::NONE, |limit| {
-            PollTimeout::try_from(limit).unwrap_or(PollTimeout::ZERO)
-        });
-        let mut flags = PollFlags::POLLIN;
-        flags.set(PollFlags::POLLOUT, writes);
-        let begun = Instant::now();
-        // An interrupted wait is another turn.
-        let _ = poll(&mut [PollFd::new(self.link.as_fd(), flags)], timeout);
-        let late = limit.map(|limit| begun.elapsed().saturating_sub(limit));
-        late.unwrap_or_default()
     }
 
     /// Does what mpirun says. Returns whether there is more to do.
@@ -128,11 +149,21 @@ impl Process {
     }
 
     fn begin(&mut self, begin: Begin) -> Result<bool> {
+        // SAFETY: mpirun has left us these descriptors, and nobody else here knows them.
+        let sockets = unsafe { ListeningSockets::inherited(&begin.listening) };
         let (core, journal, again) = match taken_up(&begin) {
             Ok(all) => all,
             Err(error) => return self.unjournaled(&error),
         };
-        self.driver = Some(CoreDriver::new(core, Some(journal)));
+        let kinds = LinkKinds {
+            link: kind::HOST,
+            caller: kind::CALLER,
+        };
+        let hosts = HostLinks::new(&begin.job, &begin.links, sockets, kinds, &self.reactor)?;
+        let verbose_log = VerboseLog::new(begin.verbose);
+        let names = begin.job.hosts;
+        let driver = CoreDriver::new(core, Some(journal), (hosts, kinds), names, verbose_log);
+        self.driver = Some(driver);
         self.step(None, Input::Begin)?;
         let mut inputs = begin.inputs;
         // It was stored, and only the word of that is missing.
@@ -157,18 +188,26 @@ impl Process {
             .queue(&CentralToMpirun::NoJournal(error.to_string()))?;
         let begun = Instant::now();
         while self.link.flush() && begun.elapsed() < IN_USE_LIMIT {
-            self.wait(true);
+            let mut link = [PollFd::new(self.link.as_fd(), PollFlags::POLLOUT)];
+            // An interrupted wait is another turn.
+            let _ = poll(&mut link, PollTimeout::from(100u8));
         }
         Ok(false)
     }
 
-    /// Feeds the core, and passes on what it says.
     fn step(&mut self, number: Option<u64>, input: Input) -> Result<()> {
-        let Some(driver) = &mut self.driver else {
-            return Ok(());
-        };
+        self.drive(|driver, reactor, out| driver.step(number, input, reactor, out))
+    }
+
+    /// Has the core driven, if there is one, and tells mpirun what comes of it.
+    fn drive(
+        &mut self,
+        act: impl FnOnce(&mut CoreDriver, &Reactor, &mut Vec<CentralToMpirun>) -> Result<()>,
+    ) -> Result<()> {
         let mut out = Vec::new();
-        driver.step(number, input, &mut out);
+        if let Some(driver) = &mut self.driver {
+            act(driver, &self.reactor, &mut out)?;
+        }
         Ok(out
             .iter()
             .try_for_each(|message| self.link.queue(message))?)
@@ -180,11 +219,14 @@ impl Process {
 fn taken_up(begin: &Begin) -> std::result::Result<(Central, Journal, Option<u64>), JournalError> {
     // The checkpoints themselves, processes of this machine, do not outlive it either.
     let keep = Keep::Process;
-    if !begin.resume {
-        // Of a predecessor that had not said a word, nothing counts.
+    let anew = || {
+        // What names no job was never acted upon.
         let _ = std::fs::remove_file(&begin.journal);
-        let journal = Journal::create(&begin.journal, begin.id, keep)?;
-        return Ok((Central::new(begin.job.clone()), journal, None));
+        let journal = Journal::create(&begin.journal, begin.links.id, keep)?;
+        Ok((Central::new(begin.job.clone()), journal, None))
+    };
+    if begin.links.restarts == 0 {
+        return anew();
     }
     let begun = Instant::now();
     loop {
@@ -192,7 +234,8 @@ fn taken_up(begin: &Begin) -> std::result::Result<(Central, Journal, Option<u64>
             Err(JournalError::InUse { .. }) if begun.elapsed() < IN_USE_LIMIT => {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            Ok((_, id, _)) if id != begin.id => {
+            Err(JournalError::Empty { .. }) if !begin.began => return anew(),
+            Ok((_, id, _)) if id != begin.links.id => {
                 return Err(JournalError::Torn {
                     path: begin.journal.clone(),
                     why: "it is another job's".into(),

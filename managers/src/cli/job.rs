@@ -72,6 +72,7 @@ pub(super) fn launch(
         interactive,
         file_limit_ignored: signals::file_limit_is_ignored(),
         lease: None,
+        central: None,
         tree: None,
         lookups: by_lookups(size)?,
     };

@@ -93,13 +93,13 @@ impl Limits {
     }
 }
 
-/// Whether mpirun can have links to so many hosts.
+/// Whether mpirun can have links to so many hosts, `each` of them to a host.
 ///
 /// # Errors
 /// One line that names the need and the limit.
-pub fn allow_hosts(hosts: usize) -> Result<(), String> {
+pub fn allow_hosts(hosts: usize, each: usize) -> Result<(), String> {
     let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
-    let need = launcher(hosts) + CALLERS.1;
+    let need = launcher(hosts * each) + CALLERS.1;
     if need <= soft {
         return Ok(());
     }
@@ -108,11 +108,12 @@ pub fn allow_hosts(hosts: usize) -> Result<(), String> {
     ))
 }
 
-/// Open files of mpirun with so many hosts, beside those of who calls.
+/// Open files of mpirun, or of the central manager, with so many links to hosts, beside those of
+/// who calls.
 #[must_use]
-pub fn launcher(hosts: usize) -> u64 {
+pub fn launcher(links: usize) -> u64 {
     // Questions come over connections, too.
-    OWN_FILES + MOST_QUESTIONS as u64 + hosts as u64
+    OWN_FILES + MOST_QUESTIONS as u64 + links as u64
 }
 
 /// Open files of a local manager with so many ranks, beside those of who calls.

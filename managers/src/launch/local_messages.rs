@@ -125,24 +125,6 @@ pub enum LocalToCentral {
     Look(lookup::Message),
 }
 
-/// All that goes from mpirun to a local manager, over the link that mpirun and central share.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum Down {
-    /// From mpirun itself.
-    Mpirun(MpirunToLocal),
-    /// Passed on for central.
-    Central(CentralToLocal),
-}
-
-/// All that goes from a local manager to mpirun, over the link that mpirun and central share.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum Up {
-    /// For mpirun itself.
-    Mpirun(LocalToMpirun),
-    /// To be passed on to central.
-    Central(LocalToCentral),
-}
-
 /// What local managers say to each other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Across {

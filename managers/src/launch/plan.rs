@@ -2,6 +2,7 @@
 
 use super::tree::Place;
 use crate::host::topology::places::Binding;
+use crate::net::address::ManagerAddress;
 use crate::stdio::Begun;
 use rejoin_channel_table::{JobId, JobKey, Rank};
 use rejoin_managers_protocol::central::HostIndex;
@@ -9,6 +10,17 @@ use rejoin_managers_protocol::lease::Terms;
 use rejoin_wire::RankOptions;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
+
+/// How a local manager finds the central manager.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CentralPlace {
+    /// Where it listens.
+    pub addresses: Vec<ManagerAddress>,
+    /// How often local managers were launched for the job before.
+    pub launch: u32,
+    /// The number of the local manager's host.
+    pub host: u32,
+}
 
 /// One program of the job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +62,8 @@ pub struct Plan {
     pub file_limit_ignored: bool,
     /// By what this host goes when it is reached over a network.
     pub lease: Option<Terms>,
+    /// Where the central manager listens for this host; in a part only.
+    pub central: Option<CentralPlace>,
     /// Where this host stands in the tree, if there is one.
     pub tree: Option<Place>,
     /// Ranks get no table, but look cards up.
@@ -99,6 +113,7 @@ mod tests {
             interactive: false,
             file_limit_ignored: false,
             lease: None,
+            central: None,
             tree: None,
             lookups: false,
         };

@@ -5,7 +5,7 @@ use super::{LocalManager, kind};
 use crate::error::Result;
 use crate::fault::{self, Point};
 use crate::host::descendants;
-use crate::launch::local_messages::{LocalToMpirun, Up};
+use crate::launch::local_messages::LocalToMpirun;
 use crate::net::reactor::{Interest, Token};
 use crate::stdio::Stream;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
@@ -64,7 +64,7 @@ impl LocalManager {
             rank: rank.rank,
             epoch,
         };
-        let added = self.link.queue(&Up::Mpirun(mark)).is_ok();
+        let added = self.mpirun.tell(&mark).is_ok();
         if !self.note_input(slot, epoch, &message) {
             let ToManager::Imaged { generation, .. } = message else {
                 return;
@@ -163,8 +163,8 @@ impl LocalManager {
                         let line = "its images share open files with it that they can't open anew: \
                                     a lock of one stays when the rank closes it";
                         let lines = vec![line.to_string()];
-                        self.link
-                            .queue(&Up::Mpirun(LocalToMpirun::Caveats { rank: who, lines }))?;
+                        self.mpirun
+                            .tell(&LocalToMpirun::Caveats { rank: who, lines })?;
                     }
                 }
                 Ok(Some(ZygoteAnswer::Frozen { missing, .. })) => {

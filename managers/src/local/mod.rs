@@ -1,6 +1,9 @@
 //! The local manager: starts one host's ranks, watches them, passes their output on.
 
+mod central_link;
 mod images;
+mod kind;
+mod links;
 mod mpirun_link;
 mod peers;
 mod prepare;
@@ -15,22 +18,20 @@ mod sweep;
 use crate::error::{Context, Result};
 use crate::host::signals::Signals;
 use crate::host::{descendants, limits};
-use crate::launch::local_messages::{
-    CentralToLocal, Down, LocalToCentral, LocalToMpirun, MpirunToLocal, Up,
-};
+use crate::launch::local_messages::{LocalToCentral, LocalToMpirun};
 use crate::launch::plan::Plan;
 use crate::launch::supervisor;
-use crate::net::manager_link::ManagerLink;
 use crate::net::reactor::{Interest, Reactor, Token};
 use crate::stdio::{OUTPUT_WINDOW, Stream};
 use crate::{clock, fault, logs};
-use mpirun_link::Calls;
+use central_link::CentralLink;
+use mpirun_link::MpirunLink;
 use nix::sys::signal::Signal;
 use rank::RankIo;
 use rank_input::RankInput;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_ckpt::watch::Watcher;
-use rejoin_managers_protocol::control::{End, Time, ToLocal};
+use rejoin_managers_protocol::control::{End, Time};
 use rejoin_managers_protocol::local::{Effect, Input, Local};
 use rejoin_wire::FromManager;
 use rejoin_wire::codec::{MANAGER_LIMIT, encode};
@@ -39,30 +40,10 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use sweep::Sweep;
 
-/// Kinds of events.
-mod kind {
-    pub const LINK: u8 = 0;
-    pub const SIGNALS: u8 = 1;
-    pub const FAILURES: u8 = 2;
-    pub const SOCKET: u8 = 3;
-    pub const OUT: u8 = 4;
-    pub const ERR: u8 = 5;
-    pub const CHILD: u8 = 6;
-    pub const CALLER: u8 = 7;
-    pub const INPUT: u8 = 8;
-    pub const IMAGE: u8 = 9;
-    pub const WATCH: u8 = 10;
-    pub const DIAL: u8 = 11;
-    pub const PEERS: u8 = 12;
-    pub const PEER_DIAL: u8 = 13;
-    pub const PEER_OUT: u8 = 14;
-    pub const PEER_IN: u8 = 15;
-}
-
-/// Runs a local manager whose link to central is its standard input. Returns its exit code.
+/// Runs a local manager whose link to mpirun is its standard input. Returns its exit code.
 #[must_use]
 pub fn run() -> i32 {
-    run_with(|reactor| Ok((mpirun_link::inherited(reactor)?, None)))
+    run_with(MpirunLink::inherited)
 }
 
 /// Runs a local manager that finds an invitation on its standard input and calls mpirun back.
@@ -70,13 +51,10 @@ pub fn run() -> i32 {
 #[must_use]
 pub fn run_invited() -> i32 {
     supervisor::stand_by();
-    run_with(|_| {
-        let (link, calls) = mpirun_link::invited()?;
-        Ok((link, Some(calls)))
-    })
+    run_with(|_| MpirunLink::invited())
 }
 
-fn run_with(link: impl FnOnce(&Reactor) -> Result<(ManagerLink, Option<Calls>)>) -> i32 {
+fn run_with(link: impl FnOnce(&Reactor) -> Result<MpirunLink>) -> i32 {
     logs::init("rejoin-local");
     match LocalManager::new(link).and_then(|mut driver| driver.run()) {
         Ok(()) => 0,
@@ -90,10 +68,9 @@ fn run_with(link: impl FnOnce(&Reactor) -> Result<(ManagerLink, Option<Calls>)>)
 
 struct LocalManager {
     core: Local,
-    link: ManagerLink,
-    link_open: bool,
-    /// Of a local manager on another host than mpirun's.
-    calls: Option<Calls>,
+    mpirun: MpirunLink,
+    /// From the plan on.
+    central: Option<CentralLink>,
     /// Of a job on many hosts.
     peers: Option<Box<peers::Peers>>,
     reactor: Reactor,
@@ -125,18 +102,18 @@ struct LocalManager {
 }
 
 impl LocalManager {
-    fn new(link: impl FnOnce(&Reactor) -> Result<(ManagerLink, Option<Calls>)>) -> Result<Self> {
+    fn new(link: impl FnOnce(&Reactor) -> Result<MpirunLink>) -> Result<Self> {
         // SAFETY: the name is a C string.
         unsafe {
             libc::prctl(libc::PR_SET_NAME, c"rejoin-local".as_ptr(), 0, 0, 0);
         }
         descendants::become_subreaper();
         let reactor = Reactor::new()?;
-        let (link, calls) = link(&reactor)?;
+        let mpirun = link(&reactor)?;
         let null = std::fs::File::open("/dev/null").context("open /dev/null")?;
         // Ranks must not find the link as their standard input.
         nix::unistd::dup2_stdin(&null).context("replace standard input")?;
-        if calls.is_some() {
+        if mpirun.is_away() {
             nix::unistd::dup2_stdout(&null).context("replace standard output")?;
         }
         let signals = Signals::new(&[Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP])?;
@@ -146,9 +123,8 @@ impl LocalManager {
         reactor.add(&failures.0, Token::single(kind::FAILURES), Interest::READ)?;
         Ok(LocalManager {
             core: Local::new(),
-            link,
-            link_open: true,
-            calls,
+            mpirun,
+            central: None,
             peers: None,
             reactor,
             signals,
@@ -177,13 +153,15 @@ impl LocalManager {
             self.steps()?;
             if self.over {
                 self.drain_outputs();
-                if self.has_said_all()? {
+                let written = self.outputs_done();
+                if self.mpirun.has_said_all(written, &self.reactor)? {
+                    self.job_ended();
                     return Ok(());
                 }
             }
             self.start_some();
             self.tend_peers()?;
-            self.flush_link()?;
+            self.flush_links()?;
             let limit = self.call_limit().into_iter().chain(self.wait_limit()).min();
             self.reactor.wait(limit, &mut tokens)?;
             for token in &tokens {
@@ -275,11 +253,11 @@ impl LocalManager {
                         rank: life.rank,
                         epoch: None,
                     };
-                    self.link.queue(&Up::Mpirun(rewound))?;
+                    self.mpirun.tell(&rewound)?;
                 }
                 self.order_process(life);
             }
-            Effect::Central(news) => self.link.queue(&Up::Central(LocalToCentral::News(news)))?,
+            Effect::Central(news) => self.tell_central(LocalToCentral::News(news))?,
             Effect::Ranks(ranks, message) => {
                 let mut frame = Vec::new();
                 encode(&message, MANAGER_LIMIT, &mut frame)?;
@@ -356,16 +334,14 @@ impl LocalManager {
             Effect::DropImage(rank, epoch) => self.drop_image(rank, epoch),
             Effect::StopAll => self.stop_all(),
             Effect::ContinueAll => self.continue_all(),
-            Effect::Caveats(rank, lines) => self
-                .link
-                .queue(&Up::Mpirun(LocalToMpirun::Caveats { rank, lines }))?,
-            Effect::Note(rank, important, text) => {
-                self.link.queue(&Up::Mpirun(LocalToMpirun::Note {
-                    rank,
-                    important,
-                    text,
-                }))?
+            Effect::Caveats(rank, lines) => {
+                self.mpirun.tell(&LocalToMpirun::Caveats { rank, lines })?
             }
+            Effect::Note(rank, important, text) => self.mpirun.tell(&LocalToMpirun::Note {
+                rank,
+                important,
+                text,
+            })?,
             _ => {}
         }
         Ok(())
@@ -374,13 +350,15 @@ impl LocalManager {
     fn handle(&mut self, token: Token) -> Result<()> {
         let slot = token.index as usize;
         match token.kind {
-            kind::LINK => self.read_link()?,
+            kind::LINK => self.read_mpirun()?,
+            kind::CENTRAL => self.read_central()?,
             kind::SIGNALS => self.read_signals(),
             kind::FAILURES => self.read_failures(),
             kind::INPUT => self.write_input()?,
             kind::IMAGE => self.image_event(token)?,
             kind::WATCH => self.ends_noticed(),
-            kind::DIAL => self.answered()?,
+            kind::DIAL => self.mpirun_answered()?,
+            kind::CENTRAL_DIAL => self.central_answered()?,
             kind::PEERS | kind::PEER_DIAL | kind::PEER_OUT | kind::PEER_IN => {
                 self.peer_event(token)?;
             }
@@ -395,61 +373,12 @@ impl LocalManager {
         Ok(())
     }
 
-    fn carry_out(&mut self, message: Down) -> Result<()> {
-        match message {
-            Down::Mpirun(message) => self.mpirun_said(message),
-            Down::Central(message) => self.central_said(message),
-        }
-    }
-
-    fn mpirun_said(&mut self, message: MpirunToLocal) -> Result<()> {
-        match message {
-            MpirunToLocal::Launch(plan) => self.take_plan(plan)?,
-            MpirunToLocal::Input(bytes) => {
-                if let Some(input) = &mut self.input {
-                    input.push(&bytes);
-                }
-                self.write_input()?;
-            }
-            MpirunToLocal::OutputCredit(count) => {
-                self.window += count as isize;
-                self.resume_outputs()?;
-            }
-            MpirunToLocal::SinkClosed(stream) => {
-                self.closed_sinks[stream as usize] = true;
-                for rank in &mut self.ranks {
-                    rank.close_output(stream, &self.reactor);
-                }
-            }
-            MpirunToLocal::Ping => self.link.queue(&Up::Mpirun(LocalToMpirun::Alive))?,
-        }
-        Ok(())
-    }
-
-    fn central_said(&mut self, message: CentralToLocal) -> Result<()> {
-        match message {
-            CentralToLocal::Order(order) => {
-                if let ToLocal::Keep { epoch, .. } = order {
-                    self.keep(epoch);
-                }
-                // At once: what follows on the link may be for a rank that this starts.
-                self.queue.push_back(Input::Central(order));
-                self.steps()
-            }
-            CentralToLocal::Tree(message) => self.tree_said(message),
-            CentralToLocal::Look(message) => {
-                self.queue.push_back(Input::Looked(None, message));
-                Ok(())
-            }
-        }
-    }
-
     fn read_signals(&mut self) {
         while let Some(signal) = self.signals.take() {
             if signal != libc::SIGCHLD {
                 // Someone ends the manager itself: its ranks end with it, in order.
                 tracing::warn!(signal, "the local manager is told to end");
-                self.link_ended();
+                self.job_ended();
             }
         }
         // Orphans that came to us are reaped; ranks are reaped where their end is noticed.
@@ -466,6 +395,14 @@ impl LocalManager {
                 let status = descendants::reap(pid);
                 self.forget(pid, status);
             }
+        }
+    }
+
+    /// Queues a message for central; before there is a plan, there is nothing to say.
+    fn tell_central(&mut self, message: LocalToCentral) -> Result<()> {
+        match &mut self.central {
+            Some(central) => central.tell(&message),
+            None => Ok(()),
         }
     }
 

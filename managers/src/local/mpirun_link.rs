@@ -1,245 +1,203 @@
-//! The link to mpirun: the end of it, and, on another host, the calls.
+//! The link to mpirun: from this host, a socket pair that mpirun made; from another, one that this
+//! manager calls for.
 
-use super::{LocalManager, kind};
-use crate::error::{Context, Error, Result};
-use crate::host::descendants;
-use crate::launch::local_messages::Down;
-use crate::net::dial::{Dialed, Dialer};
+use super::kind;
+use crate::error::{Context, Result};
+use crate::launch::local_messages::{LocalToMpirun, MpirunToLocal};
 use crate::net::invite::Invitation;
 use crate::net::local_link::{Filled, LocalLink};
 use crate::net::manager_link::ManagerLink;
 use crate::net::reactor::{Interest, Reactor, Token};
+use crate::net::redial::{Called, Redial};
 use crate::net::session_link::SessionLink;
 use rejoin_channel_table::JobKey;
 use rejoin_managers_protocol::lease::Terms;
-use rejoin_managers_protocol::local::Input;
 use rejoin_wire::codec::MANAGER_LIMIT;
 use serde_bytes::ByteBuf;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// mpirun is called for the first time for so long.
-const FIRST_CALL: Duration = Duration::from_secs(25);
-
 /// What the last words are worth: they are offered for so long.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
+/// A local manager's link to mpirun.
+pub(super) struct MpirunLink {
+    link: ManagerLink,
+    open: bool,
+    invited: Option<Invited>,
+}
+
 /// What a local manager on another host has beside its link.
-pub(super) struct Calls {
-    dialer: Dialer,
+struct Invited {
+    redial: Redial,
     key: JobKey,
-    /// mpirun has answered once.
-    answered: bool,
-    begun: Instant,
-    /// The connection that says nothing for so long may be dead.
-    pub silence: Duration,
     /// mpirun that says nothing for so long has gone with its host.
     forsaken: Option<Duration>,
     /// The ranks' working directory, where it is not there.
-    pub missing: Option<ByteBuf>,
+    missing: Option<ByteBuf>,
+    /// Since when everything is over here.
     over: Option<Instant>,
 }
 
-/// Takes the link that is our standard input; ranks must not find it as theirs.
-pub(super) fn inherited(reactor: &Reactor) -> Result<ManagerLink> {
-    let stdin = std::io::stdin();
-    let socket = stdin
-        .as_fd()
-        .try_clone_to_owned()
-        .context("take the link to mpirun")?;
-    let link = LocalLink::new(socket, MANAGER_LIMIT, MANAGER_LIMIT);
-    let token = Token::single(kind::LINK);
-    reactor.add(&link, token, Interest::READ)?;
-    Ok(ManagerLink::Pair(link, token))
-}
+impl MpirunLink {
+    /// Takes the link that is our standard input; ranks must not find it as theirs.
+    pub fn inherited(reactor: &Reactor) -> Result<MpirunLink> {
+        let stdin = std::io::stdin();
+        let socket = stdin
+            .as_fd()
+            .try_clone_to_owned()
+            .context("take the link to mpirun")?;
+        let link = LocalLink::new(socket, MANAGER_LIMIT, MANAGER_LIMIT);
+        let token = Token::single(kind::LINK);
+        reactor.add(&link, token, Interest::READ)?;
+        Ok(MpirunLink {
+            link: ManagerLink::Pair(link, token),
+            open: true,
+            invited: None,
+        })
+    }
 
-/// Takes the invitation that is our standard input.
-pub(super) fn invited() -> Result<(ManagerLink, Calls)> {
-    let invitation = Invitation::read(std::io::stdin().lock())?;
-    let missing = invitation.settle();
-    // What started us may go; its terminal, if it has one, is none of ours.
-    let _ = nix::unistd::setsid();
-    let whose = invitation.whose();
-    let key = invitation.key.clone();
-    let token = Token::single(kind::DIAL);
-    let mut dialer = Dialer::new(key.clone(), whose, invitation.addresses, token);
-    // Until the plan says for how long: mpirun may end before it has sent one.
-    dialer.give_up_after(FIRST_CALL);
-    let calls = Calls {
-        dialer,
-        key,
-        answered: false,
-        begun: Instant::now(),
-        silence: Duration::from_secs(2),
-        forsaken: None,
-        missing,
-        over: None,
-    };
-    let link = SessionLink::new(Token::single(kind::LINK));
-    Ok((ManagerLink::Net(link), calls))
-}
+    /// Takes the invitation that is our standard input.
+    pub fn invited() -> Result<MpirunLink> {
+        let invitation = Invitation::read(std::io::stdin().lock())?;
+        let missing = invitation.settle();
+        // What started us may go; its terminal, if it has one, is none of ours.
+        let _ = nix::unistd::setsid();
+        let whose = invitation.whose();
+        let key = invitation.key.clone();
+        let addresses = invitation.addresses.into_iter().map(Into::into).collect();
+        let token = Token::single(kind::DIAL);
+        let invited = Invited {
+            redial: Redial::new(key.clone(), whose, addresses, token, true),
+            key,
+            forsaken: None,
+            missing,
+            over: None,
+        };
+        let link = SessionLink::new(Token::single(kind::LINK));
+        Ok(MpirunLink {
+            link: ManagerLink::Net(link),
+            open: true,
+            invited: Some(invited),
+        })
+    }
 
-impl LocalManager {
-    pub(super) fn read_link(&mut self) -> Result<()> {
-        match self.link.fill(&self.reactor)? {
-            // Called again when the timers are looked at.
-            Filled::Nothing | Filled::Broken => {}
-            Filled::Closed => self.link_ended(),
-            Filled::Some => {
-                while let Some(message) = self.link.next::<Down>()? {
-                    self.carry_out(message)?;
-                }
+    /// mpirun is on another host.
+    pub fn is_away(&self) -> bool {
+        self.invited.is_some()
+    }
+
+    /// The key that the plan comes without, on another host.
+    pub fn key(&self) -> Option<JobKey> {
+        self.invited.as_ref().map(|invited| invited.key.clone())
+    }
+
+    /// The ranks' working directory, where it is not there.
+    pub fn missing(&self) -> Option<&ByteBuf> {
+        self.invited.as_ref()?.missing.as_ref()
+    }
+
+    /// Queues a message; nothing is said over a link that is closed.
+    pub fn tell(&mut self, message: &LocalToMpirun) -> Result<()> {
+        self.link.queue(message)
+    }
+
+    /// Reads once.
+    pub fn fill(&mut self, reactor: &Reactor) -> Result<Filled> {
+        self.link.fill(reactor)
+    }
+
+    /// The next whole message of what was read.
+    pub fn next(&mut self) -> Result<Option<MpirunToLocal>> {
+        self.link.next()
+    }
+
+    /// Writes what the link takes.
+    pub fn flush(&mut self, reactor: &Reactor) -> Result<()> {
+        if self.open {
+            self.link.flush(reactor)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes that wait to be written.
+    pub fn backlog(&self) -> usize {
+        match self.open {
+            true => self.link.backlog(),
+            false => 0,
+        }
+    }
+
+    /// Closes it; whether it was open.
+    pub fn close(&mut self, reactor: &Reactor) -> bool {
+        let open = std::mem::take(&mut self.open);
+        if open {
+            self.link.close(reactor);
+            if let Some(invited) = &mut self.invited {
+                invited.redial.cancel(reactor);
             }
         }
-        Ok(())
+        open
     }
 
-    /// mpirun is gone, or wants no more of us.
-    pub(super) fn link_ended(&mut self) {
-        if std::mem::take(&mut self.link_open) {
-            self.link.close(&self.reactor);
-            self.queue.push_back(Input::CentralLost);
-        }
-    }
-
-    pub(super) fn flush_link(&mut self) -> Result<()> {
-        if self.link_open {
-            self.link.flush(&self.reactor)?;
-        }
-        Ok(())
-    }
-
-    /// Everything that we have said has been taken, or nobody is there to take it.
-    pub(super) fn has_said_all(&mut self) -> Result<bool> {
-        if !self.link_open {
+    /// Everything that was said has been taken, or nobody is there to take it. `written`: the
+    /// ranks' outputs are at their end.
+    pub fn has_said_all(&mut self, written: bool, reactor: &Reactor) -> Result<bool> {
+        if !self.open {
             return Ok(true);
         }
         // Output waits for mpirun, but not for one that never comes back.
-        if !self.outputs_done() && !self.is_forsaken() {
+        if !written && !self.is_forsaken() {
             return Ok(false);
         }
-        let left = self.link.flush(&self.reactor)?;
-        let Some(calls) = &mut self.calls else {
+        let left = self.link.flush(reactor)?;
+        let Some(invited) = &mut self.invited else {
             return Ok(!left);
         };
-        let since = *calls.over.get_or_insert_with(Instant::now);
+        let since = *invited.over.get_or_insert_with(Instant::now);
         if !left || since.elapsed() > LAST_WORDS {
-            self.link.close(&self.reactor);
+            self.close(reactor);
             return Ok(true);
         }
         Ok(false)
     }
 
     fn is_forsaken(&mut self) -> bool {
-        let limit = self.calls.as_ref().and_then(|calls| calls.forsaken);
+        let limit = self.invited.as_ref().and_then(|invited| invited.forsaken);
         let heard = self.link.net().map(|link| link.heard().elapsed());
         limit.zip(heard).is_some_and(|(limit, heard)| heard > limit)
     }
 
-    /// The connection is gone, or may be.
-    fn wants_to_call(&mut self) -> bool {
-        let Some(calls) = &self.calls else {
-            return false;
-        };
-        let (silence, open) = (calls.silence, self.link_open);
-        let Some(link) = self.link.net() else {
-            return false;
-        };
-        open && (!link.is_connected() || link.heard().elapsed() > silence)
-    }
-
     /// Calls mpirun, if there is need.
-    pub(super) fn call(&mut self) -> Result<()> {
-        let wanted = self.wants_to_call();
-        let Some(calls) = &mut self.calls else {
-            return Ok(());
-        };
-        let dialed = calls.dialer.poll(wanted, &self.reactor)?;
-        if !calls.answered && calls.begun.elapsed() > FIRST_CALL {
-            let why = calls.dialer.trouble();
-            return Err(Error::Usage(format!("can't call mpirun back: {why}")));
+    pub fn call(&mut self, reactor: &Reactor) -> Result<Called> {
+        match (&mut self.invited, self.link.net()) {
+            (Some(invited), Some(link)) if self.open => invited.redial.call(link, reactor),
+            _ => Ok(Called::Nothing),
         }
-        self.called(dialed);
-        Ok(())
     }
 
     /// A call continues.
-    pub(super) fn answered(&mut self) -> Result<()> {
-        let (Some(calls), Some(link)) = (&mut self.calls, self.link.net()) else {
-            return Ok(());
-        };
-        let dialed = calls.dialer.ready(link, &self.reactor)?;
-        self.called(dialed);
-        Ok(())
-    }
-
-    fn called(&mut self, dialed: Dialed) {
-        match (dialed, &mut self.calls) {
-            (Dialed::Connected, Some(calls)) => calls.answered = true,
-            (Dialed::Dismissed, _) => {
-                tracing::warn!("mpirun does not want this host's manager any more");
-                self.link_ended();
-            }
-            _ => {}
+    pub fn answered(&mut self, reactor: &Reactor) -> Result<Called> {
+        match (&mut self.invited, self.link.net()) {
+            (Some(invited), Some(link)) => invited.redial.ready(link, reactor),
+            _ => Ok(Called::Nothing),
         }
     }
 
-    /// When [`LocalManager::call`] is due.
-    pub(super) fn call_limit(&mut self) -> Option<Duration> {
-        let wanted = self.wants_to_call();
-        let calls = self.calls.as_ref()?;
-        let silent = self.link.net().map(|link| {
-            let at = link.heard() + calls.silence;
-            at.saturating_duration_since(Instant::now()) + Duration::from_millis(1)
-        });
-        let silent = silent.filter(|_| !wanted && self.link_open);
-        let over = calls.over.map(|_| Duration::from_millis(100));
-        let dial = calls.dialer.wait_limit(wanted);
-        silent.into_iter().chain(dial).chain(over).min()
+    /// When [`MpirunLink::call`] is due.
+    pub fn wait_limit(&mut self) -> Option<Duration> {
+        let (invited, link) = (self.invited.as_ref()?, self.link.net()?);
+        let over = invited.over.map(|_| Duration::from_millis(100));
+        let call = invited.redial.wait_limit(link).filter(|_| self.open);
+        over.into_iter().chain(call).min()
     }
 
     /// This host is reached over a network.
-    pub(super) fn go_by_leases(&mut self, terms: Terms) {
-        let now = self.now();
-        self.core.go_by_leases(terms, now);
-        if let Some(calls) = &mut self.calls {
-            // Every renewal is answered at once: two without an answer, and a new connection is
-            // tried.
-            calls.silence = Duration::from_millis(2 * terms.every());
-            calls.forsaken = Some(Duration::from_millis(terms.forsaken));
+    pub fn go_by_leases(&mut self, terms: Terms) {
+        if let Some(invited) = &mut self.invited {
             // By then mpirun, if it lives, has no use for this host any more.
-            calls.dialer.give_up_after(terms.given_up());
+            invited.redial.go_by(terms.silence(), terms.given_up());
+            invited.forsaken = Some(Duration::from_millis(terms.forsaken));
         }
-        // The first renewal is due.
-        self.queue.push_back(Input::Tick);
-    }
-
-    /// Suspends the ranks and what they have started. Their images are frozen anyway.
-    pub(super) fn stop_all(&self) {
-        tracing::warn!("no contact to mpirun: the ranks are suspended");
-        self.signal_present(libc::SIGSTOP);
-    }
-
-    /// Has them continue.
-    pub(super) fn continue_all(&self) {
-        self.signal_present(libc::SIGCONT);
-    }
-
-    /// Not to process groups: processes that have retired must stay as they are.
-    fn signal_present(&self, signal: i32) {
-        let present = self.ranks.iter().filter(|r| !r.retiring);
-        let mut waiting: Vec<u32> = present
-            .flat_map(|r| r.child.iter().chain(&r.caller))
-            .map(|(pid, _)| *pid)
-            .collect();
-        while let Some(pid) = waiting.pop() {
-            descendants::send(pid, signal);
-            waiting.extend(descendants::children(pid));
-        }
-    }
-
-    /// The key that the plan came without.
-    pub(super) fn key(&self) -> Option<JobKey> {
-        self.calls.as_ref().map(|calls| calls.key.clone())
     }
 }

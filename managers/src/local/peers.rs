@@ -8,7 +8,7 @@ use super::{LocalManager, kind};
 use crate::clock;
 use crate::error::Result;
 use crate::host::limits;
-use crate::launch::local_messages::{Across, LocalToCentral, Up};
+use crate::launch::local_messages::{Across, LocalToCentral};
 use crate::launch::plan::Plan;
 use crate::launch::tree::{Place, Word};
 use crate::net::auth::{Whose, peer_key};
@@ -47,7 +47,7 @@ struct Caller {
     number: u32,
 }
 
-/// What a local manager has beside its link to mpirun.
+/// What a local manager has beside its links to mpirun and central.
 pub(super) struct Peers {
     member: Member<Word>,
     place: Place,
@@ -61,7 +61,7 @@ pub(super) struct Peers {
     callers: BTreeMap<u32, Caller>,
     /// Of links, to tell an old one's events.
     number: u32,
-    /// For mpirun.
+    /// For central.
     up: Vec<Message<Word>>,
     /// For our own core.
     orders: Vec<ToLocal>,
@@ -110,7 +110,7 @@ impl Peers {
         }
     }
 
-    /// A manager says this: mpirun (`None`) or the one at a position.
+    /// A manager says this: central (`None`) or the one at a position.
     fn hear(&mut self, from: Option<u32>, message: Message<Word>, reactor: &Reactor) -> Result<()> {
         if let Message::Give { word, .. } = &message {
             self.word = Some(word.clone());
@@ -179,7 +179,7 @@ impl Peers {
         if addresses.is_empty() || to == self.place.position || to >= self.place.hosts {
             return Ok(false);
         }
-        let addresses = addresses.to_vec();
+        let addresses = addresses.iter().copied().map(Into::into).collect();
         let key = peer_key(&self.key, self.place.launch, to);
         let whose = Whose {
             job: self.job,
@@ -357,15 +357,15 @@ impl Peers {
 
 impl LocalManager {
     /// This host has a place in the tree.
-    pub(super) fn join_tree(&mut self, plan: &Plan, place: Place) -> Result<()> {
+    pub(super) fn join_tree(&mut self, plan: &Plan, place: Place) {
         let peers = Peers::new(plan, place, &self.reactor);
-        self.link
-            .queue(&Up::Central(LocalToCentral::Listens(peers.addresses())))?;
+        if let Some(central) = &mut self.central {
+            central.listens(peers.addresses());
+        }
         self.peers = Some(Box::new(peers));
-        Ok(())
     }
 
-    /// mpirun says this of what goes down the tree.
+    /// Central says this of what goes down the tree.
     pub(super) fn tree_said(&mut self, message: Message<Word>) -> Result<()> {
         if let Some(peers) = &mut self.peers {
             peers.hear(None, message, &self.reactor)?;
@@ -387,7 +387,7 @@ impl LocalManager {
     /// Asks, or answers, where a rank is. Who can't be reached is taken to know nothing.
     pub(super) fn look(&mut self, to: Peer, message: lookup::Message) -> Result<()> {
         let Some(position) = to else {
-            return self.link.queue(&Up::Central(LocalToCentral::Look(message)));
+            return self.tell_central(LocalToCentral::Look(message));
         };
         let narrow = u32::try_from(position).unwrap_or(u32::MAX);
         let across = Across::Look(message.clone());
@@ -424,9 +424,9 @@ impl LocalManager {
         let Some(peers) = &mut self.peers else {
             return Ok(());
         };
-        for message in peers.up.drain(..) {
-            self.link
-                .queue(&Up::Central(LocalToCentral::Tree(message)))?;
+        if let Some(central) = &mut self.central {
+            let mut up = peers.up.drain(..);
+            up.try_for_each(|message| central.tell(&LocalToCentral::Tree(message)))?;
         }
         let orders = peers.orders.drain(..);
         self.queue.extend(orders.map(Input::Central));

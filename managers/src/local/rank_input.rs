@@ -4,7 +4,7 @@
 use super::rank_output::set_nonblocking;
 use super::{LocalManager, kind};
 use crate::error::{Context, Result};
-use crate::launch::local_messages::{LocalToMpirun, Up};
+use crate::launch::local_messages::LocalToMpirun;
 use crate::net::reactor::{Interest, Token};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -309,13 +309,13 @@ impl LocalManager {
         if !input.keeps && input.pipe.is_none() {
             self.input = None;
             if !ended {
-                self.link.queue(&Up::Mpirun(LocalToMpirun::InputClosed))?;
+                self.mpirun.tell(&LocalToMpirun::InputClosed)?;
             }
             return Ok(());
         }
         if taken > 0 {
-            self.link
-                .queue(&Up::Mpirun(LocalToMpirun::InputCredit(taken as u32)))?;
+            self.mpirun
+                .tell(&LocalToMpirun::InputCredit(taken as u32))?;
         }
         if lost && let Some(rank) = self.plan.as_ref().and_then(|p| p.stdin) {
             let line = format!(
@@ -324,8 +324,7 @@ impl LocalManager {
                 KEPT_LIMIT >> 20
             );
             let lines = vec![line];
-            self.link
-                .queue(&Up::Mpirun(LocalToMpirun::Caveats { rank, lines }))?;
+            self.mpirun.tell(&LocalToMpirun::Caveats { rank, lines })?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::{LocalManager, kind, rank};
 use crate::error::{Context, Result};
-use crate::launch::local_messages::{LocalToMpirun, Up};
+use crate::launch::local_messages::LocalToMpirun;
 use crate::net::reactor::{Interest, Reactor};
 use crate::stdio::Stream;
 use crate::stdio::lines::Lines;
@@ -166,11 +166,11 @@ impl LocalManager {
             last,
         };
         // A piece is far below the link's limit.
-        if let Err(error) = self.link.queue(&Up::Mpirun(message)) {
+        if let Err(error) = self.mpirun.tell(&message) {
             tracing::error!(%error, "output of rank {} is lost", rank.0);
         }
-        if self.link_open && self.link.backlog() > 256 * 1024 {
-            let _ = self.link.flush(&self.reactor);
+        if self.mpirun.backlog() > 256 * 1024 {
+            let _ = self.mpirun.flush(&self.reactor);
         }
     }
 
@@ -261,7 +261,7 @@ impl LocalManager {
             number,
             begun,
         };
-        if let Err(error) = self.link.queue(&Up::Mpirun(stored)) {
+        if let Err(error) = self.mpirun.tell(&stored) {
             tracing::error!(%error, "a stored state is not reported");
         }
     }

@@ -7,7 +7,7 @@ use super::rank_output::Output;
 use super::start::Ends;
 use crate::error::Result;
 use crate::host::descendants;
-use crate::launch::local_messages::{LocalToMpirun, Up};
+use crate::launch::local_messages::LocalToMpirun;
 use crate::net::local_link::LocalLink;
 use crate::net::reactor::Interest;
 use crate::stdio::Stream;
@@ -42,10 +42,10 @@ impl LocalManager {
         let Some(slot) = self.slot(instance.rank) else {
             return Ok(());
         };
-        self.link.queue(&Up::Mpirun(LocalToMpirun::Rewound {
+        self.mpirun.tell(&LocalToMpirun::Rewound {
             rank: instance.rank,
             epoch: Some(epoch),
-        }))?;
+        })?;
         let input = self.input_again(instance.rank, Some(epoch))?;
         let spared = self.spared(slot, epoch);
         self.prepare_later();

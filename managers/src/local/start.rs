@@ -1,5 +1,6 @@
 //! From the plan to processes.
 
+use super::central_link::CentralLink;
 use super::prepare::Prepared;
 use super::rank::{RankIo, token};
 use super::rank_output::{Output, set_nonblocking};
@@ -7,7 +8,7 @@ use super::{LocalManager, kind};
 use crate::error::{Context, Error, Result, plain};
 use crate::host::limits::{self, Limits};
 use crate::host::topology::{parallelism, places::Places};
-use crate::launch::local_messages::{LocalToMpirun, Up};
+use crate::launch::local_messages::LocalToMpirun;
 use crate::launch::plan::{Plan, Program};
 use crate::launch::spawn::{FAILURE_LENGTH, Failure, Order, Step, manager_number, spawn};
 use crate::net::local_link::LocalLink;
@@ -56,14 +57,18 @@ impl LocalManager {
         if self.plan.is_some() {
             return Err(Error::Usage("a second plan for one local manager".into()));
         }
-        if let Some(key) = self.key() {
+        if let Some(key) = self.mpirun.key() {
             plan.key = key;
+        }
+        if let Some(place) = &plan.central {
+            let away = self.mpirun.is_away();
+            self.central = Some(CentralLink::new(plan.job, &plan.key, place, away));
         }
         if let Some(terms) = plan.lease {
             self.go_by_leases(terms);
         }
         if let Some(place) = plan.tree {
-            self.join_tree(&plan, place)?;
+            self.join_tree(&plan, place);
         }
         if plan.lookups {
             let position = plan.tree.map_or(0, |place| place.position as usize);
@@ -119,20 +124,19 @@ impl LocalManager {
         if lines.is_empty() && crowded.is_none() {
             return Ok(());
         }
-        self.link
-            .queue(&Up::Mpirun(LocalToMpirun::Bound { lines, crowded }))
+        self.mpirun.tell(&LocalToMpirun::Bound { lines, crowded })
     }
 
     /// Works a program out; on another host than mpirun's, what it needs may not be there.
     fn prepared(&self, program: &Program, plan: &Plan) -> std::result::Result<Prepared, String> {
-        if let Some(calls) = &self.calls {
+        if self.mpirun.is_away() {
             let ranks = plan.ranks.len() as u64;
             let come_back = plan.options.images.is_some();
             Limits::here(ranks).allow(ranks, come_back)?;
             if come_back {
                 limits::allow_watching()?;
             }
-            if let (None, Some(missing)) = (&program.wdir, &calls.missing) {
+            if let (None, Some(missing)) = (&program.wdir, self.mpirun.missing()) {
                 let shown = String::from_utf8_lossy(missing);
                 return Err(format!("the working directory {shown} is not there"));
             }
@@ -360,7 +364,7 @@ impl LocalManager {
                 if let Some(rank) = self.ranks.get(failure.slot) {
                     let unbound = LocalToMpirun::Unbound(rank.rank, failure.errno);
                     // A broken link shows itself where it is read.
-                    let _ = self.link.queue(&Up::Mpirun(unbound));
+                    let _ = self.mpirun.tell(&unbound);
                 }
                 continue;
             }

@@ -1,23 +1,20 @@
 //! The central manager as mpirun has it: in this process, or, for a job that can go back, in one of
-//! its own ([`super::remote_central`]). Here is what both have in common: what is said to the local
-//! managers, and what is informed of the job. Streams are none of its business.
+//! its own ([`super::remote_central`]). Here is what both have in common: what comes of what
+//! central does for mpirun and the user. Streams are none of its business.
 
-use super::local_managers::LocalManagers;
-use super::remote_central::{Gone, Heard, RemoteCentral};
+use super::remote_central::{CentralSetup, Gone, Heard, RemoteCentral};
 use crate::central::central_messages::CentralToMpirun;
 use crate::central::core_driver::CoreDriver;
-use crate::clock::now;
+use crate::central::host_links::{HostLinks, LinkKinds, LinkPlan};
 use crate::error::Result;
-use crate::launch::local_messages::{CentralToLocal, Down};
-use crate::net::reactor::Reactor;
+use crate::net::reactor::{Reactor, Token};
 use crate::report::query::Status;
 use crate::report::status_board::StatusBoard;
 use crate::report::verbose_log::VerboseLog;
-use rejoin_channel_table::{Epoch, Generation, Incarnation, JobId, Rank};
+use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
     Central, Effect, Event, HostIndex, Input, Job, Record, Relaunch, View,
 };
-use rejoin_managers_protocol::control::ToCentral;
 use rejoin_managers_protocol::verdict::Verdict;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -49,8 +46,10 @@ pub(super) enum News {
 /// Drives the core, or speaks with the process that does.
 pub(super) struct CentralHandle {
     core: Core,
-    job: Job,
-    verbose_log: VerboseLog,
+    /// Kinds of the events of its links, where the core is in this process.
+    kinds: LinkKinds,
+    /// The hosts' names.
+    hosts: Vec<String>,
     board: StatusBoard,
     begun: Instant,
     queue: VecDeque<Input>,
@@ -62,6 +61,10 @@ pub(super) struct CentralHandle {
     /// The next launch.
     relaunch: Option<Relaunch>,
     news: Vec<News>,
+    /// Hosts whose local managers do not end.
+    dropped: Vec<HostIndex>,
+    /// There is no process for the core, for this reason; whether the job has begun.
+    unmanaged: Option<(String, bool)>,
     /// Losses, and the last recovery, that were told: after a resumption they may come again.
     lost: BTreeSet<(Generation, Rank, u32)>,
     recovered: Option<Generation>,
@@ -79,35 +82,35 @@ pub(super) struct CentralHandle {
 }
 
 impl CentralHandle {
-    /// A driver whose first step begins the job, and which says what happens if that is wanted.
-    /// With a place for a journal, the core is in a process of its own, whose events are of this
-    /// kind.
+    /// A driver whose first step begins the job. With a place for a journal, the core is in a
+    /// process of its own, whose events are of this kind; in this process, the events of its links
+    /// to local managers are of these.
     pub fn new(
-        job: Job,
-        (board, verbose): (StatusBoard, bool),
-        remote: Option<(JobId, PathBuf)>,
-        kind: u8,
+        setup: CentralSetup,
+        board: StatusBoard,
+        journal: Option<PathBuf>,
+        (kind, kinds): (u8, LinkKinds),
         reactor: &Reactor,
     ) -> Result<CentralHandle> {
-        let verbose_log = VerboseLog::new(verbose);
-        verbose_log.job(job.placement.len(), &job.hosts);
-        let central = Central::new(job.clone());
+        let hosts = setup.job.hosts.clone();
+        VerboseLog::new(setup.verbose).job(setup.job.placement.len(), &hosts);
+        let central = Central::new(setup.job.clone());
         let mut queue = VecDeque::new();
-        let core = match remote {
-            Some((id, journal)) => {
+        let core = match journal {
+            Some(journal) => {
                 let view = central.view();
-                let remote = RemoteCentral::start(job.clone(), id, journal, view, kind, reactor)?;
+                let remote = RemoteCentral::start(setup, journal, view, kind, reactor)?;
                 Core::Remote(Box::new(remote))
             }
             None => {
                 queue.push_back(Input::Begin);
-                Core::InProcess(Box::new(CoreDriver::new(central, None)))
+                Core::InProcess(Box::new(driver(central, &setup, kinds, reactor)?))
             }
         };
         Ok(CentralHandle {
             core,
-            job,
-            verbose_log,
+            kinds,
+            hosts,
             board,
             begun: Instant::now(),
             queue,
@@ -116,6 +119,8 @@ impl CentralHandle {
             asks_stored: false,
             relaunch: None,
             news: Vec::new(),
+            dropped: Vec::new(),
+            unmanaged: None,
             lost: BTreeSet::new(),
             recovered: None,
             returned: BTreeSet::new(),
@@ -130,7 +135,7 @@ impl CentralHandle {
 
     /// A host's name.
     pub fn host(&self, host: HostIndex) -> &str {
-        self.job.hosts.get(host).map_or("?", String::as_str)
+        self.hosts.get(host).map_or("?", String::as_str)
     }
 
     /// Queues an input for [`CentralHandle::steps`].
@@ -138,120 +143,109 @@ impl CentralHandle {
         self.queue.push_back(input);
     }
 
-    /// Suspends it with mpirun, and continues it: what it hears of hosts comes through us.
+    /// Suspends it with mpirun, and continues it.
     pub fn pause(&self, pause: bool) {
         if let Core::Remote(remote) = &self.core {
             remote.pause(pause);
         }
     }
 
-    /// Queues a tick if it is time, or sees to it that whose clock it is answers.
-    pub fn tick_if_due(&mut self) -> Result<()> {
-        match &mut self.core {
-            Core::InProcess(driver) if driver.deadline().is_some_and(|at| at <= now()) => {
-                self.tell(Input::Tick);
-            }
-            Core::InProcess(_) => {}
-            Core::Remote(remote) => remote.watch()?,
+    /// mpirun was suspended: a core in this process could hear of no host.
+    pub fn slept(&mut self) {
+        if matches!(self.core, Core::InProcess(_)) {
+            self.tell(Input::Slept);
         }
-        Ok(())
     }
 
-    /// How long until the core must see a tick.
+    /// Does what is due: of the core in this process, or sees to it that its process answers.
+    pub fn tend(&mut self, reactor: &Reactor) -> Result<()> {
+        match &mut self.core {
+            Core::InProcess(_) => self.drive(|core, out| core.tend(reactor, out)),
+            Core::Remote(remote) => remote.watch(),
+        }
+    }
+
+    /// How long until [`CentralHandle::tend`] is due.
     pub fn wait_limit(&self) -> Option<Duration> {
         if !self.queue.is_empty() {
             return Some(Duration::ZERO);
         }
-        let driver = match &self.core {
-            Core::InProcess(driver) => driver,
-            Core::Remote(remote) => return remote.wait_limit(),
-        };
-        let at = driver.deadline()?;
-        Some(Duration::from_nanos(at.0.saturating_sub(now().0)))
+        match &self.core {
+            Core::InProcess(driver) => driver.wait_limit(),
+            Core::Remote(remote) => remote.wait_limit(),
+        }
+    }
+
+    /// Something came from a local manager, or one calls, for a core in this process.
+    pub fn host_event(&mut self, token: Token, reactor: &Reactor) -> Result<()> {
+        self.drive(|core, out| core.event(token, reactor, out))
+    }
+
+    /// Drives the core, if it is in this process, and does what it says.
+    fn drive(
+        &mut self,
+        act: impl FnOnce(&mut CoreDriver, &mut Vec<CentralToMpirun>) -> Result<()>,
+    ) -> Result<()> {
+        let mut out = Vec::new();
+        if let Core::InProcess(driver) = &mut self.core {
+            act(driver, &mut out)?;
+        }
+        out.into_iter().for_each(|message| self.take(message));
+        Ok(())
     }
 
     /// Feeds the core all there is, and does what it says.
-    pub fn steps(&mut self, hosts: &mut LocalManagers, reactor: &Reactor) -> Result<()> {
+    pub fn steps(&mut self, reactor: &Reactor) -> Result<()> {
         while let Some(input) = self.queue.pop_front() {
-            self.heard(&input);
             match &mut self.core {
                 Core::Remote(remote) => remote.say(input)?,
-                Core::InProcess(driver) => {
-                    let mut out = Vec::new();
-                    driver.step(None, input, &mut out);
-                    out.into_iter()
-                        .try_for_each(|message| self.take(message, hosts, reactor))?;
+                Core::InProcess(_) => {
+                    self.drive(|core, out| core.step(None, input, reactor, out))?;
                 }
             }
         }
-        if let Core::Remote(remote) = &mut self.core {
-            remote.flush(reactor)?;
+        for client in std::mem::take(&mut self.asked) {
+            self.look(client)?;
         }
-        let asked = std::mem::take(&mut self.asked);
-        asked
-            .into_iter()
-            .try_for_each(|client| self.look(client, hosts, reactor))
-    }
-
-    fn heard(&mut self, input: &Input) {
-        let Input::Local(host, news) = input else {
-            return;
-        };
-        if let Some(name) = self.job.hosts.get(*host) {
-            self.verbose_log.heard(name, news);
-            self.board.heard(news);
-        }
-        if let ToCentral::Counters { instance, counters } = news {
-            self.counters.insert(instance.rank, counters.clone());
+        match &mut self.core {
+            Core::Remote(remote) => remote.flush(reactor),
+            Core::InProcess(driver) => driver.flush(reactor),
         }
     }
 
     /// Something came from the central manager's process.
-    pub fn read(&mut self, hosts: &mut LocalManagers, reactor: &Reactor) -> Result<()> {
+    pub fn read(&mut self, reactor: &Reactor) -> Result<()> {
         let over = self.over.is_some() || self.relaunch.is_some();
         let Core::Remote(remote) = &mut self.core else {
             return Ok(());
         };
         match remote.read(over, reactor)? {
-            Heard::FromCentral(told) => {
-                for told in told {
-                    self.take(told, hosts, reactor)?;
-                }
-            }
+            Heard::FromCentral(told) => told.into_iter().for_each(|told| self.take(told)),
             Heard::Ended(None) => {}
-            Heard::Ended(Some(why)) => self.without(why, true),
+            Heard::Ended(Some(why)) => self.unmanaged = Some((why, true)),
         }
-        Ok(())
+        match self.unmanaged.take() {
+            Some((why, began)) => self.without(why, began, reactor),
+            None => Ok(()),
+        }
     }
 
-    fn take(
-        &mut self,
-        told: CentralToMpirun,
-        hosts: &mut LocalManagers,
-        reactor: &Reactor,
-    ) -> Result<()> {
+    fn take(&mut self, told: CentralToMpirun) {
         match told {
-            CentralToMpirun::Send(host, order) => {
-                self.perform(Effect::Send(host, order), hosts, reactor)?
-            }
-            CentralToMpirun::SendAll(all, order) => {
-                self.perform(Effect::SendAll(all, order), hosts, reactor)?;
-            }
             CentralToMpirun::Step { effects, .. } => {
-                for effect in effects {
-                    self.perform(effect, hosts, reactor)?;
-                }
+                effects.into_iter().for_each(|effect| self.perform(effect));
             }
             CentralToMpirun::Status {
                 client,
                 view,
                 ranks,
+                images,
                 now,
             } => {
                 let central = self.central();
-                let hosts = &self.job.hosts;
-                let ranks = ranks.into_iter();
-                let status = self.board.status(&view, ranks, hosts, now, central);
+                let (hosts, ranks) = (&self.hosts, ranks.into_iter());
+                let board = &self.board;
+                let status = board.status(&view, ranks, &images, hosts, now, central);
                 self.looked.push((client, status));
             }
             CentralToMpirun::Alive => {}
@@ -264,7 +258,7 @@ impl CentralHandle {
                     let why = why.clone();
                     self.news.push(News::Unjournaled { why, remote: false });
                 }
-                self.without(why, began);
+                self.unmanaged = Some((why, began));
             }
             CentralToMpirun::JournalFailed(why) => {
                 // What is in it is of the past from here on.
@@ -272,14 +266,13 @@ impl CentralHandle {
                 self.news.push(News::Unjournaled { why, remote: true });
             }
         }
-        Ok(())
     }
 
     /// There is no process for the core: it continues here, which, once the job has begun, is its
     /// end.
-    fn without(&mut self, why: String, began: bool) {
+    fn without(&mut self, why: String, began: bool, reactor: &Reactor) -> Result<()> {
         let Core::Remote(remote) = &self.core else {
-            return;
+            return Ok(());
         };
         let said: Vec<Input> = remote.last_words().chain(remote.untaken()).collect();
         let clients: Vec<u32> = remote.clients().collect();
@@ -291,39 +284,39 @@ impl CentralHandle {
             records.push(Record::Decided(self.verdict.clone().unwrap_or(lost)));
         }
         // Which generations have begun is not known here, so none can be begun.
+        let setup = remote.setup();
         let failover = None;
         let job = Job {
             failover,
-            ..self.job.clone()
+            ..setup.job.clone()
         };
-        let central = Central::resume(job, records);
-        self.core = Core::InProcess(Box::new(CoreDriver::new(central, None)));
+        let links = LinkPlan {
+            restarts: setup.links.restarts + 1,
+            ..setup.links.clone()
+        };
+        let setup = CentralSetup {
+            job,
+            links,
+            sockets: setup.sockets.try_clone()?,
+            verbose: setup.verbose,
+        };
+        let central = Central::resume(setup.job.clone(), records);
+        let driver = driver(central, &setup, self.kinds, reactor)?;
+        self.core = Core::InProcess(Box::new(driver));
         self.queue.push_front(Input::Begin);
         self.queue.extend(said);
         self.asked.extend(clients);
+        Ok(())
     }
 
-    fn perform(
-        &mut self,
-        effect: Effect,
-        hosts: &mut LocalManagers,
-        reactor: &Reactor,
-    ) -> Result<()> {
+    fn perform(&mut self, effect: Effect) {
         match effect {
-            // What ends with this process needs no journal.
-            Effect::Persist(_) | Effect::Counters(..) => {}
-            Effect::Send(host, order) => {
-                self.verbose_log.ordered(&order);
-                hosts.queue(host, &Down::Central(CentralToLocal::Order(order)))?;
+            // Done where the core is.
+            Effect::Persist(_) | Effect::Send(..) | Effect::SendAll(..) => {}
+            Effect::Counters(rank, counters) => {
+                self.counters.insert(rank, counters);
             }
-            Effect::SendAll(all, order) => {
-                self.verbose_log.ordered(&order);
-                hosts.spread(&all, order)?;
-            }
-            Effect::Drop(host) => {
-                tracing::warn!(host, "the local manager does not end: it is killed");
-                hosts.kill(host, reactor);
-            }
+            Effect::Drop(host) => self.dropped.push(host),
             Effect::Event(event) => self.event(event),
             Effect::Resumed {
                 committed,
@@ -338,12 +331,8 @@ impl CentralHandle {
             }
             Effect::AskStored => self.asks_stored = true,
             Effect::Relaunch(next) => self.relaunch = Some(next),
-            Effect::Over(verdict) => {
-                self.verbose_log.over(&verdict);
-                self.over = Some((verdict, Instant::now()));
-            }
+            Effect::Over(verdict) => self.over = Some((verdict, Instant::now())),
         }
-        Ok(())
     }
 
     /// Something happened, or is told again.
@@ -419,6 +408,11 @@ impl CentralHandle {
         }
     }
 
+    /// Hosts whose local managers do not end: they are to be killed.
+    pub fn dropped(&mut self) -> Vec<HostIndex> {
+        std::mem::take(&mut self.dropped)
+    }
+
     /// What happened since the last call.
     pub fn news(&mut self) -> Vec<News> {
         std::mem::take(&mut self.news)
@@ -446,17 +440,13 @@ impl CentralHandle {
     }
 
     /// A client wants to know how the job is: [`CentralHandle::looked`] will say.
-    pub fn look(
-        &mut self,
-        client: u32,
-        hosts: &mut LocalManagers,
-        reactor: &Reactor,
-    ) -> Result<()> {
+    pub fn look(&mut self, client: u32) -> Result<()> {
         match &mut self.core {
             Core::Remote(remote) => remote.look(client),
             Core::InProcess(driver) => {
                 let status = driver.status(client);
-                self.take(status, hosts, reactor)
+                self.take(status);
+                Ok(())
             }
         }
     }
@@ -474,12 +464,12 @@ impl CentralHandle {
     }
 
     /// Waits until what was told is done, within a second.
-    pub fn await_taken(&mut self, hosts: &mut LocalManagers, reactor: &Reactor) -> Result<()> {
+    pub fn await_taken(&mut self, reactor: &Reactor) -> Result<()> {
         let until = Instant::now() + Duration::from_secs(1);
         while let Core::Remote(remote) = &self.core
             && remote.wait(until.saturating_duration_since(Instant::now()))
         {
-            self.read(hosts, reactor)?;
+            self.read(reactor)?;
         }
         Ok(())
     }
@@ -528,6 +518,26 @@ impl CentralHandle {
         }
         text
     }
+}
+
+/// Drives this core in this process.
+fn driver(
+    core: Central,
+    setup: &CentralSetup,
+    kinds: LinkKinds,
+    reactor: &Reactor,
+) -> Result<CoreDriver> {
+    let sockets = setup.sockets.try_clone()?;
+    let hosts = HostLinks::new(&setup.job, &setup.links, sockets, kinds, reactor)?;
+    let names = setup.job.hosts.clone();
+    let verbose_log = VerboseLog::new(setup.verbose);
+    Ok(CoreDriver::new(
+        core,
+        None,
+        (hosts, kinds),
+        names,
+        verbose_log,
+    ))
 }
 
 fn nanos(time: Duration) -> u64 {

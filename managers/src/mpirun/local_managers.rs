@@ -1,19 +1,21 @@
-//! The links to the local managers, by the number of their host.
+//! The local managers as mpirun has them, by the number of their host: it starts them, and streams
+//! and what the user is told come over its links to them. Central has links of its own.
 //!
 //! The one of this host is started at the other end of a socket pair. Those of other hosts are
 //! started by a launch agent and call back ([`crate::net`]); when such a manager is lost is decided
 //! here as far as connections tell it, and by central as far as silence does.
 
-use super::tree_top::{Lookups, Outgoing, Top};
 use super::watchdog::{self, Duty, Watchdog};
+use crate::LOCAL_MANAGER;
 use crate::error::Result;
 use crate::host::{descendants, limits};
 use crate::launch::agent::Agent;
 use crate::launch::child_manager::start_manager;
-use crate::launch::local_messages::{CentralToLocal, Down, MpirunToLocal, Up};
+use crate::launch::local_messages::{LocalToMpirun, MpirunToLocal};
 use crate::launch::machines::Machines;
-use crate::launch::plan::Plan;
-use crate::launch::tree::{Place, Word};
+use crate::launch::plan::{CentralPlace, Plan};
+use crate::launch::tree::Place;
+use crate::net::address::ManagerAddress;
 use crate::net::auth::Whose;
 use crate::net::invite::Invitation;
 use crate::net::listen::{Arrival, Listener};
@@ -22,13 +24,9 @@ use crate::net::manager_link::ManagerLink;
 use crate::net::reactor::{Interest, Reactor, Token};
 use crate::net::session_link::SessionLink;
 use crate::report::user_log;
-use crate::{LOCAL_MANAGER, clock};
 use rejoin_channel_table::JobKey;
-use rejoin_managers_protocol::broadcast::Message;
 use rejoin_managers_protocol::central::HostIndex;
-use rejoin_managers_protocol::control::ToLocal;
 use rejoin_managers_protocol::lease::Terms;
-use rejoin_managers_protocol::lookup;
 use rejoin_wire::codec::MANAGER_LIMIT;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -68,8 +66,24 @@ pub(super) struct LocalManagers {
     patience: Duration,
     /// Lost ones that were not reported yet, and why they are.
     gone: Vec<(HostIndex, String)>,
-    /// Of a job on many hosts.
-    top: Option<Top>,
+}
+
+/// Where central listens for local managers.
+pub(super) struct CentralAddresses {
+    /// For other hosts.
+    pub net: Vec<SocketAddr>,
+    /// For this host.
+    pub local: String,
+}
+
+impl CentralAddresses {
+    /// For a host, which is this one or another.
+    fn of(&self, away: bool) -> Vec<ManagerAddress> {
+        match away {
+            true => self.net.iter().copied().map(Into::into).collect(),
+            false => vec![ManagerAddress::Local(self.local.clone())],
+        }
+    }
 }
 
 /// Kinds of events: of links, and of who calls.
@@ -82,11 +96,12 @@ pub(super) struct Kinds {
 impl LocalManagers {
     /// Starts a local manager for each host that has ranks, and gives it its part of the plan. The
     /// index of a link's events is the host. `launch` counts how often that was done for this job
-    /// before.
+    /// before, `tree` is the first place in the tree that the table goes down.
     pub fn start(
         plan: &Plan,
         machines: &Machines,
-        launch: u32,
+        (launch, tree): (u32, Option<Place>),
+        central: &CentralAddresses,
         kinds: Kinds,
         reactor: &Reactor,
     ) -> Result<LocalManagers> {
@@ -104,11 +119,7 @@ impl LocalManagers {
         let used: Vec<HostIndex> = (0..machines.hosts.len())
             .filter(|&host| machines.ranks_on(host) > 0)
             .collect();
-        let first = Place::first(used.len(), plan.size, launch)?;
-        let lookups = || Lookups::new(&machines.placement, &used);
-        let lookups = || plan.lookups.then(lookups);
         let mut hosts = LocalManagers {
-            top: first.map(|place| Top::new(place, used.clone(), lookups())),
             locals: Vec::with_capacity(machines.hosts.len()),
             listener,
             launch,
@@ -117,7 +128,12 @@ impl LocalManagers {
         };
         for host in 0..machines.hosts.len() {
             let mut part = plan.part(&machines.placement, host);
-            part.tree = first.zip(used.binary_search(&host).ok()).map(place_at);
+            part.tree = tree.zip(used.binary_search(&host).ok()).map(place_at);
+            part.central = Some(CentralPlace {
+                addresses: central.of(machines.is_away(host)),
+                launch,
+                host: u32::try_from(host).unwrap_or(u32::MAX),
+            });
             let token = Token {
                 kind: kinds.link,
                 incarnation: 0,
@@ -155,11 +171,11 @@ impl LocalManagers {
         // The key goes with the invitation only.
         let key = JobKey::new([0; 32]);
         let lease = Some(machines.terms);
-        link.queue(&Down::Mpirun(MpirunToLocal::Launch(Box::new(Plan {
+        link.queue(&MpirunToLocal::Launch(Box::new(Plan {
             key,
             lease,
             ..part
-        }))))?;
+        })))?;
         Ok(ManagerEntry {
             link: ManagerLink::Net(link),
             open: true,
@@ -175,77 +191,16 @@ impl LocalManagers {
     }
 
     /// Queues a message to a host; nothing is said to one whose link is closed.
-    pub fn queue(&mut self, host: HostIndex, message: &Down) -> Result<()> {
-        if let (Down::Central(CentralToLocal::Order(order)), Some(top)) = (message, &mut self.top)
-            && top.hold(host, order)
-        {
-            return Ok(());
-        }
-        if let Some(local) = self.open(host) {
-            local.link.queue(message)?;
-        }
-        Ok(())
-    }
-
-    /// Queues a message to every host.
-    pub fn queue_all(&mut self, message: &Down) -> Result<()> {
-        for host in 0..self.locals.len() {
-            self.queue(host, message)?;
-        }
-        Ok(())
-    }
-
-    /// Queues an order to several hosts. The table of ranks goes down the tree, if there is one.
-    pub fn spread(&mut self, hosts: &[HostIndex], order: ToLocal) -> Result<()> {
-        if let (ToLocal::Start { generation, .. }, Some(top)) = (&order, &mut self.top)
-            && let Some(outgoing) = top.cast(clock::now(), *generation, &order)?
-        {
-            return self.go_down(outgoing);
-        }
-        let message = Down::Central(CentralToLocal::Order(order));
-        for host in hosts {
-            self.queue(*host, &message)?;
-        }
-        Ok(())
-    }
-
-    /// A local manager says where others reach it. Where it called from comes first: of its other
-    /// addresses some may mean nothing elsewhere, or another machine.
-    pub fn listens(&mut self, host: HostIndex, mut addresses: Vec<SocketAddr>) {
-        let seen = self.open(host).and_then(|local| local.link.net()?.peer());
-        addresses.sort_by_key(|address| Some(address.ip()) != seen);
-        if let Some(top) = &mut self.top {
-            top.listens(host, addresses);
-        }
-    }
-
-    /// A local manager says this of what goes down the tree.
-    pub fn heard(&mut self, host: HostIndex, message: Message<Word>) -> Result<()> {
-        let Some(top) = &mut self.top else {
-            return Ok(());
-        };
-        let outgoing = top.heard(clock::now(), host, message);
-        self.go_down(outgoing)
-    }
-
-    /// A local manager asks where a rank is.
-    pub fn looked(&mut self, host: HostIndex, question: lookup::Message) -> Result<()> {
-        let top = self.top.as_mut();
-        match top.and_then(|top| top.looked(clock::now(), host, question)) {
-            Some(answer) => self.queue(host, &Down::Central(CentralToLocal::Look(answer))),
+    pub fn queue(&mut self, host: HostIndex, message: &MpirunToLocal) -> Result<()> {
+        match self.open(host) {
+            Some(local) => local.link.queue(message),
             None => Ok(()),
         }
     }
 
-    fn go_down(&mut self, outgoing: Outgoing) -> Result<()> {
-        for (host, message) in outgoing {
-            self.queue(host, &Down::Central(CentralToLocal::Tree(message)))?;
-        }
-        let released = self.top.as_mut().map(Top::released);
-        for (host, order) in released.unwrap_or_default() {
-            self.queue(host, &Down::Central(CentralToLocal::Order(order)))?;
-        }
-        Ok(())
+    /// Queues a message to every host.
+    pub fn queue_all(&mut self, message: &MpirunToLocal) -> Result<()> {
+        (0..self.locals.len()).try_for_each(|host| self.queue(host, message))
     }
 
     /// Writes what the links take, and watches those that did not take all.
@@ -278,7 +233,7 @@ impl LocalManagers {
     }
 
     /// The next message of a host, of what was read.
-    pub fn next(&mut self, host: HostIndex) -> Result<Option<Up>> {
+    pub fn next(&mut self, host: HostIndex) -> Result<Option<LocalToMpirun>> {
         match self.open(host) {
             Some(local) => local.link.next(),
             None => Ok(None),
@@ -357,7 +312,7 @@ impl LocalManagers {
             }
             let duty = local.own.as_mut().map(|(_, watchdog)| watchdog.look(now));
             match (duty, &local.own) {
-                (Some(Duty::Ask), _) => local.link.queue(&Down::Mpirun(MpirunToLocal::Ping))?,
+                (Some(Duty::Ask), _) => local.link.queue(&MpirunToLocal::Ping)?,
                 (Some(Duty::End), Some((pid, _))) => {
                     // Its ranks end with it.
                     descendants::send(*pid, libc::SIGKILL);
@@ -369,8 +324,7 @@ impl LocalManagers {
                 _ => {}
             }
         }
-        let outgoing = self.top.as_mut().map(|top| top.tick(clock::now()));
-        self.go_down(outgoing.unwrap_or_default())
+        Ok(())
     }
 
     /// When [`LocalManagers::tend`] is due.
@@ -381,10 +335,7 @@ impl LocalManagers {
         let first = first.map(|at| at.saturating_duration_since(now));
         let answers = open().filter_map(|l| Some(l.own.as_ref()?.1.wait_limit(now)));
         let strangers = self.listener.as_ref().and_then(Listener::wait_limit);
-        let tree = self.top.as_ref().and_then(Top::deadline);
-        let tree = tree.map(|at| Duration::from_nanos(at.0.saturating_sub(clock::now().0)));
-        let others = strangers.into_iter().chain(tree);
-        first.into_iter().chain(answers).chain(others).min()
+        first.into_iter().chain(answers).chain(strangers).min()
     }
 
     /// The managers that were lost since the last call, and why.
@@ -396,7 +347,7 @@ impl LocalManagers {
     pub fn is_silent(&mut self, host: HostIndex, terms: Terms) -> bool {
         let local = self.locals.get_mut(host).and_then(Option::as_mut);
         let link = local.and_then(|l| l.link.net());
-        link.is_some_and(|l| l.heard().elapsed() >= Duration::from_millis(2 * terms.every()))
+        link.is_some_and(|l| l.heard().elapsed() >= terms.silence())
     }
 
     /// Closes a host's link.
@@ -404,10 +355,6 @@ impl LocalManagers {
         if let Some(local) = self.open(host) {
             local.open = false;
             local.link.close(reactor);
-            let outgoing = self.top.as_mut().map(|top| top.lost(clock::now(), host));
-            if let Err(error) = self.go_down(outgoing.unwrap_or_default()) {
-                tracing::warn!(%error, "the table does not go on");
-            }
         }
     }
 
@@ -480,10 +427,15 @@ impl Away {
 /// Starts this host's local manager: this program again, with its link as standard input, in a
 /// process group of its own so that the terminal's signals reach mpirun alone.
 fn start_here(part: Plan, token: Token, reactor: &Reactor) -> Result<ManagerEntry> {
-    let (socket, pid) = start_manager("rejoin-local", LOCAL_MANAGER, "the local manager")?;
+    let (socket, pid) = start_manager(
+        "rejoin-local",
+        LOCAL_MANAGER,
+        "the local manager",
+        Vec::new(),
+    )?;
     let mut link = LocalLink::new(socket, MANAGER_LIMIT, MANAGER_LIMIT);
     reactor.add(&link, token, Interest::READ)?;
-    link.queue(&Down::Mpirun(MpirunToLocal::Launch(Box::new(part))))?;
+    link.queue(&MpirunToLocal::Launch(Box::new(part)))?;
     Ok(ManagerEntry {
         link: ManagerLink::Pair(link, token),
         open: true,

@@ -1,6 +1,6 @@
-//! mpirun: central manager of the job, and the sink of its streams.
+//! mpirun: it starts the managers of the job, and is the sink of its streams.
 //!
-//! [`central_handle`] drives the core, [`local_managers`] holds the links to the local managers,
+//! [`central_handle`] has central, [`local_managers`] mpirun's own links to the local managers,
 //! [`streams`] the ranks' output and our standard input, [`crate::report::query_server`] answers
 //! those who ask; here is the loop around them.
 
@@ -10,18 +10,21 @@ mod local_managers;
 mod remote_central;
 mod state_folder;
 mod streams;
-mod tree_top;
 mod watchdog;
 
 use crate::central::OVERSLEPT;
+use crate::central::host_links::{LinkKinds, LinkPlan};
+use crate::clock;
 use crate::error::{Error, Result, plain};
 use crate::fault;
 use crate::host::descendants;
 use crate::host::limits::{self, Limits};
 use crate::host::run_dir;
 use crate::host::signals::{FORWARDED, Signals};
-use crate::launch::local_messages::{LocalToCentral, LocalToMpirun, Up};
+use crate::launch::local_messages::LocalToMpirun;
 use crate::launch::machines::Machines;
+use crate::launch::tree::Place;
+use crate::net::listen::ListeningSockets;
 use crate::net::local_link::Filled;
 use crate::net::reactor::{Interest, Reactor, Token};
 use crate::report::event_log::EventLog;
@@ -29,14 +32,16 @@ use crate::report::query::Answer;
 use crate::report::query_server::{Asked, QueryServer};
 use crate::report::status_board::StatusBoard;
 use crate::report::user_log::{self, UserLog};
+use crate::stdio::commit_order::Settled;
 use crate::stdio::sink::Lost;
 use central_handle::{CentralHandle, News};
 pub use launch_order::Launch;
-use local_managers::{Kinds, LocalManagers};
+use local_managers::{CentralAddresses, Kinds, LocalManagers};
 use rejoin_channel_table::Rank;
 use rejoin_managers_protocol::central::{Event, HostIndex, Input, Job};
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::verdict::Verdict;
+use remote_central::CentralSetup;
 use state_folder::StateFolder;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -52,6 +57,9 @@ mod kind {
     pub const CONTROL: u8 = 4;
     pub const NET: u8 = 5;
     pub const CENTRAL: u8 = 6;
+    /// Of central's links, where its core is in this process.
+    pub const CENTRAL_HOST: u8 = 7;
+    pub const CENTRAL_CALLER: u8 = 8;
 }
 
 /// After the job has ended by time limit or signal, a reader of our output that takes nothing more
@@ -142,7 +150,9 @@ fn check_limits(machines: &Machines, come_back: bool) -> Result<()> {
         limits::allow_watching().map_err(Error::Usage)?;
     }
     if machines.is_networked() {
-        limits::allow_hosts(machines.hosts.len()).map_err(Error::Usage)?;
+        // Without recovery, central's links are in this process, too.
+        let each = if come_back { 1 } else { 2 };
+        limits::allow_hosts(machines.hosts.len(), each).map_err(Error::Usage)?;
     }
     Ok(())
 }
@@ -181,6 +191,43 @@ fn job(launch: &Launch, failover: bool) -> Job {
     }
 }
 
+/// The sockets that listen for calls to central, and where local managers find them. The name of
+/// the one for this host is nobody else's: it has the number of the job.
+fn listen_for_central(launch: &Launch) -> Result<(ListeningSockets, CentralAddresses)> {
+    let plan = &launch.plan;
+    let mut sockets = match launch.machines.is_networked() {
+        true => ListeningSockets::open(plan.options.interface.as_deref())?,
+        false => ListeningSockets::default(),
+    };
+    let local = format!("rejoin-{}-{}", run_dir::name(plan.job), launch.launch);
+    sockets.add_local(&local)?;
+    let net = sockets.addresses().to_vec();
+    Ok((sockets, CentralAddresses { net, local }))
+}
+
+/// What every central manager of a launch is started with.
+fn central_setup(
+    launch: &Launch,
+    failover: bool,
+    sockets: ListeningSockets,
+    tree: Option<Place>,
+) -> CentralSetup {
+    let plan = &launch.plan;
+    CentralSetup {
+        job: job(launch, failover),
+        links: LinkPlan {
+            id: plan.job,
+            key: plan.key.clone(),
+            launch: launch.launch,
+            restarts: 0,
+            tree,
+            lookups: plan.lookups,
+        },
+        sockets,
+        verbose: launch.verbose.then(clock::now),
+    }
+}
+
 impl Launcher {
     fn new(launch: Launch) -> Result<Self> {
         let state_folder = StateFolder::of(&launch);
@@ -203,7 +250,11 @@ impl Launcher {
             link: kind::LINK,
             net: kind::NET,
         };
-        let hosts = LocalManagers::start(plan, machines, launch.launch, kinds, &reactor)?;
+        let used = (0..machines.hosts.len()).filter(|&host| machines.ranks_on(host) > 0);
+        let tree = Place::first(used.count(), plan.size, launch.launch)?;
+        let (sockets, addresses) = listen_for_central(&launch)?;
+        let launched = (launch.launch, tree);
+        let hosts = LocalManagers::start(plan, machines, launched, &addresses, kinds, &reactor)?;
         reactor.add(&signals, Token::single(kind::SIGNALS), Interest::READ)?;
         let failover = state_folder.is_prepared();
         let setup = setup(&launch, failover);
@@ -214,16 +265,14 @@ impl Launcher {
         });
         let board = StatusBoard::new(name, program);
         let control = QueryServer::new(plan.job, kind::CONTROL, &reactor);
-        let place = control.journal().filter(|_| launch.recovery.is_some());
-        let remote = place.map(|path| (plan.job, path));
-        let board = (board, launch.verbose);
-        let central = CentralHandle::new(
-            job(&launch, failover.is_some()),
-            board,
-            remote,
-            kind::CENTRAL,
-            &reactor,
-        )?;
+        let journal = control.journal().filter(|_| launch.recovery.is_some());
+        let setup = central_setup(&launch, failover.is_some(), sockets, tree);
+        let links = LinkKinds {
+            link: kind::CENTRAL_HOST,
+            caller: kind::CENTRAL_CALLER,
+        };
+        let kinds = (kind::CENTRAL, links);
+        let central = CentralHandle::new(setup, board, journal, kinds, &reactor)?;
         Ok(Launcher {
             counted: plan.options.stats.then_some(plan.size),
             central,
@@ -244,7 +293,11 @@ impl Launcher {
     fn run(&mut self) -> Result<Verdict> {
         let mut tokens = Vec::new();
         loop {
-            self.central.steps(&mut self.hosts, &self.reactor)?;
+            self.central.steps(&self.reactor)?;
+            for host in self.central.dropped() {
+                tracing::warn!(host, "the local manager does not end: it is killed");
+                self.hosts.kill(host, &self.reactor);
+            }
             self.answer_stored();
             self.tell_events();
             self.streams.arrange(&mut self.hosts, &self.reactor)?;
@@ -266,7 +319,7 @@ impl Launcher {
             if limit.is_some_and(|limit| asleep.elapsed() > limit + OVERSLEPT) {
                 // The machine was suspended, or mpirun was: hosts that were not heard of did not
                 // fall silent.
-                self.central.tell(Input::Slept);
+                self.central.slept();
             }
             for token in &tokens {
                 match token.kind {
@@ -274,14 +327,17 @@ impl Launcher {
                     kind::SIGNALS => self.read_signals()?,
                     kind::STDIN => self.streams.read(&mut self.hosts)?,
                     kind::CONTROL => self.asked(token.index)?,
-                    kind::CENTRAL => self.central.read(&mut self.hosts, &self.reactor)?,
+                    kind::CENTRAL => self.central.read(&self.reactor)?,
+                    kind::CENTRAL_HOST | kind::CENTRAL_CALLER => {
+                        self.central.host_event(*token, &self.reactor)?;
+                    }
                     kind::NET => self.hosts.called(token.index, &self.reactor)?,
                     // Sinks are flushed each time round.
                     _ => {}
                 }
             }
             self.tend_hosts()?;
-            self.central.tick_if_due()?;
+            self.central.tend(&self.reactor)?;
         }
     }
 
@@ -317,7 +373,7 @@ impl Launcher {
                     continue;
                 }
                 News::Abandoned(epoch) => {
-                    self.streams.given_up(epoch);
+                    self.streams.settled(Settled::GivenUp(epoch));
                     if self.control.abandoned() {
                         self.central.tell(Input::Checkpoint);
                     }
@@ -334,8 +390,12 @@ impl Launcher {
                     self.central.tell(Input::HostGone(host, why));
                     self.hosts.close(host, &self.reactor);
                 }
-                Event::Committed { epoch, .. } => self.streams.commit(epoch),
-                Event::GivenUp { epoch, .. } => self.streams.given_up(epoch),
+                Event::Committed { epoch, .. } => {
+                    self.streams.settled(Settled::Committed(epoch));
+                }
+                Event::GivenUp { epoch, .. } => {
+                    self.streams.settled(Settled::GivenUp(epoch));
+                }
                 _ => {}
             }
             self.user_log.event(&event);
@@ -368,9 +428,7 @@ impl Launcher {
         match self.control.ready(client, &view, &self.reactor) {
             None => {}
             Some(Asked::Checkpoint) => self.central.tell(Input::Checkpoint),
-            Some(Asked::Status(client)) => {
-                self.central.look(client, &mut self.hosts, &self.reactor)?
-            }
+            Some(Asked::Status(client)) => self.central.look(client)?,
         }
         Ok(())
     }
@@ -446,7 +504,7 @@ impl Launcher {
             return Ok(());
         }
         self.central.tell(Input::OutputLost(why));
-        self.central.steps(&mut self.hosts, &self.reactor)
+        self.central.steps(&self.reactor)
     }
 
     /// Shows what the ranks counted, if that is wanted.
@@ -466,17 +524,14 @@ impl Launcher {
             }
             Filled::Some => {
                 while let Some(message) = self.hosts.next(host)? {
-                    match message {
-                        Up::Mpirun(message) => self.told(host, message),
-                        Up::Central(message) => self.told_for_central(host, message)?,
-                    }
+                    self.told(host, message);
                 }
             }
         }
         Ok(())
     }
 
-    /// A local manager says this to mpirun.
+    /// A local manager says this.
     fn told(&mut self, host: HostIndex, message: LocalToMpirun) {
         match message {
             LocalToMpirun::Output {
@@ -514,17 +569,6 @@ impl Launcher {
         }
     }
 
-    /// A local manager says this to central.
-    fn told_for_central(&mut self, host: HostIndex, message: LocalToCentral) -> Result<()> {
-        match message {
-            LocalToCentral::News(news) => self.central.tell(Input::Local(host, news)),
-            LocalToCentral::Listens(addresses) => self.hosts.listens(host, addresses),
-            LocalToCentral::Tree(message) => self.hosts.heard(host, message)?,
-            LocalToCentral::Look(question) => self.hosts.looked(host, question)?,
-        }
-        Ok(())
-    }
-
     fn read_signals(&mut self) -> Result<()> {
         while let Some(signal) = self.signals.take() {
             match signal {
@@ -538,16 +582,15 @@ impl Launcher {
                 }
                 libc::SIGTSTP => {
                     self.central.tell(Input::Signal(signal));
-                    self.central.steps(&mut self.hosts, &self.reactor)?;
-                    self.central.await_taken(&mut self.hosts, &self.reactor)?;
-                    self.hosts.flush(&self.reactor)?;
+                    self.central.steps(&self.reactor)?;
+                    self.central.await_taken(&self.reactor)?;
                     self.central.pause(true);
                     // SAFETY: plain number; stops this process until SIGCONT comes.
                     unsafe {
                         libc::raise(libc::SIGSTOP);
                     }
                     self.central.tell(Input::Slept);
-                    self.central.steps(&mut self.hosts, &self.reactor)?;
+                    self.central.steps(&self.reactor)?;
                     self.central.pause(false);
                 }
                 _ if self.checkpoint_signal == Some(signal) => {

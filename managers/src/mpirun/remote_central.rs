@@ -2,24 +2,26 @@
 //! ends before its work does.
 //!
 //! It may have taken what it was told last, or not; what only we can say again is kept until it
-//! says that it was taken. What local managers say is not: they are asked.
+//! says that it was taken. What local managers say does not come through here: they are asked.
 
 use super::watchdog::{self, Duty, Watchdog};
 use crate::CENTRAL_MANAGER;
 use crate::central::central_messages::{Begin, CentralToMpirun, MpirunToCentral};
+use crate::central::host_links::LinkPlan;
 use crate::error::Result;
 use crate::host::descendants;
 use crate::launch::child_manager::start_manager;
+use crate::net::listen::ListeningSockets;
 use crate::net::local_link::{Filled, LocalLink};
 use crate::net::reactor::{Interest, Reactor, Token};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use rejoin_channel_table::JobId;
 use rejoin_managers_protocol::central::{HostIndex, Input, Job, View};
+use rejoin_managers_protocol::control::Time;
 use rejoin_managers_protocol::policy::{History, Limit};
 use rejoin_managers_protocol::signals;
 use rejoin_wire::codec::MANAGER_LIMIT;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -28,6 +30,23 @@ const LIMIT: Limit = Limit {
     restarts: 20,
     within: 600_000,
 };
+
+/// What every central manager of a launch is started with.
+pub(super) struct CentralSetup {
+    pub job: Job,
+    pub links: LinkPlan,
+    /// They listen for local managers, whoever accepts.
+    pub sockets: ListeningSockets,
+    /// Tell the user what happens; and since when times count.
+    pub verbose: Option<Time>,
+}
+
+/// Starts one. Returns the link to it and its process id.
+fn start(setup: &CentralSetup) -> Result<(OwnedFd, u32)> {
+    let inherited = setup.sockets.numbers();
+    let what = "the central manager";
+    start_manager("rejoin-central", CENTRAL_MANAGER, what, inherited)
+}
 
 /// How a central manager ended, and when that was noticed.
 #[derive(Debug, Clone)]
@@ -46,8 +65,7 @@ pub(super) enum Heard {
 
 /// The process and what it must be told again.
 pub(super) struct RemoteCentral {
-    job: Job,
-    id: JobId,
+    setup: CentralSetup,
     journal: PathBuf,
     link: LocalLink,
     pid: u32,
@@ -81,19 +99,16 @@ pub(super) struct RemoteCentral {
 impl RemoteCentral {
     /// Starts the first one.
     pub fn start(
-        job: Job,
-        id: JobId,
+        setup: CentralSetup,
         journal: PathBuf,
         view: View,
         kind: u8,
         reactor: &Reactor,
     ) -> Result<RemoteCentral> {
         let token = Token::single(kind);
-        let (socket, pid) =
-            start_manager("rejoin-central", CENTRAL_MANAGER, "the central manager")?;
+        let (socket, pid) = start(&setup)?;
         let mut remote = RemoteCentral {
-            job,
-            id,
+            setup,
             journal,
             link: LocalLink::new(socket, MANAGER_LIMIT, MANAGER_LIMIT),
             pid,
@@ -121,11 +136,13 @@ impl RemoteCentral {
     /// Tells it all that it must know.
     fn begin(&mut self) -> Result<()> {
         self.link.queue(&MpirunToCentral::Begin(Box::new(Begin {
-            job: self.job.clone(),
-            id: self.id,
+            job: self.setup.job.clone(),
+            links: self.setup.links.clone(),
+            listening: self.setup.sockets.numbers(),
             journal: self.journal.clone(),
-            resume: self.began,
+            began: self.began,
             inputs: self.pending.iter().cloned().collect(),
+            verbose: self.setup.verbose,
         })))?;
         for input in self.last.values() {
             self.link
@@ -137,9 +154,10 @@ impl RemoteCentral {
         Ok(())
     }
 
-    /// The job has begun.
+    /// The job has begun, or may have: what its first central manager did before it ended is not
+    /// known.
     pub fn began(&self) -> bool {
-        self.began
+        self.began || self.setup.links.restarts > 0
     }
 
     /// Ends it. The number of one that was reaped may be somebody else's by now.
@@ -165,6 +183,11 @@ impl RemoteCentral {
         let mut fds = [PollFd::new(self.link.as_fd(), PollFlags::POLLIN)];
         let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::ZERO);
         poll(&mut fds, limit).is_ok_and(|ready| ready > 0)
+    }
+
+    /// What it was started with.
+    pub fn setup(&self) -> &CentralSetup {
+        &self.setup
     }
 
     /// Its process id.
@@ -206,7 +229,9 @@ impl RemoteCentral {
                 self.last.entry(*host).or_insert(input.clone());
             }
             // Another one asks again.
-            Input::Local(..) | Input::Slept | Input::Stored(_) => {}
+            Input::Slept | Input::Stored(_) => {}
+            // Local managers say that to central themselves.
+            Input::Local(..) => return Ok(()),
             Input::Signal(_) | Input::Checkpoint | Input::OutputLost(_) => {
                 let ends = |input: &Input| matches!(input, Input::Signal(s) if signals::ends(*s));
                 if ends(&input) {
@@ -301,7 +326,6 @@ impl RemoteCentral {
     fn note(&mut self, told: &CentralToMpirun) {
         self.watchdog.heard(Instant::now());
         match told {
-            CentralToMpirun::Send(..) | CentralToMpirun::SendAll(..) => self.began = true,
             CentralToMpirun::Step { took, view, .. } => {
                 self.began = true;
                 self.pending.retain(|(other, _)| !took.contains(other));
@@ -344,8 +368,8 @@ impl RemoteCentral {
         }
         // Reported from the first one on, if they fall one after the other.
         self.gone.get_or_insert(Gone { how, since });
-        let (socket, pid) =
-            start_manager("rejoin-central", CENTRAL_MANAGER, "the central manager")?;
+        self.setup.links.restarts += 1;
+        let (socket, pid) = start(&self.setup)?;
         self.link = LocalLink::new(socket, MANAGER_LIMIT, MANAGER_LIMIT);
         (self.pid, self.status) = (pid, None);
         self.watchdog = Watchdog::new(Instant::now());

@@ -3,8 +3,9 @@
 
 use super::local_managers::LocalManagers;
 use crate::error::{Context, Result};
-use crate::launch::local_messages::{Down, MpirunToLocal};
+use crate::launch::local_messages::MpirunToLocal;
 use crate::net::reactor::{Interest, Reactor, Token};
+use crate::stdio::commit_order::{CommitOrder, Settled};
 use crate::stdio::output_commit::{OutputCommit, Piece};
 use crate::stdio::replay_filter::{Diverged, ReplayFilter};
 use crate::stdio::sink::{self, Lost, Sink};
@@ -75,6 +76,8 @@ pub(super) struct Streams {
     hold: Option<OutputCommit>,
     /// What of that may be written again elsewhere.
     stored: Option<Stored>,
+    /// When what central says of checkpoints counts.
+    order: CommitOrder,
     /// What ranks have stored otherwise.
     states: States,
     /// Lines that were unfinished then, of states that the job may continue from.
@@ -118,6 +121,7 @@ impl Streams {
                 .elsewhere
                 .filter(|_| show == Show::Commit)
                 .map(|restarted| Stored::new(ranks, restarted)),
+            order: CommitOrder::new(ranks),
             states: States::new(ranks),
             begun: BTreeMap::new(),
             failed: None,
@@ -229,6 +233,7 @@ impl Streams {
 
     /// A rank took its image.
     pub fn mark(&mut self, rank: Rank, epoch: Epoch) {
+        self.order.mark(rank, epoch);
         if let Some(hold) = &mut self.hold {
             hold.mark(rank, epoch);
         }
@@ -237,6 +242,7 @@ impl Streams {
                 repeats.entry((rank, stream)).or_default().mark(epoch);
             }
         }
+        self.settle();
     }
 
     /// A rank goes back.
@@ -248,14 +254,30 @@ impl Streams {
             .for_each(|repeat| repeat.rewind(epoch));
     }
 
-    /// Nobody goes back behind this checkpoint any more.
-    pub fn commit(&mut self, epoch: Epoch) {
-        if let Some(hold) = &mut self.hold {
-            hold.commit(epoch);
-        }
-        self.hold_further();
-        for repeat in self.repeats.iter_mut().flat_map(BTreeMap::values_mut) {
-            repeat.commit(epoch);
+    /// This became of a checkpoint. A commit counts once every rank's mark has come.
+    pub fn settled(&mut self, word: Settled) {
+        self.order.settled(word);
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        while let Some(word) = self.order.next() {
+            match (word, &mut self.hold) {
+                (Settled::Committed(epoch), hold) => {
+                    if let Some(hold) = hold {
+                        hold.commit(epoch);
+                    }
+                    self.hold_further();
+                    for repeat in self.repeats.iter_mut().flat_map(BTreeMap::values_mut) {
+                        repeat.commit(epoch);
+                    }
+                }
+                (Settled::GivenUp(epoch), Some(hold)) => {
+                    let moved = hold.give_up(epoch);
+                    self.failed = self.failed.take().or(moved.err());
+                }
+                (Settled::GivenUp(_), None) => {}
+            }
         }
     }
 
@@ -294,14 +316,6 @@ impl Streams {
         self.source.consumed()
     }
 
-    /// A checkpoint was given up.
-    pub fn given_up(&mut self, epoch: Epoch) {
-        if let Some(hold) = &mut self.hold {
-            let moved = hold.give_up(epoch);
-            self.failed = self.failed.take().or(moved.err());
-        }
-    }
-
     /// All ranks have ended for good: nothing is written again.
     pub fn release(&mut self) {
         if let Some(hold) = &mut self.hold {
@@ -327,10 +341,7 @@ impl Streams {
         if let Some(host) = self.reader
             && let Some(bytes) = self.source.read()
         {
-            hosts.queue(
-                host,
-                &Down::Mpirun(MpirunToLocal::Input(ByteBuf::from(bytes))),
-            )?;
+            hosts.queue(host, &MpirunToLocal::Input(ByteBuf::from(bytes)))?;
         }
         Ok(())
     }
@@ -418,7 +429,7 @@ impl Streams {
                 &both[index..=index]
             };
             for &stream in streams {
-                hosts.queue_all(&Down::Mpirun(MpirunToLocal::SinkClosed(stream)))?;
+                hosts.queue_all(&MpirunToLocal::SinkClosed(stream))?;
             }
         }
         if !self.watched.contains(&true) {
@@ -428,10 +439,7 @@ impl Streams {
         }
         for (host, credit) in self.credit.iter_mut().enumerate() {
             if *credit > 0 {
-                hosts.queue(
-                    host,
-                    &Down::Mpirun(MpirunToLocal::OutputCredit(std::mem::take(credit))),
-                )?;
+                hosts.queue(host, &MpirunToLocal::OutputCredit(std::mem::take(credit)))?;
             }
         }
         Ok(())

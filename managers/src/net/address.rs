@@ -1,7 +1,42 @@
 //! Addresses by which other hosts reach this one.
 
 use crate::host::interfaces;
+use serde::{Deserialize, Serialize};
+use socket2::SockAddr;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+
+/// Where a manager listens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ManagerAddress {
+    /// For other hosts.
+    Net(SocketAddr),
+    /// For its own host: a name of an abstract socket.
+    Local(String),
+}
+
+impl From<SocketAddr> for ManagerAddress {
+    fn from(address: SocketAddr) -> ManagerAddress {
+        ManagerAddress::Net(address)
+    }
+}
+
+impl fmt::Display for ManagerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ManagerAddress::Net(address) => address.fmt(f),
+            ManagerAddress::Local(name) => write!(f, "@{name}"),
+        }
+    }
+}
+
+/// The address of an abstract socket.
+///
+/// # Errors
+/// The name is too long.
+pub fn abstract_socket(name: &str) -> std::io::Result<SockAddr> {
+    SockAddr::unix(format!("\0{name}"))
+}
 
 /// The addresses of this host's interfaces, IPv4 first, or of those that the user chose. Loopback
 /// and link-local addresses mean nothing elsewhere and are left out, unless they were chosen.

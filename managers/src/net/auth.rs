@@ -1,25 +1,26 @@
-//! How a local manager and mpirun prove to each other that they have the job's key: four messages
-//! of fixed length, a nonce and a keyed hash from each; no socket here.
+//! How a local manager and mpirun, or the central manager, prove to each other that they have the
+//! job's key: four messages of fixed length, a nonce and a keyed hash from each; no socket here.
 //!
 //! | from | what |
 //! |---|---|
 //! | dialer | magic, version, job, launch, host, its nonce |
-//! | acceptor | its nonce, hash |
+//! | acceptor | its nonce, its instance, hash |
 //! | dialer | count of bytes that it has on this link, hash |
 //! | acceptor | welcome or not, its own count, hash |
 //!
-//! Each hash covers its role, all that was said before, and both nonces.
+//! Each hash covers its role, all that was said before, and both nonces. The instance tells a
+//! central manager from the one before it, whose link began with other bytes.
 
 use rejoin_channel_table::{JobId, JobKey};
 
 const MAGIC: [u8; 4] = *b"RjMg";
 /// Version of the handshake, of the records and of the managers' messages.
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
 
 /// Length of the dialer's first message.
 pub const HELLO: usize = 54;
 /// Length of the acceptor's first message.
-pub const CHALLENGE: usize = 64;
+pub const CHALLENGE: usize = 72;
 /// Length of the dialer's second message.
 pub const PROOF: usize = 40;
 /// Length of the acceptor's second message.
@@ -62,6 +63,15 @@ pub fn peer_key(key: &JobKey, launch: u32, position: u32) -> JobKey {
     hasher.update(key.expose());
     hasher.update(&launch.to_le_bytes());
     hasher.update(&position.to_le_bytes());
+    JobKey::new(*hasher.finalize().as_bytes())
+}
+
+/// The key by which local managers and the central manager prove themselves to each other.
+#[must_use]
+pub fn central_key(key: &JobKey, launch: u32) -> JobKey {
+    let mut hasher = blake3::Hasher::new_derive_key("Rejoin 2026 link to the central manager");
+    hasher.update(key.expose());
+    hasher.update(&launch.to_le_bytes());
     JobKey::new(*hasher.finalize().as_bytes())
 }
 
@@ -121,38 +131,49 @@ pub fn read_hello(hello: &[u8; HELLO], job: JobId) -> Result<Whose, AuthError> {
     })
 }
 
-/// The acceptor's answer.
+/// The acceptor's answer; `instance` tells it from others that accept for the same link.
 #[must_use]
-pub fn challenge(key: &JobKey, hello: &[u8; HELLO], nonce: &Nonce) -> [u8; CHALLENGE] {
+pub fn challenge(
+    key: &JobKey,
+    hello: &[u8; HELLO],
+    nonce: &Nonce,
+    instance: u64,
+) -> [u8; CHALLENGE] {
     let mut out = [0; CHALLENGE];
     out[..32].copy_from_slice(nonce);
-    out[32..].copy_from_slice(&mac(key, Role::Challenge, hello, nonce, &[]));
+    out[32..40].copy_from_slice(&instance.to_le_bytes());
+    let hash = mac(key, Role::Challenge, hello, nonce, &out[32..40]);
+    out[40..].copy_from_slice(&hash);
     out
 }
 
-/// Checks the acceptor's answer and proves that we have the key too; `received` is our count.
+/// Checks the acceptor's answer. Returns its nonce and its instance.
 ///
 /// # Errors
 /// It does not have the key.
-pub fn proof(
+pub fn read_challenge(
     key: &JobKey,
     hello: &[u8; HELLO],
     challenge: &[u8; CHALLENGE],
-    received: u64,
-) -> Result<([u8; PROOF], Nonce), AuthError> {
+) -> Result<(Nonce, u64), AuthError> {
     let mut nonce = [0; 32];
     nonce.copy_from_slice(&challenge[..32]);
-    if !same(
-        mac(key, Role::Challenge, hello, &nonce, &[]),
-        &challenge[32..],
-    ) {
-        return Err(AuthError::Unproven);
+    let instance = &challenge[32..40];
+    let hash = mac(key, Role::Challenge, hello, &nonce, instance);
+    match same(hash, &challenge[40..]) {
+        true => Ok((nonce, count(instance))),
+        false => Err(AuthError::Unproven),
     }
+}
+
+/// Proves that we have the key too; `received` is our count.
+#[must_use]
+pub fn proof(key: &JobKey, hello: &[u8; HELLO], nonce: &Nonce, received: u64) -> [u8; PROOF] {
     let mut out = [0; PROOF];
     out[..8].copy_from_slice(&received.to_le_bytes());
-    let hash = mac(key, Role::Proof, hello, &nonce, &out[..8]);
+    let hash = mac(key, Role::Proof, hello, nonce, &out[..8]);
     out[8..].copy_from_slice(&hash);
-    Ok((out, nonce))
+    out
 }
 
 /// Checks the dialer's proof. Returns its count.
@@ -230,8 +251,10 @@ mod tests {
         let key = JobKey::new([5; 32]);
         let hello = hello(WHOSE, &[1; 32]);
         assert_eq!(read_hello(&hello, JobId(7)), Ok(WHOSE));
-        let challenge = challenge(&key, &hello, &[2; 32]);
-        let (proof, nonce) = proof(&key, &hello, &challenge, 33).unwrap();
+        let challenge = challenge(&key, &hello, &[2; 32], 7);
+        let (nonce, instance) = read_challenge(&key, &hello, &challenge).unwrap();
+        assert_eq!(instance, 7);
+        let proof = proof(&key, &hello, &nonce, 33);
         assert_eq!(read_proof(&key, &hello, &nonce, &proof), Ok(33));
         for count in [Some(44), None] {
             let welcome = welcome(&key, &hello, &nonce, count);
@@ -243,10 +266,11 @@ mod tests {
     fn each_position_of_each_launch_has_its_own_key() {
         let key = JobKey::new([5; 32]);
         let hello = hello(WHOSE, &[1; 32]);
-        let there = challenge(&peer_key(&key, 1, 2), &hello, &[2; 32]);
-        assert!(proof(&peer_key(&key, 1, 2), &hello, &there, 0).is_ok());
-        for other in [peer_key(&key, 1, 3), peer_key(&key, 2, 2), key] {
-            let refused = proof(&other, &hello, &there, 0);
+        let there = challenge(&peer_key(&key, 1, 2), &hello, &[2; 32], 0);
+        assert!(read_challenge(&peer_key(&key, 1, 2), &hello, &there).is_ok());
+        let central = central_key(&key, 1);
+        for other in [peer_key(&key, 1, 3), peer_key(&key, 2, 2), central, key] {
+            let refused = read_challenge(&other, &hello, &there);
             assert_eq!(refused, Err(AuthError::Unproven));
         }
     }
@@ -255,13 +279,14 @@ mod tests {
     fn any_changed_byte_is_refused() {
         let key = JobKey::new([5; 32]);
         let first = hello(WHOSE, &[1; 32]);
-        let second = challenge(&key, &first, &[2; 32]);
-        let (third, nonce) = proof(&key, &first, &second, 33).unwrap();
+        let second = challenge(&key, &first, &[2; 32], 7);
+        let (nonce, _) = read_challenge(&key, &first, &second).unwrap();
+        let third = proof(&key, &first, &nonce, 33);
         let fourth = welcome(&key, &first, &nonce, Some(44));
         for at in 0..CHALLENGE {
             let mut changed = second;
             changed[at] ^= 1;
-            assert!(proof(&key, &first, &changed, 33).is_err());
+            assert!(read_challenge(&key, &first, &changed).is_err());
         }
         for at in 0..PROOF {
             let mut changed = third;
@@ -279,7 +304,7 @@ mod tests {
             assert!(read_proof(&key, &changed, &nonce, &third).is_err());
         }
         let other = JobKey::new([6; 32]);
-        assert!(proof(&other, &first, &second, 33).is_err());
+        assert!(read_challenge(&other, &first, &second).is_err());
         assert_eq!(read_hello(&first, JobId(8)), Err(AuthError::OtherJob));
         assert_eq!(read_hello(&[0; HELLO], JobId(7)), Err(AuthError::Foreign));
     }

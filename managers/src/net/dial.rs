@@ -1,5 +1,6 @@
-//! The local manager's side of a connection to mpirun: dialing, proving, and dialing again.
+//! The local manager's side of a connection: dialing, proving, and dialing again.
 
+use super::address::{self, ManagerAddress};
 use super::auth::{self, AuthError, CHALLENGE, HELLO, Nonce, WELCOME, Whose};
 use super::listen::{nonce, read_some};
 use super::session_link::SessionLink;
@@ -8,7 +9,6 @@ use crate::net::reactor::{Interest, Reactor, Token};
 use rejoin_channel_table::JobKey;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io::Write;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// An attempt that takes longer is given up for a new one: the system's own repeats become ever
@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct Dialer {
     key: JobKey,
     whose: Whose,
-    addresses: Vec<SocketAddr>,
+    addresses: Vec<ManagerAddress>,
     /// The address that is next, and stays so once it was right.
     next: usize,
     /// One was right before.
@@ -68,7 +68,7 @@ pub enum Dialed {
 impl Dialer {
     /// A dialer whose events have this token.
     #[must_use]
-    pub fn new(key: JobKey, whose: Whose, addresses: Vec<SocketAddr>, token: Token) -> Dialer {
+    pub fn new(key: JobKey, whose: Whose, addresses: Vec<ManagerAddress>, token: Token) -> Dialer {
         Dialer {
             key,
             whose,
@@ -93,7 +93,7 @@ impl Dialer {
     /// What went wrong last, for the user.
     #[must_use]
     pub fn trouble(&self) -> String {
-        let shown: Vec<_> = self.addresses.iter().map(SocketAddr::to_string).collect();
+        let shown: Vec<_> = self.addresses.iter().map(ToString::to_string).collect();
         format!("{} (mpirun listens on {})", self.last, shown.join(", "))
     }
 
@@ -133,10 +133,10 @@ impl Dialer {
     }
 
     fn begin(&mut self, reactor: &Reactor) -> Result<()> {
-        let Some(address) = self.addresses.get(self.next).copied() else {
+        let Some(address) = self.addresses.get(self.next).cloned() else {
             return Ok(());
         };
-        let socket = match connecting(address) {
+        let socket = match connecting(&address) {
             Ok(socket) => socket,
             Err(error) => {
                 self.fail(&format!("{address}: {}", plain(&error)), PAUSE, reactor);
@@ -162,7 +162,7 @@ impl Dialer {
         if let Some(attempt) = self.attempt.take() {
             reactor.remove(&attempt.socket);
         }
-        tracing::debug!(why, "no connection to mpirun");
+        tracing::debug!(why, "no connection");
         if let Some(address) = self.addresses.get(self.next) {
             self.last = format!("{address}: {why}");
         }
@@ -217,19 +217,28 @@ impl Dialer {
     }
 }
 
-fn connecting(address: SocketAddr) -> std::io::Result<Socket> {
-    let domain = Domain::for_address(address);
-    let socket = Socket::new(domain, Type::STREAM.cloexec(), Some(Protocol::TCP))?;
+fn connecting(to: &ManagerAddress) -> std::io::Result<Socket> {
+    let (domain, protocol, address) = match to {
+        ManagerAddress::Net(to) => {
+            let domain = Domain::for_address(*to);
+            (domain, Some(Protocol::TCP), SockAddr::from(*to))
+        }
+        ManagerAddress::Local(name) => (Domain::UNIX, None, address::abstract_socket(name)?),
+    };
+    let socket = Socket::new(domain, Type::STREAM.cloexec(), protocol)?;
     socket.set_nonblocking(true)?;
-    socket.set_tcp_nodelay(true)?;
-    match socket.connect(&SockAddr::from(address)) {
+    if protocol.is_some() {
+        socket.set_tcp_nodelay(true)?;
+    }
+    match socket.connect(&address) {
         Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
         _ => Ok(socket),
     }
 }
 
 impl Attempt {
-    /// Continues as far as it can. At the end mpirun's count, or `None` if it does not want us.
+    /// Continues as far as it can. At the end the other side's count, or `None` if it does not want
+    /// us.
     fn advance(
         &mut self,
         key: &JobKey,
@@ -251,11 +260,12 @@ impl Attempt {
             let Some(challenge) = read_some::<CHALLENGE>(&self.socket, &mut self.input)? else {
                 return Ok(None);
             };
-            // Known to be mpirun: from here on the old connection is not read.
-            let received = link.received();
-            let (proof, nonce) =
-                auth::proof(key, &self.hello, &challenge, received).map_err(foreign)?;
+            let (nonce, instance) =
+                auth::read_challenge(key, &self.hello, &challenge).map_err(foreign)?;
+            // The other side is the right one: from here on the old connection is not read.
             link.detach(reactor);
+            link.meet(instance);
+            let proof = auth::proof(key, &self.hello, &nonce, link.received());
             (&self.socket).write_all(&proof)?;
             self.stage = Stage::Proved(nonce);
         }

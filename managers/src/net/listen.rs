@@ -1,5 +1,5 @@
-//! mpirun's side of the connections from other hosts: who knocks must prove within a bounded time
-//! that it belongs to the job.
+//! The side of mpirun and of the central manager in connections of local managers: who knocks must
+//! prove within a bounded time that it belongs to the job.
 
 use super::address;
 use super::auth::{self, HELLO, Nonce, PROOF, Whose};
@@ -12,6 +12,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// A stranger has this long to prove that it is none.
@@ -20,13 +21,107 @@ const STRANGER: Duration = Duration::from_secs(5);
 /// Numbers of strangers begin here, below are the listeners.
 const FIRST: u32 = 1000;
 
+/// Sockets that listen. A process may leave them to its children.
+#[derive(Debug, Default)]
+pub struct ListeningSockets {
+    sockets: Vec<Socket>,
+    addresses: Vec<SocketAddr>,
+}
+
+impl ListeningSockets {
+    /// Listens on this host's addresses, or on those that the user chose.
+    ///
+    /// # Errors
+    /// There is no address that others could reach, or the system refuses.
+    pub fn open(choice: Option<&str>) -> Result<ListeningSockets> {
+        let reachable = address::usable(choice);
+        let places: Vec<IpAddr> = match choice {
+            Some(_) => reachable.clone(),
+            None => vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()],
+        };
+        let mut listening = ListeningSockets::default();
+        let mut last = None;
+        for place in places {
+            match listen(place) {
+                Ok((socket, port)) => {
+                    listening.sockets.push(socket);
+                    let own = if place.is_unspecified() {
+                        address::with_port(&reachable, place.is_ipv6(), port)
+                    } else {
+                        vec![SocketAddr::new(place, port)]
+                    };
+                    listening.addresses.extend(own);
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        if listening.addresses.is_empty() {
+            let why = last.map_or(String::new(), |e| format!(": {}", crate::error::plain(&e)));
+            return Err(Error::Usage(format!(
+                "this host has no address that other hosts could call back{why}"
+            )));
+        }
+        Ok(listening)
+    }
+
+    /// Listens for processes of this host too, under this name.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn add_local(&mut self, name: &str) -> Result<()> {
+        self.sockets
+            .push(listen_locally(name).context("listen for the local manager")?);
+        Ok(())
+    }
+
+    /// Where other hosts reach them.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Their descriptors, which a child may inherit.
+    #[must_use]
+    pub fn numbers(&self) -> Vec<RawFd> {
+        self.sockets.iter().map(AsRawFd::as_raw_fd).collect()
+    }
+
+    /// The same sockets once more.
+    ///
+    /// # Errors
+    /// The system has no descriptor left.
+    pub fn try_clone(&self) -> Result<ListeningSockets> {
+        let sockets = self.sockets.iter().map(Socket::try_clone);
+        let sockets: std::io::Result<_> = sockets.collect();
+        Ok(ListeningSockets {
+            sockets: sockets.context("keep the listening sockets")?,
+            addresses: self.addresses.clone(),
+        })
+    }
+
+    /// Those that this process has inherited under these numbers.
+    ///
+    /// # Safety
+    /// The descriptors are open, and nobody else in this process uses them.
+    #[must_use]
+    pub unsafe fn inherited(numbers: &[RawFd]) -> ListeningSockets {
+        // SAFETY: the caller says so.
+        let socket = |number: &RawFd| unsafe { Socket::from_raw_fd(*number) };
+        ListeningSockets {
+            sockets: numbers.iter().map(socket).collect(),
+            addresses: Vec::new(),
+        }
+    }
+}
+
 /// The listening sockets and those who knock.
 pub struct Listener {
     key: JobKey,
     job: JobId,
     kind: u8,
-    sockets: Vec<Socket>,
-    addresses: Vec<SocketAddr>,
+    /// What those who knock tell this process from others by.
+    instance: u64,
+    listening: ListeningSockets,
     strangers: BTreeMap<u32, Stranger>,
     /// Most of them at once; the oldest makes room.
     most: usize,
@@ -62,47 +157,38 @@ impl Listener {
         job: JobId,
         key: JobKey,
         choice: Option<&str>,
-        (kind, most): (u8, usize),
+        kind: (u8, usize),
         reactor: &Reactor,
     ) -> Result<Listener> {
-        let reachable = address::usable(choice);
-        let mut listener = Listener {
+        Listener::new(job, key, ListeningSockets::open(choice)?, kind, 0, reactor)
+    }
+
+    /// Takes calls from these sockets; `kind` is that of its events. At most so many callers are
+    /// listened to at once. Callers that knew another instance begin their links anew.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn new(
+        job: JobId,
+        key: JobKey,
+        listening: ListeningSockets,
+        (kind, most): (u8, usize),
+        instance: u64,
+        reactor: &Reactor,
+    ) -> Result<Listener> {
+        let listener = Listener {
             key,
             job,
             kind,
-            sockets: Vec::new(),
-            addresses: Vec::new(),
+            instance,
+            listening,
             strangers: BTreeMap::new(),
             most,
             next: FIRST,
             pause: Pause::default(),
         };
-        let places: Vec<IpAddr> = match choice {
-            Some(_) => reachable.clone(),
-            None => vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()],
-        };
-        let mut last = None;
-        for place in places {
-            match listen(place) {
-                Ok((socket, port)) => {
-                    let token = listener.token(listener.sockets.len() as u32);
-                    reactor.add(&socket, token, Interest::READ)?;
-                    listener.sockets.push(socket);
-                    let own = if place.is_unspecified() {
-                        address::with_port(&reachable, place.is_ipv6(), port)
-                    } else {
-                        vec![SocketAddr::new(place, port)]
-                    };
-                    listener.addresses.extend(own);
-                }
-                Err(error) => last = Some(error),
-            }
-        }
-        if listener.addresses.is_empty() {
-            let why = last.map_or(String::new(), |e| format!(": {}", crate::error::plain(&e)));
-            return Err(Error::Usage(format!(
-                "this host has no address that other hosts could call back{why}"
-            )));
+        for (index, socket) in (0..).zip(&listener.listening.sockets) {
+            reactor.add(socket, listener.token(index), Interest::READ)?;
         }
         Ok(listener)
     }
@@ -118,7 +204,7 @@ impl Listener {
     /// Where local managers call back.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+        self.listening.addresses()
     }
 
     /// When [`Listener::tidy`] is due.
@@ -139,7 +225,8 @@ impl Listener {
             incarnation: 0,
             index,
         });
-        self.pause.end(self.sockets.iter().zip(tokens), reactor)?;
+        let sockets = self.listening.sockets.iter();
+        self.pause.end(sockets.zip(tokens), reactor)?;
         let now = Instant::now();
         let late = self.strangers.iter().filter(|(_, s)| s.until <= now);
         let late: Vec<u32> = late.map(|(number, _)| *number).collect();
@@ -169,7 +256,7 @@ impl Listener {
         let Some(stranger) = self.strangers.get_mut(&index) else {
             return Ok(None);
         };
-        match stranger.advance(&self.key, self.job) {
+        match stranger.advance(&self.key, self.job, self.instance) {
             Ok(None) => Ok(None),
             Ok(Some(theirs)) => {
                 let Some(stranger) = self.strangers.remove(&index) else {
@@ -193,14 +280,16 @@ impl Listener {
     }
 
     fn accept(&mut self, at: usize, reactor: &Reactor) -> Result<()> {
-        let Some(listening) = self.sockets.get(at) else {
+        let Some(listening) = self.listening.sockets.get(at) else {
             return Ok(());
         };
         let socket = match listening.accept() {
             Ok((socket, _)) => socket,
             Err(error) => {
                 let number = error.raw_os_error().map(Errno::from_raw);
-                if number.is_some_and(accept::is_want) && self.pause.begin(&self.sockets, reactor) {
+                if number.is_some_and(accept::is_want)
+                    && self.pause.begin(&self.listening.sockets, reactor)
+                {
                     let why = crate::error::plain(&error);
                     tracing::warn!(why, "no calls are taken for a while");
                 }
@@ -208,7 +297,7 @@ impl Listener {
                 return Ok(());
             }
         };
-        if socket.set_nonblocking(true).is_err() || socket.set_tcp_nodelay(true).is_err() {
+        if prepare(&socket).is_err() {
             return Ok(());
         }
         if self.strangers.len() >= self.most
@@ -243,7 +332,7 @@ impl Listener {
 
 impl Stranger {
     /// Continues as far as it can. At the end the count that it has proved.
-    fn advance(&mut self, key: &JobKey, job: JobId) -> std::io::Result<Option<u64>> {
+    fn advance(&mut self, key: &JobKey, job: JobId, instance: u64) -> std::io::Result<Option<u64>> {
         let (hello, nonce, _) = match self.greeting {
             Some(greeting) => greeting,
             None => {
@@ -252,7 +341,8 @@ impl Stranger {
                 };
                 let whose = auth::read_hello(&hello, job).map_err(std::io::Error::other)?;
                 let nonce = nonce().map_err(std::io::Error::other)?;
-                (&self.socket).write_all(&auth::challenge(key, &hello, &nonce))?;
+                let challenge = auth::challenge(key, &hello, &nonce, instance);
+                (&self.socket).write_all(&challenge)?;
                 *self.greeting.insert((hello, nonce, whose))
             }
         };
@@ -263,6 +353,23 @@ impl Stranger {
             .map(Some)
             .map_err(std::io::Error::other)
     }
+}
+
+/// Sets a new connection up.
+fn prepare(socket: &Socket) -> std::io::Result<()> {
+    socket.set_nonblocking(true)?;
+    match socket.domain()? {
+        Domain::UNIX => Ok(()),
+        _ => socket.set_tcp_nodelay(true),
+    }
+}
+
+fn listen_locally(name: &str) -> std::io::Result<Socket> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM.cloexec(), None)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address::abstract_socket(name)?)?;
+    socket.listen(16)?;
+    Ok(socket)
 }
 
 fn listen(place: IpAddr) -> std::io::Result<(Socket, u16)> {

@@ -16,6 +16,9 @@ const MOST: usize = 64 * 1024;
 /// In place of a length: nothing follows, and the link ends.
 const BYE: u32 = u32::MAX;
 
+/// In place of a length: nothing follows, and an answer is wanted, a record of whatever kind.
+const PROBE: u32 = u32::MAX - 1;
+
 /// What can be wrong with what the other side says.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
@@ -52,6 +55,10 @@ pub struct Session {
     /// Bytes of the present record that are to come.
     rest: usize,
     bye: Bye,
+    /// The other side is to be probed.
+    probe: bool,
+    /// The other side has probed, and nothing was said to it since.
+    answer: bool,
 }
 
 /// The end of a link.
@@ -74,6 +81,11 @@ impl Session {
     /// Ends the link after what was pushed.
     pub fn say_bye(&mut self) {
         self.bye.wanted = true;
+    }
+
+    /// Asks the other side for a record, so that it is heard if the connection lives.
+    pub fn probe(&mut self) {
+        self.probe = true;
     }
 
     /// The other side has ended the link; everything that it sent has come.
@@ -112,6 +124,7 @@ impl Session {
         self.header.clear();
         self.rest = 0;
         self.bye.said = false;
+        (self.probe, self.answer) = (false, false);
         Ok(())
     }
 
@@ -121,10 +134,17 @@ impl Session {
         let start = (self.given - self.had) as usize;
         let length = (self.kept.len() - start).min(MOST);
         let bye = length == 0 && self.bye.wanted && !self.bye.said;
-        if length == 0 && self.told == self.received && !bye {
+        let asked = self.probe || self.answer || bye;
+        if length == 0 && self.told == self.received && !asked {
             return false;
         }
-        let mark = if bye { BYE } else { length as u32 };
+        let mark = match length {
+            0 if bye => BYE,
+            // What has a length is answered by a count in any case.
+            0 if self.probe => PROBE,
+            length => length as u32,
+        };
+        (self.probe, self.answer) = (false, false);
         out.extend_from_slice(&mark.to_le_bytes());
         out.extend_from_slice(&self.received.to_le_bytes());
         out.extend(self.kept.range(start..start + length));
@@ -171,6 +191,7 @@ impl Session {
         self.acknowledge(u64::from_le_bytes(count), self.given)?;
         match u32::from_le_bytes(mark) {
             BYE => self.bye.heard = true,
+            PROBE => self.answer = true,
             length if length as usize > MOST => return Err(SessionError::TooLong(length)),
             length => self.rest = length as usize,
         }
@@ -233,6 +254,21 @@ mod tests {
         assert!(other.heard_bye());
         one.receive(&all(&mut other), |_| {}).unwrap();
         assert!(one.is_settled());
+    }
+
+    #[test]
+    fn a_probe_is_answered_once() {
+        let (mut one, mut other) = (Session::default(), Session::default());
+        one.probe();
+        let probe = all(&mut one);
+        assert_eq!(probe.len(), HEADER);
+        assert!(all(&mut one).is_empty());
+        other.receive(&probe, |_| panic!("payload")).unwrap();
+        let answer = all(&mut other);
+        assert_eq!(answer.len(), HEADER);
+        assert!(all(&mut other).is_empty());
+        one.receive(&answer, |_| panic!("payload")).unwrap();
+        assert!(all(&mut one).is_empty());
     }
 
     proptest! {

@@ -24,6 +24,10 @@ pub struct SessionLink {
     wire: Vec<u8>,
     written: usize,
     heard: Instant,
+    /// The instance of the other side, once it has been met.
+    instance: Option<u64>,
+    /// The other side was met, which nobody has taken notice of.
+    met: bool,
 }
 
 impl SessionLink {
@@ -38,6 +42,8 @@ impl SessionLink {
             wire: Vec::new(),
             written: 0,
             heard: Instant::now(),
+            instance: None,
+            met: false,
         }
     }
 
@@ -50,6 +56,30 @@ impl SessionLink {
         encode(message, MANAGER_LIMIT, &mut frame)?;
         self.session.push(&frame);
         Ok(())
+    }
+
+    /// The other side is this instance. If another one was there before, the link begins anew: what
+    /// was kept for that is of no use to this one, and what came of it in part is not completed.
+    pub fn meet(&mut self, instance: u64) {
+        let before = self.instance.replace(instance);
+        if before == Some(instance) {
+            return;
+        }
+        self.met = true;
+        if before.is_some() {
+            self.session = Session::default();
+            self.reader = FrameReader::new(MANAGER_LIMIT);
+        }
+    }
+
+    /// Whether another instance was met since the last call.
+    pub fn take_met(&mut self) -> bool {
+        std::mem::take(&mut self.met)
+    }
+
+    /// Asks the other side to be heard.
+    pub fn probe(&mut self) {
+        self.session.probe();
     }
 
     /// Continues over a new connection; the one before is let go.

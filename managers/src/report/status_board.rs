@@ -4,7 +4,7 @@ use crate::clock::now;
 use crate::report::query::{Checkpoint, RankStatus, Status};
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_protocol::central::{Course, Event, RankView, View};
-use rejoin_managers_protocol::control::{Stage, Time, ToCentral};
+use rejoin_managers_protocol::control::{Stage, Time};
 use rejoin_managers_protocol::verdict::Described;
 use std::collections::BTreeMap;
 
@@ -15,8 +15,6 @@ pub struct StatusBoard {
     program: String,
     /// When it was made.
     since: Time,
-    /// The last image of each rank.
-    images: BTreeMap<Rank, Epoch>,
     committed: u64,
     given_up: u64,
     failures: u64,
@@ -33,16 +31,6 @@ impl StatusBoard {
             program,
             since: now(),
             ..StatusBoard::default()
-        }
-    }
-
-    /// A local manager said this.
-    pub fn heard(&mut self, news: &ToCentral) {
-        if let ToCentral::Imaged {
-            instance, epoch, ..
-        } = news
-        {
-            self.images.insert(instance.rank, *epoch);
         }
     }
 
@@ -70,12 +58,13 @@ impl StatusBoard {
         }
     }
 
-    /// The job as it is now.
+    /// The job as it is now. `images`: the epoch of each rank's last image.
     /// `central`: the central manager's process id, and how often it was started again.
     pub fn status(
         &self,
         view: &View,
         ranks: impl Iterator<Item = RankView>,
+        images: &BTreeMap<Rank, Epoch>,
         hosts: &[String],
         now: Time,
         central: (u32, u64),
@@ -109,7 +98,7 @@ impl StatusBoard {
                     pid: view.pid,
                     incarnation: view.incarnation.0,
                     state: state(&view).into(),
-                    epoch: self.images.get(&Rank(rank)).map(|epoch| epoch.0),
+                    epoch: images.get(&Rank(rank)).map(|epoch| epoch.0),
                 })
                 .collect(),
         }

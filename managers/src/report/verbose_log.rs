@@ -1,30 +1,30 @@
 //! What `mpirun --verbose` says: where ranks run, where they listen, when the job has come how far.
 
-use rejoin_managers_protocol::control::{Stage, ToCentral, ToLocal};
+use crate::clock::now;
+use rejoin_managers_protocol::control::{Stage, Time, ToCentral, ToLocal};
 use rejoin_managers_protocol::verdict::Verdict;
 use std::io::Write;
-use std::time::Instant;
 
 /// Speaks, or not.
 pub struct VerboseLog {
-    speaks: bool,
-    begun: Instant,
+    /// Since when times count, if it speaks.
+    since: Option<Time>,
     told: [bool; 3],
 }
 
 impl VerboseLog {
-    /// A log that speaks only if that is wanted.
-    pub fn new(speaks: bool) -> VerboseLog {
+    /// A log that speaks only with a moment since when times count.
+    #[must_use]
+    pub fn new(since: Option<Time>) -> VerboseLog {
         VerboseLog {
-            speaks,
-            begun: Instant::now(),
+            since,
             told: [false; 3],
         }
     }
 
     fn say(&self, text: &str) {
-        if self.speaks {
-            let at = self.begun.elapsed().as_secs_f64();
+        if let Some(since) = self.since {
+            let at = now().0.saturating_sub(since.0) as f64 / 1e9;
             // A reader that went away misses it.
             let _ = writeln!(std::io::stderr(), "mpirun: {at:9.4} s: {text}");
         }

@@ -1,7 +1,8 @@
 //! Forwarding of the ranks' standard streams: what is written where ([`sink`]), what waits for a
-//! commit ([`output_commit`], [`stored_states`]), what a rank writes again ([`replay_filter`]), and
-//! what is read of standard input ([`source`]).
+//! commit ([`output_commit`], [`stored_states`]) and when that counts ([`commit_order`]), what a
+//! rank writes again ([`replay_filter`]), and what is read of standard input ([`source`]).
 
+pub mod commit_order;
 pub mod lines;
 pub mod output_commit;
 pub mod replay_filter;

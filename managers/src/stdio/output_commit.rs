@@ -191,6 +191,8 @@ pub struct OutputCommit {
     /// What may be shown.
     released: VecDeque<Segment>,
     places: BTreeMap<Rank, Place>,
+    /// The last that was committed.
+    committed: Option<Epoch>,
     /// Epochs up to here are committed or given up.
     settled: Option<Epoch>,
     memory: usize,
@@ -213,6 +215,7 @@ impl OutputCommit {
             held: BTreeMap::new(),
             released: VecDeque::new(),
             places: BTreeMap::new(),
+            committed: None,
             settled: None,
             memory,
         }
@@ -235,12 +238,13 @@ impl OutputCommit {
         }
     }
 
-    /// A rank goes back to the committed checkpoint, or to its start: what is held of it is void.
+    /// A rank goes back to the committed checkpoint, or to its start: what is held of it from there
+    /// on is void. The word of that commit may come later.
     pub fn rewind(&mut self, rank: Rank, epoch: Option<Epoch>) {
         let place = self.places.entry(rank).or_default();
         place.life += 1;
         place.after = epoch;
-        for segment in self.held.values_mut() {
+        for segment in self.held.range_mut(epoch..).map(|(_, segment)| segment) {
             segment.void.insert(rank, place.life);
         }
     }
@@ -248,6 +252,7 @@ impl OutputCommit {
     /// Nobody goes back behind this checkpoint any more: what was written before it is let out.
     pub fn commit(&mut self, epoch: Epoch) {
         self.settled = self.settled.max(Some(epoch));
+        self.committed = Some(epoch);
         let later = self.held.split_off(&Some(epoch));
         let earlier = std::mem::replace(&mut self.held, later);
         self.released.extend(earlier.into_values());
@@ -261,7 +266,7 @@ impl OutputCommit {
         self.settled = self.settled.max(Some(epoch));
         let before = self.held.range(..Some(epoch)).next_back();
         // Places must name a segment that is let out before the next commit's own.
-        let before = before.and_then(|(before, _)| *before);
+        let before = before.and_then(|(before, _)| *before).max(self.committed);
         for place in self.places.values_mut() {
             if place.after == Some(epoch) {
                 place.after = before;
@@ -394,6 +399,22 @@ mod tests {
             back.push(piece);
         }
         assert_eq!(back, all);
+    }
+
+    #[test]
+    fn what_was_written_before_the_image_stays_if_the_word_of_the_commit_comes_late() {
+        let mut hold = OutputCommit::new();
+        hold.push(&piece(0, "before")).unwrap();
+        hold.mark(Rank(0), Epoch(1));
+        hold.push(&piece(0, "again")).unwrap();
+        hold.rewind(Rank(0), Some(Epoch(1)));
+        hold.commit(Epoch(1));
+        assert_eq!(hold.take().unwrap(), Some(piece(0, "before")));
+        assert_eq!(hold.take().unwrap(), None);
+        hold.push(&piece(0, "again")).unwrap();
+        hold.release();
+        assert_eq!(hold.take().unwrap(), Some(piece(0, "again")));
+        assert_eq!(hold.take().unwrap(), None);
     }
 
     const RANKS: u32 = 3;

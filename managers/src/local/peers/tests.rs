@@ -43,6 +43,7 @@ impl Node {
             interactive: false,
             file_limit_ignored: false,
             lease: None,
+            central: None,
             tree: None,
             lookups: false,
         };
@@ -181,7 +182,8 @@ fn call(node: &mut Node, host: u32, launch: u32, key: &JobKey) -> Option<TcpStre
         let mut challenge = [0; CHALLENGE];
         stream.write_all(&hello).ok()?;
         stream.read_exact(&mut challenge).ok()?;
-        let (proof, nonce) = auth::proof(&key, &hello, &challenge, 0).ok()?;
+        let (nonce, _) = auth::read_challenge(&key, &hello, &challenge).ok()?;
+        let proof = auth::proof(&key, &hello, &nonce, 0);
         stream.write_all(&proof).ok()?;
         let mut welcome = [0; auth::WELCOME];
         stream.read_exact(&mut welcome).ok()?;

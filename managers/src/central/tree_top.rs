@@ -1,5 +1,4 @@
-//! mpirun's part of the tree: it is the top, for it has the links to all local managers and
-//! outlives each central manager of the job.
+//! Central's part of the tree that the table goes down: it is the top.
 
 use crate::error::Result;
 use crate::launch::tree::{Place, Word};
@@ -79,13 +78,14 @@ pub(super) struct Top {
 }
 
 impl Top {
-    /// For these hosts, in ascending order.
-    pub fn new(place: Place, hosts: Vec<HostIndex>, lookups: Option<Lookups>) -> Top {
+    /// For these hosts, in ascending order. A later central manager has a greater number of the
+    /// run.
+    pub fn new(place: Place, run: u64, hosts: Vec<HostIndex>, lookups: Option<Lookups>) -> Top {
         Top {
             member: Member::new(None, place.tree()),
             addresses: vec![Vec::new(); hosts.len()],
             hosts,
-            run: u64::from(place.launch),
+            run,
             under_way: None,
             given: BTreeSet::new(),
             held: Vec::new(),
@@ -270,7 +270,7 @@ mod tests {
             patience: 100,
             launch: 0,
         };
-        Top::new(place, vec![0, 2, 3], None)
+        Top::new(place, 1, vec![0, 2, 3], None)
     }
 
     fn cast(top: &mut Top) -> Outgoing {
@@ -341,7 +341,7 @@ mod tests {
         // Host 1 has no ranks, the first two are on host 2.
         let hosts = vec![0, 2];
         let lookups = Lookups::new(&[2, 2, 0], &hosts);
-        let mut top = Top::new(place, hosts, Some(lookups));
+        let mut top = Top::new(place, 1, hosts, Some(lookups));
         let card = |pid| BusinessCard {
             pid,
             ..BusinessCard::default()

@@ -1,0 +1,286 @@
+//! Central's links to the local managers, by the number of their host.
+//!
+//! Local managers dial, also those of this host: so a central manager that is started again, which
+//! has the listening sockets from mpirun, is found at the same place. Its links begin anew; a local
+//! manager learns that from the handshake ([`crate::net::auth`]). Connections that break prove
+//! nothing: mpirun tells of managers that have ended, and leases tell of silence.
+
+use super::tree_top::{Lookups, Outgoing, Top};
+use crate::clock::now;
+use crate::error::Result;
+use crate::host::limits;
+use crate::launch::local_messages::{CentralToLocal, LocalToCentral};
+use crate::launch::tree::Place;
+use crate::net::auth::central_key;
+use crate::net::listen::{Arrival, Listener, ListeningSockets};
+use crate::net::local_link::Filled;
+use crate::net::reactor::{Reactor, Token};
+use crate::net::session_link::SessionLink;
+use rejoin_channel_table::{JobId, JobKey};
+use rejoin_managers_protocol::central::{HostIndex, Job};
+use rejoin_managers_protocol::control::{ToCentral, ToLocal};
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// What the links of a job need, whoever drives its core.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LinkPlan {
+    /// The job.
+    pub id: JobId,
+    /// The job's key.
+    #[serde(with = "rejoin_channel_table::ids::job_key")]
+    pub key: JobKey,
+    /// How often local managers were launched for the job before.
+    pub launch: u32,
+    /// How often a central manager was started for this launch before.
+    pub restarts: u32,
+    /// The first place in the tree, if there is one.
+    pub tree: Option<Place>,
+    /// Ranks look cards up.
+    pub lookups: bool,
+}
+
+/// Kinds of the events of links, and of who calls.
+#[derive(Debug, Clone, Copy)]
+pub struct LinkKinds {
+    /// Of a link; the index is the host.
+    pub link: u8,
+    /// Of who calls.
+    pub caller: u8,
+}
+
+/// One local manager.
+struct HostLink {
+    link: SessionLink,
+    open: bool,
+}
+
+/// All links; a host without ranks has none.
+pub struct HostLinks {
+    links: Vec<Option<HostLink>>,
+    listener: Listener,
+    launch: u32,
+    /// Of a job on many hosts.
+    top: Option<Top>,
+}
+
+impl HostLinks {
+    /// Links without connections, for the hosts that have ranks.
+    ///
+    /// # Errors
+    /// The system refuses to watch the listening sockets.
+    pub fn new(
+        job: &Job,
+        plan: &LinkPlan,
+        sockets: ListeningSockets,
+        kinds: LinkKinds,
+        reactor: &Reactor,
+    ) -> Result<HostLinks> {
+        let hosts = job.hosts.len();
+        let used: Vec<HostIndex> = (0..hosts)
+            .filter(|host| job.placement.contains(host))
+            .collect();
+        let mut links: Vec<_> = (0..hosts).map(|_| None).collect();
+        for host in &used {
+            let token = Token {
+                kind: kinds.link,
+                incarnation: 0,
+                index: u32::try_from(*host).unwrap_or(u32::MAX),
+            };
+            let link = SessionLink::new(token);
+            links[*host] = Some(HostLink { link, open: true });
+        }
+        let most = limits::callers(limits::launcher(hosts));
+        let key = central_key(&plan.key, plan.launch);
+        let instance = u64::from(plan.restarts);
+        let kind = (kinds.caller, most);
+        let listener = Listener::new(plan.id, key, sockets, kind, instance, reactor)?;
+        let run = (u64::from(plan.launch) << 32) | instance;
+        let lookups = plan.lookups.then(|| Lookups::new(&job.placement, &used));
+        Ok(HostLinks {
+            links,
+            listener,
+            launch: plan.launch,
+            top: plan.tree.map(|place| Top::new(place, run, used, lookups)),
+        })
+    }
+
+    fn open(&mut self, host: HostIndex) -> Option<&mut SessionLink> {
+        let link = self.links.get_mut(host)?.as_mut();
+        link.filter(|l| l.open).map(|l| &mut l.link)
+    }
+
+    fn queue(&mut self, host: HostIndex, message: &CentralToLocal) -> Result<()> {
+        match self.open(host) {
+            Some(link) => Ok(link.queue(message)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Queues an order to a host; nothing is said to one whose link is closed.
+    ///
+    /// # Errors
+    /// The order is above the limit of messages.
+    pub fn order(&mut self, host: HostIndex, order: ToLocal) -> Result<()> {
+        if let Some(top) = &mut self.top
+            && top.hold(host, &order)
+        {
+            return Ok(());
+        }
+        self.queue(host, &CentralToLocal::Order(order))
+    }
+
+    /// Queues an order to several hosts. The table of ranks goes down the tree, if there is one.
+    ///
+    /// # Errors
+    /// The order is above the limit of messages.
+    pub fn spread(&mut self, hosts: &[HostIndex], order: ToLocal) -> Result<()> {
+        if let (ToLocal::Start { generation, .. }, Some(top)) = (&order, &mut self.top)
+            && let Some(outgoing) = top.cast(now(), *generation, &order)?
+        {
+            return self.go_down(outgoing);
+        }
+        hosts
+            .iter()
+            .try_for_each(|host| self.order(*host, order.clone()))
+    }
+
+    fn go_down(&mut self, outgoing: Outgoing) -> Result<()> {
+        for (host, message) in outgoing {
+            self.queue(host, &CentralToLocal::Tree(message))?;
+        }
+        let released = self.top.as_mut().map(Top::released);
+        for (host, order) in released.unwrap_or_default() {
+            self.queue(host, &CentralToLocal::Order(order))?;
+        }
+        Ok(())
+    }
+
+    /// Writes what the links take, and watches those that did not take all.
+    ///
+    /// # Errors
+    /// The system refuses to watch a socket.
+    pub fn flush(&mut self, reactor: &Reactor) -> Result<()> {
+        for host in self.links.iter_mut().flatten().filter(|l| l.open) {
+            host.link.flush(reactor)?;
+        }
+        Ok(())
+    }
+
+    /// Reads once from a host. Returns what it says to the core; `None`: there was nothing to read.
+    ///
+    /// # Errors
+    /// What came is no message.
+    pub fn read(&mut self, host: HostIndex, reactor: &Reactor) -> Result<Option<Vec<ToCentral>>> {
+        let Some(link) = self.open(host) else {
+            return Ok(None);
+        };
+        match link.fill(reactor) {
+            // The local manager calls again, if it lives.
+            Filled::Nothing | Filled::Broken => return Ok(None),
+            Filled::Closed => {
+                self.close(host, reactor);
+                return Ok(None);
+            }
+            Filled::Some => {}
+        }
+        let mut news = Vec::new();
+        while let Some(link) = self.open(host)
+            && let Some(message) = link.next()?
+        {
+            match message {
+                LocalToCentral::News(one) => news.push(one),
+                LocalToCentral::Listens(addresses) => self.listens(host, addresses),
+                LocalToCentral::Tree(message) => {
+                    if let Some(top) = &mut self.top {
+                        let outgoing = top.heard(now(), host, message);
+                        self.go_down(outgoing)?;
+                    }
+                }
+                LocalToCentral::Look(question) => {
+                    let top = self.top.as_mut();
+                    let answer = top.and_then(|top| top.looked(now(), host, question));
+                    if let Some(answer) = answer {
+                        self.queue(host, &CentralToLocal::Look(answer))?;
+                    }
+                }
+            }
+        }
+        Ok(Some(news))
+    }
+
+    /// A local manager says where others reach it. Where it called from comes first: of its other
+    /// addresses some may mean nothing elsewhere, or another machine.
+    fn listens(&mut self, host: HostIndex, mut addresses: Vec<SocketAddr>) {
+        let seen = self.open(host).and_then(|link| link.peer());
+        addresses.sort_by_key(|address| Some(address.ip()) != seen);
+        if let Some(top) = &mut self.top {
+            top.listens(host, addresses);
+        }
+    }
+
+    /// Somebody calls, or continues to prove who it is.
+    ///
+    /// # Errors
+    /// The system refuses to watch a socket.
+    pub fn called(&mut self, index: u32, reactor: &Reactor) -> Result<()> {
+        match self.listener.ready(index, reactor)? {
+            Some(arrival) => self.arrived(arrival, reactor),
+            None => Ok(()),
+        }
+    }
+
+    fn arrived(&mut self, arrival: Arrival, reactor: &Reactor) -> Result<()> {
+        let (whose, theirs) = (arrival.whose, arrival.theirs);
+        let host = whose.host as usize;
+        let link = self.links.get_mut(host).and_then(Option::as_mut);
+        let wanted = link.filter(|l| l.open && whose.launch == self.launch);
+        let Some(HostLink { link, .. }) = wanted else {
+            tracing::info!(host, "a manager that is not wanted is sent away");
+            let _ = self.listener.answer(arrival, None);
+            return Ok(());
+        };
+        if let Some(socket) = self.listener.answer(arrival, Some(link.received())) {
+            tracing::debug!(host, "a local manager has called");
+            link.attach(socket.into(), theirs, reactor)?;
+        }
+        Ok(())
+    }
+
+    /// Does what is due.
+    ///
+    /// # Errors
+    /// The system refuses to watch a socket.
+    pub fn tend(&mut self, reactor: &Reactor) -> Result<()> {
+        self.listener.tidy(reactor)?;
+        let outgoing = self.top.as_mut().map(|top| top.tick(now()));
+        self.go_down(outgoing.unwrap_or_default())
+    }
+
+    /// When [`HostLinks::tend`] is due.
+    #[must_use]
+    pub fn wait_limit(&self) -> Option<Duration> {
+        let tree = self.top.as_ref().and_then(Top::deadline);
+        let tree = tree.map(|at| Duration::from_nanos(at.0.saturating_sub(now().0)));
+        self.listener.wait_limit().into_iter().chain(tree).min()
+    }
+
+    /// Closes a host's link: it takes no part any more, and is sent away when it calls.
+    pub fn close(&mut self, host: HostIndex, reactor: &Reactor) {
+        let Some(link) = self.open(host) else {
+            return;
+        };
+        link.say_bye();
+        // Who does not take it finds out when it dials again.
+        let _ = link.flush(reactor);
+        link.detach(reactor);
+        if let Some(Some(link)) = self.links.get_mut(host) {
+            link.open = false;
+        }
+        let outgoing = self.top.as_mut().map(|top| top.lost(now(), host));
+        if let Err(error) = self.go_down(outgoing.unwrap_or_default()) {
+            tracing::warn!(%error, "the table does not go on");
+        }
+    }
+}

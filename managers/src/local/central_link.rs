@@ -1,0 +1,118 @@
+//! The link to the central manager, which this manager calls for. A central manager that is started
+//! again listens at the same place; what was kept for the one before is dropped, since the next one
+//! asks for a report.
+
+use super::kind;
+use crate::error::Result;
+use crate::launch::local_messages::{CentralToLocal, LocalToCentral};
+use crate::launch::plan::CentralPlace;
+use crate::net::auth::{Whose, central_key};
+use crate::net::local_link::Filled;
+use crate::net::reactor::{Reactor, Token};
+use crate::net::redial::{Called, Redial};
+use crate::net::session_link::SessionLink;
+use rejoin_channel_table::{JobId, JobKey};
+use rejoin_managers_protocol::lease::Terms;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// A local manager's link to the central manager.
+pub(super) struct CentralLink {
+    link: SessionLink,
+    redial: Redial,
+    open: bool,
+    /// What each central manager is told first: where other local managers reach this one.
+    listens: Option<Vec<SocketAddr>>,
+}
+
+impl CentralLink {
+    /// A link without a connection, to the central manager of this job.
+    pub fn new(job: JobId, key: &JobKey, place: &CentralPlace, away: bool) -> CentralLink {
+        let whose = Whose {
+            job,
+            launch: place.launch,
+            host: place.host,
+        };
+        let key = central_key(key, place.launch);
+        let token = Token::single(kind::CENTRAL_DIAL);
+        let addresses = place.addresses.clone();
+        CentralLink {
+            link: SessionLink::new(Token::single(kind::CENTRAL)),
+            redial: Redial::new(key, whose, addresses, token, away),
+            open: true,
+            listens: None,
+        }
+    }
+
+    /// This host is reached over a network.
+    pub fn go_by_leases(&mut self, terms: Terms) {
+        self.redial.go_by(terms.silence(), terms.given_up());
+    }
+
+    /// Has each central manager told where other local managers reach this one.
+    pub fn listens(&mut self, addresses: Vec<SocketAddr>) {
+        self.listens = Some(addresses);
+    }
+
+    /// Queues a message.
+    pub fn tell(&mut self, message: &LocalToCentral) -> Result<()> {
+        Ok(self.link.queue(message)?)
+    }
+
+    /// Reads once.
+    pub fn fill(&mut self, reactor: &Reactor) -> Filled {
+        self.link.fill(reactor)
+    }
+
+    /// The next whole message of what was read.
+    pub fn next(&mut self) -> Result<Option<CentralToLocal>> {
+        Ok(self.link.next()?)
+    }
+
+    /// Writes what the link takes.
+    pub fn flush(&mut self, reactor: &Reactor) -> Result<()> {
+        if self.open {
+            self.link.flush(reactor)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the link.
+    pub fn close(&mut self, reactor: &Reactor) -> Result<()> {
+        if std::mem::take(&mut self.open) {
+            self.link.say_bye();
+            self.link.flush(reactor)?;
+            self.link.detach(reactor);
+            self.redial.cancel(reactor);
+        }
+        Ok(())
+    }
+
+    /// Calls central, if there is need. Whether central dismisses this host.
+    pub fn call(&mut self, reactor: &Reactor) -> Result<bool> {
+        if !self.open {
+            return Ok(false);
+        }
+        let called = self.redial.call(&mut self.link, reactor)?;
+        self.called(called)
+    }
+
+    /// A call continues. Whether central dismisses this host.
+    pub fn answered(&mut self, reactor: &Reactor) -> Result<bool> {
+        let called = self.redial.ready(&mut self.link, reactor)?;
+        self.called(called)
+    }
+
+    fn called(&mut self, called: Called) -> Result<bool> {
+        if let (Called::Met, Some(addresses)) = (called, &self.listens) {
+            self.link
+                .queue(&LocalToCentral::Listens(addresses.clone()))?;
+        }
+        Ok(called == Called::Dismissed)
+    }
+
+    /// When [`CentralLink::call`] is due.
+    pub fn wait_limit(&self) -> Option<Duration> {
+        self.redial.wait_limit(&self.link).filter(|_| self.open)
+    }
+}

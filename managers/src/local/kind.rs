@@ -1,0 +1,38 @@
+//! Kinds of a local manager's events.
+
+/// The link to mpirun.
+pub const LINK: u8 = 0;
+/// Signals for the manager.
+pub const SIGNALS: u8 = 1;
+/// The pipe by which processes tell that they could not exec.
+pub const FAILURES: u8 = 2;
+/// A rank's socket.
+pub const SOCKET: u8 = 3;
+/// A rank's standard output.
+pub const OUT: u8 = 4;
+/// A rank's standard error.
+pub const ERR: u8 = 5;
+/// The end of the process that was started.
+pub const CHILD: u8 = 6;
+/// The end of the process that called `MPI_Init`, another one.
+pub const CALLER: u8 = 7;
+/// The pipe of standard input.
+pub const INPUT: u8 = 8;
+/// A rank's image.
+pub const IMAGE: u8 = 9;
+/// Early notices of ends.
+pub const WATCH: u8 = 10;
+/// A call to mpirun.
+pub const DIAL: u8 = 11;
+/// Calls of other local managers.
+pub const PEERS: u8 = 12;
+/// A call to another local manager.
+pub const PEER_DIAL: u8 = 13;
+/// A link to another local manager that was dialed here.
+pub const PEER_OUT: u8 = 14;
+/// A link to another local manager that was dialed there.
+pub const PEER_IN: u8 = 15;
+/// The link to central.
+pub const CENTRAL: u8 = 16;
+/// A call to central.
+pub const CENTRAL_DIAL: u8 = 17;
