@@ -49,12 +49,17 @@ async fn doubling<P: P2p>(
     exclusive: bool,
 ) -> Result<()> {
     let (rank, size, len) = (ctx.rank(), ctx.size(), recv.len());
-    let temp = ctx.temp(2 * stride(len))?;
+    // Of two ranks neither changes its group's value.
+    let changes = size > 2;
+    let temp = ctx.temp(if changes { 2 } else { 1 } * stride(len))?;
     let mut group = Pair {
-        acc: temp.mem().head(len),
-        other: temp.mem().part(stride(len), len),
+        acc: mine,
+        other: temp.mem().head(len),
     };
-    group.acc.copy_from(mine);
+    if changes {
+        group.acc = temp.mem().part(stride(len), len);
+        group.acc.copy_from(mine);
+    }
     let mut started = !exclusive;
     if started {
         recv.copy_from(mine);
@@ -66,17 +71,24 @@ async fn doubling<P: P2p>(
         if partner >= size {
             continue;
         }
-        ctx.exchange(partner, group.acc, partner, group.other)
-            .await?;
-        let lower = partner < rank;
+        let (lower, last) = (partner < rank, mask >= size);
+        // Nobody needs the group's value of the last step.
+        match (last, lower) {
+            (true, false) => return ctx.send(partner, group.acc).await,
+            (true, true) if !started => return ctx.recv(partner, recv).await,
+            (true, true) => ctx.recv(partner, group.other).await?,
+            (false, _) => {
+                ctx.exchange(partner, group.acc, partner, group.other)
+                    .await?;
+            }
+        }
         if lower && started {
             fold(op, group.other, recv)?;
         } else if lower {
             recv.copy_from(group.other);
             started = true;
         }
-        // The last step's group value is nobody's.
-        if mask < size {
+        if !last {
             group.combine(op, lower)?;
         }
     }
