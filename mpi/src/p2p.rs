@@ -1,6 +1,7 @@
 //! Point-to-point communication (MPI-5.0 chapter 3).
 
 mod blocking;
+mod bsend_buffer;
 mod buffered;
 pub(crate) mod data;
 mod direct;
@@ -9,10 +10,10 @@ mod persistent;
 mod probe;
 mod sendrecv;
 
-pub use buffered::{BsendBuffer, Detached, OVERHEAD};
+pub(crate) use bsend_buffer::BsendBuffer;
+pub use bsend_buffer::{Detached, OVERHEAD};
 pub use data::Data;
 pub(crate) use data::Staging;
-pub use persistent::{Action, Persistent};
 pub use probe::Message;
 pub use sendrecv::Side;
 

@@ -3,16 +3,18 @@
 
 pub(crate) mod complete;
 mod general;
+mod generalized;
 mod many;
 pub use many::Any;
 
-pub use general::{Generalized, GeneralizedCallbacks};
+pub use generalized::{Generalized, GeneralizedCallbacks};
 
 use crate::adi::ReqId;
 use crate::comm::Communicator;
+use crate::datatype::Datatype;
 use crate::decide::Wild;
 use crate::error::{Error, ErrorClass, Result};
-use crate::p2p::{Persistent, Staging};
+use crate::p2p::{SendMode, Staging};
 use crate::status::{Completed, Status};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -50,6 +52,26 @@ impl RequestId {
 
 /// What a nonblocking operation made of several messages runs.
 pub type Task = Pin<Box<dyn Future<Output = Completed>>>;
+
+/// What a start does.
+pub(crate) enum Action {
+    /// A send.
+    Send(SendMode),
+    /// A receive.
+    Recv,
+    /// Makes the task of a collective.
+    Task(Box<dyn Fn() -> Task>),
+}
+
+/// Arguments of a persistent operation.
+pub(crate) struct Persistent {
+    pub action: Action,
+    pub addr: usize,
+    pub count: i64,
+    pub datatype: Option<Rc<Datatype>>,
+    pub peer: i32,
+    pub tag: i32,
+}
 
 /// Where a request stands.
 pub(crate) enum State {

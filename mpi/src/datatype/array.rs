@@ -4,9 +4,10 @@
 
 use std::rc::Rc;
 
+use super::Contents;
 use super::Datatype;
 use super::body::Body;
-use super::contents::{Combiner, Contents, Form};
+use super::combiner::{Combiner, Form};
 use crate::error::{Error, ErrorClass, Result};
 
 /// Storage order of an array.

@@ -6,20 +6,10 @@
 use std::rc::Rc;
 
 use super::body::Body;
-use super::contents::{Combiner, Contents, Form};
-use super::{Datatype, named::Named};
+use super::combiner::{Combiner, Form};
+use super::named::Named;
+use super::{Contents, Datatype, check_count};
 use crate::error::{Error, ErrorClass, Result};
-
-/// Refuses a negative count.
-pub(super) fn check_count(count: i64) -> Result<()> {
-    if count < 0 {
-        return Err(Error::new(
-            ErrorClass::Count,
-            format!("the count {count} is negative"),
-        ));
-    }
-    Ok(())
-}
 
 /// Refuses a negative block length.
 fn check_block(length: i64) -> Result<()> {

@@ -160,7 +160,7 @@ impl Datatype {
     /// # Errors
     /// `Count` if the count is negative or the bytes do not fit in 64 bits.
     pub fn external_size(&self, count: i64) -> Result<i64> {
-        super::construct::check_count(count)?;
+        super::check_count(count)?;
         let one = self.body.signature.weigh(&|basic| {
             let (conversion, components) = Conversion::of(basic);
             (conversion.bytes().1 * components) as i64

@@ -2,8 +2,9 @@
 
 use std::rc::Rc;
 
+use super::Contents;
 use super::body::Body;
-use super::contents::{Combiner, Contents};
+use super::combiner::Combiner;
 use super::{Class, Datatype, Named};
 use crate::error::{Error, ErrorClass, Result};
 

@@ -6,6 +6,7 @@
 
 mod array;
 mod body;
+mod combiner;
 mod construct;
 mod contents;
 mod external;
@@ -24,7 +25,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 pub use array::{Distribution, Order};
-pub use contents::{Combiner, Contents, Form};
+pub use combiner::{Combiner, Form};
 pub use external::EXTERNAL32;
 pub use fortran::TypeClass;
 pub use named::{Class, Element, Named};
@@ -35,6 +36,21 @@ use crate::attr::Attributes;
 use crate::error::{Error, ErrorClass, Result};
 use body::Body;
 use layout::Shape;
+
+/// The arguments a datatype was made with, in the order `MPI_TYPE_GET_CONTENTS` gives them.
+///
+/// The lengths of the four lists are the envelope.
+#[derive(Clone, Debug, Default)]
+pub struct Contents {
+    /// `array_of_integers`.
+    pub integers: Vec<i32>,
+    /// `array_of_addresses`.
+    pub addresses: Vec<i64>,
+    /// `array_of_large_counts`.
+    pub large_counts: Vec<i64>,
+    /// `array_of_datatypes`.
+    pub datatypes: Vec<Rc<Datatype>>,
+}
 
 /// A datatype, shared as `Rc<Datatype>`. It lives as long as something uses it, so
 /// `MPI_TYPE_FREE` only drops the handle (MPI-5.0 §5.1.9).
@@ -199,7 +215,7 @@ impl Datatype {
     /// # Errors
     /// `Count` if the count is negative or the bytes do not fit in 64 bits.
     pub fn bytes(&self, count: i64) -> Result<i64> {
-        construct::check_count(count)?;
+        check_count(count)?;
         self.size().checked_mul(count).ok_or_else(|| {
             Error::new(
                 ErrorClass::Count,
@@ -217,7 +233,7 @@ impl Datatype {
     /// # Errors
     /// `Count` if the count is negative or the span does not fit in 64 bits.
     pub fn span(&self, count: i64) -> Result<(i64, i64)> {
-        construct::check_count(count)?;
+        check_count(count)?;
         if count == 0 || self.size() == 0 {
             return Ok((0, 0));
         }
@@ -306,6 +322,17 @@ impl Datatype {
             _ => None,
         }
     }
+}
+
+/// Refuses a negative count.
+fn check_count(count: i64) -> Result<()> {
+    if count < 0 {
+        return Err(Error::new(
+            ErrorClass::Count,
+            format!("the count {count} is negative"),
+        ));
+    }
+    Ok(())
 }
 
 impl Drop for Datatype {

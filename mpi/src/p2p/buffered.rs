@@ -2,8 +2,9 @@
 //! the process, or out of the library's (`MPI_BUFFER_AUTOMATIC`).
 
 use super::Data;
+use super::bsend_buffer::{BsendBuffer, Detached, Gap};
 use super::data::room;
-use crate::adi::{Mode, ReqId};
+use crate::adi::Mode;
 use crate::comm::Communicator;
 use crate::error::{Error, ErrorClass, Result};
 use crate::request::RequestId;
@@ -13,40 +14,6 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
-
-/// `MPI_BSEND_OVERHEAD`: what a program adds for each message. Less is used here.
-pub const OVERHEAD: usize = 512;
-/// Messages begin at multiples of this.
-const ALIGN: usize = 16;
-
-/// A message on its way out of the buffer.
-struct Piece {
-    offset: usize,
-    len: usize,
-    request: ReqId,
-    /// Keeps the context id.
-    _comm: Rc<Communicator>,
-    /// The bytes, when the library has them.
-    _own: Option<Vec<u8>>,
-}
-
-/// An attached buffer.
-pub struct BsendBuffer {
-    addr: usize,
-    len: usize,
-    automatic: bool,
-    /// By offset.
-    pieces: RefCell<Vec<Piece>>,
-}
-
-/// What `MPI_Buffer_detach` gives back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Detached {
-    /// Address and length in bytes.
-    Memory(usize, usize),
-    /// `MPI_BUFFER_AUTOMATIC`.
-    Automatic,
-}
 
 /// Where a buffer is attached.
 #[derive(Clone, Copy)]
@@ -61,30 +28,6 @@ impl Place<'_> {
             Place::Process(m) => &m.buffer,
             Place::Comm(c) => &c.buffer,
         }
-    }
-}
-
-impl BsendBuffer {
-    /// Forgets what has left; true if nothing is left.
-    fn reap(&self, mpi: &Mpi) -> bool {
-        let mut pieces = self.pieces.borrow_mut();
-        let mut dev = mpi.dev.borrow_mut();
-        pieces.retain(|p| dev.poll(p.request).is_none());
-        pieces.is_empty()
-    }
-
-    /// Offset of `len` free bytes, and the place of the new piece in the list.
-    fn gap(&self, len: usize) -> Option<(usize, usize)> {
-        let align = |at: usize| at + self.addr.wrapping_add(at).wrapping_neg() % ALIGN;
-        let pieces = self.pieces.borrow();
-        let mut at = align(0);
-        for (i, p) in pieces.iter().enumerate() {
-            if p.offset.checked_sub(at).is_some_and(|free| free >= len) {
-                return Some((at, i));
-            }
-            at = align(p.offset + p.len).max(at);
-        }
-        (at.checked_add(len)? <= self.len).then_some((at, pieces.len()))
     }
 }
 
@@ -109,12 +52,8 @@ impl Mpi {
                 "the buffer to attach is null",
             ));
         }
-        *slot = Some(Rc::new(BsendBuffer {
-            addr: addr.expose_provenance(),
-            len,
-            automatic: memory.is_none(),
-            pieces: RefCell::default(),
-        }));
+        let memory = memory.map(|_| (addr.expose_provenance(), len));
+        *slot = Some(Rc::new(BsendBuffer::new(memory)));
         Ok(())
     }
 
@@ -126,11 +65,7 @@ impl Mpi {
         let buffer = Self::attached(place)?;
         self.flush_buffer(&buffer)?;
         *place.slot().borrow_mut() = None;
-        Ok(if buffer.automatic {
-            Detached::Automatic
-        } else {
-            Detached::Memory(buffer.addr, buffer.len)
-        })
+        Ok(buffer.detached())
     }
 
     fn place<'a>(&'a self, comm: Option<&'a Communicator>) -> Place<'a> {
@@ -166,7 +101,7 @@ impl Mpi {
         let buffer = Self::attached(self.place(comm.map(|c| &**c)))?;
         let mpi = self.rc();
         let task = Box::pin(async move {
-            poll_fn(|_| match buffer.reap(&mpi) {
+            poll_fn(|_| match buffer.reap(&mut mpi.dev.borrow_mut()) {
                 true => Poll::Ready(()),
                 false => Poll::Pending,
             })
@@ -177,7 +112,9 @@ impl Mpi {
     }
 
     pub(crate) fn flush_buffer(&self, buffer: &BsendBuffer) -> Result<()> {
-        self.wait_until(None, |m| Ok(buffer.reap(m).then_some(())))
+        self.wait_until(None, |m| {
+            Ok(buffer.reap(&mut m.dev.borrow_mut()).then_some(()))
+        })
     }
 
     /// A buffered send; arguments are checked.
@@ -197,15 +134,14 @@ impl Mpi {
             None => Self::attached(Place::Process(self))?,
         };
         let len = data.bytes()?;
-        buffer.reap(self);
+        buffer.reap(&mut self.dev.borrow_mut());
         let mut own = None;
-        let (offset, at, addr) = if buffer.automatic {
-            let bytes = own.insert(room(len)?);
-            (0, buffer.pieces.borrow().len(), bytes.as_mut_ptr())
+        let (gap, addr) = if buffer.is_automatic() {
+            (buffer.end(), own.insert(room(len)?).as_mut_ptr())
         } else {
-            let (offset, at) = self.find_gap(&buffer, len)?;
-            let addr = std::ptr::with_exposed_provenance_mut(buffer.addr + offset);
-            (offset, at, addr)
+            let gap = self.find_gap(&buffer, len)?;
+            let addr = buffer.address(&gap);
+            (gap, addr)
         };
         // SAFETY: the caller's elements; `len` bytes at `addr` are free.
         unsafe { data.pack_into(addr, len) };
@@ -216,31 +152,17 @@ impl Mpi {
         // SAFETY: the piece stays in the buffer until the send is complete.
         let request = unsafe { dev.isend(to, env, addr, len, Mode::Standard) }?;
         if dev.poll(request).is_none() {
-            let piece = Piece {
-                offset,
-                len,
-                request,
-                _comm: comm.clone(),
-                _own: own,
-            };
-            buffer.pieces.borrow_mut().insert(at, piece);
+            buffer.insert(gap, len, request, (comm.clone(), own));
         }
         Ok(())
     }
 
-    fn find_gap(&self, buffer: &BsendBuffer, len: usize) -> Result<(usize, usize)> {
+    fn find_gap(&self, buffer: &BsendBuffer, len: usize) -> Result<Gap> {
         if let Some(found) = buffer.gap(len) {
             return Ok(found);
         }
         self.poke(None)?;
-        buffer.reap(self);
-        buffer.gap(len).ok_or_else(|| {
-            let used: usize = buffer.pieces.borrow().iter().map(|p| p.len).sum();
-            let text = format!(
-                "no room for {len} bytes in the attached buffer of {} bytes, of which {used} are in use",
-                buffer.len
-            );
-            Error::new(ErrorClass::Buffer, text)
-        })
+        buffer.reap(&mut self.dev.borrow_mut());
+        buffer.gap(len).ok_or_else(|| buffer.no_room(len))
     }
 }

@@ -3,31 +3,10 @@
 use super::{Data, SendMode};
 use crate::check;
 use crate::comm::Communicator;
-use crate::datatype::Datatype;
 use crate::error::{Error, ErrorClass, Result};
-use crate::request::{Request, RequestId, State, Task};
+use crate::request::{Action, Persistent, Request, RequestId, State, Task};
 use crate::runtime::Mpi;
 use std::rc::Rc;
-
-/// What a start does.
-pub enum Action {
-    /// A send.
-    Send(SendMode),
-    /// A receive.
-    Recv,
-    /// Makes the task of a collective.
-    Task(Box<dyn Fn() -> Task>),
-}
-
-/// Arguments of a persistent operation.
-pub struct Persistent {
-    action: Action,
-    addr: usize,
-    count: i64,
-    datatype: Option<Rc<Datatype>>,
-    peer: i32,
-    tag: i32,
-}
 
 impl Mpi {
     fn init_request(&self, p: Persistent, comm: &Rc<Communicator>) -> RequestId {

@@ -1,0 +1,138 @@
+//! Memory for buffered sends (MPI-5.0 §3.6), and the messages that are on their way out of it.
+
+use crate::adi::{Dev, ReqId};
+use crate::error::{Error, ErrorClass};
+use std::any::Any;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// `MPI_BSEND_OVERHEAD`: what a program adds for each message. Less is used here.
+pub const OVERHEAD: usize = 512;
+/// Messages begin at multiples of this.
+const ALIGN: usize = 16;
+
+/// What lives as long as a message is on its way: any object with a share, and bytes.
+pub(super) type PieceShares = (Rc<dyn Any>, Option<Vec<u8>>);
+
+/// Free bytes of a buffer.
+pub(super) struct Gap {
+    /// From the buffer's start, in bytes.
+    offset: usize,
+    /// Of the new message in the list.
+    place: usize,
+}
+
+/// A message on its way out of the buffer.
+struct Piece {
+    offset: usize,
+    len: usize,
+    request: ReqId,
+    /// What has to live until the message has left: its communicator, and the bytes if they are the
+    /// library's.
+    _keep: PieceShares,
+}
+
+/// An attached buffer.
+pub struct BsendBuffer {
+    addr: usize,
+    len: usize,
+    automatic: bool,
+    /// By offset.
+    pieces: RefCell<Vec<Piece>>,
+}
+
+/// What `MPI_Buffer_detach` gives back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detached {
+    /// Address and length in bytes.
+    Memory(usize, usize),
+    /// `MPI_BUFFER_AUTOMATIC`.
+    Automatic,
+}
+
+impl BsendBuffer {
+    /// An attached buffer: address and length in bytes, or `None` for `MPI_BUFFER_AUTOMATIC`.
+    pub(super) fn new(memory: Option<(usize, usize)>) -> Self {
+        let (addr, len) = memory.unwrap_or_default();
+        Self {
+            addr,
+            len,
+            automatic: memory.is_none(),
+            pieces: RefCell::default(),
+        }
+    }
+
+    /// Whether the library has the memory.
+    pub(super) fn is_automatic(&self) -> bool {
+        self.automatic
+    }
+
+    /// What a detaching gives back.
+    pub(super) fn detached(&self) -> Detached {
+        match self.automatic {
+            true => Detached::Automatic,
+            false => Detached::Memory(self.addr, self.len),
+        }
+    }
+
+    /// Forgets what has left; true if nothing is left.
+    pub(super) fn reap(&self, dev: &mut Dev) -> bool {
+        let mut pieces = self.pieces.borrow_mut();
+        pieces.retain(|p| dev.poll(p.request).is_none());
+        pieces.is_empty()
+    }
+
+    /// Room for `len` bytes.
+    pub(super) fn gap(&self, len: usize) -> Option<Gap> {
+        let align = |at: usize| at + self.addr.wrapping_add(at).wrapping_neg() % ALIGN;
+        let pieces = self.pieces.borrow();
+        let mut at = align(0);
+        for (i, p) in pieces.iter().enumerate() {
+            if p.offset.checked_sub(at).is_some_and(|free| free >= len) {
+                return Some(Gap {
+                    offset: at,
+                    place: i,
+                });
+            }
+            at = align(p.offset + p.len).max(at);
+        }
+        (at.checked_add(len)? <= self.len).then_some(Gap {
+            offset: at,
+            place: pieces.len(),
+        })
+    }
+
+    /// Where the next message of an automatic buffer is listed.
+    pub(super) fn end(&self) -> Gap {
+        Gap {
+            offset: 0,
+            place: self.pieces.borrow().len(),
+        }
+    }
+
+    /// The address of a gap.
+    pub(super) fn address(&self, gap: &Gap) -> *mut u8 {
+        std::ptr::with_exposed_provenance_mut(self.addr + gap.offset)
+    }
+
+    /// Lists a message of `len` bytes that is on its way out of a gap.
+    pub(super) fn insert(&self, gap: Gap, len: usize, request: ReqId, keep: PieceShares) {
+        let piece = Piece {
+            offset: gap.offset,
+            len,
+            request,
+            _keep: keep,
+        };
+        self.pieces.borrow_mut().insert(gap.place, piece);
+    }
+
+    /// That there is no room for `len` bytes.
+    pub(super) fn no_room(&self, len: usize) -> Error {
+        let used: usize = self.pieces.borrow().iter().map(|p| p.len).sum();
+        let text = format!(
+            "no room for {len} bytes in the attached buffer of {} bytes, of which {used} are in use",
+            self.len
+        );
+        Error::new(ErrorClass::Buffer, text)
+    }
+}
