@@ -84,6 +84,32 @@ static void aliased_buffers(int ranks)
     CHECK(all[0] == 1 && all[ranks - 1] == 1);
 }
 
+/* The same where counts differ from rank to rank. */
+static void aliased_blocks(int ranks)
+{
+    int rank, both[4] = {1, 2, 0, 0}, counts[2] = {1, 1}, none[2] = {0, 0}, low[2] = {0, 1}, high[2] = {2, 3};
+    int bytes[2] = {0, sizeof(int)};
+    MPI_Datatype types[2] = {MPI_INT, MPI_INT}, other[2] = {MPI_FLOAT, MPI_FLOAT};
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    CHECK(class_of(MPI_Allgatherv(both + rank, 1, MPI_INT, both, counts, low, MPI_INT, MPI_COMM_WORLD)) ==
+          MPI_ERR_BUFFER);
+    CHECK(class_of(MPI_Alltoallv(both, counts, low, MPI_INT, both, counts, low, MPI_INT, MPI_COMM_WORLD)) ==
+          MPI_ERR_BUFFER);
+    CHECK(class_of(MPI_Alltoallw(both, counts, bytes, types, both, counts, bytes, types, MPI_COMM_WORLD)) ==
+          MPI_ERR_BUFFER);
+    CHECK(class_of(MPI_Gatherv(both + 2, 1, MPI_INT, both, counts, high, MPI_INT, 0, MPI_COMM_SELF)) ==
+          MPI_ERR_BUFFER);
+    CHECK(class_of(MPI_Scatterv(both, counts, high, MPI_INT, both + 2, 1, MPI_INT, 0, MPI_COMM_SELF)) ==
+          MPI_ERR_BUFFER);
+    /* Nothing is moved, or what is sent lies beside what is received. */
+    CHECK(MPI_Alltoallv(both, none, low, MPI_INT, both, none, low, MPI_INT, MPI_COMM_WORLD) == MPI_SUCCESS);
+    CHECK(MPI_Alltoallw(both, none, bytes, types, both, none, bytes, other, MPI_COMM_WORLD) == MPI_SUCCESS);
+    CHECK(MPI_Gatherv(both, 1, MPI_INT, both, counts, high, MPI_INT, 0, MPI_COMM_SELF) == MPI_SUCCESS);
+    CHECK(both[2] == 1);
+    CHECK(MPI_Alltoallv(both, counts, low, MPI_INT, both, counts, high, MPI_INT, MPI_COMM_WORLD) == MPI_SUCCESS);
+    CHECK(both[2] == rank + 1 && both[1 + ranks] == rank + 1);
+}
+
 static void errors(void)
 {
     int class, len;
@@ -138,6 +164,7 @@ int main(int argc, char **argv)
     null_handles(ranks);
     reductions(ranks);
     aliased_buffers(ranks);
+    aliased_blocks(ranks);
     errors();
     sessions();
     if (me == 0)

@@ -37,6 +37,21 @@ pub(crate) fn distinct(send: Address, recv: Address, count: i64) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a buffer to send that begins where a buffer to receive does, as [`distinct`] does: with
+/// counts for each rank, the one's displacements may lead elsewhere than the other's.
+pub(crate) fn distinct_blocks<'a>(
+    pairs: impl IntoIterator<Item = (&'a Typed, &'a Typed)>,
+) -> Result<()> {
+    for (send, recv) in pairs {
+        let (send, recv) = (send.data(), recv.data());
+        let holds = send.count > 0 && recv.count > 0 && send.datatype.size() > 0;
+        if holds && Rc::ptr_eq(send.datatype, recv.datatype) {
+            distinct(send.addr.cast(), recv.addr.cast(), send.count)?;
+        }
+    }
+    Ok(())
+}
+
 /// One buffer.
 ///
 /// # Safety

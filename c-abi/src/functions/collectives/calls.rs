@@ -9,7 +9,7 @@ use rejoin_mpi::coll::{
 };
 use rejoin_mpi::{Error, ErrorClass, Result, check};
 
-use super::args::{Args, distinct, is_in_place};
+use super::args::{Args, distinct, distinct_blocks, is_in_place};
 use crate::counts::Counts;
 use crate::support::arg_error;
 use crate::types::*;
@@ -93,6 +93,10 @@ impl Args<'_> {
             } else {
                 Vec::new()
             };
+            distinct_blocks(
+                send.iter()
+                    .flat_map(|send| recv.iter().map(move |r| (send, r))),
+            )?;
             Ok(Gatherv { send, recv, root })
         }
     }
@@ -141,6 +145,10 @@ impl Args<'_> {
                 Vec::new()
             };
             let recv = self.or_in_place((recvbuf, recvcount, recvtype), here)?;
+            distinct_blocks(
+                recv.iter()
+                    .flat_map(|recv| send.iter().map(move |s| (s, recv))),
+            )?;
             Ok(Scatterv { send, recv, root })
         }
     }
@@ -180,6 +188,10 @@ impl Args<'_> {
         unsafe {
             let send = self.or_in_place((sendbuf, sendcount, sendtype), true)?;
             let recv = self.each(recvbuf, recvcounts, displs, recvtype)?;
+            distinct_blocks(
+                send.iter()
+                    .flat_map(|send| recv.iter().map(move |r| (send, r))),
+            )?;
             Ok(Allgatherv { send, recv })
         }
     }
@@ -223,6 +235,7 @@ impl Args<'_> {
                 false => Some(self.each(sendbuf, sendcounts, sdispls, sendtype)?),
             };
             let recv = self.each(recvbuf, recvcounts, rdispls, recvtype)?;
+            distinct_blocks(send.iter().flatten().zip(&recv))?;
             Ok(Alltoallv { send, recv })
         }
     }
@@ -245,6 +258,7 @@ impl Args<'_> {
                 false => Some(self.each_of(sendbuf, sendcounts, sdispls, sendtypes)?),
             };
             let recv = self.each_of(recvbuf, recvcounts, rdispls, recvtypes)?;
+            distinct_blocks(send.iter().flatten().zip(&recv))?;
             Ok(Alltoallv { send, recv })
         }
     }

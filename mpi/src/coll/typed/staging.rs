@@ -38,7 +38,7 @@ impl Typed {
 
     /// The same without a share in the datatype.
     #[inline]
-    pub(super) fn data(&self) -> Data<'_> {
+    pub fn data(&self) -> Data<'_> {
         Data {
             addr: self.addr,
             count: self.count,
