@@ -9,17 +9,14 @@ use rejoin_engine::{Completion, Engine, Envelope, Pattern, Segment, ShortHeader}
 
 use super::{Caller, Device};
 use crate::error::Result;
-use crate::links::{self, Live};
+use crate::links;
 use crate::memory;
-use crate::meter::Meter;
 use crate::transport::{Attempt, Endpoint, Fault, MakeHeader};
 
 /// Calls after which the slow path makes a pass of progress.
 const PASS_AFTER: u32 = 256;
 /// Looks at the link before a receive is posted: about as long as an answer takes.
 const LOOKS: u32 = 100;
-/// Times that a blocking send finds the peer continuing before it takes the slow path all the same.
-const MOVES: u32 = 1024;
 
 /// A short message that the engine keeps once there is room for it. No closure, so that it is
 /// inlined at both of its places.
@@ -74,9 +71,9 @@ impl Device {
         let Some(live) = self.links.live_to(to) else {
             return Attempt::WouldBlock;
         };
-        if !live.ahead.is_empty()
-            || (caller == Caller::Nonblocking && !live.polled)
-            || (live.write_blocked && !unblock(&mut self.engine, live, &mut self.meter))
+        if !live.is_handshaken()
+            || (caller == Caller::Nonblocking && !live.is_polled())
+            || (live.is_write_blocked() && !links::unblock(&mut self.engine, live, &mut self.meter))
             || !live.endpoint.await_room()
         {
             return Attempt::WouldBlock;
@@ -157,7 +154,7 @@ impl Device {
         segment: Segment,
     ) -> Option<Completion> {
         let live = self.links.live_to(from)?;
-        if !live.polled || !live.is_between_frames() {
+        if !live.is_polled() || !live.is_between_frames() {
             return None;
         }
         let endpoint = &mut live.endpoint;
@@ -196,7 +193,7 @@ impl Device {
         let Some(live) = self.links.live_to(rank) else {
             return Ok(());
         };
-        if live.polled
+        if live.is_polled()
             && let Err(fault) = live.struck_after(&mut self.meter)
         {
             self.link_lost(rank, *fault)?;
@@ -228,27 +225,6 @@ impl Device {
         }
         true
     }
-}
-
-/// Waits for the reader of a link that could not take all, while it continues; true if nothing is
-/// left to be written.
-#[cold]
-#[inline(never)]
-fn unblock(engine: &mut Engine, live: &mut Live, meter: &mut Meter) -> bool {
-    for _ in 0..MOVES {
-        if !live.endpoint.peer_goes_on() {
-            return false;
-        }
-        if let Err(fault) = links::flush(engine, live, meter) {
-            // The slow path writes next, and drops the link.
-            live.broken = Some(fault);
-            return false;
-        }
-        if !live.write_blocked {
-            return true;
-        }
-    }
-    false
 }
 
 #[cfg(test)]

@@ -26,14 +26,9 @@ impl Device {
         let Some(live) = self.links.live_to(rank) else {
             return;
         };
-        if live.access_known {
-            return;
+        if let Some((ours, theirs)) = live.learn_access() {
+            self.engine.set_remote_access(rank, ours, theirs);
         }
-        let (ours, theirs) = live.endpoint.remote_access();
-        live.access_known = theirs.is_some();
-        let least = live.endpoint.capabilities().min_get;
-        let theirs = least.filter(|_| theirs == Some(true));
-        self.engine.set_remote_access(rank, ours, theirs);
     }
 
     /// Has the bodies carried that the engine asks for; true if there were any.

@@ -20,8 +20,6 @@ use crate::transport::{Endpoint, Lost};
 
 /// Looks at epoll between two looks at the clock, which is what a check costs a polling program.
 const LOOKS: u64 = 1024;
-/// What the kernel's clock and this one may differ by.
-const GRAIN: Duration = Duration::from_millis(100);
 
 impl Device {
     /// While polling: checks the links when the last check is a second old. True if anything moved.
@@ -55,20 +53,11 @@ impl Device {
             let Ok(path) = live.endpoint.path() else {
                 continue;
             };
-            if path.waits {
-                let since = live.stuck_since.get_or_insert(now);
-                let stuck = now - *since;
-                if path.since_ack + GRAIN < stuck {
-                    // An ack has come since: it is another wait.
-                    *since = now;
-                } else if stuck >= limit {
-                    dead.push(token);
-                    continue;
-                }
+            if live.unanswered.lasts(&path, now, limit) {
+                dead.push(token);
             } else {
-                live.stuck_since = None;
+                good.push((token, live.rank()));
             }
-            good.push((token, live.rank));
         }
         let moved = !dead.is_empty();
         for token in dead {
@@ -86,7 +75,10 @@ impl Device {
     fn look_behind_events(&mut self, links: &[(Token, Rank)]) -> Result<bool> {
         let mut moved = Vec::new();
         for (token, rank) in links {
-            let watched = self.links.live(*token).is_some_and(|live| live.watched);
+            let watched = self
+                .links
+                .live(*token)
+                .is_some_and(|live| live.is_watched());
             if self.poll_link(*rank, *token, true)? && watched {
                 moved.push(*token);
             }

@@ -161,7 +161,7 @@ impl Device {
             return Ok(false);
         };
         let mut moved = false;
-        if live.polled && !live.write_blocked && live.held.is_empty() {
+        if live.may_look_for_short() {
             if !self.meter.injects_faults() {
                 let mut intake = Intake {
                     engine: &mut self.engine,
@@ -181,10 +181,10 @@ impl Device {
         }
         moved |= self.take_in(token, None)?;
         if let Some(live) = self.links.live(token)
-            && live.write_blocked
+            && live.is_write_blocked()
             && self.engine.tx_pending(rank)
         {
-            live.write_blocked = false;
+            live.retry_write();
             moved |= self.flush_link(rank)?;
         }
         Ok(moved)
@@ -199,7 +199,7 @@ impl Device {
             let Some((token, live)) = self.links.polled(at) else {
                 break;
             };
-            let rank = live.rank;
+            let rank = live.rank();
             moved |= self.poll_link(rank, token, all)?;
         }
         Ok(moved)

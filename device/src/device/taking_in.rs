@@ -27,15 +27,13 @@ impl Device {
                 let Some(live) = self.links.live(token) else {
                     return Ok(moved);
                 };
-                // A polled link is looked at in any case, but for what it holds itself.
-                let noticed = live.polled && live.held.is_empty();
-                if live.readable && !noticed && !live.listed {
+                if live.must_be_listed() {
                     self.links.list_readable(token);
                 }
                 Ok(moved)
             }
             Err(Broken::Memory(error)) => {
-                let rank = live.rank;
+                let rank = live.rank();
                 Err(self.bad_buffer(rank, "receive", error))
             }
             Err(broken) => self.drop_link(token, broken).map(|()| true),

@@ -47,7 +47,7 @@ impl Device {
     fn is_half_way(&mut self, hint: Option<ReqId>) -> bool {
         let rank = hint.and_then(|request| self.engine.peer_of(request));
         let live = rank.and_then(|rank| self.links.live_to(rank));
-        live.is_some_and(|live| live.polled && (live.write_blocked || !live.is_between_frames()))
+        live.is_some_and(|live| live.is_half_way())
     }
 
     /// Spins at most for `limit`; true if anything moved. A long gap between two looks at the clock

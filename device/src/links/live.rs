@@ -1,10 +1,10 @@
 //! A live link: reading and writing it, with the cuts of tests.
 
-use std::time::Instant;
-
 use rejoin_channel_table::ids::Rank;
 use rejoin_engine::HEADER_LEN;
 
+use super::burst::Burst;
+use super::unanswered::Unanswered;
 use crate::meter::Meter;
 use crate::transport::{AnyEndpoint, Endpoint, Fault, Lost, Piece};
 
@@ -35,49 +35,42 @@ pub(crate) enum Body {
 /// An established link to one rank.
 pub(crate) struct Live {
     pub(crate) endpoint: AnyEndpoint,
-    pub(crate) rank: Rank,
+    pub(super) rank: Rank,
     /// The last write was short: nothing more fits before an event says so.
-    pub(crate) write_blocked: bool,
+    pub(super) write_blocked: bool,
     /// A frame has come.
-    pub(crate) heard: bool,
+    pub(super) heard: bool,
     /// There may be bytes that no event will announce again.
-    pub(crate) readable: bool,
+    pub(super) readable: bool,
     /// In the list of links to be read before anything blocks.
-    pub(crate) listed: bool,
+    pub(super) listed: bool,
     /// Reads in a row that brought something to a request that was waited for.
-    pub(crate) hits: u32,
+    pub(super) hits: u32,
     /// Epoll watches the link for bytes.
-    pub(crate) watched: bool,
+    pub(super) watched: bool,
     /// The link raises no event until it is armed.
-    pub(crate) polled: bool,
+    pub(super) polled: bool,
     /// It is known whether the peer can read this rank's memory.
-    pub(crate) access_known: bool,
+    pub(super) access_known: bool,
     /// The last body was long: read little into the staging buffer, the rest in place.
-    pub(crate) large: bool,
+    pub(super) large: bool,
     /// The last read brought messages that nobody had asked for: the sender is ahead.
-    pub(crate) early: bool,
-    /// Nonblocking sends since the last write, the one that made it included.
-    pub(crate) burst: u32,
-    /// Bytes of long bodies among those that were put off.
-    pub(crate) put_off: usize,
-    /// Long nonblocking sends in a row, without a pause.
-    pub(crate) in_a_row: u32,
-    /// The clock's ticks after the last write.
-    pub(crate) last_write: u64,
+    pub(super) early: bool,
+    /// The present burst of nonblocking sends.
+    pub(crate) burst: Burst,
     /// A header of which only a part has come.
-    pub(crate) head: [u8; HEADER_LEN],
+    pub(super) head: [u8; HEADER_LEN],
     /// Bytes of it.
-    pub(crate) have: usize,
-    pub(crate) body: Body,
+    pub(super) have: usize,
+    pub(super) body: Body,
     /// A frame of a later epoch and what was read behind it: taken in after the safe point.
-    pub(crate) held: Vec<u8>,
+    pub(super) held: Vec<u8>,
     /// The end of the handshake, which goes ahead of all frames, and how much of it is sent.
-    pub(crate) ahead: Vec<u8>,
-    pub(crate) ahead_sent: usize,
+    pub(super) ahead: Vec<u8>,
+    pub(super) ahead_sent: usize,
     /// Why it is broken, found where the link could not be dropped: the next read or write says so.
-    pub(crate) broken: Option<Box<Fault>>,
-    /// Since when the other end is known not to answer.
-    pub(crate) stuck_since: Option<Instant>,
+    pub(super) broken: Option<Box<Fault>>,
+    pub(crate) unanswered: Unanswered,
 }
 
 impl Live {
@@ -97,10 +90,7 @@ impl Live {
             watched: !polled,
             large: false,
             early: false,
-            burst: 0,
-            put_off: 0,
-            in_a_row: 0,
-            last_write: 0,
+            burst: Burst::default(),
             head: [0; HEADER_LEN],
             have: 0,
             body: Body::None,
@@ -108,8 +98,74 @@ impl Live {
             ahead,
             ahead_sent: 0,
             broken: None,
-            stuck_since: None,
+            unanswered: Unanswered::default(),
         }
+    }
+
+    /// The peer.
+    #[inline(always)]
+    pub(crate) fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    /// Whether the link raises no event until it is armed.
+    #[inline(always)]
+    pub(crate) fn is_polled(&self) -> bool {
+        self.polled
+    }
+
+    /// Whether epoll watches the link for bytes.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched
+    }
+
+    /// Whether the last write was short: nothing more fits before an event says so.
+    #[inline(always)]
+    pub(crate) fn is_write_blocked(&self) -> bool {
+        self.write_blocked
+    }
+
+    /// Whether nothing of the handshake is still to be sent.
+    #[inline(always)]
+    pub(crate) fn is_handshaken(&self) -> bool {
+        self.ahead.is_empty()
+    }
+
+    /// Whether short messages may be looked for in place: nothing else is to be done first.
+    #[inline(always)]
+    pub(crate) fn may_look_for_short(&self) -> bool {
+        self.polled && !self.write_blocked && self.held.is_empty()
+    }
+
+    /// Whether a part of a message has moved over shared memory, and the rest is to follow.
+    pub(crate) fn is_half_way(&self) -> bool {
+        self.polled && (self.write_blocked || !self.is_between_frames())
+    }
+
+    /// Whether there may be bytes that neither an event nor a look at the polled links announces.
+    #[inline]
+    pub(crate) fn must_be_listed(&self) -> bool {
+        // A polled link is looked at in any case, but for what it holds itself.
+        self.readable && !(self.polled && self.held.is_empty()) && !self.listed
+    }
+
+    /// A write that found no room is tried again.
+    #[inline]
+    pub(crate) fn retry_write(&mut self) {
+        self.write_blocked = false;
+    }
+
+    /// Whether this side can read the peer's memory, and from which length on the peer is to read
+    /// this side's, if it can. `None`: that was told already.
+    #[inline]
+    pub(crate) fn learn_access(&mut self) -> Option<(bool, Option<usize>)> {
+        if self.access_known {
+            return None;
+        }
+        let (ours, theirs) = self.endpoint.remote_access();
+        self.access_known = theirs.is_some();
+        let least = self.endpoint.capabilities().min_get;
+        Some((ours, least.filter(|_| theirs == Some(true))))
     }
 
     /// Whether a short message may be taken at once: no part of a frame has come, and none is held.

@@ -4,6 +4,7 @@
 //! write or dial, and tells it what became of that.
 
 mod awaited;
+mod burst;
 mod carriers;
 mod copies;
 mod dials;
@@ -14,6 +15,7 @@ mod live;
 mod pending;
 mod slots;
 mod transmit;
+mod unanswered;
 mod watching;
 
 pub(crate) use copies::{copy_out, detach};
@@ -23,7 +25,7 @@ pub(crate) use flapping::Row;
 pub(crate) use intake::{Broken, Intake, STAGING};
 pub(crate) use live::Live;
 pub(crate) use pending::{Pending, Side};
-pub(crate) use transmit::{flush, send_frame};
+pub(crate) use transmit::{flush, send_frame, unblock};
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -195,7 +197,7 @@ impl Links {
 
     /// Whether the link to a rank is established, and nothing of the handshake is still to be sent.
     fn is_linked(&mut self, rank: Rank) -> bool {
-        self.live_to(rank).is_some_and(|live| live.ahead.is_empty())
+        self.live_to(rank).is_some_and(|live| live.is_handshaken())
     }
 
     /// Whether the rank takes part in a handshake with this one.

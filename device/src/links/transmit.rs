@@ -8,6 +8,9 @@ use crate::memory;
 use crate::meter::Meter;
 use crate::transport::{Attempt, Endpoint, Fault, Piece};
 
+/// Times that a blocking send finds the peer continuing before it takes the slow path all the same.
+const MOVES: u32 = 1024;
+
 /// Writes until nothing is left or nothing more fits; true if any byte went.
 ///
 /// # Errors
@@ -17,8 +20,7 @@ pub(crate) fn flush(
     live: &mut Live,
     meter: &mut Meter,
 ) -> std::result::Result<bool, Box<Fault>> {
-    live.burst = 0;
-    live.put_off = 0;
+    live.burst.written();
     if live.write_blocked {
         if !live.polled {
             return Ok(false);
@@ -61,6 +63,27 @@ pub(crate) fn flush(
     Ok(moved)
 }
 
+/// Waits for the reader of a link that could not take all, while it continues; true if nothing is
+/// left to be written.
+#[cold]
+#[inline(never)]
+pub(crate) fn unblock(engine: &mut Engine, live: &mut Live, meter: &mut Meter) -> bool {
+    for _ in 0..MOVES {
+        if !live.endpoint.peer_goes_on() {
+            return false;
+        }
+        if let Err(fault) = flush(engine, live, meter) {
+            // The slow path writes next, and drops the link.
+            live.broken = Some(fault);
+            return false;
+        }
+        if !live.write_blocked {
+            return true;
+        }
+    }
+    false
+}
+
 /// Sends a small message as a frame on a link that has nothing else to write: kept and written in
 /// one go.
 #[inline(never)]
@@ -78,8 +101,7 @@ pub(crate) fn send_frame(
     let pieces = frame
         .pieces
         .map(|part| memory::incoming(part.as_ptr().cast_mut(), part.len()));
-    live.burst = 0;
-    live.put_off = 0;
+    live.burst.written();
     // SAFETY: the engine's bytes stay until it is called again.
     let written = unsafe { live.write(meter, &pieces[..count]) };
     let place = frame.place;
