@@ -69,7 +69,7 @@ impl Device {
                 continue;
             };
             // A peer that took the connection and is silent computes: no failure.
-            let counts = !pending.connected;
+            let counts = !pending.is_connected();
             let why = format!("no sign of {} in time", pending.waiting_for());
             first = first.and(self.attempt_ended(token, &why, counts));
         }
@@ -170,16 +170,16 @@ impl Device {
     }
 
     fn attempt_ended(&mut self, token: Token, why: &str, counts: bool) -> Result<()> {
-        let Some(mut pending) = self.links.take_pending(token) else {
+        let Some(pending) = self.links.take_pending(token) else {
             return Ok(());
         };
         let Some((rank, attempt)) = pending.dials() else {
-            self.meter.stats.strangers += u64::from(!pending.closing);
+            self.meter.stats.strangers += u64::from(!pending.is_closing());
             return Ok(());
         };
-        let address = pending.address.as_ref().map(place).unwrap_or_default();
-        let door = pending.address.as_ref().is_some_and(is_local);
-        let failing = pending.failing.take();
+        let address = pending.address().map(place).unwrap_or_default();
+        let door = pending.address().is_some_and(is_local);
+        let failing = pending.failing();
         drop(pending);
         self.links.attempt_over(rank, attempt);
         if !counts {

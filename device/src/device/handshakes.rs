@@ -1,24 +1,18 @@
 //! Handshakes over sockets: accepting, answering, and turning a connection into a link.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rejoin_channel_table::ids::Rank;
-use rejoin_channel_table::{
-    Acceptor, AcceptorStep, DialerStep, Established, Proved, Refusal, Resume,
-};
+use rejoin_channel_table::ids::{Attempt, Rank};
+use rejoin_channel_table::{Acceptor, Established, Proved, Refusal, Resume};
 
 use super::Device;
 use crate::error::{Result, text_of};
 use crate::events::Token;
-use crate::links::{Live, Pending, Side};
+use crate::links::{Live, Pending, Said};
 use crate::os;
-use crate::transport::{Accepted, Copies, Endpoint, Failing};
+use crate::transport::{Accepted, Copies, Endpoint};
 
-/// How long an incoming connection may take for its handshake.
-const ACCEPT_PATIENCE: Duration = Duration::from_secs(10);
-/// How long one of so many may be silent before it makes room for another.
-const SILENT: Duration = Duration::from_secs(1);
 /// Pause after a refusal that asks for one: the peer is behind, or wins with its own attempt.
 const REFUSED_PAUSE: Duration = Duration::from_millis(20);
 
@@ -35,6 +29,14 @@ enum Next {
     },
     /// It came to nothing.
     Fail(Box<Pending>, String),
+}
+
+impl Next {
+    /// The connection broke.
+    fn broke(mut pending: Box<Pending>, error: &io::Error) -> Self {
+        let why = pending.broke(error);
+        Self::Fail(pending, why)
+    }
 }
 
 impl Device {
@@ -64,8 +66,7 @@ impl Device {
             let mut nonce = [0; 32];
             os::random(&mut nonce)?;
             let acceptor = Acceptor::new(self.member.identity(), nonce);
-            let until = Instant::now() + ACCEPT_PATIENCE;
-            let pending = Pending::accepted(socket, local, acceptor, until);
+            let pending = Pending::accepted(socket, local, acceptor);
             let token = self.links.add_pending(pending)?;
             self.handshake_event(token)?;
         }
@@ -75,8 +76,7 @@ impl Device {
     /// With too many at the door: drops the oldest of those that have said nothing for a while: a
     /// rank that dials says who it is at once.
     fn make_room(&mut self) -> bool {
-        let silent_since = Instant::now() + ACCEPT_PATIENCE - SILENT;
-        let dropped = self.links.drop_silent(silent_since);
+        let dropped = self.links.drop_silent();
         self.meter.stats.strangers += u64::from(dropped);
         dropped
     }
@@ -109,30 +109,31 @@ impl Device {
     }
 
     fn advance(&mut self, token: Token, mut pending: Box<Pending>) -> Next {
-        let was_connected = pending.connected;
+        let was_connected = pending.is_connected();
         match pending.connect() {
             Ok(true) => {}
             Ok(false) => return Next::Stay(pending),
-            Err(error) => return broke(pending, &error),
+            Err(error) => return Next::broke(pending, &error),
         }
         if let (false, Some((rank, _))) = (was_connected, pending.dials()) {
-            pending.deadline = Instant::now() + self.links.dial(rank).answer_patience();
+            pending.wait_for_answer(self.links.dial(rank).answer_patience());
         }
         loop {
             match pending.flush() {
-                Ok(true) if pending.closing => return Next::Fail(pending, "refused".to_owned()),
+                Ok(true) if pending.is_closing() => {
+                    return Next::Fail(pending, "refused".to_owned());
+                }
                 Ok(_) => {}
-                Err(error) => return broke(pending, &error),
+                Err(error) => return Next::broke(pending, &error),
             }
-            if pending.closing {
+            if pending.is_closing() {
                 return Next::Stay(pending);
             }
             let count = match pending.read(self.progress.staging()) {
                 Ok(Some(count)) => count,
                 Ok(None) => return Next::Stay(pending),
-                Err(error) => return broke(pending, &error),
+                Err(error) => return Next::broke(pending, &error),
             };
-            pending.answered = true;
             let mut at = 0;
             while at < count {
                 let (taken, step) = self.feed(token, &mut pending, at, count);
@@ -149,7 +150,7 @@ impl Device {
                     }
                     Step::Fail(why) => return Next::Fail(pending, why),
                     Step::Close => {
-                        pending.closing = true;
+                        pending.close_when_sent();
                         break;
                     }
                 }
@@ -168,65 +169,35 @@ impl Device {
         at: usize,
         end: usize,
     ) -> (usize, Step) {
-        let (key, bytes) = (self.manager.key(), &self.progress.staging()[at..end]);
-        match &mut pending.side {
-            Side::Dial(dialer) => {
-                let (taken, step) = dialer.feed(key, bytes, &mut pending.out);
-                let step = match step {
-                    DialerStep::More => Step::More,
-                    DialerStep::Prove => self.prove(pending),
-                    DialerStep::Established(opened) => self.established(token, pending, &opened),
-                    DialerStep::Refused(refusal) => self.refused(pending, refusal),
-                };
-                (taken, step)
-            }
-            Side::Accept(acceptor) => {
-                let book = self.links.book();
-                let (taken, step) = acceptor.feed(key, book, bytes, &mut pending.out);
-                let step = match step {
-                    AcceptorStep::More => Step::More,
-                    AcceptorStep::Admit(proved) => self.admit(token, pending, *proved),
-                    AcceptorStep::Refused(refusal) => self.refused(pending, refusal),
-                };
-                (taken, step)
-            }
-        }
+        let bytes = &self.progress.staging()[at..end];
+        let (taken, said) = pending.feed(self.manager.key(), self.links.book(), bytes);
+        let step = match said {
+            Said::Nothing => Step::More,
+            Said::Prove(rank, attempt) => self.prove(pending, rank, attempt),
+            Said::Established(opened) => self.established(token, pending, &opened),
+            Said::Admit(proved) => self.admit(token, pending, &proved),
+            Said::Refused(refusal) => self.refused(pending, refusal),
+        };
+        (taken, step)
     }
 
-    fn prove(&mut self, pending: &mut Pending) -> Step {
-        let Side::Dial(dialer) = &mut pending.side else {
-            return Step::More;
-        };
-        let (rank, attempt) = (dialer.peer(), dialer.attempt());
+    fn prove(&mut self, pending: &mut Pending, rank: Rank, attempt: Attempt) -> Step {
         let seen = match self.links.prove(rank, attempt) {
             Ok(seen) => seen,
             Err(error) => return Step::Fail(error.to_string()),
         };
         let resume = self.engine.resume(rank);
-        if let Err(error) = pending.wireup.offer(self.member.settings().local_size) {
-            // There may be some when no signal comes in between.
-            let passes = error.kind() == io::ErrorKind::Interrupted;
-            pending.failing = Some(if passes {
-                Failing::Connection
-            } else {
-                Failing::Memory
-            });
-            return Step::Fail(format!("no memory to share: {}", text_of(&error)));
-        }
-        let Side::Dial(dialer) = &mut pending.side else {
-            return Step::More;
-        };
-        match dialer.prove(self.manager.key(), seen, &resume, &mut pending.out) {
+        let local_size = self.member.settings().local_size;
+        match pending.prove(self.manager.key(), seen, &resume, local_size) {
             Ok(()) => Step::More,
-            Err(error) => Step::Fail(error.to_string()),
+            Err(why) => Step::Fail(why),
         }
     }
 
     fn established(&mut self, token: Token, pending: &mut Pending, opened: &Established) -> Step {
         let rank = opened.peer.rank;
-        if let Err(error) = pending.wireup.agreed(true) {
-            pending.failing = Some(Failing::Memory);
-            return Step::Fail(text_of(&error));
+        if let Err(why) = pending.agree() {
+            return Step::Fail(why);
         }
         if let Some(later) = self.later(&opened.resume) {
             return later;
@@ -237,22 +208,19 @@ impl Device {
         self.link_up(rank, &opened.resume)
     }
 
-    fn admit(&mut self, token: Token, pending: &mut Pending, proved: Proved) -> Step {
+    fn admit(&mut self, token: Token, pending: &mut Pending, proved: &Proved) -> Step {
         let rank = proved.peer.rank;
         if let Some(later) = self.later(&proved.resume) {
             return later;
         }
-        if let Err(error) = pending.wireup.take() {
+        if let Err(error) = pending.take_over() {
             tracing::warn!("rank {}: link to {rank}: {error}", self.member.rank());
             return Step::Fail(error.to_string());
         }
-        let Side::Accept(acceptor) = &mut pending.side else {
-            return Step::More;
-        };
-        let admission = match self.links.admit(&proved, token) {
+        let admission = match self.links.admit(proved, token) {
             Ok(admission) => admission,
             Err(refusal) => {
-                acceptor.refuse(self.manager.key(), refusal, &mut pending.out);
+                pending.refuse(self.manager.key(), refusal);
                 return Step::Close;
             }
         };
@@ -270,17 +238,9 @@ impl Device {
             self.links.abandon_dial(rank);
         }
         let resume = self.engine.resume(rank);
-        let Side::Accept(acceptor) = &mut pending.side else {
-            return Step::More;
-        };
-        if let Err(error) = acceptor.accept(
-            self.manager.key(),
-            admission.renounced,
-            &resume,
-            &mut pending.out,
-        ) {
+        if let Err(why) = pending.accept(self.manager.key(), admission.renounced, &resume) {
             self.links.null(rank);
-            return Step::Fail(error.to_string());
+            return Step::Fail(why);
         }
         self.link_up(rank, &proved.resume)
     }
@@ -312,7 +272,7 @@ impl Device {
         {
             self.links.redial_after(rank, REFUSED_PAUSE);
         }
-        if pending.out.is_empty() {
+        if pending.has_sent_all() {
             Step::Fail(refusal.to_string())
         } else {
             Step::Close
@@ -356,21 +316,6 @@ impl Device {
         self.flush_link(rank)?;
         Ok(())
     }
-}
-
-/// The connection fails the handshake.
-fn broke(mut pending: Box<Pending>, error: &io::Error) -> Next {
-    if pending.dials().is_some()
-        && let Err(other) = pending.wireup.agreed(false)
-    {
-        pending.failing = Some(Failing::Memory);
-        return Next::Fail(pending, other.to_string());
-    }
-    // Who waits for long is dropped by the other side, and would be over TCP.
-    if pending.begun.elapsed() < ACCEPT_PATIENCE / 2 {
-        pending.failing = Some(Failing::Connection);
-    }
-    Next::Fail(pending, text_of(error))
 }
 
 /// What the device has done for a handshake.

@@ -24,7 +24,7 @@ pub(crate) use door::{Door, wanted_transport};
 pub(crate) use flapping::Row;
 pub(crate) use intake::{Broken, Intake, STAGING};
 pub(crate) use live::Live;
-pub(crate) use pending::{Pending, Side};
+pub(crate) use pending::{Pending, Said};
 pub(crate) use transmit::{flush, send_frame, unblock};
 
 use std::collections::VecDeque;
@@ -47,6 +47,8 @@ use slots::{Slot, Slots};
 const MOST_UNWATCHED: usize = 2;
 /// Incoming connections in their handshake at the same time; more wait in the kernel.
 const MOST_ACCEPTING: usize = 256;
+/// How long an incoming connection may be silent before it makes room for another.
+const SILENT: Duration = Duration::from_secs(1);
 /// Links dropped for what came over them, before that is an error.
 pub(crate) const MOST_BREACHES: u32 = 16;
 
@@ -284,9 +286,10 @@ impl Links {
         self.slots.accepting().len() < MOST_ACCEPTING
     }
 
-    /// Closes the oldest incoming connection that has said nothing, of those whose deadline is not
-    /// after `until`; false when there is none.
-    pub(crate) fn drop_silent(&mut self, until: Instant) -> bool {
+    /// Closes the oldest incoming connection that has said nothing for a while: a rank that dials
+    /// says who it is at once. False when there is none.
+    pub(crate) fn drop_silent(&mut self) -> bool {
+        let until = Instant::now() + pending::ACCEPT_PATIENCE - SILENT;
         let tokens = self.slots.accepting().iter();
         let silent = tokens.copied().find(|token| {
             self.slots

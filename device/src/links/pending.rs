@@ -2,16 +2,37 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use rejoin_channel_table::ids::{Attempt, Rank};
-use rejoin_channel_table::{Acceptor, Address, Dialer};
+use rejoin_channel_table::ids::{Attempt, JobKey, Rank};
+use rejoin_channel_table::{
+    Acceptor, AcceptorStep, Address, AddressBook, Dialer, DialerStep, Established, Proved, Refusal,
+    Resume,
+};
 use socket2::Socket;
 
+use crate::error::text_of;
 use crate::transport::{AnyEndpoint, Copies, Failing, Wireup};
 
+/// How long an incoming connection may take for its handshake.
+pub(super) const ACCEPT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the other side has said, and the handshake asks for.
+pub(crate) enum Said {
+    /// Nothing that this rank has to act on.
+    Nothing,
+    /// It has proved who it is: this rank is to do so too ([`Pending::prove`]).
+    Prove(Rank, Attempt),
+    /// It has accepted this rank.
+    Established(Box<Established>),
+    /// It has proved who it is, and is to be accepted or refused.
+    Admit(Box<Proved>),
+    /// One side refuses the other.
+    Refused(Refusal),
+}
+
 /// Which side of the handshake this is.
-pub(crate) enum Side {
+enum Side {
     /// This rank dialed.
     Dial(Dialer),
     /// This rank was dialed.
@@ -21,25 +42,25 @@ pub(crate) enum Side {
 /// A connection that is no link yet.
 pub(crate) struct Pending {
     socket: Socket,
-    pub(crate) wireup: Wireup,
-    pub(crate) side: Side,
+    wireup: Wireup,
+    side: Side,
     /// The other end of an attempt of this rank's.
-    pub(crate) address: Option<Address>,
+    pub(super) address: Option<Address>,
     /// Bytes to send, and how many of them are sent.
-    pub(crate) out: Vec<u8>,
-    pub(crate) sent: usize,
+    out: Vec<u8>,
+    sent: usize,
     /// The connection stands (one that was accepted does from the start).
-    pub(crate) connected: bool,
+    pub(super) connected: bool,
     /// The other side has said something.
-    pub(crate) answered: bool,
+    pub(super) answered: bool,
     /// Close as soon as everything is sent.
-    pub(crate) closing: bool,
+    closing: bool,
     /// Why the attempt fails, where that lies in the connection.
-    pub(crate) failing: Option<Failing>,
+    failing: Option<Failing>,
     /// When it was made.
-    pub(crate) begun: Instant,
+    pub(super) begun: Instant,
     /// When to give up; a dialer whose peer computes may wait for long.
-    pub(crate) deadline: Instant,
+    pub(super) deadline: Instant,
 }
 
 impl Pending {
@@ -68,12 +89,8 @@ impl Pending {
     }
 
     /// An incoming connection, over a local socket or over TCP.
-    pub(crate) fn accepted(
-        socket: OwnedFd,
-        local: bool,
-        acceptor: Acceptor,
-        until: Instant,
-    ) -> Self {
+    pub(crate) fn accepted(socket: OwnedFd, local: bool, acceptor: Acceptor) -> Self {
+        let begun = Instant::now();
         Self {
             socket: Socket::from(socket),
             wireup: Wireup::new(local),
@@ -85,8 +102,8 @@ impl Pending {
             answered: false,
             closing: false,
             failing: None,
-            begun: Instant::now(),
-            deadline: until,
+            begun,
+            deadline: begun + ACCEPT_PATIENCE,
         }
     }
 
@@ -175,12 +192,165 @@ impl Pending {
         loop {
             match self.wireup.receive(&self.socket, into) {
                 Ok(0) => return Err(io::Error::other("the other side closed the connection")),
-                Ok(count) => return Ok(Some(count)),
+                Ok(count) => {
+                    self.answered = true;
+                    return Ok(Some(count));
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Feeds bytes that were read to the handshake; returns how many it took, and what it asks for.
+    pub(crate) fn feed(&mut self, key: &JobKey, book: &AddressBook, bytes: &[u8]) -> (usize, Said) {
+        let out = &mut self.out;
+        match &mut self.side {
+            Side::Dial(dialer) => {
+                let (taken, step) = dialer.feed(key, bytes, out);
+                let said = match step {
+                    DialerStep::More => Said::Nothing,
+                    DialerStep::Prove => Said::Prove(dialer.peer(), dialer.attempt()),
+                    DialerStep::Established(opened) => Said::Established(opened),
+                    DialerStep::Refused(refusal) => Said::Refused(refusal),
+                };
+                (taken, said)
+            }
+            Side::Accept(acceptor) => {
+                let (taken, step) = acceptor.feed(key, book, bytes, out);
+                let said = match step {
+                    AcceptorStep::More => Said::Nothing,
+                    AcceptorStep::Admit(proved) => Said::Admit(proved),
+                    AcceptorStep::Refused(refusal) => Said::Refused(refusal),
+                };
+                (taken, said)
+            }
+        }
+    }
+
+    /// Proves who this rank is, and offers what the link needs where `local_size` ranks share the
+    /// host. The dialer's part.
+    ///
+    /// # Errors
+    /// Why the attempt is over.
+    pub(crate) fn prove(
+        &mut self,
+        key: &JobKey,
+        seen: Attempt,
+        resume: &Resume,
+        local_size: u32,
+    ) -> Result<(), String> {
+        if let Err(error) = self.wireup.offer(local_size) {
+            // There may be some when no signal comes in between.
+            let passes = error.kind() == io::ErrorKind::Interrupted;
+            self.failing = Some(if passes {
+                Failing::Connection
+            } else {
+                Failing::Memory
+            });
+            return Err(format!("no memory to share: {}", text_of(&error)));
+        }
+        match &mut self.side {
+            Side::Dial(dialer) => dialer
+                .prove(key, seen, resume, &mut self.out)
+                .map_err(|error| error.to_string()),
+            Side::Accept(_) => Ok(()),
+        }
+    }
+
+    /// The acceptor has taken what this rank offered, if it understands that. The dialer's part.
+    ///
+    /// # Errors
+    /// The two versions.
+    pub(crate) fn agree(&mut self) -> Result<(), String> {
+        self.wireup.agreed(true).map_err(|error| {
+            self.failing = Some(Failing::Memory);
+            text_of(&error)
+        })
+    }
+
+    /// Takes over what the dialer offers. The acceptor's part.
+    ///
+    /// # Errors
+    /// Nothing came, or it cannot be used.
+    pub(crate) fn take_over(&mut self) -> io::Result<()> {
+        self.wireup.take()
+    }
+
+    /// Refuses the dialer. The acceptor's part.
+    pub(crate) fn refuse(&mut self, key: &JobKey, refusal: Refusal) {
+        if let Side::Accept(acceptor) = &mut self.side {
+            acceptor.refuse(key, refusal, &mut self.out);
+        }
+    }
+
+    /// Accepts the dialer, which has to renounce its other attempts. The acceptor's part.
+    ///
+    /// # Errors
+    /// Why the attempt is over.
+    pub(crate) fn accept(
+        &mut self,
+        key: &JobKey,
+        renounced: Attempt,
+        resume: &Resume,
+    ) -> Result<(), String> {
+        match &mut self.side {
+            Side::Accept(acceptor) => acceptor
+                .accept(key, renounced, resume, &mut self.out)
+                .map_err(|error| error.to_string()),
+            Side::Dial(_) => Ok(()),
+        }
+    }
+
+    /// The connection broke: why, for people.
+    pub(crate) fn broke(&mut self, error: &io::Error) -> String {
+        if self.dials().is_some()
+            && let Err(other) = self.wireup.agreed(false)
+        {
+            self.failing = Some(Failing::Memory);
+            return other.to_string();
+        }
+        // Who waits for long is dropped by the other side, and would be over TCP.
+        if self.begun.elapsed() < ACCEPT_PATIENCE / 2 {
+            self.failing = Some(Failing::Connection);
+        }
+        text_of(error)
+    }
+
+    /// Why the attempt fails, where that lies in the connection.
+    pub(crate) fn failing(&self) -> Option<Failing> {
+        self.failing
+    }
+
+    /// The other end of an attempt of this rank's.
+    pub(crate) fn address(&self) -> Option<&Address> {
+        self.address.as_ref()
+    }
+
+    /// Whether the connection stands.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.connected
+    }
+
+    /// Gives up when this time has passed without an answer.
+    pub(crate) fn wait_for_answer(&mut self, patience: Duration) {
+        self.deadline = Instant::now() + patience;
+    }
+
+    /// Closes the connection as soon as everything is sent.
+    pub(crate) fn close_when_sent(&mut self) {
+        self.closing = true;
+    }
+
+    /// Whether it is closed as soon as everything is sent.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing
+    }
+
+    /// Whether there is nothing to send.
+    pub(crate) fn has_sent_all(&self) -> bool {
+        self.out.is_empty()
     }
 
     /// Lets go of a number that is no longer this library's, without a system call.
