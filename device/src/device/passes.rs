@@ -35,6 +35,8 @@ impl Device {
     pub fn progress(&mut self, hint: Option<ReqId>) -> Result<bool> {
         let mut moved = self.flush_ready()?;
         let pass = self.progress.next_pass();
+        // All polled links have been read in this pass, with what meets no receive.
+        let mut served = false;
         let hinted = hint
             .and_then(|request| self.engine.peer_of(request))
             .and_then(|rank| Some((rank, self.links.token_of(rank)?)));
@@ -51,6 +53,7 @@ impl Device {
             }
         } else if self.links.polls_any() {
             moved |= self.serve_polled(true)?;
+            served = true;
             if moved {
                 self.flush_ready()?;
             }
@@ -67,7 +70,7 @@ impl Device {
                 }
             }
         }
-        let all = !moved || self.meter.stats.looks.is_multiple_of(ALL_EVERY);
+        let all = !moved || (!served && self.meter.stats.looks.is_multiple_of(ALL_EVERY));
         Ok(self.look_at(Some(Duration::ZERO), all)? | moved)
     }
 
