@@ -1,4 +1,4 @@
-//! What the engine adds to a send and a receive of 8 bytes: time for a message through two engines.
+//! The engine's part of a send and a receive of 8 bytes: time for a message through two engines.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rejoin_benches::Pair;

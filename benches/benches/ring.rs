@@ -1,4 +1,4 @@
-//! What the indices of a ring cost: one side writes and the other reads, on one thread and without
+//! The cost of a ring's indices: one side writes and the other reads, on one thread and without
 //! memory.
 
 use std::sync::atomic::AtomicU64;

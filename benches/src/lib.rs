@@ -1,4 +1,4 @@
-//! What several benches use: two engines without any transport between them. Bytes are copied as a
+//! Shared by several benches: two engines without any transport between them. Bytes are copied as a
 //! device would copy them.
 #![forbid(unsafe_code)]
 #![allow(
@@ -102,7 +102,7 @@ impl Pair {
         while engine.next_ready().is_some() {}
     }
 
-    /// What this side has to write.
+    /// The bytes that this side must write.
     pub fn written(&mut self, from: usize) -> Vec<u8> {
         self.gather(from);
         std::mem::take(&mut self.staging)

@@ -136,7 +136,8 @@ extern "C" fn give_up(_signal: c_int) {
     end(unsafe { state::mpi() }, STATUS.load(Ordering::Relaxed))
 }
 
-/// A signal for this thread after [`LAST_WORDS_MS`]. The process ends: nobody misses `SIGALRM`.
+/// A signal for this thread after [`LAST_WORDS_MS`]. The process ends, so its use of `SIGALRM` does
+/// no harm.
 fn alarm() -> Option<()> {
     let ok = |result: c_int| (result == 0).then_some(());
     // SAFETY: plain C structures, for which zeroes are values, and pointers to variables of ours.

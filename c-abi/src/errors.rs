@@ -26,7 +26,7 @@ pub use strings::{class_name, class_text};
 /// Whose error handler an error goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// Nobody's: the handler of `MPI_COMM_SELF` (MPI-5.0 §9.1).
+    /// No object: the handler of `MPI_COMM_SELF` (MPI-5.0 §9.1).
     None,
     /// The object of this kind and handle value.
     Object(Kind, usize),
@@ -54,7 +54,7 @@ impl Owner {
     }
 }
 
-/// What an error handler does.
+/// The action of an error handler.
 #[derive(Clone, Copy, Debug)]
 pub enum Handler {
     /// `MPI_ERRORS_ARE_FATAL`.
@@ -73,8 +73,8 @@ pub enum Handler {
     Session(MPI_Session_errhandler_function),
 }
 
-/// An error handler object: what it does, and, for those that the program made, how many of its
-/// handles the program has still to free. Copies are the same object.
+/// An error handler object: its action, and, for those that the program made, the number of handles
+/// that the program must still free. Copies are the same object.
 #[derive(Clone, Debug)]
 pub struct Installed {
     /// What it does.
@@ -268,7 +268,7 @@ impl Errors {
         }
     }
 
-    /// One line for the user: what the latest error says first, then the class.
+    /// One line for the user: first the sentence of the latest error, then the class.
     pub(crate) fn fatal_text(&self, code: c_int) -> String {
         let class = self.codes.class_of(code).and_then(class_name);
         let class = class.map_or_else(|| format!("error code {code}"), str::to_owned);

@@ -67,9 +67,9 @@ pub enum BookError {
     Older {
         /// The rank whose card it is.
         rank: Rank,
-        /// What the update said.
+        /// The incarnation in the update.
         offered: Incarnation,
-        /// What the book says.
+        /// The incarnation in the book.
         current: Incarnation,
     },
     /// The card breaks a limit.

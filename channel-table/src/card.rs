@@ -32,7 +32,7 @@ impl fmt::Display for LocalHostId {
     }
 }
 
-/// The name of a local socket, which nobody guesses.
+/// The random name of a local socket.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

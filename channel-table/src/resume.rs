@@ -1,4 +1,4 @@
-//! What a handshake says about a receiver's state, so that the sender sends the rest again.
+//! The receiver's state in a handshake, from which the sender sends the rest again.
 
 use crate::ids::{Epoch, Ssn};
 use crate::numbers::{Reader, put_varint};
@@ -91,7 +91,7 @@ impl Resume {
         put_varint(out, self.credit);
         for list in self.lists() {
             put_varint(out, list.len() as u64);
-            // The step from one number to the next is at least 1; what is stored is the excess.
+            // The step from one number to the next is at least 1; the encoding holds the excess.
             let mut least = 0;
             for ssn in list {
                 put_varint(out, ssn.0 - least);

@@ -1,4 +1,5 @@
-//! The table of channels: to whom there is a link, who dials, and which attempt survives.
+//! The table of channels: links to peers, dials, and the attempt that survives a simultaneous
+//! connect.
 //!
 //! The same rules hold on both sides:
 //!
@@ -35,7 +36,7 @@ impl Link {
     }
 }
 
-/// What the table holds about one channel.
+/// The table's state of one channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LinkState<H> {
     /// No link and no attempt: the next use dials.
@@ -57,7 +58,7 @@ pub enum LinkState<H> {
     },
 }
 
-/// What a caller has to do before an admitted link is used.
+/// The caller's duties before it uses an admitted link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Admission<H> {
     /// The new link.
@@ -94,7 +95,7 @@ pub enum TableError {
     /// The attempt is no longer the current one: close its connection.
     #[error("attempt {attempt} to reach rank {peer} has been superseded")]
     Superseded {
-        /// Whom it dialed.
+        /// The rank that it dialed.
         peer: Rank,
         /// Number of the attempt that wins.
         attempt: Attempt,
@@ -171,7 +172,7 @@ impl<H: Copy> Table<H> {
         }
     }
 
-    /// Who this process is.
+    /// The identity of this process.
     pub fn me(&self) -> Identity {
         self.me
     }
@@ -181,7 +182,7 @@ impl<H: Copy> Table<H> {
         &self.book
     }
 
-    /// What is known about the channel to `peer`.
+    /// The state of the channel to `peer`.
     pub fn state(&self, peer: Rank) -> LinkState<H> {
         self.channel(peer)
             .map_or(LinkState::Null, |channel| channel.state)

@@ -81,7 +81,7 @@ struct Setup {
 }
 
 impl Setup {
-    /// What a process may do about a link that it lacks.
+    /// Adds the dials of a process that lacks a link.
     fn dials(&self, state: &State, free: bool, actions: &mut Vec<Action>) {
         let world = &state.world;
         for (from, process) in world.processes.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What images, wakes and notices cost on this machine:
+//! Costs of images, wakes and notices on this machine:
 //! `cargo run --release -p rejoin-ckpt --example figures`.
 //!
 //! Each line gives the median and the 99th percentile in microseconds.
@@ -17,7 +17,7 @@ use support::{Job, LIMIT, end_of, kill, readable};
 #[global_allocator]
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
-/// What a rank has in memory, in bytes.
+/// Memory of a rank, in bytes.
 const STATE: usize = 256 << 20;
 const ROUNDS: usize = 60;
 

@@ -47,7 +47,7 @@ impl Refused {
 /// the user gets one message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Caveat {
-    /// An open file that is written before its end: what the lost run wrote there stays.
+    /// An open file that is written before its end: writes of the lost run stay.
     #[error("{path} is written in place: what was written after the checkpoint stays in it")]
     WrittenInPlace {
         /// The file.

@@ -1,4 +1,4 @@
-//! What `/proc` says of a process, read without the C library.
+//! The data of `/proc` about a process, read without the C library.
 
 /// A decimal number that takes up all of `text`.
 pub fn number(text: &[u8]) -> Option<u64> {
@@ -34,7 +34,7 @@ pub fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|b| *b == b'\n').filter(|l| !l.is_empty())
 }
 
-/// What follows `key` (with its colon) on its line, without leading blanks.
+/// The text after `key` (with its colon) on its line, without leading blanks.
 pub fn field<'a>(text: &'a [u8], key: &str) -> Option<&'a [u8]> {
     let rest = lines(text).find_map(|l| l.strip_prefix(key.as_bytes()))?;
     Some(rest.trim_ascii_start())
@@ -49,7 +49,7 @@ pub struct Mapping<'a> {
     pub end: u64,
     /// May be written.
     pub write: bool,
-    /// Shared with whoever maps the same.
+    /// Shared with other processes that map the same memory.
     pub shared: bool,
     /// The file or the kernel's name for it; empty for plain memory.
     pub name: &'a [u8],

@@ -79,7 +79,7 @@ pub struct Regions {
     list: Vec<Region>,
 }
 
-/// What was stored.
+/// The result of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRegions {
     /// The file.
@@ -101,8 +101,8 @@ impl Regions {
     /// [`Error::Registered`], [`Error::TooMany`].
     ///
     /// # Safety
-    /// The memory stays valid for reads and writes until it is unregistered, and while
-    /// [`Regions::store`] and [`Regions::load`] run nobody else uses it.
+    /// The memory stays valid for reads and writes until it is unregistered. While
+    /// [`Regions::store`] and [`Regions::load`] run, no other code uses it.
     pub unsafe fn register(
         &mut self,
         id: u32,

@@ -23,7 +23,7 @@ pub fn set_errno(value: i32) {
     unsafe { *libc::__errno_location() = value }
 }
 
-/// Makes a result of what a system call returned.
+/// Converts the return value of a system call.
 pub fn check(result: c_long) -> Sys<c_long> {
     if result < 0 { Err(errno()) } else { Ok(result) }
 }
@@ -157,7 +157,7 @@ pub fn open(path: &CStr, flags: c_int) -> Sys<RawFd> {
     check_int(unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC | libc::O_NOCTTY) })
 }
 
-/// What the system knows of an open file.
+/// The system's data about an open file.
 pub fn status(fd: RawFd) -> Sys<libc::stat> {
     // SAFETY: `stat` is plain data that the call fills in.
     unsafe {
@@ -166,7 +166,7 @@ pub fn status(fd: RawFd) -> Sys<libc::stat> {
     }
 }
 
-/// Device and inode of what a path leads to.
+/// Device and inode of the file at a path.
 pub fn status_of(path: &CStr) -> Sys<(u64, u64)> {
     // SAFETY: the path ends with a zero byte; `stat` is plain data that the call fills in.
     unsafe {
@@ -198,7 +198,7 @@ pub fn read_file(path: &CStr, text: &mut Vec<u8>) -> Sys<()> {
     result
 }
 
-/// One send; what nobody reads raises no signal.
+/// One send; a send without a reader raises no signal.
 pub fn send(socket: RawFd, bytes: &[u8]) -> Sys<usize> {
     let (start, length) = (bytes.as_ptr().cast(), bytes.len());
     // SAFETY: pointer and length describe `bytes`.

@@ -54,7 +54,7 @@ unsafe impl Send for Page {}
 unsafe impl Sync for Page {}
 
 impl Page {
-    /// Makes memory for so many ranks, whose size nobody can change after.
+    /// Makes memory for so many ranks, sealed against changes of its size.
     ///
     /// # Errors
     /// When the system gives none.
@@ -75,7 +75,7 @@ impl Page {
             .and_then(|_| sys::control(fd, libc::F_ADD_SEALS, seals))
             .map_err(io::Error::from_raw_os_error)?;
         let address = map(std::ptr::null_mut(), length, libc::MAP_SHARED, fd, 0)?;
-        // Ranks map their own page only; what the manager forks on the way needs none.
+        // Ranks map their own page only; other children of the manager need none.
         // SAFETY: the mapping was made here.
         unsafe { libc::madvise(address.cast(), length, libc::MADV_DONTFORK) };
         Ok(Self {

@@ -26,7 +26,7 @@ pub type ConnectionId = u32;
 pub enum Output {
     /// Bytes of a handshake to write.
     Bytes(ConnectionId, Vec<u8>),
-    /// Close this end: what was written still arrives, then the end.
+    /// Close this end: written bytes still arrive, then the end.
     Close(ConnectionId),
 }
 
@@ -213,7 +213,7 @@ impl Node {
         &self.table
     }
 
-    /// What the network has to do, in order.
+    /// The requests to the network, in order.
     pub fn take_output(&mut self) -> Vec<Output> {
         std::mem::take(&mut self.output)
     }
@@ -533,7 +533,7 @@ impl Node {
         }
     }
 
-    /// What lies in `segment`.
+    /// The bytes of `segment`.
     pub fn bytes(&self, segment: Segment) -> &[u8] {
         &self.memory[segment.addr..segment.addr + segment.len]
     }

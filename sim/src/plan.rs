@@ -14,7 +14,7 @@ use rejoin_channel_table::Rank;
 pub const TALK_CONTEXT: u32 = 4;
 /// Context of messages that are sent only to be cancelled.
 pub const CANCEL_CONTEXT: u32 = 100;
-/// Context of receives that nobody sends to.
+/// Context of receives without a message.
 pub const IDLE_CONTEXT: u32 = 101;
 
 /// A message.
@@ -47,7 +47,7 @@ pub struct Receive {
     pub probed: bool,
 }
 
-/// What a rank does next. Numbers are positions in the plan's lists.
+/// The next step of a rank. Numbers are positions in the plan's lists.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
     /// Starts a send.
@@ -58,7 +58,7 @@ pub enum Step {
     Await(usize),
     /// Cancels a send.
     Cancel(usize),
-    /// Cancels a receive that nobody sends to.
+    /// Cancels a receive without a message.
     CancelReceive(usize),
     /// Computes for so many microseconds.
     Compute(u64),
@@ -75,7 +75,7 @@ pub struct Plan {
     pub messages: Vec<Message>,
     /// Receives.
     pub receives: Vec<Receive>,
-    /// What each rank does.
+    /// The steps of each rank.
     pub scripts: Vec<Vec<Step>>,
     /// Whether anything is cancelled.
     pub cancels: bool,

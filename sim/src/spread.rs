@@ -98,7 +98,7 @@ struct Distribution {
     busy: Vec<u64>,
     members: Vec<Member<()>>,
     directories: Vec<Directory>,
-    /// What each rank still waits for.
+    /// Number of cards that each rank still waits for.
     missing: Vec<u32>,
     figure: Figure,
 }
@@ -179,7 +179,7 @@ pub fn measure(ranks: u32, per_host: u32, way: Way, costs: Costs) -> Result<Figu
         Way::Star => hosts,
         Way::Tree(fanout) | Way::Asked(fanout) => fanout,
     };
-    // What a level takes, and as much again for the ranks of the host.
+    // The time of a level, and as much again for the ranks of the host.
     let level = costs.kibibyte * (sizes.word as u64 >> 10) * (fanout as u64 + u64::from(per_host));
     let patience = broadcast::PATIENCE + 2 * level / 1_000_000;
     let tree = Tree::new(hosts, fanout).with_patience(patience);
@@ -385,7 +385,7 @@ mod tests {
         let of = |way| measure(1000, 8, way, costs).expect("a small table");
         let (star, tree, asked) = (of(Way::Star), of(Way::Tree(8)), of(Way::Asked(8)));
         assert_eq!(star.messages, 125);
-        // Its children, and their acknowledgements: nobody was adopted.
+        // Its children, and their acknowledgements: no child was adopted.
         assert_eq!(tree.messages, 16);
         assert!(tree.bytes * 10 < star.bytes && asked.bytes * 5 < tree.bytes);
         assert!(tree.time < star.time && asked.time < tree.time);

@@ -174,7 +174,7 @@ fn jobs_that_lose_hosts_are_launched_again_when_nothing_acts_there() {
     }
 }
 
-/// A few ranks with engines: what they receive is checked message by message.
+/// A few ranks with engines: every received message is checked.
 fn exchange(seed: u64, blind: Blind) -> Result<(Tally, u64, ShortCounts), String> {
     let mut rng = Rng::new(seed ^ 0x5eed);
     let shape = Shape {

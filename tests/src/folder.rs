@@ -1,4 +1,4 @@
-//! Folders for what a test writes.
+//! Folders for the files of a test.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};

@@ -53,8 +53,8 @@ const SOON: Duration = Duration::from_secs(20);
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// What a host does first, as process 1: `$1` is its name, `$2` its folder, the rest are folders
-/// that all hosts share.
+/// The first script of a host, as process 1: `$1` is its name, `$2` its folder, the rest are
+/// folders that all hosts share.
 const BOOT: &str = r#"
 set -e
 name=$1 folder=$2; shift 2
@@ -268,7 +268,7 @@ impl Hosts {
     /// Switches a host on, with an empty memory.
     ///
     /// # Errors
-    /// Which command failed, and what it said.
+    /// The failed command, and its output.
     pub fn boot(&mut self, number: usize) -> Result<(), String> {
         let _ = fs::remove_file(self.folder.join(format!("h{number}.state")));
         let host = Host::boot(&format!("h{number}"), &self.folder)?;

@@ -120,7 +120,7 @@ impl Run {
         self
     }
 
-    /// Sets an environment variable for mpirun and what it starts.
+    /// Sets an environment variable for mpirun and its child processes.
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
         self
@@ -171,8 +171,8 @@ impl Run {
     }
 }
 
-/// Lets a command hear signals: tests that run in the background of a shell inherit ignored ones,
-/// which a program keeps ignored.
+/// Lets a command receive signals. Tests that run in the background of a shell inherit ignored
+/// signals, which a program keeps ignored.
 pub fn listening(command: &mut Command) {
     use std::os::unix::process::CommandExt;
     // SAFETY: between fork and exec only signal dispositions are set, which is async-signal-safe.
@@ -235,7 +235,7 @@ fn drain(stream: Option<impl std::io::Read + Send + 'static>) -> std::thread::Jo
     })
 }
 
-/// What a run left.
+/// The result of a run.
 pub struct Finished {
     /// Status and streams.
     pub output: Output,
@@ -259,7 +259,7 @@ impl Finished {
         format!("--- stdout\n{}--- stderr\n{}", self.stdout(), self.stderr())
     }
 
-    /// What all ranks together counted under a name, in a run with `mpirun --stats`.
+    /// The sum of a counter over all ranks, in a run with `mpirun --stats`.
     ///
     /// # Panics
     /// When no rank reported that.

@@ -136,8 +136,7 @@ fn checkpoints_come_when_asked_for_and_are_reported() {
     assert!(all.iter().all(|e| e["job"] == seen["job"]));
 }
 
-/// What the lines of one rank say that it wrote: the numbers, folded as the program folds them, and
-/// its own sum.
+/// The output of one rank: its numbers, folded as the program folds them, and its own sum.
 fn sums(text: &str, rank: &str) -> (u32, Option<u32>, usize) {
     let (mut folded, mut own, mut steps) = (0u32, None, 0);
     for line in text.lines() {

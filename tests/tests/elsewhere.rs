@@ -147,7 +147,7 @@ fn a_job_that_waits_to_go_on_elsewhere_can_be_ended() {
 fn a_job_that_has_lost_a_host_can_be_ended_while_the_others_end() {
     let hosts = hosts!(3);
     ended_before_it_goes_on(&hosts, "ends", |job, lost| {
-        // It does not hear that it is to end.
+        // It does not get the order to end.
         let other = hosts.processes(1, "rejoin-local")[0];
         kill(other, libc::SIGSTOP);
         let before = children(job).len();
@@ -176,7 +176,7 @@ fn ended_before_it_goes_on(hosts: &Hosts, name: &str, end: impl FnOnce(u32, u32)
         "{}",
         done.text()
     );
-    // Nobody writes it again, so it is shown.
+    // No rank writes it again, so it is shown.
     let text = done.stdout();
     let told = |rank: usize| text.matches(&format!(" of rank {rank}\n")).count();
     assert!((0..4).all(|rank| told(rank) >= 3), "{text}");

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 const RANKS: u32 = 4;
-/// What is only waited for, never for how long.
+/// Limit of a wait whose length does not matter.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Loss of a rank, which brings a job to further points.
@@ -78,7 +78,7 @@ impl Notes {
         self.0.name("notes")
     }
 
-    /// Each fault that struck, and whom.
+    /// Each fault that occurred, with the killed processes.
     fn read(&self) -> Vec<(String, Vec<u32>)> {
         let text = std::fs::read_to_string(self.path()).unwrap_or_default();
         let line = |line: &str| {
@@ -111,7 +111,7 @@ fn at_the_end(fault: &str) -> bool {
     fault.contains("finaliz") || fault.starts_with("last-checkpoint")
 }
 
-/// What an undisturbed run says.
+/// The output of an undisturbed run.
 fn undisturbed() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| run(&["--recovery", "none"]).ok().stdout())
@@ -204,7 +204,7 @@ enum Fate {
     Wrong(String),
 }
 
-/// What becomes of a job in which these are killed at this point.
+/// The result of a job in which these processes are killed at this point.
 fn fate(point: &str, trigger: &str, victims: &str) -> Fate {
     let mine = format!("{point}={victims}");
     let faults = match trigger {
@@ -324,7 +324,7 @@ fn central_and_a_rank_are_killed_at_every_point() {
     survives_at_every_point("central+rank-2");
 }
 
-/// The images of a rank and what is made ahead of them, the eldest first.
+/// The images of a rank and the processes made ahead of them, the eldest first.
 fn twins_of(job: &Job, rank: u32) -> Vec<u32> {
     let name = format!("REJOIN_RANK={rank}");
     let is_of = |pid: &u32| {

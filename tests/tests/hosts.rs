@@ -184,8 +184,7 @@ fn ranks_killed_on_both_hosts_come_back_with_the_same_lines() {
     assert!(done.stderr().contains("back after"), "{}", done.text());
 }
 
-/// Ends of links over shared memory that `jacobi` has where nobody is lost: two ranks on each of
-/// two hosts.
+/// Ends of links over shared memory in an undisturbed `jacobi`: two ranks on each of two hosts.
 const RINGS: u64 = 4;
 
 #[test]
@@ -375,7 +374,7 @@ fn hosts_are_not_blamed_for_a_standstill_of_mpirun() {
     // For how long is what is tried.
     std::thread::sleep(Duration::from_secs(4));
     kill(central, libc::SIGCONT);
-    // It looks at its clock before it can hear of anybody.
+    // It reads its clock before it can receive a message.
     wait_for(SOON, "a central manager that sleeps", || {
         state(central) == 'S'
     });

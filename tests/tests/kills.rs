@@ -9,7 +9,7 @@ use std::process::Child;
 use std::time::Duration;
 
 const RANKS: u32 = 4;
-/// What may carry messages within a host.
+/// The transports within a host.
 const TRANSPORTS: [&str; 2] = ["tcp", "shm"];
 
 /// From a kill to the end of the job: milliseconds, but on a machine that has other things to do.

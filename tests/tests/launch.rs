@@ -65,7 +65,8 @@ fn the_first_failing_rank_gives_the_exit_code_and_the_last_line() {
 fn a_killed_rank_ends_the_job_within_a_second() {
     for victim in 0..4 {
         let (child, pids) = started("hang", 9);
-        // A second of what a thread gets that always computes: more by the clock on a busy machine.
+        // A second of processor time of a thread that always computes: longer by the clock on a
+        // busy machine.
         let spinner = Spinner::start();
         kill(pids[victim], libc::SIGKILL);
         let done = finish(child, SOON, "ends hang");

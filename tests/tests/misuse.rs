@@ -69,7 +69,7 @@ fn a_forked_child_that_calls_mpi_is_told_and_harms_nobody() {
 fn a_forked_child_leaves_the_job_alone_when_it_exits() {
     let done = misuse("fork-exit");
     assert!(done.output.status.success(), "{}", done.text());
-    // What the parent had printed before the fork was in both; exit() writes it, as without MPI.
+    // The parent's output before the fork was in both processes; exit() writes it, as without MPI.
     assert_eq!(
         done.stdout(),
         "parent\nparent\nchild 3\n",

@@ -47,7 +47,7 @@ fn restarted(folder: &Path) -> Finished {
     run(3, &options, folder, &["8"]).ok()
 }
 
-/// What a job says that nothing happened to, after its first line.
+/// The output of an undisturbed job, after its first line.
 fn undisturbed() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(run_undisturbed)
@@ -296,7 +296,7 @@ fn a_kill_at_any_moment_leaves_checkpoints_that_are_whole() {
         let text = done.stdout();
         assert!(text.ends_with(undisturbed()), "{what}: {}", done.text());
         assert!(text.starts_with("from step "), "{what}: {}", done.text());
-        // What was torn is under another name, and nothing else is refused.
+        // A torn file has another name, and no other file is refused.
         assert_eq!(done.stderr(), "", "{what}");
     }
 }
@@ -344,7 +344,7 @@ fn ranks_are_killed_in_calls_that_store_and_fetch() {
         let back = times_back(&done.stderr());
         assert!(back > 0, "{what}: nobody came back");
         came += back;
-        // What is stored is whole, too.
+        // The stored files are whole, too.
         let done = restarted(&folder);
         assert_eq!(
             done.stdout(),

@@ -1,4 +1,4 @@
-//! Ranks killed at chosen moments, what counts as an end and not as a failure, and programs of
+//! Ranks killed at chosen moments, exits that count as ends and not as failures, and programs of
 //! which no image can be taken.
 
 use rejoin_tests::folder::Folder;
@@ -132,7 +132,7 @@ fn ranks_that_come_back_are_bound_as_before() {
     }
 }
 
-/// What was told, without the program's own name for it.
+/// The messages, without the program's own name in them.
 fn told<'a>(text: &'a str, with: &str) -> Vec<&'a str> {
     text.lines().filter(|line| line.contains(with)).collect()
 }
@@ -144,7 +144,7 @@ fn ranks_that_were_killed_together_are_all_named() {
     let events = folder.name("events");
     let work = Work::with_images("killed-together", &["--events", &events]);
     let job = &work.job;
-    // Nobody notices one of them before the others.
+    // The manager notices none of them before the others.
     kill(job.local(), libc::SIGSTOP);
     let ranks = job.ranks();
     let victims = [ranks[0], ranks[2]];
@@ -227,7 +227,7 @@ fn twins_that_are_killed_are_made_again() {
     job.fresh_ranks(3, &mut ranks);
     let done = work.end("killed twins");
     same(&done, &want, 1);
-    // Each of the three times somebody is told, and told that it is over.
+    // Each of the three losses and each recovery is reported.
     let text = done.stderr();
     assert_eq!(
         told(&text, " was killed, and not by mpirun").len(),
@@ -296,7 +296,7 @@ fn kills_after_finalize_while_the_program_goes_on() {
     same(&finish(child, LIMIT, "kills after MPI_Finalize"), &want, 1);
 }
 
-/// What comes on a stream, line by line.
+/// The content of a stream, line by line.
 fn heard(stream: Option<impl Read + Send + 'static>) -> Receiver<String> {
     let lines = BufReader::new(stream.expect("a pipe")).lines();
     let (say, hear) = std::sync::mpsc::channel();
@@ -321,7 +321,7 @@ fn a_rank_killed_after_finalize_is_told_as_lost_and_as_back() {
     let mut told = Vec::new();
     let mut seen = job.ranks();
     for number in 0..2 {
-        // The second time, who has come back.
+        // The second time, a restored rank.
         let victim = seen[number * 2 + 1];
         kill(victim, libc::SIGKILL);
         for what in [
@@ -483,7 +483,7 @@ fn a_rank_killed_before_init_while_others_wait_there() {
     assert!(done.output.status.success(), "{told}");
     assert!(told.contains("mpirun: rank 1 is back after "), "{told}");
     assert!(told.contains(" from the start, "), "{told}");
-    // What was shown of the first start is not shown again.
+    // Output of the first start that was shown is not shown again.
     let (before, have): (Vec<_>, Vec<_>) = lines(&done)
         .into_iter()
         .partition(|line| line.ends_with("here"));

@@ -1,5 +1,5 @@
-//! Shared memory between ranks of one host: where it can't be had, who dies in the middle of a
-//! copy, what is left of it.
+//! Shared memory between ranks of one host: hosts where it is not available, ranks that die in the
+//! middle of a copy, and its remains.
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, by_rank, times_back};
@@ -11,10 +11,10 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What is only waited for, never for how long.
+/// Limit of a wait whose length does not matter.
 const SOON: Duration = Duration::from_secs(30);
 
-/// What four ranks of `storm` write; each size and mode of message is among them.
+/// Arguments of four ranks of `storm`; each size and mode of message is among their messages.
 const STORM: [&str; 2] = ["5", "25"];
 
 /// Four ranks of `storm`, from which a system call is kept: from all of them, or from the first.
@@ -147,7 +147,7 @@ fn where_no_memory_is_left_for_rings_messages_go_over_tcp_and_the_user_is_told()
             done.text()
         );
     }
-    // A rank without a descriptor dials in vain; ranks with one dial it.
+    // A rank without a descriptor dials without success; ranks with one dial it.
     let done = storm_without("most", false, &[]);
     same(&done, &undisturbed);
     assert!(done.counted("rings_made") > 0, "{}", done.text());
@@ -247,7 +247,7 @@ fn a_full_folder_of_shared_memory_changes_nothing() {
     assert!(done.counted("bytes_got") > 0, "{}", done.text());
 }
 
-/// What a process has mapped.
+/// The mappings of a process.
 fn maps(pid: u32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default()
 }
@@ -298,8 +298,8 @@ fn ranks_that_come_back_change_between_shared_memory_and_tcp() {
         lines.filter(|line| line.contains(&wanted)).count()
     };
     let job = Job::of(child.id(), "rounds");
-    // Each with both of its neighbours, or none: what a link is is found out when it is made, so
-    // all must be there before anything changes.
+    // Each with both of its neighbours, or none. The kind of a link is decided when it is made, so
+    // all must exist before anything changes.
     let have_rings = |wanted: bool| {
         let ranks = job.ranks();
         let right = |count: usize| if wanted { count >= 2 } else { count == 0 };
@@ -323,7 +323,7 @@ fn ranks_that_come_back_change_between_shared_memory_and_tcp() {
         wait_for(SOON, "a recovery", || count("recovered") > round);
         wait_for(SOON, "new links", || have_rings(rings));
     }
-    // What is counted goes back with the ranks, so the last links must be in an image or the end.
+    // Counters roll back with the ranks, so the last links must be in an image or at the end.
     let known = count("committed");
     wait_for(SOON, "two checkpoints", || count("committed") > known + 1);
     std::fs::write(&end, "").expect("the end");
@@ -405,7 +405,7 @@ enum Victim {
     Target,
 }
 
-/// What `giants` fills its buffer with before something is received.
+/// The value with which `giants` fills its buffer before it receives.
 const NOTHING: u64 = 0xeeee_eeee_eeee_eeee;
 
 /// Waits until a part of a process's buffer is written to; whether its end is not yet.
@@ -466,7 +466,8 @@ fn kill_in_a_copy(mpirun: u32, victim: Victim) {
         // their copies. Between two copies they must reach the next one.
         assert!(leave_to_others(19), "{}", std::io::Error::last_os_error());
         let in_the_middle = if matches!(victim, Victim::Writer | Victim::Target) {
-            // While it stands here the other writes the parts before this one, the nearest first.
+            // While it is stopped here, the other rank writes the parts before this one, the
+            // nearest first.
             (1..=8).any(|part| {
                 let part = start - part * len;
                 untouched(part + len - 8) && half_done(reader, part, len)

@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What is only waited for, never for how long.
+/// Limit of a wait whose length does not matter.
 const SOON: Duration = Duration::from_secs(30);
 
 /// Reads what mpirun says until all of it has been said: lines with both texts. The thread
@@ -20,7 +20,7 @@ fn says(child: &mut Child, mut missing: Vec<(&str, &str)>) -> JoinHandle<()> {
     let (send, lines) = mpsc::channel();
     let reader = std::thread::spawn(move || {
         for line in stderr.lines().map_while(Result::ok) {
-            // Nobody listens any more once all has been seen.
+            // There is no listener any more once all has been seen.
             let _ = send.send(line);
         }
     });
@@ -72,7 +72,7 @@ fn a_rank_outside_mpi_is_told_from_one_without_a_link() {
     reader.join().expect("the reader");
 }
 
-/// A sender is stopped in the middle of what it writes into the receiver's memory.
+/// A sender is stopped while it writes into the receiver's memory.
 #[test]
 fn a_wait_for_who_carries_a_part_of_a_message_names_it() {
     let run = Run::new(2, program("giants")).arg("48").arg("20");

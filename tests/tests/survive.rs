@@ -97,7 +97,7 @@ fn survives(case: &Case, seed: u64, files: bool) -> u32 {
     });
     let killed = times_back(&done.stderr());
     println!("{what}: {sent} kills sent, {killed} ranks came back");
-    // A kill that meets a rank which is being restored anyway, or has ended, brings nobody back.
+    // A kill of a rank that is being restored already, or has ended, adds no recovery.
     assert!(
         killed <= sent,
         "{what}: {killed} came back from {sent} kills"

@@ -33,7 +33,7 @@ fn cut_connections_lose_double_and_reorder_nothing() {
         let cut = storm(ranks, seed, 30)
             .env("REJOIN_TEST_CUT", &format!("{seed}:{often}"))
             .env("REJOIN_TRANSPORT", over)
-            // What is read out of the sender's memory cannot be cut.
+            // A read from the sender's memory cannot be cut.
             .env("REJOIN_SINGLE_COPY", "off")
             .ok();
         assert_eq!(undisturbed.counted("links_lost"), 0);

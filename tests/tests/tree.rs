@@ -9,7 +9,7 @@ use std::process::Child;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// What is only waited for, never for how long.
+/// Limit of a wait whose length does not matter.
 const SOON: Duration = Duration::from_secs(30);
 
 /// A job whose children in the tree are so many, with a rank on each host.

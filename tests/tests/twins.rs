@@ -239,7 +239,7 @@ fn orders_that_strike_while_a_call_gives_back_its_lock_are_taken() {
     });
 }
 
-/// Compiles what stands before the C library's heap.
+/// Compiles the library that intercepts the C library's heap.
 fn heap_check() -> std::path::PathBuf {
     let source = root().join("tests/programs/heap_check.c");
     let library = program("twins").with_file_name("heap_check.so");
@@ -293,7 +293,7 @@ fn files_that_others_write_too_are_left_as_they_are() {
     let files = ["both.0", "mine.1"].map(|name| folder.join(name));
     let text = |file: &std::path::PathBuf| std::fs::read_to_string(file).unwrap_or_default();
     let grows = |than: [usize; 2]| {
-        // Nobody writes before the checkpoint.
+        // No rank writes before the checkpoint.
         wait_for(LIMIT, "what both ranks write", || {
             (0..2).all(|which| text(&files[which]).len() > than[which])
         });
@@ -317,7 +317,7 @@ fn files_that_others_write_too_are_left_as_they_are() {
             ranks.len() == RANKS
         });
         seen.extend(&ranks);
-        // What came after the checkpoint is gone from a file that one rank writes.
+        // A file that only one rank writes loses its text after the checkpoint.
         wait_for(LIMIT, "the file to be cut back", || {
             !text(&files[1]).contains(&mark)
         });

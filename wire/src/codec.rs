@@ -16,7 +16,7 @@ pub const MANAGER_LIMIT: usize = 16 * 1024 * 1024;
 /// Bytes of the length prefix.
 const PREFIX: usize = 4;
 
-/// What can be wrong with a frame.
+/// An error of a frame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
     /// The announced or produced body is larger than this link allows.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What an image cost the rank that took it.
+/// The cost of an image for the rank that took it.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

@@ -51,9 +51,9 @@ pub enum ToManager {
         cost: ImageCost,
         /// Whether standard output and standard error go through new pipes from here on.
         streams: [bool; 2],
-        /// What the image can't bring back, a line each, at most [`MOST_CAVEATS`].
+        /// State that the image can't restore, a line each, at most [`MOST_CAVEATS`].
         caveats: Vec<String>,
-        /// What the manager must know of its files and its input.
+        /// Its files and its input, for the manager.
         holds: Holds,
     },
     /// The rank can't take an image.

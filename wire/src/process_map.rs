@@ -32,7 +32,7 @@ pub struct ProcessMap {
     runs: Vec<Run>,
 }
 
-/// What can be wrong with a process map.
+/// An error of a process map.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProcessMapError {
     /// Its number of ranks differs from the job's.

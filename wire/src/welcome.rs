@@ -22,8 +22,8 @@ pub struct Welcome {
     pub options: RankOptions,
 }
 
-/// What all ranks of a job must share: sizes in bytes, since a sender reckons with its receiver's,
-/// and what decides who sends to whom.
+/// Settings that all ranks of a job must share. Sizes are in bytes: a sender relies on its
+/// receiver's. Other settings decide which ranks exchange messages.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -95,7 +95,7 @@ pub struct RankOptions {
     pub window: Option<u32>,
     /// Report counters at the end (`--stats`).
     pub stats: bool,
-    /// What is needed to take images of this rank; none are taken when absent.
+    /// Data for images of this rank; without it no images are taken.
     pub images: Option<Images>,
     /// Folder for the memory that programs register as their state (`--images`), an absolute path.
     pub folder: Option<String>,

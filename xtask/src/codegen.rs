@@ -25,7 +25,7 @@ pub use mark::MARK;
 /// Options of `cargo xtask codegen`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Writes nothing; fails when a checked-in file differs from what would be written.
+    /// Writes nothing; fails when a checked-in file differs from the generated one.
     #[arg(long)]
     check: bool,
 }

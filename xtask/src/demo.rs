@@ -126,7 +126,7 @@ fn started(command: &mut Command) -> Result<Started> {
     ))
 }
 
-/// What a run writes, shown too.
+/// The output of a run, which is also shown.
 fn finished(mut run: Started) -> Result<String> {
     let mut text = String::new();
     if let Some(mut out) = run.0.stdout.take() {

@@ -27,7 +27,7 @@ pub struct Args {
     models: bool,
 }
 
-/// What has been done.
+/// Counts of the work done so far.
 #[derive(Debug, Default)]
 struct Counts {
     rounds: u64,

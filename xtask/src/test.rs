@@ -24,7 +24,7 @@ pub struct Args {
     /// Continues after a claim that failed.
     #[arg(long)]
     keep_going: bool,
-    /// Installs nothing; what is missing fails.
+    /// Installs nothing; a missing tool fails its claim.
     #[arg(long)]
     no_install: bool,
 }

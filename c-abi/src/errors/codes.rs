@@ -17,7 +17,7 @@ struct Added {
     text: Option<String>,
 }
 
-/// What the program added.
+/// The classes, codes and strings that the program added.
 pub struct Codes {
     added: RefCell<BTreeMap<c_int, Added>>,
 }

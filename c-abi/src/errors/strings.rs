@@ -9,7 +9,7 @@ pub fn class_name(class: c_int) -> Option<&'static str> {
     CLASS_NAMES.iter().find(|c| c.0 == class).map(|c| c.1)
 }
 
-/// What a predefined class means, in a few words.
+/// The meaning of a predefined class, in a few words.
 pub fn class_text(class: c_int) -> &'static str {
     TEXTS
         .iter()

@@ -67,8 +67,8 @@ pub unsafe fn info_create(mpi: &Mpi, info: *mut MPI_Info) -> Result<()> {
     unsafe { give(mpi, info, Info::new()) }
 }
 
-/// `MPI_Info_create_env` (MPI-5.0 §10): what `MPI_INFO_ENV` holds, with these arguments. Before
-/// `MPI_Init`, without what the job's manager tells.
+/// `MPI_Info_create_env` (MPI-5.0 §10): the keys of `MPI_INFO_ENV`, with these arguments. Before
+/// `MPI_Init`, without those from the job's manager.
 ///
 /// # Safety
 /// `argv` has `argc` strings or is null; `info` is null or valid.

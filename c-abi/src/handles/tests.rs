@@ -91,7 +91,7 @@ fn integers_for_fortran_come_back() {
 }
 
 proptest! {
-    /// Against a plain map: what was inserted and not removed is found, nothing else is.
+    /// Against a plain map: finds exactly the objects that were inserted and not removed.
     #[test]
     fn behaves_like_a_map(steps in prop::collection::vec((any::<bool>(), any::<u8>()), 1..200)) {
         let table = Comms::new();

@@ -12,7 +12,7 @@ use crate::resume::{Resume, ResumeError};
 /// A dialer that has proved who it is and asks to be admitted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Proved {
-    /// Who accepts: this process, as it was when the handshake began.
+    /// The accepting side: this process, as it was when the handshake began.
     pub me: Identity,
     /// Rank and incarnation of the process that dialed.
     pub peer: Identity,
@@ -20,7 +20,7 @@ pub struct Proved {
     pub attempt: Attempt,
     /// The highest attempt of this side that the dialer has done with.
     pub seen: Attempt,
-    /// What the dialer has received.
+    /// The dialer's resume.
     pub resume: Resume,
 }
 
@@ -86,8 +86,8 @@ impl Acceptor {
         }
     }
 
-    /// Takes bytes that the link delivered; says how many it took and what to do next. Bytes to
-    /// send are appended to `out`. `book` says which incarnation of the dialer is the current one.
+    /// Takes bytes that the link delivered. Returns how many it took, and the next step. Appends
+    /// bytes to send to `out`. `book` holds the current incarnation of the dialer.
     pub fn feed(
         &mut self,
         key: &JobKey,

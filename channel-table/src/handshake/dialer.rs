@@ -70,7 +70,7 @@ impl Dialer {
         }
     }
 
-    /// Whom it dials.
+    /// The rank that it dials.
     pub fn peer(&self) -> Rank {
         self.hello.to
     }

@@ -244,7 +244,7 @@ pub(super) enum Role {
     AcceptorRejects = 5,
 }
 
-/// Both sides' views and nonces: what every keyed hash covers.
+/// Both sides' views and nonces, which every keyed hash covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Transcript {
     pub hello: Hello,

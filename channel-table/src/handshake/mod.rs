@@ -46,7 +46,7 @@ pub struct View {
 }
 
 impl View {
-    /// Compares what is held here with what the peer holds; `None` if both agree.
+    /// Compares this view with the peer's; `None` if both agree.
     fn judge(&self, peer: Rank, theirs: &View) -> Option<Refusal> {
         let agree = self.generation == theirs.generation
             && self.mine == theirs.yours
@@ -69,7 +69,7 @@ impl View {
 /// The result of the dialer's handshake: an open link.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Established {
-    /// Who dialed: this process, as it was when it dialed.
+    /// The dialing side: this process, as it was when it dialed.
     pub me: Identity,
     /// Rank and incarnation of the process that accepted.
     pub peer: Identity,
@@ -77,7 +77,7 @@ pub struct Established {
     pub attempt: Attempt,
     /// The highest attempt that the acceptor had proved itself and gave up by accepting.
     pub renounced: Attempt,
-    /// What the acceptor has received.
+    /// The acceptor's resume.
     pub resume: Resume,
 }
 

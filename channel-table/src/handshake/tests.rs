@@ -311,8 +311,8 @@ fn another_version_is_named() {
     assert_eq!(run.dialer, Some(DialerStep::Refused(Refusal::Malformed)));
 }
 
-/// An honest dialer rejects when the views differ. One that knows the key and proves itself all the
-/// same must not be admitted.
+/// An honest dialer rejects when the views differ. A dialer that knows the key and still proves
+/// itself must not be admitted.
 #[test]
 fn a_genuine_proof_under_another_view_is_refused() {
     let agreeing = (identity(0, 1, 2), Incarnation(3));

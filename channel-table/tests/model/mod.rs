@@ -24,7 +24,7 @@ pub enum End {
     Closed,
 }
 
-/// What travels in one direction.
+/// A unit of data in one direction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Chunk {
     Bytes(Vec<u8>),
@@ -258,7 +258,7 @@ impl World {
         }
     }
 
-    /// An end that waits in vain for acknowledgements of what it sent.
+    /// Whether an end waits for acknowledgements that cannot come.
     pub fn waits_in_vain(&self, connection: &Connection, side: usize) -> bool {
         let process = &self.processes[connection.owners[side]];
         matches!(connection.ends[side], End::Live(_)) && self.wants_link(process)

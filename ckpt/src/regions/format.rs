@@ -141,7 +141,7 @@ impl FileHead {
     }
 }
 
-/// Length of what follows the data.
+/// Length of the part after the data.
 pub(super) fn end_length(chunks: u64) -> Option<u64> {
     chunks
         .checked_mul(SUM as u64)?
@@ -197,7 +197,7 @@ impl Sums {
         self.root.finalize()
     }
 
-    /// What follows the data.
+    /// The part after the data.
     pub fn encode(self) -> Vec<u8> {
         let root = self.root();
         let mut bytes = self.all;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::format::{self, CHUNK, FileHead, Root, Sums, Tag, VERSION};
 
-/// What a rank looks for.
+/// The file that a rank wants.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// The job, if only its own files will do.
@@ -19,7 +19,7 @@ pub struct Wanted {
     pub epoch: Option<u32>,
 }
 
-/// What was loaded.
+/// The result of a load.
 #[derive(Debug)]
 pub struct Loaded {
     /// Whose it is, and from when.

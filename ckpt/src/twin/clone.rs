@@ -79,7 +79,7 @@ pub(super) fn clone(as_sibling: bool) -> sys::Sys<i32> {
     }
 }
 
-/// What a twin's name is in `ps` and `/proc/PID/comm`.
+/// A twin's name in `ps` and `/proc/PID/comm`.
 pub const NAME: &str = "rejoin-twin";
 
 /// This thread's name.

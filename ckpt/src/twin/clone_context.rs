@@ -1,4 +1,4 @@
-//! What a clone must know beside its memory.
+//! Data for a clone beside its memory.
 
 use std::os::fd::RawFd;
 
@@ -6,7 +6,7 @@ use super::clone::ThreadState;
 use super::streams::RenewedStreams;
 use crate::manifest::Manifest;
 
-/// What a clone must know beside its memory.
+/// Data for a clone beside its memory.
 pub(super) struct CloneContext {
     pub wait: RawFd,
     pub manager_end: RawFd,

@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 
 use crate::{manifest, sys};
 
-/// What the library knows of its process.
+/// The library's settings for its process.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The local manager's process number, as this process sees it; 0 when there is none. A process

@@ -23,7 +23,7 @@ pub struct Wake<'a> {
     /// Cut the files of [`super::Summary::written`] back to their length at the image. Only when
     /// the processes that wrote them since are stopped or dead.
     pub cut_files: bool,
-    /// Device and inode of files to be left alone all the same: those that other ranks write too.
+    /// Device and inode of files that must still not be cut: those that other ranks write too.
     pub spared: &'a [(u64, u64)],
 }
 
@@ -48,7 +48,7 @@ pub enum ZygoteError {
     /// The twin is gone.
     #[error("the twin has ended")]
     Ended,
-    /// What it sent is no answer.
+    /// Its message is no answer.
     #[error("the twin's answer cannot be understood")]
     Malformed,
     /// The socket failed.

@@ -119,7 +119,7 @@ impl RenewedStreams {
         }
     }
 
-    /// What the manager reads from.
+    /// The reading ends for the manager.
     pub fn read_ends(&self) -> [Option<RawFd>; 2] {
         [0, 1].map(|which| self.renewed[which].as_ref().map(|one| one.read))
     }

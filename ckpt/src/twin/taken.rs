@@ -1,4 +1,4 @@
-//! What an image looks like from the rank that continues, and from a restored process.
+//! The result of an image, in the rank that continues and in a restored process.
 
 use std::os::fd::OwnedFd;
 
@@ -15,13 +15,13 @@ pub struct Image {
     /// The manager's end of the zygote's socket: send it to the manager, then close it here at
     /// once.
     pub wait: OwnedFd,
-    /// What is read from descriptor 1 from now on. The former pipe ends at the image.
+    /// The reading end of descriptor 1 from now on. The former pipe ends at the image.
     pub stdout: Option<OwnedFd>,
     /// The same for descriptor 2.
     pub stderr: Option<OwnedFd>,
     /// The zygote is a child of the manager, not of this process.
     pub is_managers_child: bool,
-    /// What the manager should know.
+    /// The summary for the manager of this image.
     pub summary: Summary,
     /// How long it took.
     pub timings: Timings,
@@ -36,14 +36,14 @@ pub struct Timings {
     pub clone: u64,
 }
 
-/// What a restored process is given.
+/// The data for a restored process.
 #[derive(Debug)]
 pub struct Restored {
     /// The manager's message, at most [`super::BODY_LIMIT`] bytes.
     pub body: Vec<u8>,
     /// Descriptors that came along beside the standard streams, all in the library's block.
     pub fds: Vec<OwnedFd>,
-    /// What could not be set again.
+    /// State that could not be set again.
     pub caveats: Vec<Caveat>,
 }
 

@@ -85,7 +85,7 @@ fn words<const N: usize, const M: usize>(bytes: &[u8; N]) -> [u32; M] {
     words
 }
 
-/// What a zygote says.
+/// A zygote's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZygoteAnswer {
     /// It waits; the library's descriptors are closed in it.
@@ -166,7 +166,7 @@ impl WakeMessage {
 /// Room for the descriptors of one message, aligned as the system wants it.
 pub(super) type Control = [u64; 2 + DESCRIPTOR_LIMIT / 2 + 1];
 
-/// Passes a wake on, with its descriptors; false when nobody reads it.
+/// Passes a wake on, with its descriptors; false when the socket has no reader.
 pub(super) fn pass(socket: RawFd, message: &WakeMessage) -> bool {
     let mut bytes = message.head.encode().to_vec();
     for (device, inode) in &message.spared {

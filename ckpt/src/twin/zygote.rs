@@ -75,7 +75,7 @@ struct Ahead {
 
 /// The two processes after a clone.
 enum Side {
-    /// This process, and what it has made.
+    /// This process, and the runner that it has made.
     Zygote(Option<Ahead>),
     /// The runner, with its wake.
     Runner(WakeMessage),

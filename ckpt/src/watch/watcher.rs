@@ -180,7 +180,7 @@ impl State {
         }
     }
 
-    /// Reports those that ended, and adds the others to what is waited for.
+    /// Reports the slots whose holders ended, and adds the others to `waits`.
     fn look(&self, first: usize, waits: &mut Vec<Wait>) {
         let mut lists = self.lists();
         let last = (first + SLOTS_PER_THREAD).min(lists.watched.len());

@@ -22,7 +22,7 @@ pub struct Twin {
     pub missing: u64,
 }
 
-/// This side of what a wake brings: the socket, standard output and standard error.
+/// This side's ends of a wake's descriptors: the socket, standard output and standard error.
 pub type Ends = (OwnedFd, OwnedFd, OwnedFd);
 
 /// One rank.
@@ -33,11 +33,11 @@ pub struct Job {
     pub stdout: OwnedFd,
     pub stderr: OwnedFd,
     pub twin: Option<Twin>,
-    /// What it has written to its standard output before the last image.
+    /// Its standard output before the last image.
     pub text: String,
-    /// What it has written since, as far as it was read.
+    /// Its output since then, as far as it was read.
     fresh: Vec<u8>,
-    /// What tries to order by signal saw of it.
+    /// Observations of earlier tries to request an image by signal.
     seen: Cell<rejoin_ckpt::checkpoint_request::Seen>,
 }
 
@@ -157,16 +157,15 @@ impl Job {
         sleeps_in(self.pid, number);
     }
 
-    /// Waits for an image; the former one is dropped. What was written up to now is read to its
-    /// end.
+    /// Waits for an image; the former one is dropped. Reads the output up to now to its end.
     pub fn imaged(&mut self) {
         let (bytes, fds) = receive(self.socket.as_raw_fd(), LIMIT).expect("the rank has ended");
         assert_eq!(bytes[0], b'I', "{}", String::from_utf8_lossy(&bytes));
         self.take_image(&bytes, fds);
     }
 
-    /// Reads output for `pause`, or until something is there to hear; then waits for an image, or
-    /// gives the rank's word if it says something else.
+    /// Reads output for `pause`, or until a message arrives. Then waits for an image, or returns
+    /// the rank's message if it is another one.
     pub fn imaged_or_word(&mut self, pause: Duration) -> Option<String> {
         let end = Instant::now() + pause;
         loop {
@@ -315,7 +314,7 @@ impl Job {
         (self.socket, self.stdout, self.stderr) = ends;
     }
 
-    /// Kills the rank, wakes its image, and hears that it is back.
+    /// Kills the rank, wakes its image, and waits for the report that the rank is back.
     pub fn restore(&mut self, generation: u32) {
         self.kill();
         self.wake();

@@ -65,7 +65,7 @@ fn apart(test: fn()) -> bool {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
             libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
             libc::setpgid(0, 0);
-            // What this program was started with is nobody's business.
+            // Inherited descriptors of this program must not reach the ranks.
             libc::close_range(3, u32::MAX, 0);
             let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY);
             libc::dup2(null, 0);
@@ -99,7 +99,7 @@ pub fn kill(pidfd: RawFd, signal: i32) {
     unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd, signal, 0, 0) };
 }
 
-/// Waits for a child's end, and says how and with what.
+/// Waits for a child's end. Returns the kind of the end, and its code.
 pub fn end_of(pidfd: RawFd) -> (i32, i32) {
     assert!(readable(pidfd, LIMIT), "a process that was to end lives");
     // SAFETY: siginfo is plain data that the call fills in.

@@ -1,4 +1,4 @@
-//! The rank's side: what the device does in the library.
+//! The rank's side, in place of the library's device.
 
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};

@@ -225,7 +225,7 @@ fn stopped_ahead() {
     let ahead = prepare(&mut job);
     job.kill();
     stop_as_it_answers(&mut job, ahead);
-    // The job goes back again: what is stopped is not ended before its successor is there.
+    // The job rolls back again: a stopped process is not ended before its successor exists.
     let stopped = std::mem::replace(&mut job.pidfd, pidfd(ahead));
     job.wake();
     job.expect("restored 1");
@@ -241,7 +241,7 @@ fn killed_with_its_wake() {
         job.image();
         let ahead = prepare(&mut job);
         job.kill();
-        // It has taken the wake, and has told nobody.
+        // It has taken the wake, and has reported nothing.
         let killed = pidfd(ahead);
         let mut tracee = Tracee::seize(ahead.cast_unsigned());
         let ends = job.send_wake(b"hello", true, &[]);
@@ -497,7 +497,7 @@ fn streams_are_exact() {
     assert_eq!(job.text, "one\n");
     job.ask("lost\n");
     job.kill();
-    // Nobody else holds the pipe: what the lost run wrote has an end.
+    // No other process holds the pipe, so the output of the lost run has an end.
     assert_eq!(read_to_end(job.stdout.as_fd()), "lost\n");
     job.wake();
     job.expect("restored 1");

@@ -114,7 +114,7 @@ pub fn outcome(result: impl Into<i64>) -> i64 {
     }
 }
 
-/// A call that ends by its time-out: what it must return, and what to call.
+/// A call that ends by its time-out: the expected result, and the call.
 pub type Call = (i64, fn() -> i64);
 
 /// An image in the middle of the call; the rank's call and the runner's call both end as if nothing

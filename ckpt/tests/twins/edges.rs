@@ -1,4 +1,4 @@
-//! What fails, what is only named, and what a restored process can still do.
+//! Refusals, caveats, and the abilities of a restored process.
 
 use std::os::fd::AsRawFd;
 use std::ptr::null_mut;
@@ -36,7 +36,7 @@ pub const TESTS: &[Test] = &[
     ("nonsense_ends_a_twin_and_is_no_answer", nonsense),
 ];
 
-/// What is open, with what it is.
+/// The open descriptors, with their kind.
 fn open_files() -> Vec<(i32, u64)> {
     let stat = |fd: i32| {
         // SAFETY: `stat` is plain data that the call fills in.
@@ -346,7 +346,7 @@ fn nonsense() {
     // SAFETY: pointer and length describe the bytes.
     assert_eq!(unsafe { libc::write(fd, bytes.as_ptr().cast(), 24) }, 24);
     assert_eq!(end_of(twin.pidfd.as_raw_fd()), (libc::CLD_EXITED, 0));
-    // The other way round: what a program might write to its twin's socket.
+    // The other way round: bytes that a program might write to its twin's socket.
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
     let mut zygote = rejoin_ckpt::twin::manager::Zygote::new(ours.into()).expect("a zygote");
     assert!(zygote.answer().expect("nothing yet").is_none());

@@ -1,4 +1,4 @@
-//! What a clone does not bring along, and a restored process has all the same.
+//! State that a clone does not inherit, and that a restored process still has.
 
 use std::ffi::CString;
 use std::fs;

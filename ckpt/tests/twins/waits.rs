@@ -226,7 +226,8 @@ fn drained() {
     job.finish();
 }
 
-/// What the handler can't take waits for the library's next safe point, and the program continues.
+/// A request that the handler can't meet waits for the library's next safe point, and the program
+/// continues.
 fn left() {
     let mut job = Job::start(|rank| {
         checkpoint_request::install(support::signal(), |_| false).expect("a handler");

@@ -19,7 +19,7 @@ const WRITE: u64 = 9_000;
 /// How often a receive polls for its message before it is posted.
 const SPINS: u32 = 20;
 
-/// A message or receive under way: its number in the plan, and what holds it.
+/// A message or receive under way: its number in the plan, and its request.
 #[derive(Debug, Clone)]
 struct Pending {
     number: usize,
@@ -373,7 +373,7 @@ impl Engines {
         let other = &self.members[peer.index()];
         let there = other.instance.filter(|_| other.started);
         let Some(other) = there.filter(|other| other.generation == instance.generation) else {
-            // Nobody listens there yet.
+            // The peer does not listen yet.
             wishes.push(Wish::After(MILLI, EngineEvent::Dial(instance, peer)));
             return;
         };

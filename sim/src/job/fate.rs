@@ -21,7 +21,7 @@ pub enum JobFault {
     Local(usize),
     /// Central dies, and is started again after so many nanoseconds.
     Central(u64),
-    /// Somebody asks for a checkpoint.
+    /// A client requests a checkpoint.
     Ask,
     /// The launcher gets a signal.
     Signal,

@@ -1,4 +1,4 @@
-//! What a fault does to a running job.
+//! The effects of faults on a running job.
 
 use super::process::ProcessStep;
 use super::work::Work;
@@ -112,7 +112,7 @@ impl<W: Work> JobWorld<W> {
         self.queue.at(at, Event::LinkLost(host));
     }
 
-    /// Central dies: now, or in the middle of what it does next.
+    /// Central dies: now, or in the middle of its next step.
     fn down_for(&mut self, time: u64) {
         if self.central.is_none() || self.crashes.is_some() {
             return;

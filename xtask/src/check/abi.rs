@@ -99,7 +99,7 @@ pub fn interposition(root: &Path, library: &Path, report: &mut Report) -> Result
     Ok(())
 }
 
-/// What is missing, weak or exported beyond the table, given `nm`'s output.
+/// Functions that are missing, weak, or not in the table, given `nm`'s output.
 fn differences(functions: &[String], nm: &str) -> Vec<String> {
     let mut wanted: BTreeSet<String> = functions.iter().cloned().collect();
     wanted.extend(functions.iter().map(|f| format!("P{f}")));

@@ -18,7 +18,7 @@ const DEPTH: usize = 16;
 /// A path as it was written, with its line.
 type Reference = (Vec<String>, usize);
 
-/// A module, which may stand inside another's file.
+/// A module, which may be inside another's file.
 #[derive(Default)]
 struct Module {
     parent: Option<usize>,
@@ -39,7 +39,7 @@ struct Crate<'a> {
     modules: Vec<Module>,
 }
 
-/// What a path leads to.
+/// The target of a path.
 enum Target {
     Module(usize),
     /// An item, by the module that defines it.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::report::Report;
 
-/// One crate and what its manifest asks for.
+/// One crate and its declared dependencies.
 #[derive(Debug)]
 pub struct Package {
     /// The crate's name.
@@ -82,7 +82,7 @@ const LOADED: &[&str] = &[
     "rejoin-c-abi",
 ];
 
-/// Too heavy for what each rank loads.
+/// Too heavy for code that each rank loads.
 const HEAVY: &[&str] = &[
     "tokio",
     "async-std",

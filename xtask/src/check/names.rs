@@ -7,7 +7,7 @@ use syn::visit::{self, Visit};
 use super::ratchet::Finding;
 use super::source::{Source, is_test_only};
 
-/// Names that every crate may use once, at its root: an error type, and what goes with it.
+/// Names that every crate may use once, at its root: an error type, and its result type.
 const PER_CRATE: &[&str] = &["Error", "Result"];
 
 /// Files whose name says their part, not their subject.

@@ -1,4 +1,4 @@
-//! Where unsafe code may stand.
+//! The crates in which unsafe code may occur.
 
 use syn::visit::{self, Visit};
 

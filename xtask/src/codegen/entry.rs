@@ -10,7 +10,7 @@ use super::header::declaration;
 use super::model::{Function, Model, Param};
 use super::scan::Found;
 
-/// The function's implementation, when somebody wrote it: its own or the one of the pair.
+/// The function's implementation, if it exists: its own or that of the pair.
 pub fn implementation<'a>(model: &Model, f: &Function, found: &'a Found) -> Option<&'a String> {
     found.get(&f.rust_name()).or_else(|| {
         let base = model.base_form(f)?;

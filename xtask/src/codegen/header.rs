@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use super::constants::{HANDLES, TOOL_ENUMS, TOOL_HANDLES};
 use super::model::{Constant, Function, Model, Param};
 
-/// What stands before this library's own functions.
+/// The text before this library's own functions.
 const EXTENSIONS: &str = r"
 /* Not in the standard: registered memory as the state that a job, started again, goes on from. Errors are
    returned and call no error handler. Between MPI_Init and MPI_Finalize, where regions may be registered at

@@ -39,7 +39,7 @@ pub struct Constant {
     pub name: String,
     /// The C type, or `alias`.
     pub ctype: String,
-    /// The value as C text, or the constant that an alias stands for.
+    /// The value as C text, or the target of an alias.
     pub value: String,
 }
 
@@ -52,7 +52,7 @@ pub struct Callback {
     pub returns: String,
     /// Parameters; of an alias, none.
     pub params: Vec<Param>,
-    /// What an alias stands for.
+    /// The target of an alias.
     pub alias: Option<String>,
 }
 

@@ -20,7 +20,7 @@ type CopyFunction =
 /// How a delete callback is called.
 type DeleteFunction = unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void) -> c_int;
 
-/// What to do at a copy.
+/// The action at a copy.
 enum Copy {
     /// `MPI_X_NULL_COPY_FN`.
     Drop,

@@ -129,7 +129,7 @@ unsafe fn fill<S: Copy, T>(
     Ok(())
 }
 
-/// What `MPI_Type_get_contents` writes to.
+/// The arrays that `MPI_Type_get_contents` fills.
 struct Room {
     integers: (i64, *mut c_int),
     addresses: (i64, *mut MPI_Aint),

@@ -10,7 +10,7 @@ use crate::state::Mpi;
 use crate::support::{arg_error, store};
 use crate::types::*;
 
-/// A cache line: what the memory is aligned to, unless the info asks for more.
+/// A cache line: the alignment of the memory, unless the info asks for more.
 const ALIGN: usize = 64;
 
 /// The alignment that the info asks for.
@@ -60,7 +60,7 @@ pub unsafe fn alloc_mem(
 /// `MPI_Free_mem`.
 ///
 /// # Safety
-/// Nobody uses the memory any more.
+/// The memory is no longer in use.
 pub unsafe fn free_mem(mpi: &Mpi, base: *mut c_void) -> Result<()> {
     if base.is_null() {
         return Ok(());

@@ -108,8 +108,7 @@ impl Statuses {
         }
     }
 
-    /// The call's own result: what failed is said in the statuses, if the program gave room for
-    /// them.
+    /// The call's own result. The statuses report failures, if the program gave room for them.
     fn result(self) -> Result<()> {
         match self.error {
             None => Ok(()),

@@ -203,7 +203,7 @@ extern "C" fn leave_at_exit() {
     if is_open || library_state::is_initialized() || library_state::is_forked() {
         return;
     }
-    // What fails here has been reported by the error handler.
+    // The error handler has already reported a failure here.
     enter::enter(&EXIT, Owner::None, |mpi| mpi.core()?.finalize());
 }
 

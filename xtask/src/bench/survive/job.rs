@@ -19,7 +19,7 @@ pub struct Setting {
     pub quick: bool,
 }
 
-/// What a run gave.
+/// The result of a run.
 pub struct Ran {
     /// Standard output.
     pub out: String,
