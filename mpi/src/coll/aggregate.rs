@@ -40,7 +40,11 @@ pub(super) async fn by_leaders<P: P2p>(
     if let Some(send) = send {
         recv.copy_from(send);
     }
-    linear::gather_at(intra, leader, Mem::EMPTY, |member| rows.row(member)).await?;
+    linear::gather(*intra, leader, Some(Mem::EMPTY), |member| {
+        Some(rows.row(member))
+    })
+    .finish()
+    .await?;
     rows.swap_within();
     rows.swap_between(&inter).await?;
     let mut sends = Sends::new();

@@ -60,7 +60,7 @@ pub(super) fn linear<P: P2p, R: Reducer + Copy>(
     }
     let linear = plan(ctx, op, recv.len()).0?;
     match linear.combiners {
-        Combiners::Everyone => Some(linear.everywhere(mine, recv)),
+        Combiners::Everyone => Some(linear.whole(mine, recv)),
         _ => None,
     }
 }

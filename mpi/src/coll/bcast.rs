@@ -20,7 +20,7 @@ pub(super) fn linear<P: P2p>(
     root: usize,
 ) -> Option<Initiated<impl Future<Output = Result<()>>>> {
     match ctx.is_linear() {
-        true => Some(linear::bcast(ctx, data, root)),
+        true => Some(linear::scatter(ctx, root, move |_| Some(data), Some(data))),
         false => None,
     }
 }

@@ -98,11 +98,11 @@ collectives! {
     "`MPI_Bcast`" Bcast { data: Typed, root: usize }
         |this, ctx| rest!(typed::bcast(&ctx, &this.data, this.root));
     "`MPI_Gather`" Gather { send: Option<Typed>, recv: Option<Typed>, root: usize }
-        |this, ctx| rest!(typed::gather(&ctx, &this.send, &this.recv, this.root));
+        #[inline(always)] |this, ctx| typed::gather(ctx, &this.send, &this.recv, this.root);
     "`MPI_Gatherv`" Gatherv { send: Option<Typed>, recv: Vec<Typed>, root: usize }
         |this, ctx| rest!(typed::gatherv(&ctx, &this.send, &this.recv, this.root));
     "`MPI_Scatter`" Scatter { send: Option<Typed>, recv: Option<Typed>, root: usize }
-        |this, ctx| rest!(typed::scatter(&ctx, &this.send, &this.recv, this.root));
+        #[inline(always)] |this, ctx| typed::scatter(ctx, &this.send, &this.recv, this.root);
     "`MPI_Scatterv`" Scatterv { send: Vec<Typed>, recv: Option<Typed>, root: usize }
         |this, ctx| rest!(typed::scatterv(&ctx, &this.send, &this.recv, this.root));
     "`MPI_Allgather`" Allgather { send: Option<Typed>, recv: Typed }
@@ -115,9 +115,8 @@ collectives! {
         |this, ctx| rest!(typed::alltoallv(&ctx, &this.send, &this.recv));
     "`MPI_Reduce`"
         Reduce { op: Rc<Op>, send: Option<Typed>, recv: Option<Typed>, root: usize }
-        |this, ctx| {
-            rest!(typed::reduce(&ctx, &this.op, &this.send, &this.recv, this.root))
-        };
+        #[inline(always)]
+        |this, ctx| typed::reduce(ctx, &this.op, &this.send, &this.recv, this.root);
     "`MPI_Allreduce`" Allreduce { op: Rc<Op>, send: Option<Typed>, recv: Typed }
         #[inline(always)] |this, ctx| typed::allreduce(ctx, &this.op, &this.send, &this.recv);
     "`MPI_Reduce_scatter_block` and `MPI_Reduce_scatter`; in place, `recv` is the whole vector"

@@ -153,25 +153,45 @@ async fn stepwise_alltoall<P: P2p>(
 ///
 /// # Errors
 /// When a message fails, the lengths differ among ranks, or the operation fails.
-pub async fn reduce<P: P2p>(
-    ctx: &Ctx<'_, P>,
-    op: &dyn Reducer,
+#[inline(always)]
+pub fn reduce<P: P2p, R: Reducer + Copy>(
+    ctx: Ctx<'_, P>,
+    op: R,
     send: Option<Mem>,
     recv: Mem,
     root: usize,
-) -> Result<()> {
+) -> Initiated<impl Future<Output = Result<()>>> {
     let mine = send.unwrap_or(recv);
-    if ctx.rank() == root {
-        check_equal(mine.len(), recv.len())?;
+    if ctx.rank() == root
+        && let Err(error) = check_equal(mine.len(), recv.len())
+    {
+        return Initiated::Failed(error);
     }
     if mine.is_empty() {
-        return Ok(());
+        return Initiated::Done;
     }
+    if ctx.size() == 1 {
+        recv.copy_from(mine);
+        return Initiated::Done;
+    }
+    let initiated = super::reduce::linear(ctx, op, mine, recv, root);
+    initiated_or(initiated, move || {
+        stepwise_reduce(ctx, op, mine, recv, root)
+    })
+}
+
+async fn stepwise_reduce<P: P2p>(
+    ctx: Ctx<'_, P>,
+    op: impl Reducer,
+    mine: Mem,
+    recv: Mem,
+    root: usize,
+) -> Result<()> {
     match ctx.hosts() {
         Some(hosts) if ctx.tuning().host_by_host(op.commutative(), op.exact()) => {
-            Box::pin(two_level::reduce(ctx, hosts, op, (mine, recv), root)).await
+            Box::pin(two_level::reduce(&ctx, hosts, &op, (mine, recv), root)).await
         }
-        _ => super::reduce::among(ctx, op, mine, recv, root).await,
+        _ => super::reduce::stepwise(&ctx, &op, mine, recv, root).await,
     }
 }
 

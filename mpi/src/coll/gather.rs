@@ -1,6 +1,10 @@
 //! `MPI_Gather` and `MPI_Gatherv` (MPI-5.0 §6.5).
 
+use std::future::Future;
+
 use super::ctx::Ctx;
+use super::initiated::{Initiated, initiated_or};
+use super::linear;
 use super::mem::{Blocks, Mem, check_equal};
 use super::p2p::P2p;
 use super::tuning::GatherAlgorithm;
@@ -12,55 +16,64 @@ use crate::error::Result;
 ///
 /// # Errors
 /// When a message fails or the blocks' lengths differ among ranks.
-pub async fn gather<P: P2p>(
-    ctx: &Ctx<'_, P>,
+#[inline(always)]
+pub fn gather<'a, P: P2p>(
+    ctx: Ctx<'a, P>,
     send: Option<Mem>,
     recv: Mem,
     root: usize,
-) -> Result<()> {
-    let (rank, size) = (ctx.rank(), ctx.size());
-    let each = if rank == root {
-        recv.len() / size
+) -> Initiated<impl Future<Output = Result<()>>> {
+    let each = if ctx.rank() == root {
+        recv.len() / ctx.size()
     } else {
         send.map_or(0, Mem::len)
     };
-    let blocks = Blocks::Uniform { all: recv, each };
-    match ctx.tuning().gather(ctx.on_one_host(), each) {
-        GatherAlgorithm::Linear => gatherv(ctx, send, blocks, root).await,
-        GatherAlgorithm::Binomial if each == 0 => Ok(()),
-        GatherAlgorithm::Binomial if rank == root => {
-            own_block(send, blocks, root)?;
-            binomial_root(ctx, recv, each).await
+    let initiated = match ctx.tuning().gather(ctx.on_one_host(), each) {
+        GatherAlgorithm::Linear => {
+            let blocks = Blocks::Uniform { all: recv, each };
+            Some(gatherv(ctx, send, blocks, root))
         }
-        GatherAlgorithm::Binomial => binomial(ctx, send.unwrap_or(Mem::EMPTY), root).await,
-    }
+        GatherAlgorithm::Binomial => None,
+    };
+    initiated_or(initiated, move || tree(ctx, send, (recv, each), root))
 }
 
 /// The same with blocks of any length: every rank sends straight to the root.
 ///
 /// # Errors
 /// As [`gather`].
-pub async fn gatherv<P: P2p>(
-    ctx: &Ctx<'_, P>,
+#[inline(always)]
+pub fn gatherv<'a, P: P2p>(
+    ctx: Ctx<'a, P>,
     send: Option<Mem>,
-    recv: Blocks<'_>,
+    recv: Blocks<'a>,
+    root: usize,
+) -> Initiated<impl Future<Output = Result<()>>> {
+    if ctx.rank() == root
+        && let Err(error) = own_block(send, recv, root)
+    {
+        return Initiated::Failed(error);
+    }
+    let some = |data: Mem| (!data.is_empty()).then_some(data);
+    let into = move |from| some(recv.get(from));
+    linear::gather(ctx, root, send.and_then(some), into)
+}
+
+/// By a binomial tree; `recv` are all blocks, and the length of each.
+async fn tree<P: P2p>(
+    ctx: Ctx<'_, P>,
+    send: Option<Mem>,
+    (recv, each): (Mem, usize),
     root: usize,
 ) -> Result<()> {
-    let (rank, size) = (ctx.rank(), ctx.size());
-    if rank != root {
-        return match send {
-            Some(data) if !data.is_empty() => ctx.send(root, data).await,
-            _ => Ok(()),
-        };
+    if each == 0 {
+        return Ok(());
     }
-    own_block(send, recv, root)?;
-    let mut receives = Receives::new();
-    for from in (0..size).filter(|&r| r != root) {
-        if !recv.get(from).is_empty() {
-            receives.push_or_wait(ctx, from, recv.get(from)).await?;
-        }
+    if ctx.rank() != root {
+        return binomial(&ctx, send.unwrap_or(Mem::EMPTY), root).await;
     }
-    receives.finish(ctx).await
+    own_block(send, Blocks::Uniform { all: recv, each }, root)?;
+    binomial_root(&ctx, recv, each).await
 }
 
 fn own_block(send: Option<Mem>, recv: Blocks<'_>, root: usize) -> Result<()> {

@@ -105,18 +105,19 @@ pub(super) fn send_to_all<'a, P: P2p>(
     ctx: Ctx<'a, P>,
     data: Mem,
 ) -> Initiated<impl Future<Output = Result<()>>> {
-    let mut all = SendToAll::new();
-    begin!(all.advance(&ctx, data), all.go_on(&ctx, data))
+    let mut all = SendToEach::new();
+    let out = move |_| Some(data);
+    begin!(all.advance(&ctx, &out), all.go_on(&ctx, &out))
 }
 
-/// Sends of the same data to all other ranks.
-struct SendToAll {
+/// One send to each other rank.
+struct SendToEach {
     /// The next goes to the rank so many on.
     next: usize,
     sends: Sends,
 }
 
-impl SendToAll {
+impl SendToEach {
     #[inline(always)]
     fn new() -> Self {
         Self {
@@ -126,34 +127,49 @@ impl SendToAll {
     }
 
     #[inline(always)]
-    fn advance<P: P2p>(&mut self, ctx: &Ctx<'_, P>, data: Mem) -> Poll<Result<()>> {
+    fn advance<P: P2p>(
+        &mut self,
+        ctx: &Ctx<'_, P>,
+        out: &impl Fn(usize) -> Option<Mem>,
+    ) -> Poll<Result<()>> {
         let size = ctx.size();
         while self.next < size {
             ready!(self.sends.poll_room(ctx, 1))?;
             let to = after(ctx.rank(), self.next, size);
-            self.sends.push(ctx.isend_inlined(to, data)?);
+            if let Some(data) = out(to) {
+                self.sends.push(ctx.isend_inlined(to, data)?);
+            }
             self.next += 1;
         }
         self.sends.poll_finish(ctx)
     }
 
     #[inline(never)]
-    fn go_on<P: P2p>(&mut self, ctx: &Ctx<'_, P>, data: Mem) -> Poll<Result<()>> {
-        self.advance(ctx, data)
+    fn go_on<P: P2p>(
+        &mut self,
+        ctx: &Ctx<'_, P>,
+        out: &impl Fn(usize) -> Option<Mem>,
+    ) -> Poll<Result<()>> {
+        self.advance(ctx, out)
     }
 }
 
-/// `data` of `root` goes to all other ranks.
+/// `root` sends `out(i)` to each other rank i, which receives it in its `into`; `None` on both
+/// sides is no message.
 #[inline(always)]
-pub(super) fn bcast<'a, P: P2p>(
+pub(super) fn scatter<'a, P: P2p>(
     ctx: Ctx<'a, P>,
-    data: Mem,
     root: usize,
+    out: impl Fn(usize) -> Option<Mem>,
+    into: Option<Mem>,
 ) -> Initiated<impl Future<Output = Result<()>>> {
-    let mut all = SendToAll::new();
+    let mut all = SendToEach::new();
     let mut receive = None;
     if ctx.rank() != root {
-        match ctx.recv_or_post_inlined(root, data) {
+        let Some(into) = into else {
+            return Initiated::Done;
+        };
+        match ctx.recv_or_post_inlined(root, into) {
             Ok(None) => return Initiated::Done,
             Ok(posted) => receive = posted,
             Err(error) => return Initiated::Failed(error),
@@ -162,29 +178,76 @@ pub(super) fn bcast<'a, P: P2p>(
     begin!(
         match &receive {
             Some(_) => Poll::Pending,
-            None => all.advance(&ctx, data),
+            None => all.advance(&ctx, &out),
         },
         match &mut receive {
             Some(receive) => ctx.poll_received(receive),
-            None => all.go_on(&ctx, data),
+            None => all.go_on(&ctx, &out),
         }
     )
 }
 
-/// `root` gets each other rank's `mine` in `into(i)`; the others are done when their data is read.
-pub(super) async fn gather_at<P: P2p>(
-    ctx: &Ctx<'_, P>,
+/// `root` receives in `into(i)` what each other rank i sends, its `mine`; `None` on both sides is
+/// no message.
+#[inline(always)]
+pub(super) fn gather<'a, P: P2p>(
+    ctx: Ctx<'a, P>,
     root: usize,
-    mine: Mem,
-    into: impl Fn(usize) -> Mem,
-) -> Result<()> {
-    let (rank, size) = (ctx.rank(), ctx.size());
-    if rank != root {
-        return ctx.send(root, mine).await;
+    mine: Option<Mem>,
+    into: impl Fn(usize) -> Option<Mem>,
+) -> Initiated<impl Future<Output = Result<()>>> {
+    let is_root = ctx.rank() == root;
+    let mut collection = Collection {
+        next: if is_root { 1 } else { ctx.size() },
+        sends: Sends::new(),
+        receives: Receives::new(),
+    };
+    if let (false, Some(mine)) = (is_root, mine) {
+        match ctx.isend_inlined(root, mine) {
+            Ok(pending) => collection.sends.push(pending),
+            Err(error) => return Initiated::Failed(error),
+        }
     }
-    let mut receives = Receives::new();
-    for from in (rank + 1..size).chain(0..rank) {
-        receives.push_or_wait(ctx, from, into(from)).await?;
+    begin!(
+        collection.advance(&ctx, &into),
+        collection.go_on(&ctx, &into)
+    )
+}
+
+/// A gather under way: one send to the root, or on the root a receive from each other rank.
+struct Collection {
+    /// The next receive is from the rank so many on.
+    next: usize,
+    sends: Sends,
+    receives: Receives,
+}
+
+impl Collection {
+    #[inline(always)]
+    fn advance<P: P2p>(
+        &mut self,
+        ctx: &Ctx<'_, P>,
+        into: &impl Fn(usize) -> Option<Mem>,
+    ) -> Poll<Result<()>> {
+        let size = ctx.size();
+        while self.next < size {
+            ready!(self.receives.poll_room(ctx))?;
+            let from = after(ctx.rank(), self.next, size);
+            if let Some(room) = into(from) {
+                self.receives.take_or_push(ctx, from, room)?;
+            }
+            self.next += 1;
+        }
+        ready!(self.receives.poll_finish(ctx))?;
+        self.sends.poll_finish(ctx)
     }
-    receives.finish(ctx).await
+
+    #[inline(never)]
+    fn go_on<P: P2p>(
+        &mut self,
+        ctx: &Ctx<'_, P>,
+        into: &impl Fn(usize) -> Option<Mem>,
+    ) -> Poll<Result<()>> {
+        self.advance(ctx, into)
+    }
 }

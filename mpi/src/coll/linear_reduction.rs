@@ -48,15 +48,11 @@ pub(super) struct Linear<'a, P, R> {
 }
 
 impl<'a, P: P2p, R: Reducer + Copy> Linear<'a, P, R> {
-    /// Leaves the result in `recv` on all ranks, each of which combines all of it
-    /// ([`Combiners::Everyone`]).
+    /// Leaves the result in `recv` on all ranks ([`Combiners::Everyone`]) or on one
+    /// ([`Combiners::Only`]), each of which combines all of it.
     #[inline(always)]
-    pub(super) fn everywhere(
-        self,
-        mine: Mem,
-        recv: Mem,
-    ) -> Initiated<impl Future<Output = Result<()>>> {
-        let combining = self.combine(mine, recv);
+    pub(super) fn whole(self, mine: Mem, recv: Mem) -> Initiated<impl Future<Output = Result<()>>> {
+        let combining = self.combine(mine, self.part(recv, self.ctx.rank()));
         let mut progress = match combining.begin() {
             Ok(progress) => progress,
             Err(error) => return Initiated::Failed(error),
@@ -86,15 +82,13 @@ impl<'a, P: P2p, R: Reducer + Copy> Linear<'a, P, R> {
         }
     }
 
-    /// Leaves the result in `recv` on `root`.
-    pub(super) async fn to_root(self, mine: Mem, recv: Mem, root: usize) -> Result<()> {
+    /// Leaves the result in `recv` on `root`; each rank combines a block ([`Combiners::Blocks`]).
+    pub(super) async fn blocks_to_root(self, mine: Mem, recv: Mem, root: usize) -> Result<()> {
         let (ctx, rank) = (&self.ctx, self.ctx.rank());
         if rank == root {
             let block = self.part(recv, root);
             let mut operands = self.combine(mine, block).run().await?;
-            if self.combiners == Combiners::Blocks {
-                self.take_blocks(mine, recv, &mut operands).await?;
-            }
+            self.take_blocks(mine, recv, &mut operands).await?;
             return operands.finish(ctx).await;
         }
         let temp = ctx.temp(self.part(mine, rank).len())?;

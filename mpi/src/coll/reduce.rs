@@ -1,7 +1,10 @@
 //! `MPI_Reduce` (MPI-5.0 §6.9.1).
 
+use std::future::Future;
+
 use super::ctx::Ctx;
 use super::halving::{ActiveSet, Halves, Membership};
+use super::initiated::{Initiated, initiated_or};
 use super::linear_reduction::{Combiners, Linear};
 use super::mem::{Mem, Split};
 use super::order::Order;
@@ -11,6 +14,58 @@ use super::tuning::{Exchange, ReduceAlgorithm};
 use super::windows::Sends;
 use crate::error::Result;
 
+/// How a reduction of `len` bytes goes: in linear form, if that is the way, or by an algorithm in
+/// steps.
+#[inline(always)]
+fn plan<'a, P: P2p, R: Reducer + Copy>(
+    ctx: Ctx<'a, P>,
+    op: R,
+    len: usize,
+    root: usize,
+) -> (Option<Linear<'a, P, R>>, ReduceAlgorithm) {
+    let (size, tuning, commutative) = (ctx.size(), ctx.tuning(), op.commutative());
+    let algorithm = tuning.reduce(size, len, commutative);
+    let order = match algorithm {
+        ReduceAlgorithm::Binomial => Order::Binomial,
+        ReduceAlgorithm::Rabenseifner => Order::Halving,
+    };
+    let combiners = match tuning.operands(ctx.on_one_host(), size, len, op.symmetric()) {
+        Exchange::Stepwise => None,
+        Exchange::Linear => Some(Combiners::Only(root)),
+        Exchange::LinearBlocks => Some(Combiners::Blocks),
+    };
+    let linear = combiners.map(|combiners| Linear {
+        ctx,
+        op,
+        // In the order of ranks the tree's root is rank 0, for the others it is the root.
+        first: if commutative { root } else { 0 },
+        order,
+        combiners,
+        elements: len / op.element(),
+    });
+    (linear, algorithm)
+}
+
+/// Begins where the root combines all operands; `None`: that is not the way.
+#[inline(always)]
+pub(super) fn linear<P: P2p, R: Reducer + Copy>(
+    ctx: Ctx<'_, P>,
+    op: R,
+    mine: Mem,
+    recv: Mem,
+    root: usize,
+) -> Option<Initiated<impl Future<Output = Result<()>>>> {
+    if !ctx.is_linear() {
+        return None;
+    }
+    let linear = plan(ctx, op, mine.len(), root).0?;
+    match linear.combiners {
+        Combiners::Only(_) => Some(linear.whole(mine, recv)),
+        _ => None,
+    }
+}
+
+/// Among all ranks alike.
 pub(super) async fn among<P: P2p>(
     ctx: &Ctx<'_, P>,
     op: &dyn Reducer,
@@ -18,42 +73,34 @@ pub(super) async fn among<P: P2p>(
     recv: Mem,
     root: usize,
 ) -> Result<()> {
-    let size = ctx.size();
-    if size == 1 {
+    if ctx.size() == 1 {
         recv.copy_from(mine);
         return Ok(());
     }
-    let (len, commutative) = (mine.len(), op.commutative());
-    let algorithm = ctx.tuning().reduce(size, len, commutative);
-    let order = match algorithm {
-        ReduceAlgorithm::Binomial => Order::Binomial,
-        ReduceAlgorithm::Rabenseifner => Order::Halving,
-    };
-    // In the order of ranks the tree's root is rank 0, for the others it is the root.
-    let first = if commutative { root } else { 0 };
-    let combiners = match ctx
-        .tuning()
-        .operands(ctx.on_one_host(), size, len, op.symmetric())
-    {
-        Exchange::Stepwise => None,
-        Exchange::Linear => Some(Combiners::Only(root)),
-        Exchange::LinearBlocks => Some(Combiners::Blocks),
-    };
-    if let Some(combiners) = combiners {
-        let linear = Linear {
-            ctx: *ctx,
-            op,
-            first,
-            order,
-            combiners,
-            elements: len / op.element(),
-        };
-        return linear.to_root(mine, recv, root).await;
-    }
-    match algorithm {
-        ReduceAlgorithm::Rabenseifner => rabenseifner(ctx, op, mine, recv, root).await,
-        ReduceAlgorithm::Binomial if op.commutative() => binomial(ctx, op, mine, recv, root).await,
-        ReduceAlgorithm::Binomial => ordered(ctx, op, mine, recv, root).await,
+    let rest = || stepwise(ctx, op, mine, recv, root);
+    initiated_or(linear(*ctx, op, mine, recv, root), rest)
+        .finish()
+        .await
+}
+
+/// In steps, or each rank combines a block.
+pub(super) async fn stepwise<P: P2p>(
+    ctx: &Ctx<'_, P>,
+    op: &dyn Reducer,
+    mine: Mem,
+    recv: Mem,
+    root: usize,
+) -> Result<()> {
+    match plan(*ctx, op, mine.len(), root) {
+        (Some(linear), _) if linear.combiners == Combiners::Blocks => {
+            linear.blocks_to_root(mine, recv, root).await
+        }
+        (Some(linear), _) => linear.whole(mine, recv).finish().await,
+        (None, ReduceAlgorithm::Rabenseifner) => rabenseifner(ctx, op, mine, recv, root).await,
+        (None, ReduceAlgorithm::Binomial) if op.commutative() => {
+            binomial(ctx, op, mine, recv, root).await
+        }
+        (None, ReduceAlgorithm::Binomial) => ordered(ctx, op, mine, recv, root).await,
     }
 }
 

@@ -1,6 +1,10 @@
 //! `MPI_Scatter` and `MPI_Scatterv` (MPI-5.0 §6.6).
 
+use std::future::Future;
+
 use super::ctx::Ctx;
+use super::initiated::{Initiated, initiated_or};
+use super::linear;
 use super::mem::{Blocks, Mem, check_equal};
 use super::p2p::P2p;
 use super::tuning::GatherAlgorithm;
@@ -12,56 +16,64 @@ use crate::error::Result;
 ///
 /// # Errors
 /// When a message fails or the blocks' lengths differ among ranks.
-pub async fn scatter<P: P2p>(
-    ctx: &Ctx<'_, P>,
+#[inline(always)]
+pub fn scatter<'a, P: P2p>(
+    ctx: Ctx<'a, P>,
     send: Mem,
     recv: Option<Mem>,
     root: usize,
-) -> Result<()> {
-    let (rank, size) = (ctx.rank(), ctx.size());
-    let each = if rank == root {
-        send.len() / size
+) -> Initiated<impl Future<Output = Result<()>>> {
+    let each = if ctx.rank() == root {
+        send.len() / ctx.size()
     } else {
         recv.map_or(0, Mem::len)
     };
-    let blocks = Blocks::Uniform { all: send, each };
-    match ctx.tuning().scatter(ctx.on_one_host(), each) {
-        GatherAlgorithm::Linear => scatterv(ctx, blocks, recv, root).await,
-        GatherAlgorithm::Binomial if each == 0 => Ok(()),
-        GatherAlgorithm::Binomial if rank == root => {
-            own_block(blocks, recv, root)?;
-            binomial_root(ctx, send, each).await
+    let initiated = match ctx.tuning().scatter(ctx.on_one_host(), each) {
+        GatherAlgorithm::Linear => {
+            let blocks = Blocks::Uniform { all: send, each };
+            Some(scatterv(ctx, blocks, recv, root))
         }
-        GatherAlgorithm::Binomial => binomial(ctx, recv.unwrap_or(Mem::EMPTY), root).await,
-    }
+        GatherAlgorithm::Binomial => None,
+    };
+    initiated_or(initiated, move || tree(ctx, (send, each), recv, root))
 }
 
 /// The same with blocks of any length: the root sends straight to every rank.
 ///
 /// # Errors
 /// As [`scatter`].
-pub async fn scatterv<P: P2p>(
-    ctx: &Ctx<'_, P>,
-    send: Blocks<'_>,
+#[inline(always)]
+pub fn scatterv<'a, P: P2p>(
+    ctx: Ctx<'a, P>,
+    send: Blocks<'a>,
+    recv: Option<Mem>,
+    root: usize,
+) -> Initiated<impl Future<Output = Result<()>>> {
+    if ctx.rank() == root
+        && let Err(error) = own_block(send, recv, root)
+    {
+        return Initiated::Failed(error);
+    }
+    let some = |data: Mem| (!data.is_empty()).then_some(data);
+    let out = move |to| some(send.get(to));
+    linear::scatter(ctx, root, out, recv.and_then(some))
+}
+
+/// By a binomial tree; `send` are all blocks, and the length of each.
+async fn tree<P: P2p>(
+    ctx: Ctx<'_, P>,
+    (send, each): (Mem, usize),
     recv: Option<Mem>,
     root: usize,
 ) -> Result<()> {
-    let (rank, size) = (ctx.rank(), ctx.size());
-    if rank != root {
-        return match recv {
-            Some(into) if !into.is_empty() => ctx.recv(root, into).await,
-            _ => Ok(()),
-        };
+    if each == 0 {
+        return Ok(());
     }
-    own_block(send, recv, root)?;
-    let mut sends = Sends::new();
-    for to in (0..size).filter(|&r| r != root) {
-        if !send.get(to).is_empty() {
-            let pending = ctx.isend(to, send.get(to))?;
-            sends.push_or_wait(ctx, pending).await?;
-        }
+    if ctx.rank() != root {
+        return binomial(&ctx, recv.unwrap_or(Mem::EMPTY), root).await;
     }
-    sends.finish(ctx).await
+    own_block(Blocks::Uniform { all: send, each }, recv, root)?;
+    binomial_root(&ctx, send, each).await
 }
 
 fn own_block(send: Blocks<'_>, recv: Option<Mem>, root: usize) -> Result<()> {

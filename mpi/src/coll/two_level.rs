@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::task::Poll;
 
 use super::ctx::Ctx;
-use super::linear::{gather_at, send_to_all};
+use super::linear::{self, send_to_all};
 use super::locality::{FLAT_RANKS, Locality};
 use super::mem::{Blocks, Mem};
 use super::p2p::{P2p, Pending};
@@ -153,7 +153,10 @@ impl<'a, P: P2p> TwoLevel<'a, P> {
 pub(super) async fn barrier<P: P2p>(ctx: &Ctx<'_, P>, hosts: &Locality) -> Result<()> {
     let levels = TwoLevel::new(ctx, hosts, None);
     let intra = &levels.intra;
-    gather_at(intra, levels.leader, Mem::EMPTY, |_| Mem::EMPTY).await?;
+    let empty = |_| Some(Mem::EMPTY);
+    linear::gather(*intra, levels.leader, empty(0), empty)
+        .finish()
+        .await?;
     let Some(inter) = levels.leaders() else {
         return intra.recv(levels.leader, Mem::EMPTY).await;
     };
@@ -201,7 +204,9 @@ pub(super) async fn allgather<P: P2p>(
     let intra = &levels.intra;
     let place = |member: usize| ranks.blocks().get(first + member);
     place(intra.rank()).copy_from(mine);
-    gather_at(intra, levels.leader, mine, place).await?;
+    linear::gather(*intra, levels.leader, Some(mine), |rank| Some(place(rank)))
+        .finish()
+        .await?;
     if let Some(inter) = levels.leaders() {
         super::allgather::among(&inter, whole.blocks()).await?;
     }

@@ -144,6 +144,15 @@ impl Receives {
         Ok(())
     }
 
+    /// Ready when there is room for one more.
+    #[inline(always)]
+    pub(super) fn poll_room<P: P2p>(&mut self, ctx: &Ctx<'_, P>) -> Poll<Result<()>> {
+        while self.is_full() {
+            ready!(self.poll_oldest(ctx))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// Waits for the oldest, if there is one.
     #[inline]
     pub(crate) async fn pop<P: P2p>(&mut self, ctx: &Ctx<'_, P>) -> Result<()> {

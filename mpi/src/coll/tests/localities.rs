@@ -138,7 +138,7 @@ fn a_reduce_has_the_same_bits_whatever_the_hosts() {
                     let conditions = conditions(size, tuning, way);
                     let got = run(conditions, &values, &recvs, |ctx, send, recv| {
                         let send = (!(in_place && ctx.rank() == root)).then_some(send);
-                        Box::pin(async move { reduce(ctx, &op, send, recv, root).await })
+                        Box::pin(async move { reduce(*ctx, &op, send, recv, root).finish().await })
                     });
                     got[root].clone()
                 };
@@ -274,7 +274,7 @@ fn exact_operations_go_host_by_host_and_others_do_when_asked() {
             let root = size / 2;
             let one = run(conditions, &values, &values, |ctx, s, r| {
                 let send = (ctx.rank() != root).then_some(s);
-                Box::pin(async move { reduce(ctx, &op, send, r, root).await })
+                Box::pin(async move { reduce(*ctx, &op, send, r, root).finish().await })
             });
             if !matches!(op, TestOp::Float) {
                 assert_eq!(all[0], op.all(&values), "{op:?} {layout:?} n={size}");
@@ -303,7 +303,7 @@ fn hosts_are_crossed_once_each() {
         2
     );
     assert_eq!(
-        crossings(|ctx, data| Box::pin(reduce(ctx, &TestOp::Sum, Some(data), data, 5))),
+        crossings(|ctx, data| Box::pin(reduce(*ctx, &TestOp::Sum, Some(data), data, 5).finish())),
         1
     );
 }

@@ -105,14 +105,14 @@ fn gather_and_scatter() {
                 }
                 let got = run(conditions, &blocks, &roots, |ctx, send, recv| {
                     let send = (!(in_place && ctx.rank() == root)).then_some(send);
-                    Box::pin(gather(ctx, send, recv, root))
+                    Box::pin(gather(*ctx, send, recv, root).finish())
                 });
                 assert_eq!(got[root], whole, "gather {algorithm:?} n={size} {len}");
 
                 roots[root].clone_from(&whole);
                 let got = run(conditions, &roots, &blank(size, len), |ctx, send, recv| {
                     let recv = (!(in_place && ctx.rank() == root)).then_some(recv);
-                    Box::pin(scatter(ctx, send, recv, root))
+                    Box::pin(scatter(*ctx, send, recv, root).finish())
                 });
                 for (rank, block) in got.iter().enumerate() {
                     if !(in_place && rank == root) {
@@ -163,14 +163,22 @@ fn v_forms_of_gather_and_scatter() {
         }
         let got = run(Run::new(size, 3), &blocks, &roots, |ctx, send, recv| {
             let recv = table(recv, &lengths, &at);
-            Box::pin(async move { gatherv(ctx, Some(send), Blocks::Table(&recv), root).await })
+            Box::pin(async move {
+                gatherv(*ctx, Some(send), Blocks::Table(&recv), root)
+                    .finish()
+                    .await
+            })
         });
         assert_eq!(got[root], whole);
         roots[root].clone_from(&whole);
         let empty: Buffers = lengths.iter().map(|&l| vec![0xEE; l]).collect();
         let got = run(Run::new(size, 4), &roots, &empty, |ctx, send, recv| {
             let send = table(send, &lengths, &at);
-            Box::pin(async move { scatterv(ctx, Blocks::Table(&send), Some(recv), root).await })
+            Box::pin(async move {
+                scatterv(*ctx, Blocks::Table(&send), Some(recv), root)
+                    .finish()
+                    .await
+            })
         });
         assert_eq!(got, blocks);
     }

@@ -111,9 +111,9 @@ proptest! {
 
         let mut roots = blank(size, 0);
         roots[root] = vec![0; whole.len()];
-        let got = run(run_as, &blocks, &roots, |ctx, s, r| Box::pin(gather(ctx, Some(s), r, root)));
+        let got = run(run_as, &blocks, &roots, |ctx, s, r| Box::pin(gather(*ctx, Some(s), r, root).finish()));
         prop_assert_eq!(&got[root], &whole);
-        let got = run(run_as, &got, &blank(size, len), |ctx, s, r| Box::pin(scatter(ctx, s, Some(r), root)));
+        let got = run(run_as, &got, &blank(size, len), |ctx, s, r| Box::pin(scatter(*ctx, s, Some(r), root).finish()));
         prop_assert_eq!(&got, &blocks);
 
         let uniform = |all| Blocks::Uniform { all, each: len };
@@ -144,7 +144,7 @@ proptest! {
         let expected = op.all(&values);
         let len = expected.len();
 
-        let got = run(run_as, &values, &blank(size, len), |ctx, s, r| Box::pin(async move { reduce(ctx, &op, Some(s), r, root).await }));
+        let got = run(run_as, &values, &blank(size, len), |ctx, s, r| Box::pin(async move { reduce(*ctx, &op, Some(s), r, root).finish().await }));
         prop_assert_eq!(&got[root], &expected);
         let got = run(run_as, &values, &blank(size, len), |ctx, s, r| Box::pin(async move { allreduce(ctx, &op, Some(s), r).await }));
         prop_assert!(got.iter().all(|g| *g == expected));

@@ -47,7 +47,7 @@ fn reduce_to_any_root() {
                     let conditions = with(size, count as u64, tuning);
                     let got = run(conditions, &values, &recvs, |ctx, send, recv| {
                         let send = (!(in_place && ctx.rank() == root)).then_some(send);
-                        Box::pin(async move { reduce(ctx, &op, send, recv, root).await })
+                        Box::pin(async move { reduce(*ctx, &op, send, recv, root).finish().await })
                     });
                     assert_eq!(got[root], expected, "{algorithm:?} {op:?} n={size} {count}");
                 }

@@ -2,10 +2,13 @@
 //! `MPI_IN_PLACE` where the standard has it, and "not significant here" on ranks that are not the
 //! root.
 
+use std::future::Future;
+
 use super::super::ctx::Ctx;
+use super::super::initiated::{Initiated, initiated_or};
 use super::super::mem::{Blocks, Mem, check_equal};
 use super::super::p2p::P2p;
-use super::staging::{Access, Staged, StagedParts, Typed};
+use super::staging::{Access, Staged, StagedParts, Typed, direct};
 use crate::coll as bytes;
 use crate::error::Result;
 
@@ -51,19 +54,49 @@ pub(in crate::coll) async fn bcast<P: P2p>(
 ///
 /// # Errors
 /// See [`bytes::gather`].
-pub(in crate::coll) async fn gather<P: P2p>(
-    ctx: &Ctx<'_, P>,
+#[inline(always)]
+pub(in crate::coll) fn gather<'a, P: P2p>(
+    ctx: Ctx<'a, P>,
+    send: &'a Option<Typed>,
+    recv: &'a Option<Typed>,
+    root: usize,
+) -> Initiated<impl Future<Output = Result<()>>> {
+    let out = send.as_ref().map(|send| direct(&send.data()));
+    let into = match recv {
+        Some(block) if ctx.rank() == root => direct_blocks(block, ctx.size()),
+        _ => Some(Mem::EMPTY),
+    };
+    let initiated = match (out, into) {
+        (Some(None), _) | (_, None) => None,
+        (out, Some(into)) => Some(bytes::gather(ctx, out.flatten(), into, root)),
+    };
+    initiated_or(initiated, move || staged_gather(ctx, send, recv, root))
+}
+
+/// So many blocks as they lie in memory, if that is how they are packed.
+#[inline(always)]
+fn direct_blocks(block: &Typed, n: usize) -> Option<Mem> {
+    direct(&block.times(n).ok()?)
+}
+
+/// A gather of elements that are packed first.
+async fn staged_gather<P: P2p>(
+    ctx: Ctx<'_, P>,
     send: &Option<Typed>,
     recv: &Option<Typed>,
     root: usize,
 ) -> Result<()> {
-    let out = read(ctx, send)?;
+    let out = read(&ctx, send)?;
     let (true, Some(block)) = (ctx.rank() == root, recv) else {
-        return bytes::gather(ctx, mem(&out), Mem::EMPTY, root).await;
+        return bytes::gather(ctx, mem(&out), Mem::EMPTY, root)
+            .finish()
+            .await;
     };
     let all = block.times(ctx.size())?;
-    let into = Staged::new(ctx, all, access(send.is_none()))?;
-    bytes::gather(ctx, mem(&out), into.mem(), root).await?;
+    let into = Staged::new(&ctx, all, access(send.is_none()))?;
+    bytes::gather(ctx, mem(&out), into.mem(), root)
+        .finish()
+        .await?;
     into.finish();
     Ok(())
 }
@@ -80,10 +113,14 @@ pub(in crate::coll) async fn gatherv<P: P2p>(
 ) -> Result<()> {
     let out = read(ctx, send)?;
     if ctx.rank() != root {
-        return bytes::gatherv(ctx, mem(&out), Blocks::Table(&[]), root).await;
+        return bytes::gatherv(*ctx, mem(&out), Blocks::Table(&[]), root)
+            .finish()
+            .await;
     }
     let into = StagedParts::new(ctx, recv, access(send.is_none()))?;
-    bytes::gatherv(ctx, mem(&out), into.blocks(), root).await?;
+    bytes::gatherv(*ctx, mem(&out), into.blocks(), root)
+        .finish()
+        .await?;
     into.finish();
     Ok(())
 }
@@ -92,23 +129,45 @@ pub(in crate::coll) async fn gatherv<P: P2p>(
 ///
 /// # Errors
 /// See [`bytes::scatter`].
-pub(in crate::coll) async fn scatter<P: P2p>(
-    ctx: &Ctx<'_, P>,
+#[inline(always)]
+pub(in crate::coll) fn scatter<'a, P: P2p>(
+    ctx: Ctx<'a, P>,
+    send: &'a Option<Typed>,
+    recv: &'a Option<Typed>,
+    root: usize,
+) -> Initiated<impl Future<Output = Result<()>>> {
+    let into = recv.as_ref().map(|recv| direct(&recv.data()));
+    let out = match send {
+        Some(block) if ctx.rank() == root => direct_blocks(block, ctx.size()),
+        _ => Some(Mem::EMPTY),
+    };
+    let initiated = match (out, into) {
+        (None, _) | (_, Some(None)) => None,
+        (Some(out), into) => Some(bytes::scatter(ctx, out, into.flatten(), root)),
+    };
+    initiated_or(initiated, move || staged_scatter(ctx, send, recv, root))
+}
+
+/// A scatter of elements that are packed first.
+async fn staged_scatter<P: P2p>(
+    ctx: Ctx<'_, P>,
     send: &Option<Typed>,
     recv: &Option<Typed>,
     root: usize,
 ) -> Result<()> {
     let into = recv
         .as_ref()
-        .map(|recv| Staged::new(ctx, recv.data(), Access::Write))
+        .map(|recv| Staged::new(&ctx, recv.data(), Access::Write))
         .transpose()?;
-    if let (true, Some(block)) = (ctx.rank() == root, send) {
-        let all = block.times(ctx.size())?;
-        let out = Staged::new(ctx, all, Access::Read)?;
-        bytes::scatter(ctx, out.mem(), mem(&into), root).await?;
-    } else {
-        bytes::scatter(ctx, Mem::EMPTY, mem(&into), root).await?;
-    }
+    let out = match send {
+        Some(block) if ctx.rank() == root => {
+            Some(Staged::new(&ctx, block.times(ctx.size())?, Access::Read)?)
+        }
+        _ => None,
+    };
+    bytes::scatter(ctx, mem(&out).unwrap_or(Mem::EMPTY), mem(&into), root)
+        .finish()
+        .await?;
     if let Some(into) = into {
         into.finish();
     }
@@ -131,9 +190,13 @@ pub(in crate::coll) async fn scatterv<P: P2p>(
         .transpose()?;
     if ctx.rank() == root {
         let out = StagedParts::new(ctx, send, Access::Read)?;
-        bytes::scatterv(ctx, out.blocks(), mem(&into), root).await?;
+        bytes::scatterv(*ctx, out.blocks(), mem(&into), root)
+            .finish()
+            .await?;
     } else {
-        bytes::scatterv(ctx, Blocks::Table(&[]), mem(&into), root).await?;
+        bytes::scatterv(*ctx, Blocks::Table(&[]), mem(&into), root)
+            .finish()
+            .await?;
     }
     if let Some(into) = into {
         into.finish();

@@ -62,24 +62,56 @@ fn access(in_place: bool) -> Access {
 ///
 /// # Errors
 /// See [`bytes::reduce`].
-pub(in crate::coll) async fn reduce<P: P2p>(
-    ctx: &Ctx<'_, P>,
-    op: &Op,
+#[inline(always)]
+pub(in crate::coll) fn reduce<'a, P: P2p>(
+    ctx: Ctx<'a, P>,
+    op: &'a Op,
+    send: &'a Option<Typed>,
+    recv: &'a Option<Typed>,
+    root: usize,
+) -> Initiated<impl Future<Output = Result<()>>> {
+    let Some(any) = recv.as_ref().or(send.as_ref()) else {
+        return Initiated::Failed(no_buffer());
+    };
+    let operator = Operator::new(op, any.datatype(), ctx.scratch());
+    let out = send.as_ref().map(|send| direct(&send.data()));
+    let into = match recv {
+        Some(recv) if ctx.rank() == root => direct(&recv.data()),
+        _ => Some(Mem::EMPTY),
+    };
+    let initiated = match (out, into) {
+        (Some(None), _) | (_, None) => None,
+        (out, Some(into)) => Some(bytes::reduce(ctx, operator, out.flatten(), into, root)),
+    };
+    initiated_or(initiated, move || {
+        staged_reduce(ctx, operator, send, recv, root)
+    })
+}
+
+#[cold]
+fn no_buffer() -> Error {
+    Error::new(ErrorClass::Buffer, "reduce without a buffer")
+}
+
+/// A reduction of elements that are packed first.
+async fn staged_reduce<P: P2p>(
+    ctx: Ctx<'_, P>,
+    operator: Operator<'_>,
     send: &Option<Typed>,
     recv: &Option<Typed>,
     root: usize,
 ) -> Result<()> {
-    let Some(any) = recv.as_ref().or(send.as_ref()) else {
-        return Err(Error::new(ErrorClass::Buffer, "reduce without a buffer"));
-    };
-    let operator = Operator::new(op, any.datatype(), ctx.scratch());
-    let out = stage(ctx, send)?;
+    let out = stage(&ctx, send)?;
     let from = out.as_ref().map(Staged::mem);
     let (true, Some(recv)) = (ctx.rank() == root, recv) else {
-        return bytes::reduce(ctx, &operator, from, Mem::EMPTY, root).await;
+        return bytes::reduce(ctx, operator, from, Mem::EMPTY, root)
+            .finish()
+            .await;
     };
-    let into = Staged::new(ctx, recv.data(), access(send.is_none()))?;
-    bytes::reduce(ctx, &operator, from, into.mem(), root).await?;
+    let into = Staged::new(&ctx, recv.data(), access(send.is_none()))?;
+    bytes::reduce(ctx, operator, from, into.mem(), root)
+        .finish()
+        .await?;
     into.finish();
     Ok(())
 }
