@@ -628,3 +628,38 @@ fn a_host_that_was_done_is_told_again_that_it_may_leave() {
         assert_eq!(step(&mut central, at(2), Input::HostLost(0)), []);
     }
 }
+
+#[test]
+fn a_silent_host_is_waited_for_only_if_the_job_can_not_go_on_without_it() {
+    let asked = |failover: Option<Failover>| {
+        let mut central = Central::new(Job {
+            failover,
+            ..job_with_failover()
+        });
+        step(&mut central, at(0), Input::Begin);
+        let renewal = ToCentral::Renew { number: 0 };
+        step(&mut central, at(0), Input::Local(1, renewal.clone()));
+        let due = central.deadline().expect("the end of a lease");
+        let effects = step(&mut central, due, Input::Tick);
+        assert!(matches!(
+            effects[0],
+            Effect::Event(Event::HostSilent { host: 1, .. })
+        ));
+        (central, due, renewal, effects)
+    };
+    let (_, _, _, effects) = asked(None);
+    assert_eq!(effects.len(), 1);
+    let (mut central, due, renewal, effects) = asked(Some(Failover::default()));
+    assert_eq!(effects[1..], [Effect::AskRelaunchable]);
+    // It is heard of before the answer.
+    let mut back = central.clone();
+    step(&mut back, due, Input::Local(1, renewal));
+    assert_eq!(step(&mut back, due, Input::Relaunchable), []);
+    let effects = step(&mut central, due, Input::Relaunchable);
+    assert_eq!(effects[0], Effect::Drop(1));
+    let lost = Verdict::HostLost {
+        host: "b".into(),
+        why: "it is silent".into(),
+    };
+    assert!(effects.contains(&Effect::Decided(lost)), "{effects:?}");
+}

@@ -155,7 +155,9 @@ impl System {
                 central::Effect::Event(event) => panic!("{event:?} where nothing is recovered"),
                 central::Effect::Resumed { .. } => panic!("nobody was started again"),
                 central::Effect::Counters(..) => panic!("nobody counts in this model"),
-                central::Effect::AskStored | central::Effect::Relaunch(_) => {
+                central::Effect::AskStored
+                | central::Effect::AskRelaunchable
+                | central::Effect::Relaunch(_) => {
                     panic!("no host has a successor in this model")
                 }
                 central::Effect::Decided(verdict) => {

@@ -58,6 +58,7 @@ pub(super) struct CentralHandle {
     /// The verdict of a job that is over, and since when it is.
     over: Option<(Verdict, Instant)>,
     asks_stored: bool,
+    asks_relaunchable: bool,
     /// The next launch.
     relaunch: Option<Relaunch>,
     news: Vec<News>,
@@ -117,6 +118,7 @@ impl CentralHandle {
             counters: BTreeMap::new(),
             over: None,
             asks_stored: false,
+            asks_relaunchable: false,
             relaunch: None,
             news: Vec::new(),
             dropped: Vec::new(),
@@ -330,6 +332,7 @@ impl CentralHandle {
                 }
             }
             Effect::AskStored => self.asks_stored = true,
+            Effect::AskRelaunchable => self.asks_relaunchable = true,
             Effect::Relaunch(next) => self.relaunch = Some(next),
             Effect::Over(verdict) => self.over = Some((verdict, Instant::now())),
         }
@@ -488,6 +491,11 @@ impl CentralHandle {
     pub fn tell_stored(&mut self, state: Option<u32>) {
         self.asks_stored = false;
         self.tell(Input::Stored(state));
+    }
+
+    /// Central has asked, since the last call, whether the job can be launched again.
+    pub fn asks_relaunchable(&mut self) -> bool {
+        std::mem::take(&mut self.asks_relaunchable)
     }
 
     /// The next launch of the job, and the verdict for which this one has ended.

@@ -26,7 +26,6 @@ use crate::net::session_link::SessionLink;
 use crate::report::user_log;
 use rejoin_channel_table::JobKey;
 use rejoin_managers_protocol::central::HostIndex;
-use rejoin_managers_protocol::lease::Terms;
 use rejoin_wire::codec::MANAGER_LIMIT;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -341,13 +340,6 @@ impl LocalManagers {
     /// The managers that were lost since the last call, and why.
     pub fn gone(&mut self) -> Vec<(HostIndex, String)> {
         std::mem::take(&mut self.gone)
-    }
-
-    /// Nothing has come from a host for so long that it must have tried to call again.
-    pub fn is_silent(&mut self, host: HostIndex, terms: Terms) -> bool {
-        let local = self.locals.get_mut(host).and_then(Option::as_mut);
-        let link = local.and_then(|l| l.link.net());
-        link.is_some_and(|l| l.heard().elapsed() >= terms.silence())
     }
 
     /// Closes a host's link.

@@ -39,7 +39,6 @@ pub use launch_order::Launch;
 use local_managers::{CentralAddresses, Kinds, LocalManagers};
 use rejoin_channel_table::Rank;
 use rejoin_managers_protocol::central::{Event, HostIndex, Input, Job};
-use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::verdict::Verdict;
 use remote_central::CentralSetup;
 use state_folder::StateFolder;
@@ -136,7 +135,6 @@ struct Launcher {
     checkpoint_signal: Option<i32>,
     launch: Launch,
     state_folder: StateFolder,
-    terms: Terms,
 }
 
 /// Whether mpirun and the local manager of its host may have what they need; others look for
@@ -285,7 +283,6 @@ impl Launcher {
             events,
             checkpoint_signal: launch.checkpoint_signal,
             state_folder,
-            terms: machines.terms,
             launch,
         })
     }
@@ -381,15 +378,6 @@ impl Launcher {
                 }
             };
             match event {
-                // It is not where we were stopped ourselves, and central did not hear of it.
-                Event::HostSilent { host, .. }
-                    if self.hosts.is_silent(host, self.terms) && self.may_go_on() =>
-                {
-                    // Nobody waits for it to come back.
-                    let why = "it is silent".to_string();
-                    self.central.tell(Input::HostGone(host, why));
-                    self.hosts.close(host, &self.reactor);
-                }
                 Event::Committed { epoch, .. } => {
                     self.streams.settled(Settled::Committed(epoch));
                 }
@@ -465,8 +453,12 @@ impl Launcher {
         (done || given_up).then(|| verdict.clone())
     }
 
-    /// Central has asked which state is stored: that is certain once no host has a link.
+    /// Central has asked whether the job can be launched again, or from which state: that is
+    /// certain once no host has a link.
     fn answer_stored(&mut self) {
+        if self.central.asks_relaunchable() && self.may_go_on() {
+            self.central.tell(Input::Relaunchable);
+        }
         if self.central.asks_stored() && !self.hosts.any_open() {
             let stored = self.streams.newest_state();
             self.central.tell_stored(self.state_folder.state(stored));

@@ -229,7 +229,7 @@ impl RemoteCentral {
                 self.last.entry(*host).or_insert(input.clone());
             }
             // Another one asks again.
-            Input::Slept | Input::Stored(_) => {}
+            Input::Slept | Input::Stored(_) | Input::Relaunchable => {}
             // Local managers say that to central themselves.
             Input::Local(..) => return Ok(()),
             Input::Signal(_) | Input::Checkpoint | Input::OutputLost(_) => {

@@ -100,6 +100,10 @@ impl<W: Work> JobWorld<W> {
             }
             central::Effect::Counters(..) => {}
             central::Effect::AskStored => self.ask_stored(),
+            central::Effect::AskRelaunchable => {
+                let delay = self.rng.between(100_000, 5 * MILLI);
+                self.after(delay, Event::Relaunchable(self.boots));
+            }
             central::Effect::Relaunch(next) => self.relaunch(next)?,
             central::Effect::Resumed {
                 committed,

@@ -83,6 +83,8 @@ enum Event<E> {
     Resume,
     /// The stored state that this run of central has asked for is known.
     Stored(u32),
+    /// This run of central has asked whether there is a stored state.
+    Relaunchable(u32),
     Work(E),
 }
 
@@ -300,6 +302,7 @@ impl<W: Work> JobWorld<W> {
             Event::Fault(fault) => self.strike(fault),
             Event::Resume => self.resume(),
             Event::Stored(boot) => self.stored(boot),
+            Event::Relaunchable(boot) => self.relaunchable(boot),
             Event::Work(event) => self.working(event),
         }
     }

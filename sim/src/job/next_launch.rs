@@ -52,6 +52,15 @@ impl<W: Work> JobWorld<W> {
         self.central(central::Input::Stored(state))
     }
 
+    /// Whether there is a stored state, to this run of central.
+    pub(super) fn relaunchable(&mut self, boot: u32) -> Result<(), String> {
+        let asked = boot == self.boots && self.central.is_some();
+        match asked && self.rng.chance(50) {
+            true => self.central(central::Input::Relaunchable),
+            false => Ok(()),
+        }
+    }
+
     /// All ranks are launched again. No process of the former launch acts any more, on any host.
     pub(super) fn relaunch(&mut self, next: Relaunch) -> Result<(), String> {
         for host in 0..self.hosts.len() {

@@ -66,7 +66,7 @@ impl Central {
     }
 
     pub(super) fn silence_tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        let mut lost = None;
+        let (mut lost, mut silent) = (None, false);
         for (host, state) in self.hosts.iter_mut().enumerate() {
             let Some(lease) = state.lease.as_mut().filter(|_| !state.done) else {
                 continue;
@@ -76,6 +76,7 @@ impl Central {
                 Standing::Same => {}
                 Standing::Silent => {
                     effects.push(Effect::Event(Event::HostSilent { host, name }));
+                    silent = true;
                 }
                 Standing::Lost => lost = lost.or(Some(host)),
             }
@@ -84,6 +85,19 @@ impl Central {
             let why = "it has been silent for too long (--host-patience)".to_string();
             effects.push(Effect::Drop(host));
             self.host_gone(now, host, why, effects);
+        } else if silent && self.failover.is_some() {
+            effects.push(Effect::AskRelaunchable);
+        }
+    }
+
+    /// The job can be launched again without a lost host: nobody waits for one that is silent.
+    pub(super) fn give_up_silent(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        let silent = |lease: &Giver| lease.is_silent();
+        let mut hosts = self.hosts.iter();
+        let host = hosts.position(|h| !h.done && h.lease.as_ref().is_some_and(silent));
+        if let Some(host) = host {
+            effects.push(Effect::Drop(host));
+            self.host_gone(now, host, "it is silent".to_string(), effects);
         }
     }
 

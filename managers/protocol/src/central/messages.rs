@@ -34,6 +34,8 @@ pub enum Input {
     /// The answer to [`Effect::AskStored`]: the newest state that every rank has stored, if there
     /// is one.
     Stored(Option<u32>),
+    /// The answer to [`Effect::AskRelaunchable`], if there is such a state.
+    Relaunchable,
     /// The deadline may have come.
     Tick,
     /// Nothing has been passed on for a while, for no fault of the hosts: the launcher was
@@ -69,6 +71,9 @@ pub enum Effect {
     /// Say which state every rank has stored, once the last output of every host has come:
     /// [`Input::Stored`].
     AskStored,
+    /// Say at once whether there is a stored state from which the job can be launched again:
+    /// [`Input::Relaunchable`].
+    AskRelaunchable,
     /// This launch of the job is over, and this is the next.
     Relaunch(Relaunch),
     /// The job is over and every host has been heard of or dropped.

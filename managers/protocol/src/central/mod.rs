@@ -224,6 +224,7 @@ impl Central {
             }
             Input::Tick => self.tick(now, effects),
             Input::Slept => self.slept(now),
+            Input::Relaunchable => self.give_up_silent(now, effects),
             // Nobody has asked, or the answer to who died asking.
             Input::Stored(_) => {}
         }
