@@ -5,7 +5,9 @@ pub(crate) mod complete;
 mod general;
 mod generalized;
 mod many;
+mod registry;
 pub use many::Any;
+pub(crate) use registry::RequestRegistry;
 
 pub use generalized::{Generalized, GeneralizedCallbacks};
 

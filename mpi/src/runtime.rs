@@ -13,7 +13,7 @@ use crate::group::Group;
 use crate::info::Info;
 use crate::lock::BigLock;
 use crate::p2p::BsendBuffer;
-use crate::request::{RequestId, Slab};
+use crate::request::RequestRegistry;
 use rejoin_channel_table::Rank;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
@@ -34,17 +34,11 @@ pub struct Mpi {
     pub keyvals: Keyvals,
     /// The hook of nondeterministic answers.
     pub decider: Decider,
-    pub(crate) requests: RefCell<Slab>,
-    /// Requests whose futures are to be polled.
-    pub(crate) futures: RefCell<Vec<RequestId>>,
-    /// Freed requests that are still in flight.
-    pub(crate) orphans: RefCell<Vec<RequestId>>,
+    pub(crate) requests: RequestRegistry,
     /// Buffer of `MPI_Buffer_attach`.
     pub(crate) buffer: RefCell<Option<Rc<BsendBuffer>>>,
     /// Things that completed without the device: a generalized request, a future.
     events: Cell<u64>,
-    /// Communicator of the last failed request.
-    pub(crate) blame: RefCell<Option<Rc<Communicator>>>,
     env_info: Rc<Info>,
     /// What collectives share.
     pub(crate) resources: Resources,
@@ -98,12 +92,9 @@ impl Mpi {
             self_comm,
             keyvals: Keyvals::default(),
             decider: Decider::default(),
-            requests: RefCell::default(),
-            futures: RefCell::default(),
-            orphans: RefCell::default(),
+            requests: RequestRegistry::default(),
             buffer: RefCell::new(None),
             events: Cell::new(0),
-            blame: RefCell::new(None),
             env_info,
             resources: Resources::new(tuning),
         })
@@ -246,10 +237,10 @@ impl Mpi {
 
     #[inline]
     fn housekeeping(&self) {
-        if !self.futures.borrow().is_empty() {
-            self.poll_futures();
+        if self.requests.has_tasks() {
+            self.poll_tasks();
         }
-        if !self.orphans.borrow().is_empty() {
+        if self.requests.has_freed() {
             self.reap();
         }
     }
@@ -322,7 +313,7 @@ impl Mpi {
             .attributes
             .delete_all(self.self_comm.handle.get())?;
         self.world.attributes.delete_all(self.world.handle.get())?;
-        self.drain_orphans()?;
+        self.drain_freed()?;
         let buffer = self.buffer.borrow_mut().take();
         if let Some(buffer) = buffer {
             self.flush_buffer(&buffer)?;

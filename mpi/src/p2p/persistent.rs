@@ -120,7 +120,7 @@ impl Mpi {
         request.wild = wild;
         drop(requests);
         if is_task {
-            self.futures.borrow_mut().push(id);
+            self.requests.add_task(id);
             self.poll_task(id);
         }
         Ok(())

@@ -337,7 +337,7 @@ fn a_plain_receive_answers_as_any_other() {
         assert_eq!((status.tag, status.count), (2, 8));
         m.cancel(same).unwrap();
         m.wait(same).unwrap();
-        m.drain_orphans().unwrap();
+        m.drain_freed().unwrap();
         send(&m, &[], 0, 9, SendMode::Standard).unwrap();
         assert_eq!((rooms[0], rooms[2], rooms[4]), ([0; 8], [2; 8], [0; 8]));
     });

@@ -45,7 +45,7 @@ impl Mpi {
     pub fn start_task(&self, comm: Option<&Rc<Communicator>>, task: Task) -> RequestId {
         let request = Request::new(State::Task(Some(task)), comm.cloned());
         let id = self.enter_request(request);
-        self.futures.borrow_mut().push(id);
+        self.requests.add_task(id);
         self.poll_task(id);
         id
     }
@@ -79,21 +79,8 @@ impl Mpi {
     }
 
     /// Polls all tasks once.
-    pub(crate) fn poll_futures(&self) {
-        let mut at = 0;
-        loop {
-            let Some(id) = self.futures.borrow().get(at).copied() else {
-                return;
-            };
-            if self.poll_task(id) {
-                let mut list = self.futures.borrow_mut();
-                if let Some(i) = list.iter().position(|&f| f == id) {
-                    list.remove(i);
-                }
-            } else {
-                at += 1;
-            }
-        }
+    pub(crate) fn poll_tasks(&self) {
+        self.requests.poll_tasks(|id| self.poll_task(id));
     }
 
     /// The device's request behind `id`, to be looked after first.
@@ -173,7 +160,7 @@ impl Mpi {
             sent(&done)
         };
         if completed.error.is_some() {
-            self.blame.replace(request.comm.clone());
+            self.requests.blame(request.comm.clone());
         }
         requests.discard(id);
         Ok(Some(completed))
@@ -209,7 +196,7 @@ impl Mpi {
             State::Inactive => Ok(Completed::ok(Status::EMPTY)),
             State::Ready(done) => {
                 if done.error.is_some() {
-                    self.blame.replace(request.comm.clone());
+                    self.requests.blame(request.comm.clone());
                 }
                 if request.persistent.is_none() {
                     requests.remove(id)?;
@@ -222,7 +209,7 @@ impl Mpi {
                 drop(removed);
                 let done = g.finish();
                 if done.error.is_some() {
-                    self.blame.replace(None);
+                    self.requests.blame(None);
                 }
                 Ok(done)
             }
@@ -256,7 +243,7 @@ impl Mpi {
 
     /// The communicator of the last request that failed, whose error handler is to be called.
     pub fn take_blame(&self) -> Option<Rc<Communicator>> {
-        self.blame.take()
+        self.requests.take_blamed()
     }
 
     /// The communicator of a request.
@@ -357,33 +344,24 @@ impl Mpi {
             return Ok(());
         }
         self.requests.borrow_mut().get(id)?.freed = true;
-        self.orphans.borrow_mut().push(id);
+        self.requests.add_freed(id);
         Ok(())
     }
 
     /// Drops freed requests that are over.
     pub(crate) fn reap(&self) {
-        let mut at = 0;
-        loop {
-            let Some(id) = self.orphans.borrow().get(at).copied() else {
-                return;
-            };
-            match self.settle(id) {
-                Ok(false) => at += 1,
-                _ => {
-                    self.orphans.borrow_mut().remove(at);
-                    let gone = self.requests.borrow_mut().remove(id);
-                    if let Ok(Request {
-                        state: State::General(g),
-                        ..
-                    }) = gone
-                    {
-                        // Nobody is left to hear of a failing callback.
-                        let _ = g.release();
-                    }
-                }
+        let is_over = |id| !matches!(self.settle(id), Ok(false));
+        self.requests.reap_freed(is_over, |id| {
+            let gone = self.requests.borrow_mut().remove(id);
+            if let Ok(Request {
+                state: State::General(g),
+                ..
+            }) = gone
+            {
+                // Nobody is left to hear of a failing callback.
+                let _ = g.release();
             }
-        }
+        });
     }
 
     /// True when no request on `comm` is in flight.
@@ -398,10 +376,10 @@ impl Mpi {
     }
 
     /// Waits for freed sends and tasks; freed receives may never come.
-    pub(crate) fn drain_orphans(&self) -> Result<()> {
+    pub(crate) fn drain_freed(&self) -> Result<()> {
         self.wait_until(None, |m| {
             m.reap();
-            let ids = m.orphans.borrow().clone();
+            let ids = m.requests.freed();
             let mut requests = m.requests.borrow_mut();
             let sends = ids.iter().any(|&id| {
                 requests
