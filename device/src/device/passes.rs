@@ -24,6 +24,18 @@ const GRANT_EVERY: u64 = 4;
 /// Looks at epoll, while messages meet their receives, between two that take in what meets none.
 const ALL_EVERY: u64 = 16;
 
+/// What a look at epoll reads of the polled links.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reads {
+    /// Whatever has come.
+    All,
+    /// Short messages that meet no receive are left in their links: to keep them and to find them
+    /// again costs more than to receive them there.
+    Matched,
+    /// Nothing: this pass has read them.
+    None,
+}
+
 impl Device {
     /// One pass without blocking; true if anything moved. `hint` names the request that is waited
     /// for: its peer's link is read first, without epoll. Nonblocking small sends that were put
@@ -70,18 +82,21 @@ impl Device {
                 }
             }
         }
-        let all = !moved || (!served && self.meter.stats.looks.is_multiple_of(ALL_EVERY));
-        Ok(self.look_at(Some(Duration::ZERO), all)? | moved)
+        let reads = match moved {
+            true if served => Reads::None,
+            true if !self.meter.stats.looks.is_multiple_of(ALL_EVERY) => Reads::Matched,
+            _ => Reads::All,
+        };
+        Ok(self.look_at(Some(Duration::ZERO), reads)? | moved)
     }
 
     /// Looks at epoll, at most for `limit`, and serves what is ready; true if anything moved.
     pub(super) fn look(&mut self, limit: Option<Duration>) -> Result<bool> {
-        self.look_at(limit, true)
+        self.look_at(limit, Reads::All)
     }
 
-    /// The same; unless `all` is wanted, short messages that meet no receive are left in their
-    /// links: to keep them and to find them again costs more than to receive them there.
-    fn look_at(&mut self, limit: Option<Duration>, all: bool) -> Result<bool> {
+    /// The same; says what is read of the polled links.
+    fn look_at(&mut self, limit: Option<Duration>, reads: Reads) -> Result<bool> {
         if limit == Some(Duration::ZERO) {
             self.meter.stats.looks += 1;
         } else {
@@ -110,7 +125,9 @@ impl Device {
         }
         self.run_timers()?;
         moved |= self.serve_unwatched()?;
-        moved |= self.serve_polled(all)?;
+        if reads != Reads::None {
+            moved |= self.serve_polled(reads == Reads::All)?;
+        }
         moved |= self.drain_readable()?;
         moved |= self.check_links_now_and_then()?;
         // A program that polls may never block: what it looks for must reach it all the same, also
