@@ -1,5 +1,5 @@
-//! The library's descriptors live in one high block, apart from the program's: an image of the
-//! process can drop them all with one range, and the program sees the low numbers that it expects.
+//! The library's descriptors are in one high block, apart from the program's. So an image of the
+//! process can drop them all as one range, and the program gets the low numbers that it expects.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 pub enum Old {
     /// They are this process's: closed.
     Close,
-    /// They were another process's, whose image this one is: their numbers may be anyone's by now,
-    /// so they are let go of without a system call.
+    /// They belonged to the process of the image. Their numbers may be in other use by now, so they
+    /// are dropped without a system call.
     Forget,
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong in the device. Every message names the rank, host and operation it is about.
+//! Errors of the device. Every message names its rank, host and operation.
 
 use std::io;
 
@@ -14,13 +14,13 @@ pub enum Error {
         variable: &'static str,
         /// Its value as found.
         value: String,
-        /// What is wrong with it and what would be right.
+        /// Its error, and the allowed values.
         problem: String,
     },
     /// A system call failed where no retry helps.
     #[error("{operation}: {}", text_of(.source))]
     System {
-        /// What was being done.
+        /// The failed operation.
         operation: String,
         /// The system's answer.
         source: io::Error,
@@ -87,7 +87,7 @@ pub enum Error {
         rank: Rank,
         /// The peer's host name.
         host: String,
-        /// How many.
+        /// Number of successive links without progress.
         links: u32,
         /// Why the last one was lost.
         last: String,
@@ -110,7 +110,7 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// A failed system call, named by what it was for.
+    /// A failed system call, named by its purpose.
     pub(crate) fn system(operation: impl Into<String>, source: impl Into<io::Error>) -> Self {
         Self::System {
             operation: operation.into(),
@@ -119,8 +119,8 @@ impl Error {
     }
 }
 
-/// What the system says of an error, without `strerror_r`: that uses the C library's heap, in the
-/// middle of which the program may be when the handler of a checkpoint request comes here.
+/// The system's text for an error, without `strerror_r`, which uses the C library's heap. The
+/// handler of a checkpoint request may call this while it interrupts a function of that heap.
 pub(crate) fn text_of(error: &std::io::Error) -> String {
     match error.raw_os_error() {
         Some(code) => format!(

@@ -1,4 +1,4 @@
-//! What this process is in its job, and what was set for it.
+//! This process's place in its job, and its settings.
 
 use rejoin_channel_table::BusinessCard;
 use rejoin_channel_table::ids::{Identity, Rank};
@@ -62,12 +62,12 @@ impl JobMember {
         self.appnum
     }
 
-    /// What the launcher set.
+    /// The launcher's settings.
     pub(crate) fn settings(&self) -> &RankOptions {
         &self.settings
     }
 
-    /// What the user set in the environment.
+    /// The user's settings in the environment.
     pub(crate) fn options(&self) -> &Options {
         &self.options
     }

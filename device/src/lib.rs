@@ -1,13 +1,13 @@
 //! The ADI-level channel device: transports and the progress engine that moves the engine's bytes.
 //!
-//! [`Device`] is what the MPI layer calls. Below it, `rejoin-engine` holds the whole state of
-//! messages and never touches memory of the program, and `rejoin-channel-table` says who is
-//! connected to whom. This crate owns the sockets, the clock and the copies.
+//! The MPI layer calls [`Device`]. Below it, `rejoin-engine` holds the whole state of messages and
+//! never touches memory of the program. `rejoin-channel-table` holds the connections between ranks.
+//! This crate owns the sockets, the clock and the copies.
 //!
-//! [`Device`] composes types whose state nothing else touches, each a folder: `links` (who is
-//! connected, dialed or to be read), `manager` (the link to the local manager), `recovery`
-//! (checkpoints and images) and `progress` (the loop's own state). What takes several of them is in
-//! the folder `device`.
+//! [`Device`] composes types with private state, each a folder: `links` (connections, dials,
+//! readable links), `manager` (the link to the local manager), `recovery` (checkpoints and images)
+//! and `progress` (the loop's own state). Code that needs several of them is in the folder
+//! `device`.
 
 mod clock;
 pub mod descriptors;

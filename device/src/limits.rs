@@ -1,4 +1,4 @@
-//! Sizes that the user may set, and what they may be.
+//! Sizes that the user may set, and their bounds.
 
 use rejoin_engine::Config;
 use rejoin_wire::{Limits, RankOptions};
@@ -51,7 +51,7 @@ pub(crate) fn config(options: &Options, settings: &RankOptions, size: u32) -> Re
     Ok(config)
 }
 
-/// What the manager compares between ranks.
+/// The sizes that the manager compares between ranks.
 pub(crate) fn limits(config: &Config, options: &Options) -> Limits {
     Limits {
         eager_copy: config.eager_copy as u64,

@@ -1,4 +1,4 @@
-//! What the user may set, from the environment; what the launcher chose stands where it is silent.
+//! Settings of the user from the environment. Without one, the launcher's setting counts.
 
 use std::time::Duration;
 
@@ -145,7 +145,7 @@ fn refuse(variable: &'static str, value: &str, problem: impl Into<String>) -> Er
     }
 }
 
-/// One of these words, and what it means.
+/// One of these words, as its value.
 fn one_of<T: Copy>(name: &'static str, words: &[(&str, T)]) -> Result<Option<T>> {
     let Some(text) = variable(name) else {
         return Ok(None);

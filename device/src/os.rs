@@ -1,4 +1,4 @@
-//! What the system says of this machine, and its random bytes.
+//! The system's data about this machine, and its random bytes.
 
 use std::io;
 
@@ -44,8 +44,8 @@ pub(crate) fn host_name() -> String {
         .unwrap_or_else(|| "localhost".to_owned())
 }
 
-/// What tells this running system from others: the boot's id and the network namespace, since two
-/// ranks with different loopbacks cannot reach each other there.
+/// Identifies this running system: the boot's id and the network namespace, since two ranks with
+/// different loopbacks cannot reach each other there.
 #[must_use]
 pub(crate) fn local_host_id() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();

@@ -35,7 +35,7 @@ impl Line {
         self.socket.write_all(&bytes).expect("the rank reads");
     }
 
-    /// What comes next but notes; `None` at the end of the stream.
+    /// The next message that is no note; `None` at the end of the stream.
     pub fn hear(&mut self) -> Option<ToManager> {
         loop {
             match self.hear_all() {
@@ -45,7 +45,7 @@ impl Line {
         }
     }
 
-    /// What comes next; `None` at the end of the stream.
+    /// The next message; `None` at the end of the stream.
     pub fn hear_all(&mut self) -> Option<ToManager> {
         let mut bytes = [0; 4096];
         loop {
@@ -156,7 +156,7 @@ pub struct TestJob {
     pub options: Arc<dyn Fn(u32) -> Options + Send + Sync>,
     /// A change to the ranks' table.
     pub edit: Edit,
-    /// What carries the messages; the device's choice when there is none.
+    /// The transport; the device's choice when there is none.
     pub transport: Option<Transport>,
 }
 

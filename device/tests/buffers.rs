@@ -1,5 +1,5 @@
 //! Buffers that are not in the process's memory: an error that says so, no lost link. Over TCP:
-//! what moves the bytes of shared memory is this process itself, which such a buffer ends.
+//! with shared memory this process itself copies the bytes, and such a buffer ends it.
 
 use std::num::NonZero;
 use std::ptr::NonNull;

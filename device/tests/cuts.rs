@@ -28,7 +28,7 @@ fn some_length(random: &mut Random) -> usize {
 fn cut_options(seed: u64, interval: u64) -> impl Fn(u32) -> Options + Send + Sync {
     move |_| Options {
         cut: Some((seed, interval)),
-        // What is read out of the sender's memory cannot be cut: `shm.rs` has that.
+        // A read from the sender's memory cannot be cut: `shm.rs` has tests of it.
         single_copy: false,
         ..Options::default()
     }
@@ -213,7 +213,7 @@ fn a_dead_address_is_passed_over() {
     job.run(|device| exchange(device, 10, 3, 5));
 }
 
-/// What rank 0 says when rank 1 can't be reached at its address, and how often it has tried.
+/// The error of rank 0 when rank 1 can't be reached at its address, and the number of attempts.
 fn given_up(address: &'static str) -> (String, u64) {
     let mut job = TestJob::with(2, |_| Options {
         connect_timeout: Duration::from_millis(300),
@@ -258,7 +258,7 @@ fn given_up(address: &'static str) -> (String, u64) {
 
 #[test]
 fn an_unreachable_rank_is_an_error_with_its_name() {
-    // One that nobody listens at, and one that the system refuses itself: the pauses grow there,
+    // An address without a listener, and one that the system refuses itself: the pauses grow there,
     // too.
     for address in ["127.0.0.1:1", "127.255.255.255:1"] {
         let (said, dials) = given_up(address);

@@ -18,7 +18,8 @@ fn exchange(device: &mut Device) -> u64 {
             posted.push((irecv(device, from(peer, 1), &mut buffer), buffer, peer));
         }
         // The middle of an exchange: others have sent in the epoch before, or wait in it. Not
-        // before all links stand: a handshake between two epochs ends in a link that does not last.
+        // before all links are established: a handshake between two epochs ends in a link that does
+        // not last.
         if number > 0 && number % u64::from(5 * size) == u64::from(5 * me) {
             device
                 .enter_epoch(Epoch(device.epoch().0 + 1))

@@ -1,4 +1,5 @@
-//! Lines that are down without a word, and lines that break as soon as they stand: over TCP.
+//! Connections that fail silently, and connections that break as soon as they are established: over
+//! TCP.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -18,8 +19,8 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has the kernel drop, unseen, all that comes in on the connections that stand now, as if the
-/// cable were out: both ends of each are in this process. New connections get through.
+/// Makes the kernel silently drop all bytes that arrive on the existing connections, as if the
+/// cable were out. Both ends of each connection are in this process. New connections work.
 fn unplug() -> usize {
     let drop_all = [libc::sock_filter {
         code: 0x06, // BPF_RET | BPF_K: keep so many bytes of the packet.
@@ -126,7 +127,7 @@ fn a_rank_that_computes_keeps_its_link_however_full() {
     assert!(stats.iter().all(|stats| stats.links_lost == 0), "{stats:?}");
 }
 
-/// Which connections pass a gate, beside those that break as soon as they stand.
+/// The connections that pass, beside those that break as soon as they are established.
 #[derive(Default)]
 struct Passage {
     is_open: AtomicBool,
@@ -159,7 +160,7 @@ fn gate(to: SocketAddr, passage: Arc<Passage>) -> SocketAddr {
                 .and_then(|()| {
                     is_open = passage.is_open.load(Ordering::Relaxed);
                     if is_open {
-                        // With the answer the link stands, and a frame may come behind it.
+                        // The answer establishes the link, and a frame may follow it.
                         passage.note(client.try_clone()?);
                     }
                     pass(&mut server, &mut client)
@@ -207,7 +208,7 @@ fn a_link_with_nothing_to_bring_may_break_any_number_of_times() {
     });
     job.run(move |device| {
         let other = 1 - device.rank().0;
-        // Each has heard that what it said has arrived.
+        // Each rank knows that its messages have arrived.
         let sent = isend(device, other, 1, &[1], Mode::Synchronous);
         recv(device, from(other, 1), &mut [0]);
         finish(device, sent);
@@ -276,7 +277,7 @@ fn a_link_may_break_any_number_of_times_while_a_message_waits_for_its_receive() 
         let announced = isend(device, 1, 2, &body, Mode::Standard);
         let (mut made, mut frames) = (0, 0);
         for _ in 0..50 {
-            // A link stands, and the other side has spoken over it.
+            // A link is established, and the other side has sent over it.
             until(device, "a frame", &|device| {
                 let stats = device.stats();
                 stats.links_made > made && stats.frames_in > frames

@@ -14,7 +14,7 @@ use rejoin_wire::{FromManager, ToManager};
 
 type Table = Vec<(Incarnation, BusinessCard)>;
 
-/// What is said to the rank that asks for the so-manieth time.
+/// The answer to the rank's question of this number.
 type Answer = fn(usize, &Table, Rank) -> Option<FromManager>;
 
 fn card(generation: u32, table: &Table, rank: Rank) -> FromManager {
@@ -27,7 +27,7 @@ fn card(generation: u32, table: &Table, rank: Rank) -> FromManager {
     }
 }
 
-/// Serves a rank from its start to its end. Returns for whom it has asked.
+/// Serves a rank from its start to its end. Returns the ranks whose cards it requested.
 fn serve(mut line: Line, table: &Table, answer: Answer, all: &Barrier) -> Vec<Rank> {
     let mut asked = Vec::new();
     loop {
@@ -51,8 +51,8 @@ fn serve(mut line: Line, table: &Table, answer: Answer, all: &Barrier) -> Vec<Ra
     }
 }
 
-/// A job of ranks that run this, and have no card but their own. Returns what they do, and for whom
-/// each asked.
+/// A job of ranks that run this function and have only their own card. Returns their results, and
+/// the ranks whose cards each requested.
 fn job<T: Send + 'static>(
     size: u32,
     options: &Options,
@@ -122,7 +122,7 @@ fn ping(device: &mut Device) -> u64 {
 fn a_card_is_asked_for_when_it_is_needed() {
     let answer: Answer = |_, table, rank| Some(card(0, table, rank));
     let (counted, asked) = job(2, &Options::default(), answer, ping);
-    // Who is called needs no card of the caller.
+    // An accepting rank needs no card of the dialer.
     assert_eq!(asked, [vec![], vec![Rank(0)]]);
     assert_eq!(counted, [0, 1]);
 }

@@ -1,5 +1,5 @@
-//! A rank as a process: the inherited channel, and what its end means. The child is this test
-//! program again, told by the environment which part to play.
+//! A rank as a process: the inherited channel, and the effect of its end. The child is this test
+//! program again; a variable of the environment selects its part.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
@@ -16,7 +16,7 @@ use rejoin_wire::{FromManager, MANAGER_FD, ToManager};
 
 const PART: &str = "REJOIN_TEST_PART";
 
-/// What the child does; nothing when the tests run as usual.
+/// The part of the child; does nothing when the tests run as usual.
 #[test]
 fn child() {
     let Ok(part) = std::env::var(PART) else {

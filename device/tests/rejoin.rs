@@ -1,4 +1,4 @@
-//! A rank that lets go of all its descriptors, takes a new place in the job, and continues.
+//! A rank that drops all its descriptors, takes a new place in the job, and continues.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -67,7 +67,8 @@ fn body(round: u8) -> Vec<u8> {
     )
 }
 
-/// What the rank that comes back does: messages both ways are under way when it lets go.
+/// The steps of the rank that rejoins. Messages in both directions are under way when it drops its
+/// descriptors.
 fn comes_back(device: &mut Device, mut again: impl FnMut(&mut Device, u8)) {
     for round in 0..ROUNDS {
         let expected = body(round);
@@ -88,7 +89,7 @@ fn comes_back(device: &mut Device, mut again: impl FnMut(&mut Device, u8)) {
     }
 }
 
-/// What the other rank does.
+/// The steps of the other rank.
 fn stays(device: &mut Device) {
     for round in 0..ROUNDS {
         send(device, 0, 1, &body(round));
@@ -138,7 +139,7 @@ fn a_device_that_drops_every_descriptor_goes_on_with_its_peer() {
             assert!(!cards.contains(&device.card().addresses), "the old card");
             // The handle that another thread holds follows.
             waker.wake();
-            // Nobody receives it: it wants a link.
+            // No receive is posted for it: it only needs a link.
             let made = device.stats().links_made;
             send(device, 1, 9, &[1]);
             while device.stats().links_made == made {

@@ -1,4 +1,4 @@
-//! What is particular to links over shared memory.
+//! Tests that are particular to links over shared memory.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -44,7 +44,7 @@ fn messages_need_no_system_call_while_both_sides_are_awake() {
         assert!(after.ring_calls - before.ring_calls >= 4000, "{after:?}");
         let (out, come) = (before.short_out, before.short_in);
         assert_eq!((after.short_out - out, after.short_in - come), (4000, 4000));
-        // Now and then the core is somebody else's, and a wait gives up spinning.
+        // Sometimes another process has the core, and a wait stops spinning.
         let more = calls(&after) - calls(&before);
         assert!(more < 6000, "{more} calls: {after:?}");
     }

@@ -1,8 +1,8 @@
 //! Lists of entries by matching key, in a table of its own: no allocation in steady state, O(1).
 //!
-//! A bin is a doubly linked list through the entries themselves. Empty bins stay until the table
-//! is half full, since the same keys come again; then they are swept, and the table is sized by
-//! what is left. So a program that uses each tag once does not grow it.
+//! A bin is a doubly linked list through the entries themselves. Empty bins stay until the table is
+//! half full, since the same keys come again; then they are swept, and the table is sized by what
+//! is left. So the table does not grow for a program that uses each tag once.
 
 use std::hash::{Hash, Hasher};
 
@@ -19,7 +19,7 @@ pub(crate) struct Key {
 pub(crate) const CLASSES: usize = 4;
 
 impl Key {
-    /// The key of a class; what the class does not look at is left out.
+    /// The key of a class, without the fields that the class ignores.
     #[inline]
     pub(crate) fn new(class: usize, context: u32, source: i32, tag: i32) -> Key {
         let source = if class & 1 == 0 { source } else { 0 };

@@ -69,16 +69,16 @@ impl Context<'_> {
     }
 
     pub(crate) fn cancel_requested(&mut self, header: &Header) -> Result<(), ProtocolError> {
-        // Whoever never reads the answers gets no more of them.
+        // A peer that never reads the answers gets no more of them.
         let unread = self.channel.tx.words.len() >= UNREAD;
         if header.ssn >= self.channel.rx.order.next() || unread {
             return Err(pointless(header));
         }
         let number = header.length;
         if self.is_arriving(header.ssn) {
-            // Its end must not wait for a receive (MPI-5.0 §3.8.4), so it can't be left alone; and
-            // the sender may not have its memory back while the body is still read from there.
-            // A sender asks once and waits for the answer.
+            // The end of the cancelled send must not wait for a receive (MPI-5.0 §3.8.4), so the
+            // request needs an answer. The sender may not have its memory back while the receiver
+            // still reads the body from it. A sender asks once and waits for the answer.
             let undecided = &mut self.channel.rx.undecided;
             if undecided.iter().any(|(_, ssn)| *ssn == header.ssn) {
                 return Err(pointless(header));
@@ -161,8 +161,8 @@ impl Context<'_> {
         };
         let open = self.channel.open_at(header.ssn);
         let request = open.map(|open| self.channel.tx.open[open].1);
-        // What is clear to send was matched: its memory may be on the wire, and stays the
-        // library's.
+        // A message that is clear to send was matched. Its memory may be in use by a write, so it
+        // still belongs to the library.
         let matched = request.and_then(|request| self.core.send_of(request));
         if header.aux == 1 && matched.is_some_and(|send| send.clear) {
             return Err(pointless(header));

@@ -21,7 +21,7 @@ pub(crate) enum SentBody {
     Kept(Buf),
 }
 
-/// A part of what is written next. Parts of one frame are neighbours.
+/// A part of the next writes. Parts of one frame are neighbours.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Plan {
     /// Whole frames in the ring, or the last of them up to its body.
@@ -54,7 +54,7 @@ pub(crate) struct Tx {
     /// Bytes of bodies that were copied out of user memory and are not acknowledged.
     pub detached: usize,
     pub window: SendWindow,
-    /// What the device is writing, in order. Without a link: control frames for the next one.
+    /// The writes of the device, in order. Without a link: control frames for the next one.
     pub plan: VecDeque<Plan>,
     /// Control frames and headers of data frames, in the order of the plan: a burst of them is one
     /// piece.
@@ -63,7 +63,7 @@ pub(crate) struct Tx {
     pub chunks: usize,
     /// Bodies that the peer is clear to take, or lacks after a resume.
     pub bulk: VecDeque<Bulk>,
-    /// Sends that wait for a word about their message, ascending.
+    /// Sends that wait for a report about their message, ascending.
     pub open: VecDeque<(Ssn, u32)>,
     /// Sends that wait for the window, in order.
     pub blocked: VecDeque<u32>,
@@ -128,7 +128,7 @@ pub(crate) struct Rx {
     pub step: u64,
 }
 
-/// Who can read whose memory, over the link that there is.
+/// Which side of the present link can read the other's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct RemoteAccess {
     /// This rank the peer's.
@@ -263,7 +263,7 @@ impl Channel {
         self.mark_ready(core);
     }
 
-    /// Notes that the credit or the ack has grown; past a quarter of the window it is told.
+    /// Records that the credit or the ack has grown. Past a quarter of the window it is sent.
     #[inline(always)]
     pub(crate) fn owed(&mut self, core: &mut Core, config: &Config) {
         if self.rx.window.untold().max(self.rx.unacked) > config.window / 4 {
@@ -276,7 +276,7 @@ impl Channel {
         self.tx.open.binary_search_by_key(&ssn, |(s, _)| *s).ok()
     }
 
-    /// Notes that a send waits for a word about its message.
+    /// Records that a send waits for a report about its message.
     pub(crate) fn open(&mut self, ssn: Ssn, request: u32) {
         if let Err(at) = self.tx.open.binary_search_by_key(&ssn, |(s, _)| *s) {
             self.tx.open.insert(at, (ssn, request));

@@ -9,8 +9,8 @@ pub struct Config {
     pub eager_copy: usize,
     /// Messages up to this are sent eagerly out of the user's memory; longer ones by rendezvous.
     pub eager_max: usize,
-    /// What a sender may have under way to one receiver that has not consumed it: headers and
-    /// eager bodies.
+    /// Bytes that a sender may have sent to one receiver and that the receiver has not consumed:
+    /// headers and eager bodies.
     pub window: u64,
     /// Body bytes in one data frame: a small message never waits for more of a large one.
     pub chunk: usize,
@@ -32,8 +32,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The default for a job of `size` ranks: with many ranks each channel gets a smaller window,
-    /// so that what all peers together may put into one rank stays within 256 MiB or so.
+    /// The default for a job of `size` ranks. With many ranks each channel gets a smaller window,
+    /// so that all peers together may fill at most about 256 MiB of one rank.
     #[must_use]
     pub fn for_size(size: u32) -> Config {
         let base = Config::default();
@@ -45,8 +45,9 @@ impl Config {
         .consistent()
     }
 
-    /// The same with every bound that the others imply: an eager message takes half of the window
-    /// at most, so that a sender never waits for credit that is not worth a frame to its receiver.
+    /// The same with every bound that the others imply. An eager message takes at most half of the
+    /// window. So a sender never waits for credit that is too little for its receiver to send a
+    /// frame.
     #[must_use]
     pub fn consistent(mut self) -> Config {
         self.window = self.window.max(16 << 10);

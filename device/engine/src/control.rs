@@ -44,7 +44,7 @@ impl Context<'_> {
         let core = &mut *self.core;
         let tx = &mut self.channel.tx;
         let detached = &mut tx.detached;
-        // A horizon beyond the ack needs a copy of what lies in user memory, made here.
+        // A horizon beyond the ack needs a copy of bodies in user memory, made here.
         tx.kept.acknowledge(ack, |_, body| match body {
             SentBody::User(_, request) => core.update_send(*request, |send| send.needs_ack = false),
             SentBody::Kept(buf) => *detached -= buf.len(),
@@ -81,7 +81,7 @@ impl Context<'_> {
             Plan::Words { .. } => false,
         };
         let resent = |bulk: &Bulk| bulk.eager && bulk.ssn < ack;
-        // Bodies that are sent again stand before the others.
+        // Bodies that are sent again precede the others.
         let resends = tx.bulk.iter().take_while(|bulk| bulk.eager);
         !tx.plan.iter().any(unwritten) && !resends.into_iter().any(resent)
     }

@@ -1,4 +1,4 @@
-//! What of the engine belongs to no single channel: requests, messages, and how they meet.
+//! The part of the engine that belongs to no single channel: requests, messages, and matching.
 
 use std::collections::VecDeque;
 

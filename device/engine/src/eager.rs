@@ -1,11 +1,11 @@
-//! The fast path of a small message: one that is all its link has to write, and that meets its
-//! receive.
+//! The fast path of a small message: on the sending side it is the only one on its link, and on the
+//! receiving side it matches a receive.
 //!
-//! Nothing happens here that the slow path (`tx.rs`, `rx.rs`) would not do: the fast path leaves
-//! out the plan of what is written, the list of ready peers and the state of a body under way,
-//! which such a message enters and leaves at once. Whatever is not of this kind is refused before
-//! anything is changed, and takes the slow path. Every message that is received here, whatever
-//! carries it, passes [`Engine::accept`].
+//! The fast path has the same effects as the slow path (`tx.rs`, `rx.rs`). It skips the write plan,
+//! the list of ready peers and the state of a body under way, because such a message would enter
+//! and leave them at once. The fast path refuses all other messages before it changes any state;
+//! they take the slow path. Every message that is received here, over any transport, passes
+//! [`Engine::accept`].
 
 use std::ops::Range;
 
@@ -36,7 +36,7 @@ pub struct Matched {
     pub len: usize,
 }
 
-/// What the fast path asks of the header of an eager message.
+/// The fields that the fast path needs from the header of an eager message.
 pub(crate) trait EagerHeader {
     /// Length of the body in bytes, as the sender claims.
     fn len(&self) -> usize;
@@ -92,8 +92,8 @@ impl EagerHeader for FrameWords<'_> {
 }
 
 impl Engine {
-    /// Sends a message that is copied, where the link has nothing else to write: the frame is kept,
-    /// and the device writes it at once. What it does not write it gives back by
+    /// Sends a small message by copy, if the link has nothing else to write. The retention keeps
+    /// the frame, and the device writes it at once. The device returns the unwritten rest by
     /// [`Engine::send_rest`]. `None`: nothing was done.
     #[inline]
     pub fn send_eager(&mut self, to: Rank, env: &Envelope, bytes: &[u8]) -> Option<EagerFrame<'_>> {

@@ -37,7 +37,7 @@ use crate::types::{
 /// let pattern = Pattern { context: 1, source: None, tag: Some(7), from: Some(zero) };
 /// let request = receiver.recv(pattern, segment)?;
 ///
-/// // What the device would write to the link.
+/// // The bytes that the device would write to the link.
 /// assert_eq!(sender.next_ready(), Some(one));
 /// let mut wire = Vec::new();
 /// for piece in sender.tx_gather(one).pieces() {
@@ -47,7 +47,7 @@ use crate::types::{
 /// }
 /// sender.tx_advance(one, wire.len());
 ///
-/// // What the other device does with it: headers to the engine, bodies where the engine says.
+/// // The other device passes headers to the engine, and puts bodies where the engine says.
 /// let mut rest = &wire[..];
 /// while let Some((header, after)) = rest.split_first_chunk::<HEADER_LEN>() {
 ///     let header = Header::decode(header)?;
@@ -272,8 +272,9 @@ impl Engine {
         Ok(self.claim(at, seg))
     }
 
-    /// The end of a request; then its id is stale. A stale id is complete with nothing to say.
-    /// Who polls waits: a peer that was not asked to acknowledge the message is asked now.
+    /// The end of a request; then its id is stale. A stale id is complete with nothing to say. A
+    /// caller that polls waits, so a peer that was not asked to acknowledge the message is asked
+    /// now.
     #[inline]
     pub fn poll(&mut self, id: ReqId) -> Option<Completion> {
         let Some(at) = self.core.requests.find(id.0) else {

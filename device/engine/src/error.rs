@@ -1,4 +1,4 @@
-//! What goes wrong: wrong use by the device, and peers that break the protocol.
+//! Errors: wrong use by the device, and peers that break the protocol.
 
 use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 use thiserror::Error;
@@ -27,7 +27,7 @@ pub enum ProtocolError {
     /// No such rank in the job, or the rank itself.
     #[error("rank {0} is no peer")]
     NotAPeer(Rank),
-    /// The frame or the resume is of a later epoch: take the image, set the epoch, and hand it in
+    /// The frame or the resume is of a later epoch: take the image, set the epoch, and pass it
     /// again.
     #[error("word of epoch {0} came before this rank's image of it")]
     LaterEpoch(Epoch),

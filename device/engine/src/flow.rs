@@ -1,14 +1,15 @@
 //! Acks and credit that no message carries, and grants beyond a window.
 //!
-//! Why nothing deadlocks: control frames and data frames need no window, so acks, credits and
-//! matched rendezvous always flow. A sender waits only for the window. The receiver tells credit
-//! when a quarter of the window is untold, and one eager message takes half of it at most; so while
-//! a sender waits, a quarter of the window or more holds messages that were not consumed.
-//! Either the program receives them, and credit follows; or it waits for something else, which may
-//! be behind them: then the receiver grants envelopes beyond the window, in steps that double
-//! while they are used up, until the one it waits for has come. Envelopes beyond the window bring
-//! short bodies along and no others; what they cost is bounded for the whole rank by
-//! `Config::beyond`, which counts the most that each may take from the moment it is granted.
+//! These rules prevent deadlocks. Control frames and data frames need no window, so acks, credits
+//! and matched rendezvous always flow. A sender waits only for the window. The receiver reports
+//! credit when a quarter of the window is unreported, and one eager message takes at most half of
+//! the window. So while a sender waits, at least a quarter of the window holds messages that were
+//! not consumed. If the program receives them, credit follows. Otherwise the program waits for
+//! another message, which may be behind them. Then the receiver grants envelopes beyond the window
+//! until that message has arrived. The number of grants doubles while they are used up.
+//!
+//! Envelopes beyond the window come with short bodies only. `Config::beyond` bounds their cost for
+//! the whole rank. It counts the largest possible cost of each envelope from the grant on.
 
 use rejoin_channel_table::ids::Rank;
 
@@ -27,11 +28,11 @@ pub(crate) const GRANT_MEMORY: u64 = ENVELOPE_MEMORY + GRANTED_LIMIT;
 /// Most envelopes granted at once.
 const LAST_STEP: u64 = 4096;
 
-/// Ranks that a [`Sought`] names before it stands for all.
+/// Ranks that a [`Sought`] can name. With more it means all ranks.
 const NAMED: usize = 4;
 
-/// Whose messages probes have looked for in vain: of several patterns, since each of several
-/// threads may have its own and a program may look for one after the other.
+/// The senders whose messages probes have not found. It holds several patterns: each thread may
+/// probe for its own, and a program may probe for one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Sought {
     from: [Option<Rank>; NAMED],
@@ -70,9 +71,9 @@ impl Engine {
         }
     }
 
-    /// Grants envelopes to peers that may hold what this rank waits for (its posted receives, and
-    /// what it probes for) behind a window full of unexpected messages. True if any frame
-    /// became due. Call it before blocking, after a failed probe, and now and then while polling.
+    /// Grants envelopes to peers that may have a message for this rank's posted receives or probes
+    /// behind a window full of unexpected messages. True if any frame became due. Call it before
+    /// blocking, after a failed probe, and now and then while polling.
     pub fn grant_if_starved(&mut self, sought: &Sought) -> bool {
         if self.core.matching.unexpected() == 0 {
             return false;
@@ -106,8 +107,8 @@ impl Engine {
         self.peer(peer).is_none_or(Channel::quiet)
     }
 
-    /// Whether all that was sent to a peer is acknowledged, and what is missing is a word of the
-    /// peer's: that a receive has taken a message, or that there is room for more.
+    /// Whether all frames to a peer are acknowledged, and only a report of the peer is missing:
+    /// that a receive has matched a message, or that there is new credit.
     pub fn awaits(&self, peer: Rank) -> bool {
         self.peer(peer).is_some_and(Channel::awaits)
     }

@@ -182,7 +182,7 @@ fn stream(world: &mut World, count: usize, len: usize) -> Vec<ReqId> {
     let send = |number| {
         let id = world.send(0, 1, 0, &content(number, len), Mode::Standard);
         while world.write(0, 1, 1 << 20) + world.read(1, 0, 1 << 20) > 0 {}
-        // The sender is busy: what comes back is read later.
+        // The sender is busy and reads the answers later.
         while world.write(1, 0, 1 << 20) > 0 {}
         id.expect("it is sent out of the program's memory")
     };
@@ -239,7 +239,7 @@ fn a_lost_wish_for_an_ack_is_said_again() {
     let sends = stream(&mut world, 9, 16 << 10);
     world.cut(0, 1);
     world.connect_all();
-    // The resume acknowledged them; what follows is a stream again.
+    // The resume acknowledged them; later messages are a stream again.
     for id in sends {
         assert!(world.nodes[0].engine.poll(id).is_some());
     }

@@ -33,7 +33,7 @@ pub(crate) const GRANTED_LIMIT: u64 = 192;
 /// Longest body of one data frame.
 const DATA_LIMIT: u64 = 64 << 20;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -79,7 +79,7 @@ impl Kind {
 pub struct Flags(u8);
 
 impl Flags {
-    /// None.
+    /// No flag is set.
     pub const NONE: Flags = Flags(0);
     /// Synchronous mode: the sender waits for the match.
     pub const SYNC: Flags = Flags(1);
@@ -105,7 +105,7 @@ impl Flags {
 /// A decoded header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
-    /// What the frame is.
+    /// The kind of the frame.
     pub kind: Kind,
     /// Flags.
     pub flags: Flags,
@@ -125,7 +125,7 @@ pub struct Header {
     pub aux: u64,
 }
 
-/// What is wrong with a header.
+/// The defect of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum HeaderError {
     /// Other magic or version.

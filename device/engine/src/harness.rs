@@ -151,7 +151,7 @@ impl World {
         }
     }
 
-    /// Writes at most `limit` bytes of what `from` has for `to`; returns how many.
+    /// Writes at most `limit` bytes from `from` to `to`; returns how many.
     pub(crate) fn write(&mut self, from: usize, to: usize, limit: usize) -> usize {
         let Node { engine, memory } = &mut self.nodes[from];
         let pipe = &mut self.pipes[from][to];
@@ -226,7 +226,7 @@ impl World {
         self.pipes[from][to].bytes.extend(bytes);
     }
 
-    /// What has come and lies at the beginning of a frame; empty in the middle of one.
+    /// Arrived bytes at the beginning of a frame; empty in the middle of one.
     pub(crate) fn whole(&self, from: usize, to: usize) -> Vec<u8> {
         let pipe = &self.pipes[from][to];
         if pipe.header.is_empty() && pipe.body.is_none() {
@@ -242,7 +242,7 @@ impl World {
         self.frames.push((to, Kind::Eager));
     }
 
-    /// What is missing of the header or the body that is being read.
+    /// Bytes that are missing of the present header or body.
     pub(crate) fn next_part(&self, from: usize, to: usize) -> usize {
         let pipe = &self.pipes[from][to];
         match &pipe.body {
@@ -258,7 +258,7 @@ impl World {
         }
     }
 
-    /// What both would say in a handshake now.
+    /// The resumes of both in a handshake now.
     pub(crate) fn shake(&self, a: usize, b: usize) -> (Resume, Resume) {
         let say = |x: usize, y: usize| {
             let resume = self.nodes[x].engine.resume(Rank(y as u32));

@@ -6,13 +6,12 @@
 //!
 //! # How a device drives it
 //!
-//! **Application calls.** [`Engine::send`] takes the segment and, when [`Engine::copies`] says
-//! that the message is small, its bytes too: they are copied into the retention and the send is
-//! complete at once ([`Sent::Done`]). Everything else is a [`ReqId`] that [`Engine::poll`]
-//! answers. After `send`, `recv`, `mrecv` and `rx_done` the device drains [`Engine::next_copy`]:
-//! each item is a body that is already in memory and goes into a user segment, now.
-//! A blocking send of a medium message calls [`Engine::detach`] after its write, copies what it is
-//! given, and is complete.
+//! **Application calls.** [`Engine::send`] takes the segment. When [`Engine::copies`] says that the
+//! message is small, it also takes the bytes and copies them into the retention. That send is
+//! complete at once ([`Sent::Done`]). Other sends are a [`ReqId`] for [`Engine::poll`]. After
+//! `send`, `recv`, `mrecv` and `rx_done` the device drains [`Engine::next_copy`]: each item is a
+//! body that is already in memory and goes into a user segment, now. A blocking send of a medium
+//! message calls [`Engine::detach`] after its write, copies the returned body, and is complete.
 //!
 //! **Writing.** After any call, [`Engine::next_ready`] names peers that have something to send
 //! (each once per change). While [`Engine::tx_pending`]: [`Engine::tx_gather`] lists pieces in
@@ -21,19 +20,19 @@
 //! a link has nothing pending but may have [`Engine::tx_waiting`]: then the device dials it.
 //!
 //! **Reading.** The device parses a [`Header`] ([`Header::decode`]) out of its staging buffer and
-//! calls [`Engine::rx_header`]; the answer ([`RxBody`]) says where the body goes: nowhere, into a
-//! user segment (and how much after it is thrown away), into the engine's buffer
-//! ([`Engine::rx_buffer`]), or away. When the last byte of the body is placed, it calls
-//! [`Engine::rx_done`]. With [`RxBody::None`] nothing follows and `rx_done` is not called. How far
-//! a body has come is the device's business; a body cut by a lost link is sent again from its
-//! start. An error means that the peer broke the protocol: close the link.
-//! Before all that: when `header.epoch` is later than [`Engine::epoch`], the rank's image is taken
-//! and [`Engine::set_epoch`] called first; `rx_header` refuses such a frame untouched.
+//! calls [`Engine::rx_header`]. The answer ([`RxBody`]) says where the body goes. There may be
+//! none; or it goes into a user segment, and the device discards the bytes beyond it. It may also
+//! go into the engine's buffer ([`Engine::rx_buffer`]), or be discarded. When the last byte of the
+//! body is placed, it calls [`Engine::rx_done`]. With [`RxBody::None`] nothing follows and
+//! `rx_done` is not called. The device counts the bytes of a body that have arrived. A body cut by
+//! a lost link is sent again from its start. An error means that the peer broke the protocol: close
+//! the link. Before all that: when `header.epoch` is later than [`Engine::epoch`], the rank's image
+//! is taken and [`Engine::set_epoch`] called first; `rx_header` refuses such a frame untouched.
 //!
-//! **Reading the sender's memory.** Where the two sides of a link can do so
-//! ([`Engine::set_remote_access`]), the body of a rendezvous message is not sent: the device drains
-//! [`Engine::next_get`] where it drains `next_copy`, reads, and says with [`Engine::get_done`]
-//! whether it could; if not, the body is sent.
+//! **Reading the sender's memory.** If the two sides of a link can do so
+//! ([`Engine::set_remote_access`]), the body of a rendezvous message is not sent. The device drains
+//! [`Engine::next_get`] together with `next_copy`, and reads the body. It reports success or
+//! failure with [`Engine::get_done`]; after a failure the body is sent.
 //!
 //! **Links.** When a handshake needs it, [`Engine::resume`] says what this rank has of the peer.
 //! When it succeeded, [`Engine::link_up`] takes the peer's answer and queues what the peer lacks. A
@@ -43,13 +42,14 @@
 //! changes are queued by themselves.
 //!
 //! **Waiting.** [`Engine::poll`] of a send that is not acknowledged may ask the peer for the ack,
-//! so it may make a peer ready to write. Poll before blocking: then whoever blocks has asked.
+//! so it may make a peer ready to write. Poll before blocking, so that a rank that blocks has
+//! asked.
 //!
-//! **Before blocking.** [`Engine::flush_all_acks`] when the rank is about to sleep for long, and
-//! [`Engine::grant_if_starved`] (also every so many passes without blocking, with the patterns of
-//! probes that found nothing since: a program may poll for ever): it lets a peer whose window is
-//! full of unexpected messages send the envelopes of what comes after them. Both may make peers
-//! ready to write.
+//! **Before blocking.** The device calls [`Engine::flush_all_acks`] when the rank is about to sleep
+//! for long. It also calls [`Engine::grant_if_starved`], and does so every so many passes without
+//! blocking, because a program may poll forever. It passes the patterns of probes that found
+//! nothing since. The call lets a peer whose window is full of unexpected messages send the
+//! envelopes behind them. Both calls may make peers ready to write.
 //!
 //! **Finalize.** [`Engine::flush_all_acks`], then progress until [`Engine::quiescent`];
 //! [`Engine::unfinished`] names the peers that are missing, for the error text.

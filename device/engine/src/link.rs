@@ -1,4 +1,4 @@
-//! Links that come and go: what a resume says, and what is sent again.
+//! Establishment and loss of links: the content of a resume, and the frames that are sent again.
 
 use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 use rejoin_channel_table::resume::Resume;
@@ -11,8 +11,8 @@ use crate::requests::Body;
 use crate::tx::{Context, ENVELOPE_COST};
 
 impl Engine {
-    /// What this rank has of the peer's messages, for a handshake. The peer's old link, if any,
-    /// must be down.
+    /// This rank's resume for a handshake: the state of the peer's messages. The peer's old link,
+    /// if any, must be down.
     pub fn resume(&self, peer: Rank) -> Resume {
         let Some(channel) = self.peer(peer) else {
             return Resume {
@@ -49,12 +49,13 @@ impl Engine {
         resume
     }
 
-    /// A link to the peer is open, and the peer said what it has: what it lacks is queued.
+    /// A link to the peer is open, and `resume` is the peer's resume: queues the frames that the
+    /// peer lacks.
     ///
     /// # Errors
-    /// What the peer says cannot be: close the link. [`ProtocolError::LaterEpoch`] leaves
-    /// everything untouched and is no fault of the peer: a resume is an ack, which this rank may
-    /// only accept once its image is taken and [`Engine::set_epoch`] called.
+    /// The resume is impossible: close the link. [`ProtocolError::LaterEpoch`] changes nothing and
+    /// is no fault of the peer. A resume is an ack, which this rank may accept only after it has
+    /// taken its image and called [`Engine::set_epoch`].
     pub fn link_up(&mut self, peer: Rank, resume: &Resume) -> Result<(), ProtocolError> {
         if peer == self.me {
             return Err(ProtocolError::NotAPeer(peer));
@@ -93,7 +94,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The link to the peer is lost; what was half way is sent again on the next one.
+    /// The link to the peer is lost. Incomplete frames are sent again on the next one.
     pub fn link_down(&mut self, peer: Rank) {
         if let Some(Some(channel)) = self.channels.get_mut(peer.index()) {
             let open: Vec<u32> = channel
@@ -143,7 +144,7 @@ impl Context<'_> {
         if ack < kept.first() {
             return Err(ProtocolError::FalseAck(ack));
         }
-        // What is planned while there is no link are control frames: they stay.
+        // Without a link the plan holds only control frames: they stay.
         self.acknowledged(ack)?;
         self.credited(resume.credit)?;
         self.resend_bodies(&resume.incomplete_eager)?;

@@ -1,4 +1,4 @@
-//! What happens inside the rank: receives that take kept messages, and messages to itself.
+//! Matching inside the rank: receives that take kept messages, and messages to itself.
 
 use rejoin_channel_table::ids::{Rank, Ssn};
 

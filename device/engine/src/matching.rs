@@ -1,9 +1,9 @@
 //! Matching of messages and receives (MPI-5.0 §3.5), O(1) with wildcards.
 //!
-//! A posted receive is in the one list of its own pattern; an arriving message looks at the heads
-//! of the four lists that can match it and takes the oldest. An unexpected message is in the lists
-//! of all four patterns that can match it; a receive looks at the head of one. The lists of a
-//! wildcard class are kept only once some receive or probe used the class.
+//! A posted receive is in one list, that of its own pattern. An arriving message can match the
+//! heads of four lists, and takes the oldest. An unexpected message is in the lists of all four
+//! patterns that can match it. A receive checks the head of one list. The lists of a wildcard class
+//! are kept only once some receive or probe used the class.
 
 use crate::bins::{Bins, CLASSES, Key, Link};
 use crate::requests::{Message, Request};

@@ -1,4 +1,4 @@
-//! What there is to write to each peer, for the device.
+//! The next writes to each peer, for the device.
 
 use rejoin_channel_table::ids::Rank;
 
@@ -39,7 +39,7 @@ impl Engine {
         self.peer(peer).is_some_and(Channel::waiting)
     }
 
-    /// What to write next, in order; empty when nothing is pending.
+    /// The next pieces to write, in order; empty when nothing is pending.
     #[inline]
     pub fn tx_gather(&mut self, peer: Rank) -> Gather<'_> {
         let mut out = Gather::new();

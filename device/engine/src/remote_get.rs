@@ -1,10 +1,10 @@
-//! Bodies that the receiver reads out of the sender's memory, where the system lets it.
+//! Bodies that the receiver reads from the sender's memory, where the system allows it.
 //!
-//! The envelope says where the body is. The receiver reads it when it is matched, in one go, and
-//! says that it has it: nothing else goes over the link. To the rest of the engine such a body is
-//! one that is awaited until it is there. A link that is lost knows nothing of this: the resume
-//! clears the sender to send what is missing, and a message that was read is in no list, as one
-//! that was received.
+//! The envelope says where the body is. When the message is matched, the receiver reads the body in
+//! one call and reports that it has the body. Nothing else goes over the link. For the rest of the
+//! engine such a body is incomplete until it is read. The resume after a lost link needs no special
+//! case: it clears the sender to send bodies that were not read. A message whose body was read
+//! counts as received and is in no list.
 
 use rejoin_channel_table::ids::{Rank, Ssn};
 
@@ -15,14 +15,14 @@ use crate::rx;
 use crate::tx::Context;
 use crate::types::RemoteGet;
 
-/// Least length from which on it is better that the receiver reads a body than that it is sent:
-/// below it a round trip and the system call cost more than to copy twice.
+/// Shortest body that the receiver reads from the sender's memory. Below this length a round trip
+/// and the system call cost more than a second copy.
 pub const MIN_GET: usize = 32 << 10;
 
 impl Engine {
-    /// Says over the peer's link which side can read the other's memory: this rank the peer's, and
-    /// the peer this rank's, which it is to do from a length on. Neither, until it is said; a lost
-    /// link takes it back.
+    /// Sets, for the peer's link, which side can read the other's memory. `ours`: this rank reads
+    /// the peer's memory. `theirs`: the peer reads this rank's memory, from that length on. Without
+    /// this call neither side reads; a lost link resets it.
     pub fn set_remote_access(&mut self, peer: Rank, ours: bool, theirs: Option<usize>) {
         if let Some(Some(channel)) = self.channels.get_mut(peer.index())
             && channel.up

@@ -21,7 +21,7 @@ fn reach(world: &mut World, can: bool) {
     world.nodes[1].engine.set_remote_access(Rank(0), can, None);
 }
 
-/// What rank 1 is to read.
+/// The next body that rank 1 must read.
 fn next(world: &mut World) -> Option<RemoteGet> {
     world.nodes[1].engine.next_get()
 }
@@ -170,7 +170,7 @@ fn a_body_may_be_read_before_its_sender_knows_of_the_new_link() {
 
 #[test]
 fn a_lost_link_leaves_nothing_open() {
-    // Before the body is read, and after, before its sender has heard of it.
+    // Before the body is read; and after, before its sender knows.
     for read in [false, true] {
         let mut world = world();
         let content = body(MIN_GET);

@@ -31,7 +31,7 @@ pub(crate) struct Recv {
     pub state: RecvState,
     /// Valid from `Bound` on.
     pub completion: Completion,
-    /// Nobody will poll it.
+    /// The request was freed: no caller will poll it.
     pub freed: bool,
 }
 
@@ -69,13 +69,13 @@ pub(crate) fn met(env: &Envelope, len: u64, room: usize) -> Completion {
     }
 }
 
-/// What a send still waits for; it is complete when nothing is left.
+/// The events that a send still waits for. It is complete when none is left.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Send {
     pub peer: Rank,
     pub ssn: Ssn,
     pub seg: Segment,
-    /// What lies in `seg`, of a small message that waits for the window.
+    /// The bytes of `seg`, for a small message that waits for the window.
     pub held: Buf,
     pub envelope: Envelope,
     pub sync: bool,
@@ -116,8 +116,8 @@ pub(crate) enum Body {
     Arriving(Buf),
     /// Complete.
     Ready(Buf),
-    /// With the sender, who waits for a clear to send: at this address, where its memory can be
-    /// read.
+    /// With the sender, which waits for a clear to send. The address is that of the body, if the
+    /// sender's memory can be read.
     Remote(u64),
     /// In user memory of this rank, which sends to itself; of that request, if it has one.
     Own(Segment, Option<u32>),

@@ -1,4 +1,4 @@
-//! Single situations that the random scripts meet seldom, and bounds.
+//! Single situations that are rare in the random scripts, and bounds.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) const ANY: Pattern = Pattern {
     from: None,
 };
 
-/// What this thread has computed so far: whatever else the machine does, it counts the same.
+/// Processor time of this thread so far, which does not depend on the load of the machine.
 fn computed() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("such a file");
     let first = text.split_whitespace().next().expect("a number");
@@ -161,7 +161,7 @@ fn grants_stop_at_the_cap() {
     world.recv(1, World::pattern(Some(0), Some(7)), 0);
     world.settle();
     let most = small().window as usize / HEADER_LEN + (small().beyond / ENVELOPE_MEMORY) as usize;
-    // What the last grant might cost is kept free.
+    // Room for the possible cost of the last grant stays free.
     let got = messages_at(&world, 1);
     assert!((most - 1..=most).contains(&got), "{got} of {most}");
 }

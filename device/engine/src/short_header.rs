@@ -1,9 +1,9 @@
 //! Headers of short messages: eager envelopes that a transport carries beside its stream of frames.
 //!
-//! Such a header is cut to what the receiver cannot know. What is cut off of a number is known: on
-//! a link these only grow, by less than a half of what is left; and of epochs, the sender is hardly
-//! ahead of the receiver. How a header and its body lie in the transport's memory is the
-//! transport's business.
+//! Such a header has only the fields that the receiver cannot know. Numbers lack their upper half,
+//! which the receiver reconstructs. On a link they only grow, by less than half of the remaining
+//! range, and the sender's epoch is hardly ahead of the receiver's. The transport decides how a
+//! header and its body lie in its memory.
 
 use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 
@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::frame::{Flags, Header, Kind};
 use crate::types::{Completion, Envelope, Pattern, Segment};
 
-/// The header of a plain eager message, without what its receiver knows.
+/// The header of an eager message, without the fields that its receiver knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ShortHeader {
     /// Context id, source and tag.
@@ -69,9 +69,10 @@ impl EagerHeader for ShortHeader {
     }
 }
 
-/// Epochs by which a peer may be ahead. It cannot be by many: its next epoch waits for this rank.
-/// But a message may lie unread in its link while this rank enters many epochs: fewer than 61,440
-/// are told from later ones, which take more than an hour and a half at ten a second.
+/// Epochs by which a peer may be ahead. It cannot be far ahead, because its next epoch waits for
+/// this rank. But a message may be unread in its link while this rank enters many epochs. The low
+/// half distinguishes up to 61,440 of them; at ten a second, that many take more than an hour and a
+/// half.
 const AHEAD: u16 = 4096;
 
 /// The epoch of a message, of which the low half is given, as this one sees it.
@@ -123,9 +124,9 @@ impl Engine {
         self.accept_into(peer, header, pattern, seg)
     }
 
-    /// The header of the frame that a short message stands for, which [`Engine::rx_header`] takes
-    /// with the body behind it. `None` for a peer without a channel, and for what can't be such a
-    /// message.
+    /// The header of the frame that is equivalent to a short message. [`Engine::rx_header`] takes
+    /// it with the body behind it. `None` for a peer without a channel, and for a header that no
+    /// short message can have.
     #[must_use]
     pub fn widen(&self, peer: Rank, header: &ShortHeader) -> Option<Header> {
         if header.len() > self.config.eager_max {

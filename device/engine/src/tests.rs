@@ -121,12 +121,12 @@ struct Receive {
     probed: bool,
 }
 
-/// A run of a script, and what it did.
+/// A run of a script, and its results.
 struct Run {
     world: World,
     messages: Vec<Message>,
     receives: Vec<Receive>,
-    /// Handshakes under way: what was said in them is the truth of an earlier moment.
+    /// Handshakes under way, with resumes of an earlier moment.
     said: Vec<((usize, usize), (Resume, Resume))>,
 }
 

@@ -1,7 +1,8 @@
-//! The sending side: envelopes into the retention, and the plan of what is written next.
+//! The sending side: envelopes go into the retention, and the plan lists the next writes.
 //!
-//! Envelopes enter the plan when they are made, control frames too; of large bodies one data frame
-//! at a time, or short ones of that length together, so that a small message never waits for more.
+//! Envelopes and control frames enter the plan when they are made. Large bodies enter it one data
+//! frame at a time, or as several short frames of that total length. So a small message never waits
+//! for more than that.
 
 use std::ops::Range;
 
@@ -14,7 +15,7 @@ use crate::frame::{Flags, GRANTED_LIMIT, HEADER_LEN, Header, Kind};
 use crate::requests::Request;
 use crate::types::{Detach, Envelope, GATHER_PIECES, Gather, Piece};
 
-/// What sending needs: a channel, the rest, and what frames carry.
+/// The context of a send: a channel, the shared state, and the values in frames.
 pub(crate) struct Context<'a> {
     pub channel: &'a mut Channel,
     pub core: &'a mut Core,
@@ -22,7 +23,7 @@ pub(crate) struct Context<'a> {
     pub epoch: Epoch,
 }
 
-/// What an envelope costs of the window, without its body.
+/// The part of the window that an envelope uses, without its body.
 pub(crate) const ENVELOPE_COST: u64 = HEADER_LEN as u64;
 /// Medium messages without an ack beyond which further ones do not ask for it.
 const PROMPT: usize = 4;
@@ -138,8 +139,9 @@ impl Context<'_> {
         true
     }
 
-    /// Lets a send wait for the window. The bytes of a small one are kept, so that it is complete
-    /// when it is launched, and many of them are one piece: about as much memory as the request.
+    /// Lets a send wait for the window. The engine keeps the bytes of a small send, which take
+    /// about as much memory as the request. So the send is complete once it enters the plan, and
+    /// many such sends form one piece.
     #[cold]
     pub(crate) fn hold(&mut self, request: u32, bytes: Option<&[u8]>) {
         if let Some(bytes) = bytes
@@ -219,7 +221,8 @@ impl Channel {
         self.up && (!self.tx.plan.is_empty() || self.ack_now || !self.tx.bulk.is_empty())
     }
 
-    /// Completes the plan with what is made at the last moment: a due ack, the next data frame.
+    /// Completes the plan with frames that are made at the last moment: a due ack, the next data
+    /// frame.
     #[inline]
     pub(crate) fn prepare(&mut self, core: &mut Core, config: &Config, epoch: Epoch) {
         if self.ack_now {
@@ -385,7 +388,7 @@ impl Channel {
         self.awaits() && self.tx.open.is_empty() && self.tx.blocked.is_empty()
     }
 
-    /// The same, but for sends that only a word of the peer's brings on.
+    /// The same, except for sends that wait only for a report of the peer.
     pub(crate) fn awaits(&self) -> bool {
         let tx = &self.tx;
         tx.kept.is_acknowledged() && tx.plan.is_empty() && tx.bulk.is_empty() && !self.ack_now

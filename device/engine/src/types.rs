@@ -1,4 +1,4 @@
-//! What crosses the engine's border: segments, envelopes, requests, completions, pieces.
+//! The types of the engine's interface: segments, envelopes, requests, completions, pieces.
 
 use rejoin_channel_table::ids::{Rank, Ssn};
 
@@ -23,7 +23,7 @@ impl Segment {
     }
 }
 
-/// What a message is matched by (MPI-5.0 §3.2.3).
+/// The fields by which a message is matched (MPI-5.0 §3.2.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Envelope {
     /// Context id of the communicator.
@@ -72,7 +72,7 @@ impl ReqId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MsgId(pub u64);
 
-/// What became of a send call.
+/// The result of a send call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sent {
     /// Complete: the memory may be used again.
@@ -96,7 +96,7 @@ pub struct Completion {
     pub cancelled: bool,
 }
 
-/// What a probe found.
+/// The result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Probe {
     /// Sender's rank in the communicator.
@@ -126,7 +126,7 @@ pub enum RxBody {
     Discard(u64),
 }
 
-/// A piece of what is to be written.
+/// A piece of the next write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// Bytes of the engine.
@@ -153,7 +153,7 @@ impl Piece<'_> {
 /// Most pieces of one [`Gather`].
 pub const GATHER_PIECES: usize = 16;
 
-/// What to write next, in order, for one vectored write.
+/// The next pieces to write, in order, for one vectored write.
 #[derive(Clone, Copy, Debug)]
 pub struct Gather<'a> {
     pieces: [Piece<'a>; GATHER_PIECES],
@@ -221,7 +221,7 @@ pub struct RemoteGet {
     pub peer: Rank,
     /// The message.
     pub ssn: Ssn,
-    /// Where the body is in the sender's memory; nobody but the sender vouches for it.
+    /// Where the body is in the sender's memory, as the sender claims.
     pub from: u64,
     /// To here, all of it: the body's length, or that of a shorter buffer.
     pub to: Segment,

@@ -1,4 +1,5 @@
-//! What a rank waits for: the answer to "why does it hang?". All of it may be slow.
+//! Describes the requests that a rank waits for, to answer "why does it hang?". These functions may
+//! be slow.
 
 use std::fmt;
 
@@ -26,11 +27,11 @@ pub struct Waiting {
     pub tag: Option<i32>,
     /// Length of the message or of the receive's buffer, in bytes.
     pub len: u64,
-    /// What is missing.
+    /// The cause of the wait.
     pub cause: Cause,
 }
 
-/// What a request does.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// A send.
@@ -101,7 +102,7 @@ impl Engine {
         self.describe_at(self.core.requests.find(request.0)?)
     }
 
-    /// All requests that are not complete, and what they wait for.
+    /// All incomplete requests, and the causes of their waits.
     pub fn waiting(&self) -> impl Iterator<Item = Waiting> + '_ {
         let all = self.core.requests.iter();
         all.filter_map(|(at, _)| self.describe_at(at))
@@ -176,7 +177,7 @@ impl Engine {
         if recv.state == RecvState::Posted {
             return posted;
         }
-        // Matched: what it took says more than its pattern, and a matched probe left none.
+        // Matched: the message says more than the pattern, and a matched probe has no pattern.
         let (message, received) = self.taken_by(at);
         Waiting {
             peer: message.map(|(peer, _)| peer).or(posted.peer),
@@ -216,7 +217,7 @@ impl Engine {
 }
 
 impl Channel {
-    /// What a send waits for whose link is up.
+    /// The cause for a send whose link is up.
     fn cause_of(&self, send: &Send) -> Cause {
         if send.blocked {
             Cause::Window
@@ -253,11 +254,11 @@ impl Channel {
     }
 }
 
-/// What a report says of a link that is not there, when nobody knows more.
+/// Text for a missing link without further information.
 const NO_LINK: &str = "there is no link to it";
 
 impl Waiting {
-    /// One line in plain words, for who knows what has become of the link where there is none.
+    /// One line in plain words. The caller gives the state of a missing link.
     pub fn in_words<'a>(&'a self, link: Option<&'a str>) -> impl fmt::Display + 'a {
         let link = link.unwrap_or(NO_LINK);
         fmt::from_fn(move |f| self.tell(f, link))

@@ -1,13 +1,13 @@
-//! Cells: messages of one cache line, which show themselves.
+//! Cells: messages of one cache line that also announces them.
 //!
-//! Bytes of the ring take three cache lines from one processor to the other: the position, and the
-//! two that a header and a short body lie in. A cell takes one: its first word says both that it is
-//! there and what it holds. Which of the two words that a place can hold means "here" changes with
-//! each turn around the cells, so a reader need not clear what it has taken.
+//! Bytes of the ring take three cache lines from one processor to the other: the position, and two
+//! lines for a header and a short body. A cell takes one line. Its first word says both that the
+//! cell is present and what it holds. The value that means "present" alternates with each turn
+//! around the cells, so a reader need not clear a cell.
 //!
-//! Cells and bytes keep one order. A cell says after how many bytes it comes; a reader that has
-//! seen bytes looks at the cell once more before it takes them, since a cell that comes before them
-//! was published before them ([`Reader::until`](crate::Reader::until)).
+//! Cells and bytes keep one order. A cell holds the position in the bytes after which it comes. A
+//! reader that has seen bytes reads the cell again before it takes them, because a cell before
+//! these bytes was published before them ([`Reader::until`](crate::Reader::until)).
 
 use std::sync::atomic::Ordering;
 

@@ -1,13 +1,13 @@
-//! Chunks of one body that both sides copy: the owner lays out a batch of them, and both take from
-//! it until none is left.
+//! Chunks of one body that both sides copy. The owner describes a batch of chunks, and both sides
+//! take chunks from it until none is left.
 //!
-//! The owner lays out a batch at a time and takes pieces itself; so the work is done whether or not
-//! the other side, the helper, finds the time. A piece belongs to whoever has taken it. The owner
-//! lays out the next batch only when it knows what became of every piece that the helper has taken,
-//! so a helper never works at a piece that is no longer asked for. Whoever takes last waits for the
-//! other at most as long as one piece lasts.
+//! The owner describes one batch at a time and copies chunks itself. So the copy ends even if the
+//! other side has no time. A chunk belongs to the side that has taken it. The owner describes the
+//! next batch only when it knows the result of every chunk that the other side has taken. So the
+//! other side never copies a chunk of an earlier batch. At the end, one side waits for the other at
+//! most as long as one chunk takes.
 //!
-//! Neither side trusts the other's word further than this: an index is always one of [`MOST`].
+//! Neither side trusts the other's data further than this: an index is always one of [`MOST`].
 
 use std::sync::atomic::Ordering;
 
@@ -50,7 +50,7 @@ pub struct Owner {
     others: u64,
 }
 
-/// What became of the pieces that the helper has taken.
+/// The state of the chunks that the other side has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Helped {
     /// It is still at work.
@@ -81,7 +81,7 @@ impl Owner {
         Some(index)
     }
 
-    /// What became of the others, when none is left to be taken.
+    /// The state of the other side's chunks, when none is left to be taken.
     #[inline]
     pub fn helped(&mut self, done: &impl Word) -> Helped {
         let mut failed = 0;
@@ -116,8 +116,8 @@ impl Helper {
         batch.load(Ordering::Relaxed) & LEFT != 0
     }
 
-    /// Takes a piece: its index. What describes it is read after this, and is good until the piece
-    /// is [`over`](Helper::over).
+    /// Takes a piece and returns its index. The caller reads its description after this; it is
+    /// valid until the piece is [`over`](Helper::over).
     #[inline]
     pub fn take(&mut self, batch: &impl Word) -> Option<usize> {
         let (index, batch) = take(batch)?;

@@ -1,13 +1,13 @@
-//! What wakes a side that sleeps, at no cost while it does not.
+//! The doorbell: it wakes a side that sleeps, and costs nothing while both sides are awake.
 //!
-//! Each side has a word of wishes, zero while it is awake. Before it sleeps it says what would wake
-//! it, then looks at the ring once more. The other side publishes, then looks at the wishes.
-//! Between the two steps of each stands a fence, so at least one of them sees what the other has
-//! done (the pattern of Dekker's algorithm). Whoever finds a wish takes it away and sends one
+//! Each side has a word of wishes, zero while it is awake. Before it sleeps, it stores the events
+//! that shall wake it, then reads the ring once more. The other side publishes, then reads the
+//! wishes. Each side has a fence between its two steps, so at least one of them sees the other's
+//! step (the pattern of Dekker's algorithm). The side that finds a wish clears it and sends one
 //! wake-up.
 //!
-//! A reader that releases little of a ring that is not crowded need not look at the wishes: it does
-//! so before it sleeps, and at the next crowded read.
+//! A reader that releases little of a ring that is not crowded need not read the wishes. It does so
+//! before it sleeps, and at the next crowded read.
 
 use std::sync::atomic::Ordering;
 

@@ -1,14 +1,14 @@
 //! The indices of a ring of bytes that one process writes and another reads, and the doorbell that
-//! wakes whichever of them sleeps.
+//! wakes a sleeping side.
 //!
-//! Only the order of things is here; the bytes, and the memory that both processes map, are the
-//! device's. The words are anything that behaves as an atomic one ([`Word`]), so that the same code
-//! runs in shared memory and under a model checker.
+//! This crate only has the order of steps. The bytes, and the memory that both processes map,
+//! belong to the device. A word is any type that behaves like an atomic ([`Word`]), so the same
+//! code runs in shared memory and under a model checker.
 //!
-//! Positions count bytes from the beginning of the ring's life and never go back. Each side keeps
-//! its own, and a copy of the other's that it refreshes when the copy says too little. What the
-//! other side says is not trusted: a position that cannot be is [`OutOfBounds`], and no range ever
-//! leaves the ring.
+//! Positions count all bytes that ever passed the ring and never go back. Each side keeps its own
+//! position, and a copy of the other's that it refreshes when the copy is too small. The other
+//! side's position is not trusted: an impossible one is [`OutOfBounds`], and no range ever leaves
+//! the ring.
 //!
 //! ```
 //! use std::sync::atomic::AtomicU64;
@@ -88,7 +88,7 @@ impl Word for AtomicU64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the peer's position {theirs} in the ring cannot be, ours being {ours}")]
 pub struct OutOfBounds {
-    /// What the peer's word held.
+    /// The value of the peer's word.
     pub theirs: u64,
     /// This side's position.
     pub ours: u64,
@@ -262,7 +262,7 @@ impl Reader {
     }
 
     /// Where the next bytes are, at most `len` and as far as they lie side by side. The caller
-    /// takes them out before it lets go of them.
+    /// takes them out before it releases them.
     #[inline]
     pub fn next(&mut self, len: usize) -> Range<usize> {
         let range = side_by_side(self.head, self.capacity, len.min(self.used()));

@@ -1,4 +1,4 @@
-//! The ring and its doorbell under loom: every order of the two sides' steps, and what weak memory
+//! The ring and its doorbell under loom: every order of the two sides' steps that weak memory
 //! allows.
 
 use std::sync::atomic::Ordering;
@@ -36,8 +36,8 @@ impl Word for Modelled {
     }
 }
 
-/// The socket that carries wake-ups: one byte or none. Whoever waits for a wake-up that never comes
-/// is a deadlock, which loom reports.
+/// The socket that carries wake-ups: one byte or none. A side that waits for a wake-up that never
+/// comes is a deadlock, which loom reports.
 #[derive(Default)]
 struct Socket {
     byte: Mutex<bool>,
@@ -115,7 +115,7 @@ impl Shared {
         for number in 0..count {
             while reader.ready(&self.tail, 1).expect("in bounds") == 0 {
                 doorbell::arm(&self.doorbells[READER], doorbell::DATA);
-                // What was released without a fence.
+                // Bytes released without a fence.
                 self.ring(WRITER, doorbell::ROOM);
                 if reader.ready(&self.tail, 1).expect("in bounds") == 0 {
                     self.sockets[READER].receive();
@@ -162,7 +162,7 @@ fn bytes_wrap_around_while_both_sides_sleep_and_wake() {
     model(2, 3);
 }
 
-/// Cells beside bytes: what is sent as one or the other arrives in one order.
+/// Cells beside bytes: both arrive in the order in which they were sent.
 struct Mixed {
     bytes: Arc<Shared>,
     firsts: Vec<Modelled>,
@@ -280,7 +280,7 @@ fn cells_are_used_again() {
 struct Work {
     batch: Modelled,
     done: Modelled,
-    /// What describes a piece: the batch that asks for it.
+    /// The description of a piece: the number of its batch.
     asked: Vec<UnsafeCell<u8>>,
     /// Its result: the batch that it was done for.
     results: Vec<UnsafeCell<u8>>,

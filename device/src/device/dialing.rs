@@ -1,10 +1,12 @@
-//! Making and mending links: whom to dial when, at which address, and when to give up.
+//! Establishes and re-establishes links: which peer to dial, when, at which address, and when to
+//! give up.
 //!
-//! A link is dialed when there is something to send (in a large job the peer's card is asked for
-//! first), and again after it was lost: at once by the larger rank, a moment later by the smaller,
-//! so that they seldom meet. A connection that the system refuses is tried at the next address,
-//! then again with growing pauses; after `REJOIN_CONNECT_TIMEOUT` of failures it is an error. A
-//! peer that took the connection and does not answer is computing: it is waited for.
+//! The device dials when there is something to send; in a large job it first asks for the peer's
+//! card. After a loss, the larger rank dials at once and the smaller rank a moment later, so that
+//! their dials seldom meet. When the system refuses a connection, the device tries the next
+//! address, then repeats with growing pauses. After `REJOIN_CONNECT_TIMEOUT` of failures this is an
+//! error. A peer that took the connection and does not answer is computing: the device waits for
+//! it.
 
 use std::time::{Duration, Instant};
 
@@ -41,7 +43,8 @@ impl Device {
         self.dial(rank)
     }
 
-    /// Dials whoever is due; gives up connections whose time is over. Returns when to look again.
+    /// Dials every peer whose time has come, and gives up connections whose time is over. Returns
+    /// the time of the next call.
     pub(super) fn run_timers(&mut self) -> Result<Option<Instant>> {
         if !self.links.has_timers() {
             return Ok(None);
@@ -144,7 +147,7 @@ impl Device {
         let pending = Pending::dialed(socket, address, dialer, out, until);
         let token = self.links.add_pending(pending)?;
         self.links.dial(rank).begin(token);
-        // Over loopback the connection stands at once.
+        // Over loopback the connection is established at once.
         self.handshake_event(token).map(|_| ())
     }
 
@@ -157,7 +160,8 @@ impl Device {
         let mut addresses = addresses.unwrap_or_default();
         match wanted_transport(self.member.options(), self.member.settings()) {
             Transport::Shm if addresses.iter().any(is_local) => addresses.retain(is_local),
-            // Who has no local listener can have no memory either, or wants none.
+            // A rank without a local listener cannot have shared memory either, or does not want
+            // it.
             _ if !self.door.has_local() => addresses.retain(|address| !is_local(address)),
             _ => {}
         }
@@ -231,10 +235,10 @@ impl Device {
         }
     }
 
-    /// A link stands, over shared memory or not: nothing is left of the way there.
+    /// A link is established, over shared memory or not: drops the state of its dial.
     pub(super) fn dial_succeeded(&mut self, rank: Rank, shared: bool) -> Result<()> {
         let given_up = self.links.dial(rank).succeed();
-        // Only now: where nobody answered the peer may have been dead.
+        // Only now, because a peer that did not answer may have been dead.
         match given_up {
             Some(why) if !shared => self.manager.tell_fallback(rank, &why),
             _ => Ok(()),

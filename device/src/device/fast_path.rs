@@ -93,7 +93,7 @@ impl Device {
         links::send_frame(&mut self.engine, live, &mut self.meter, (to, env), bytes)
     }
 
-    /// Drops the link over which a message was sent in vain; the message goes over the next one.
+    /// Drops the link over which a send failed; the message goes over the next one.
     ///
     /// # Errors
     /// As [`Device::progress`].
@@ -201,7 +201,7 @@ impl Device {
         Ok(())
     }
 
-    /// Whether nothing needs the slow path. What was put off, to whomever, goes out there.
+    /// Whether nothing needs the slow path, which writes all deferred sends, to any peer.
     #[inline(always)]
     fn may_take_fast_path(&mut self) -> bool {
         !self.progress.next_pass().is_multiple_of(PASS_AFTER)
@@ -212,8 +212,8 @@ impl Device {
     }
 
     /// With the fault injector of a test: now and then one of the links ends between two such
-    /// calls, as when its other side dies. What goes over it until that is noticed is lost, and
-    /// comes again.
+    /// calls, as when its other side dies. Messages over it are lost until a side notices that, and
+    /// are sent again.
     #[cold]
     fn inject_cut(&mut self) -> bool {
         if self.meter.strike(0).is_some() {

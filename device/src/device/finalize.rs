@@ -60,8 +60,7 @@ impl Device {
         manager::end(if low == 0 { 1 } else { low })
     }
 
-    /// Says, to who wants to know how things go, which links carried what this rank sent and
-    /// received last.
+    /// With `--verbose`, reports which links carried this rank's messages.
     fn tell_links(&mut self) -> Result<()> {
         if !self.member.settings().verbose {
             return Ok(());

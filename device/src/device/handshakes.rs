@@ -16,7 +16,7 @@ use crate::transport::{Accepted, Copies, Endpoint};
 /// Pause after a refusal that asks for one: the peer is behind, or wins with its own attempt.
 const REFUSED_PAUSE: Duration = Duration::from_millis(20);
 
-/// What became of a connection in its handshake after an event.
+/// The state of a connection in its handshake after an event.
 enum Next {
     /// The handshake continues over this connection.
     Stay(Box<Pending>),
@@ -318,7 +318,7 @@ impl Device {
     }
 }
 
-/// What the device has done for a handshake.
+/// The step of the device in a handshake.
 enum Step {
     More,
     Live(Rank),

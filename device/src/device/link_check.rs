@@ -1,12 +1,11 @@
-//! A look at every link, once a second: for those whose way to the other end is gone though nothing
-//! has broken them yet, and for bytes that no event has announced.
+//! Checks every link once a second: for dead paths that no error has reported yet, and for bytes
+//! that no event has announced.
 //!
-//! The kernel sends again, for a quarter of an hour, what nobody acknowledges. Its own shorter
-//! limit (`TCP_USER_TIMEOUT`) counts a closed window too, and would break the healthy link to a
-//! rank that computes. So the device asks, after an idle second and now and then while it polls: a
-//! link is given up when the kernel has been sending again, or probing a closed window, for
-//! `REJOIN_LINK_TIMEOUT` and not one ack has come. A closed window whose probes are answered is
-//! none of that.
+//! The kernel retransmits unacknowledged bytes for a quarter of an hour. Its own shorter limit
+//! (`TCP_USER_TIMEOUT`) counts a closed window too, and would break the healthy link to a rank that
+//! computes. So the device asks the kernel, after an idle second and now and then while it polls. A
+//! link is lost when the kernel has retransmitted, or probed a closed window, for
+//! `REJOIN_LINK_TIMEOUT` without one ack. A closed window whose probes are answered does not count.
 
 use std::time::{Duration, Instant};
 
@@ -68,10 +67,10 @@ impl Device {
         Ok(self.look_behind_events(&good)? | moved)
     }
 
-    /// Reads every link, and writes those that are full, as if an event had asked for it. None
-    /// should move: if one does without an event that waits in epoll, an event was missed, and is
-    /// counted. What remains of a read or write that the system broke off because of the program's
-    /// memory shows here as well.
+    /// Reads every link, and writes full ones, as if an event had requested it. No link should
+    /// move. If one moves without a pending event in epoll, an event was missed and is counted.
+    /// This also continues a read or write that the system broke off because of the program's
+    /// memory.
     fn look_behind_events(&mut self, links: &[(Token, Rank)]) -> Result<bool> {
         let mut moved = Vec::new();
         for (token, rank) in links {

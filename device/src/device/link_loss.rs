@@ -1,4 +1,4 @@
-//! Links that are lost: by the system, by what came over them, or because they bring nothing on.
+//! Loss of links: by the system, after a malformed frame, or by link flapping.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::events::Token;
 use crate::links::{Broken, Closed, MOST_BREACHES, Row};
 use crate::transport::Fault;
 
-/// How long the smaller rank leaves the redial of a lost link to the larger.
+/// How long the smaller rank waits for the larger rank's redial of a lost link.
 const COURTESY: Duration = Duration::from_millis(4);
 
 impl Device {
@@ -109,7 +109,7 @@ impl Device {
         let rank = closed.rank;
         let row = self.links.dial(rank).row();
         let links = row.links();
-        // Whoever continues after the error gets as many links again.
+        // A program that continues after the error gets as many links again.
         *row = Row::default();
         Err(Error::LinkFlapping {
             rank,
@@ -119,8 +119,8 @@ impl Device {
         })
     }
 
-    /// What the peer broke is told to the user; a device error only when it does so again and
-    /// again.
+    /// Reports a protocol violation of the peer to the user. Repeated violations are a device
+    /// error.
     fn breach(&mut self, rank: Rank, why: &str) -> Result<()> {
         let me = self.member.rank();
         eprintln!("rejoin: rank {me}: dropped the link to rank {rank}: {why}");

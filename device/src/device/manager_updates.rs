@@ -1,4 +1,4 @@
-//! What the manager says while the job runs.
+//! Messages of the manager while the job runs.
 
 use rejoin_channel_table::BusinessCard;
 use rejoin_channel_table::ids::{Incarnation, Rank};
@@ -68,7 +68,7 @@ impl Device {
             self.meter.stats.wakes += closed.wakes;
             self.engine.link_down(rank);
         }
-        // What was wanted of the old place is wanted of the new one.
+        // Messages for the old place of the rank now wait for the new one.
         if self.engine.tx_waiting(rank) {
             self.links.list_redial(rank);
         }

@@ -66,7 +66,7 @@ pub enum Caller {
     Nonblocking,
 }
 
-/// What a message between ranks of one host costs its sender.
+/// The cost of a message between ranks of one host, for its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalCost {
     /// A copy, while both ranks are awake.
@@ -88,7 +88,7 @@ pub struct Device {
     manager: ManagerChannel,
     recovery: RankRecovery,
     progress: ProgressState,
-    /// What other threads hold; `links` makes the descriptor behind it.
+    /// The handle for other threads; `links` makes the descriptor behind it.
     waker: Waker,
     /// Threads share a device only by taking turns.
     not_sync: PhantomData<Cell<()>>,
@@ -133,8 +133,8 @@ impl Device {
         known.unwrap_or(&self.member.card().local_host)
     }
 
-    /// What a message between ranks of one host costs, the same on all ranks: it follows from what
-    /// the launcher allows, not from what a rank then can do or asks for itself.
+    /// The cost of a message between ranks of one host. It is the same on all ranks, because it
+    /// follows from the launcher's settings, not from the abilities or variables of one rank.
     #[must_use]
     pub fn local_cost(&self) -> LocalCost {
         match self.member.settings().transport {
@@ -155,19 +155,19 @@ impl Device {
         self.member.options().reduce_by_hosts
     }
 
-    /// What the launcher set for this rank.
+    /// The launcher's settings for this rank.
     #[must_use]
     pub fn settings(&self) -> &RankOptions {
         self.member.settings()
     }
 
-    /// Sizes in force: what is copied, what is sent eagerly, the window.
+    /// Sizes in force: limits of copied and of eager messages, the window.
     #[must_use]
     pub fn config(&self) -> &Config {
         self.engine.config()
     }
 
-    /// What the device has done so far.
+    /// Counters of the device so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mut stats = self.meter.stats;
@@ -296,7 +296,7 @@ impl Device {
             Attempt::LinkLost(fault) => self.link_lost(to, *fault)?,
             Attempt::Sent => self.inject_cut_of(to)?,
         }
-        // What nonblocking sends have put off: fast calls that follow make no pass.
+        // Writes that nonblocking sends have deferred: later fast calls make no pass.
         if caller == Caller::Blocking && self.engine.any_ready() {
             self.flush_ready()?;
         }
@@ -469,10 +469,9 @@ impl Device {
         }
     }
 
-    /// Takes back what was offered to ranks of this host to read in this process's memory: from
-    /// here on whoever would read it asks for it over the link instead. For a caller that gives up
-    /// requests under way, and makes no progress after that: nothing reaches into their memory any
-    /// more.
+    /// Withdraws the bodies that ranks of this host may read from this process's memory. From now
+    /// on those ranks request the bodies over the link instead. A caller uses this when it abandons
+    /// requests and makes no further progress: then no rank accesses their memory any more.
     pub fn withdraw(&mut self) {
         self.links.withdraw();
     }

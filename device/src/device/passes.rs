@@ -21,7 +21,8 @@ const LOOK_OFTEN: u32 = 4;
 const SERVE_EVERY: u32 = 8;
 /// Looks at epoll between two grants to peers that may hold what is waited or probed for.
 const GRANT_EVERY: u64 = 4;
-/// Looks at epoll, while messages meet their receives, between two that take in what meets none.
+/// While messages match receives: number of epoll calls between two passes that also take messages
+/// without a receive.
 const ALL_EVERY: u64 = 16;
 
 /// What a look at epoll reads of the polled links.
@@ -47,7 +48,7 @@ impl Device {
     pub fn progress(&mut self, hint: Option<ReqId>) -> Result<bool> {
         let mut moved = self.flush_ready()?;
         let pass = self.progress.next_pass();
-        // All polled links have been read in this pass, with what meets no receive.
+        // All polled links have been read in this pass, with messages that match no receive.
         let mut served = false;
         let hinted = hint
             .and_then(|request| self.engine.peer_of(request))
@@ -130,8 +131,8 @@ impl Device {
         }
         moved |= self.drain_readable()?;
         moved |= self.check_links_now_and_then()?;
-        // A program that polls may never block: what it looks for must reach it all the same, also
-        // while other messages keep moving.
+        // A program that polls may never block. Its messages must still reach it, also while other
+        // messages keep moving.
         if self.meter.stats.looks.is_multiple_of(GRANT_EVERY) {
             self.progress.grant(&mut self.engine);
         }
@@ -194,7 +195,8 @@ impl Device {
                     Err(broken) => return self.drop_link(token, broken).map(|()| true),
                 }
             }
-            // What meets no receive yet is left where it is for a pass in which nothing does.
+            // A message without a receive stays in its link until a pass in which no message has
+            // one.
             if moved || live.endpoint.is_idle() || (!all && live.has_short()) {
                 return Ok(moved || live.serve_get(&mut self.meter));
             }

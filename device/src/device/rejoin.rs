@@ -1,8 +1,8 @@
-//! The way back: a process that was restored, or has to change its place in the job, lets go of all
-//! descriptors, takes a new channel to its local manager, and is where its card says from then on.
+//! Rejoins the job, after a restore or for a new place in the job. The process drops all
+//! descriptors, takes a new channel to its local manager, and gets a new card.
 //!
-//! An image keeps the rest of a [`Device`]: the engine, the table, what the program asked for. The
-//! numbers of descriptors mean nothing in the process that an image becomes.
+//! An image keeps the rest of a [`Device`]: the engine, the table, the program's requests. The
+//! numbers of descriptors have no meaning in a process restored from an image.
 
 use std::os::fd::OwnedFd;
 
@@ -19,11 +19,12 @@ use crate::{limits, os};
 
 impl Device {
     /// Drops everything that is tied to descriptors and joins the job again over `socket`, a new
-    /// channel to a local manager: hears the new identity and the key, listens, registers with a
-    /// new card, and waits for the job's table. Messages are where they were: what was under way is
-    /// resumed when the links stand again. Handles of [`Device::waker`] stay good.
+    /// channel to a local manager. The device receives the new identity and the key, listens,
+    /// registers with a new card, and waits for the job's table. Messages keep their state.
+    /// Messages under way resume when the links are established again. Handles of [`Device::waker`]
+    /// stay valid.
     ///
-    /// Nothing of the C library's heap is used on the way.
+    /// This does not use the C library's heap.
     ///
     /// # Errors
     /// A manager that cannot be understood or speaks to another rank or job, or no address to
@@ -64,8 +65,8 @@ impl Device {
         };
         self.recovery.begin_with(image);
         self.links.rejoin(now, book);
-        // Those that were not up as well: what waited for a link asks for a new one, since the dial
-        // that was under way is gone with the rest.
+        // Also links that were not up: a message that waited for a link needs a new dial, since the
+        // dial under way is gone.
         for rank in (0..size).map(Rank) {
             self.engine.link_down(rank);
         }

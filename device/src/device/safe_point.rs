@@ -1,10 +1,10 @@
 //! The safe point: where this rank's image of an epoch is taken.
 //!
-//! A rank takes its image when it is told to, or when it meets a peer that has. A frame of a later
-//! epoch waits in its link until then, and a resume of a later epoch ends its handshake before the
-//! table has heard of it; both continue behind the safe point (held bytes are parsed, the link is
-//! dialed again). So no image has received what another image has not sent, and what is in flight
-//! between two images is still kept in its sender's.
+//! A rank takes its image on request, or when a frame or resume shows that a peer has taken one. A
+//! frame of a later epoch waits in its link until then. A resume of a later epoch ends its
+//! handshake before it reaches the table. Both continue after the safe point: the device parses
+//! held bytes and dials the link again. So no image has received a message that another image has
+//! not sent. The image of the sender retains messages in flight between two images.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -20,9 +20,9 @@ use crate::error::{Error, Result};
 pub use rejoin_ckpt::checkpoint_request::{Ask, is_pending};
 
 impl Device {
-    /// Lets the manager request checkpoints by signal, wherever the program is: the handler asks
-    /// whether the image may be taken there. If not, [`is_pending`] is true until a safe point.
-    /// Nothing happens where no images are taken.
+    /// Lets the manager request checkpoints by signal, at any place in the program. The handler
+    /// asks whether the image may be taken there. If not, [`is_pending`] is true until a safe
+    /// point. Nothing happens where no images are taken.
     ///
     /// # Errors
     /// The system refuses the signal.
@@ -58,7 +58,7 @@ impl Device {
         }
     }
 
-    /// A place where nothing is half done but bodies, which links bring again: the end of a look at
+    /// A place where only bodies can be incomplete, which links send again: the end of a pass over
     /// the links, the end of `MPI_Init`, or the program's own code.
     ///
     /// # Errors
@@ -67,7 +67,7 @@ impl Device {
     pub fn safe_point(&mut self) -> Result<()> {
         self.hear_signal();
         let before = self.member.identity();
-        // A process that comes back may have heard of the next one on its way.
+        // A restored process may have received the request for the next image on its way.
         while let Some(epoch) = self.recovery.checkpoint().take() {
             if epoch > self.engine.epoch() {
                 self.engine.set_epoch(epoch);

@@ -1,4 +1,4 @@
-//! Reports of waits that last: what they are for.
+//! Reports of long waits, with their reason.
 
 use std::fmt::Write as _;
 
@@ -26,7 +26,7 @@ impl Device {
         }
     }
 
-    /// What a wait on `hint` is for; without one, whatever is not complete.
+    /// The description of a wait on `hint`; without one, of all incomplete requests.
     fn awaited(&self, hint: Option<ReqId>) -> String {
         if let Some(waiting) = hint.and_then(|request| self.engine.describe(request)) {
             return self.in_words(&waiting);

@@ -20,14 +20,14 @@ use crate::progress::{ProgressState, Spin};
 use crate::recovery::RankRecovery;
 use crate::{limits, os};
 
-/// How long a wait spins when every rank of the host has a core of its own: longer than any round
-/// trip within a machine room, shorter than anyone notices.
+/// How long a wait spins when every rank of the host has a core of its own. This is longer than any
+/// round trip within a machine room, and too short to be noticed.
 const SPIN: Duration = Duration::from_millis(2);
 
 impl Device {
-    /// Makes this process a rank of its job: reads the environment, takes the inherited channel to
-    /// the local manager, listens, registers, and waits until all ranks of the job have done so.
-    /// Without a launcher it is the only rank of its own job. Once per process.
+    /// Makes this process a rank of its job. Reads the environment, takes the inherited channel to
+    /// the local manager, listens, and registers. Waits until all ranks of the job have registered.
+    /// Without a launcher the process is the only rank of its own job. Once per process.
     ///
     /// # Errors
     /// A variable that cannot be understood, a manager that cannot, or no address to listen on.

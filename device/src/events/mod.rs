@@ -1,4 +1,4 @@
-//! What the kernel tells a rank: which descriptors are ready, and wake-ups by other threads.
+//! Events from the kernel: ready descriptors, and wake-ups by other threads.
 
 mod poller;
 mod waker;

@@ -1,7 +1,7 @@
 //! Readiness by epoll, edge-triggered.
 //!
-//! A thin layer over the system's calls: unlike mio's, its descriptors can be put into the
-//! library's high block, which an image of the process must be able to drop as one range.
+//! A thin layer over the system's calls. Unlike mio's, its descriptors can be moved into the
+//! library's high block, which an image of the process drops as one range.
 
 use std::os::fd::{AsFd, IntoRawFd};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::waker::Waker;
 use crate::descriptors;
 use crate::error::{Error, Result};
 
-/// Who an event is for. The generation makes an event for a descriptor that is gone harmless.
+/// The receiver of an event. The generation makes an event for a closed descriptor harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
     /// Index of the slot.
@@ -69,7 +69,7 @@ impl Token {
 /// so that the next call finds it.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
-    /// Whose event.
+    /// Token of the descriptor that the event is for.
     pub token: Token,
     /// A read may bring something.
     pub readable: bool,

@@ -7,8 +7,8 @@ use rejoin_channel_table::ids::Rank;
 /// How long a call waits for the first answer of a peer. A peer that is in an MPI call answers
 /// within a millisecond, or within some tens of them where many ranks share a core.
 const SILENCE: Duration = Duration::from_millis(100);
-/// The wait is halved after each wait in vain, down to this: a rank that sends to many that compute
-/// loses little by it.
+/// The wait is halved after each failed wait, down to this value. So a rank that sends to many
+/// computing ranks loses little time.
 const SHORTEST_SILENCE: Duration = Duration::from_millis(1);
 /// How long a call waits for the rest of a handshake that the peer has answered.
 const ANSWERED: Duration = Duration::from_secs(1);
@@ -47,8 +47,8 @@ impl AwaitedLinks {
         std::mem::take(&mut self.ranks)
     }
 
-    /// What is left to wait for, since a wait that has lasted for `waited`. `None`: nothing, or the
-    /// wait was in vain and is given up.
+    /// The links to wait for after a wait of `waited`. `None`: there are none, or the wait failed
+    /// and is given up.
     pub(super) fn put_back(
         &mut self,
         ranks: Vec<Rank>,
@@ -75,7 +75,7 @@ impl AwaitedLinks {
 mod tests {
     use super::*;
 
-    /// How long a call waits for rank 3 in vain, and whether it gives up then.
+    /// How long a call waits for rank 3 without success before it gives up.
     fn wait_in_vain(awaited: &mut AwaitedLinks) -> Duration {
         awaited.add(Rank(3));
         let ranks = awaited.take();

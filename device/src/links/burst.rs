@@ -8,19 +8,19 @@ const BATCH: u32 = 32;
 const BATCH_LONG: u32 = (rejoin_engine::GATHER_PIECES / 2) as u32;
 /// Bytes of longer eager sends put off at most: a larger write gains nothing more.
 const BATCH_BYTES: usize = 1 << 20;
-/// Longer sends of a burst that go out one by one before any is put off: a few messages to a
-/// neighbour are on their way while the program computes, a stream shares writes.
+/// Number of longer sends of a burst that are written one by one before any is deferred. So a few
+/// messages to a neighbour travel while the program computes, and a stream shares writes.
 const STREAM: u32 = 4;
 /// A send that follows the last write by less than this belongs to a burst, in ticks of the clock.
 const GAP: u64 = 2 * clock::MICROSECOND;
 
 /// The present burst of sends over one link.
 ///
-/// The first send since the last progress goes out at once; those that follow within two
-/// microseconds of it share a write, which the next progress or a full batch makes. A program that
-/// computes after a pause of that length has nothing left unsent but the tail of a burst, which its
-/// next call flushes. Bodies that the write takes out of the program's memory (`long`) share one
-/// only in a stream of them: large writes move a third more bytes per second than writes of 64 KiB.
+/// The first send since the last progress is written at once. Sends that follow within two
+/// microseconds share a write, which the next progress or a full batch makes. When a program
+/// computes after a pause of that length, only the tail of a burst is unsent, and the next call
+/// flushes it. Bodies in the program's memory (`long`) share a write only in a stream of them.
+/// Large writes move a third more bytes per second than writes of 64 KiB.
 #[derive(Debug, Default)]
 pub(crate) struct Burst {
     /// Sends since the last write, the one that made it included.

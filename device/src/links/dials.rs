@@ -19,15 +19,15 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 /// The same where there is no other address: the kernel notices a dead connection by itself.
 const LONG_PATIENCE: Duration = Duration::from_secs(3600);
-/// What counts at most as the time between two failures: a rank that computes does not dial.
+/// Longest time between two failures that counts: a rank that computes does not dial.
 const LONGEST_STEP: Duration = Duration::from_secs(6);
-/// For how long a door that is there may take no more callers, or this rank have no descriptor for
-/// it, before that counts as an attempt that broke off.
+/// How long an existing listener may accept no further connection, or this rank may lack a
+/// descriptor for it, before this counts as an attempt that broke off.
 const QUEUE_PATIENCE: Duration = Duration::from_secs(1);
 /// Attempts over shared memory that may break off before TCP takes its place.
 const MOST_BROKEN: u32 = 4;
 
-/// What is known about reaching one rank.
+/// The state of dialing one rank.
 #[derive(Debug, Default)]
 pub(crate) struct Dial {
     /// The attempt under way.
@@ -52,7 +52,7 @@ pub(crate) struct Dial {
     given_up: Option<String>,
     /// In the list of ranks to be dialed later.
     listed: bool,
-    /// Links that came to stand and brought nothing on.
+    /// Successive links without progress.
     row: Row,
 }
 
@@ -210,14 +210,15 @@ impl Dial {
 
     /// How long a dialer waits for the answer of a peer that took its connection.
     pub(crate) fn answer_patience(&self) -> Duration {
-        // Who has taken a local connection and is silent computes, or the kernel would tell.
+        // A silent peer that has taken a local connection is computing; the kernel would report its
+        // end.
         if self.addresses.len() < 2 || self.addresses.first().is_some_and(is_local) {
             return LONG_PATIENCE;
         }
         ANSWER_PATIENCE * 2u32.pow((self.tries / 4).min(6))
     }
 
-    /// A link stands. Returns why it was not tried over shared memory any more, if that was so.
+    /// A link is established. Returns why shared memory was no longer tried, if that was so.
     pub(crate) fn succeed(&mut self) -> Option<String> {
         let given_up = self.given_up.take();
         self.reset();
@@ -229,8 +230,8 @@ impl Dial {
         &mut self.row
     }
 
-    /// What has become of the way, for people; `pending` is the attempt under way. `None` where
-    /// nothing is known.
+    /// The state of the dial, for messages to the user; `pending` is the attempt under way. `None`
+    /// if nothing is known.
     pub(super) fn in_words(&self, pending: Option<&Pending>) -> Option<String> {
         let failed = (!self.last_failure.is_empty()).then(|| {
             format!(

@@ -1,4 +1,4 @@
-//! Where peers knock: the listeners of a rank.
+//! The listeners of a rank, to which peers connect.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -106,7 +106,7 @@ impl Door {
     }
 }
 
-/// What the user wants between ranks of one host.
+/// The transport that the user wants between ranks of one host.
 pub(crate) fn wanted_transport(options: &Options, settings: &RankOptions) -> Transport {
     options.transport.unwrap_or(settings.transport)
 }

@@ -1,15 +1,16 @@
-//! Links that come and go without bringing anything on: an error instead of an endless loop.
+//! Link flapping: links that are established again and again without progress are an error instead
+//! of an endless loop.
 //!
-//! What a rank has of its peer's messages is what it says in its resume. When neither side's resume
-//! has changed from one link to the next, the link in between has brought nothing that counts. A
-//! rank that had nothing to say over it holds that against no link: one that stands idle may be cut
-//! any number of times. Nor does one whose peer has all that it could bring, and is only to say
-//! that a receive has come: a link that has brought a frame from there has done what it could.
+//! A resume describes the messages that a rank has from its peer. When neither side's resume has
+//! changed from one link to the next, the link in between made no progress. A rank that had nothing
+//! to send does not count such a link: an idle link may be cut any number of times. Nor does a rank
+//! count a link when the peer has all its messages and only has to report a matching receive. A
+//! frame from the peer is all the progress that such a link can make.
 
 use rejoin_channel_table::Resume;
 
-/// What rows of links without progress may weigh: 20 of those that moved next to nothing, since a
-/// long body is sent again from its start and may be cut many times on a bad line.
+/// Largest total weight of successive links without progress. It allows 20 links that moved next to
+/// nothing. A long body is sent again from its start, and may be cut many times on a bad line.
 const LIMIT: u32 = 200;
 /// Weight of a link that moved less than `LITTLE`.
 const HEAVY: u32 = 10;
@@ -20,14 +21,14 @@ const LITTLE: u64 = 64 << 10;
 /// The present row of links without progress to one rank.
 #[derive(Debug, Default)]
 pub(crate) struct Row {
-    /// What both sides had when the latest link came to stand: the peer, then this rank.
+    /// Both sides' resumes when the latest link was established: the peer's, then this rank's.
     had: Option<Box<(Resume, Resume)>>,
     links: u32,
     weight: u32,
 }
 
 impl Row {
-    /// A link stands; both sides have said what they have.
+    /// A link is established, and both sides have sent their resume.
     pub(crate) fn begin(&mut self, had: (Resume, Resume)) {
         if self.had.as_deref() != Some(&had) {
             self.links = 0;
@@ -36,7 +37,7 @@ impl Row {
         }
     }
 
-    /// The peer had asked for the body of a message when the latest link came to stand.
+    /// The peer had requested the body of a message when the latest link was established.
     pub(crate) fn has_body_to_bring(&self) -> bool {
         self.had.as_ref().is_some_and(|had| !had.0.clear.is_empty())
     }

@@ -1,14 +1,15 @@
-//! Taking in what a link brings: headers to the engine, bodies to where the engine says.
+//! Ingests the bytes of a link: headers go to the engine, bodies to the place that the engine
+//! names.
 //!
-//! One read fills the staging buffer with a header, its body and whatever follows; small bodies are
-//! copied on from there. When more of a body is missing, the next read goes straight to its place,
-//! with the staging buffer behind it for the headers that come along. After a long body the first
-//! read is short, so that little of the next long one is copied.
+//! One read fills the staging buffer with a header, its body and the next frames. The device copies
+//! small bodies from there. When more of a body is missing, the next read goes directly to the
+//! place of the body, with the staging buffer behind it for the next headers. After a long body the
+//! first read is short, so that little of the next long body is copied.
 //!
 //! Short messages come one by one, each whole, in one order with the bytes.
 //!
-//! A frame of a later epoch waits in its link, with what was read behind it, until this rank has
-//! passed its safe point; the link is not read meanwhile.
+//! A frame of a later epoch waits in its link, with the bytes read behind it, until this rank has
+//! passed its safe point. Meanwhile the device does not read the link.
 
 use std::io;
 
@@ -25,10 +26,10 @@ use crate::transport::{self, Endpoint, Fault, Lost, Piece};
 /// Length of the staging buffer, which all links share: between reads a link keeps no more than a
 /// part of a header.
 pub(crate) const STAGING: usize = 32 << 10;
-/// What is read of it where a long body is likely to follow.
+/// Bytes of it that are read when a long body is likely to follow.
 const STAGING_LARGE: usize = 4 << 10;
-/// What is read of a polled link whose sender is ahead, and short messages that are kept of it:
-/// what is left there is received in place, and its sender sees how far this rank is.
+/// Bytes that are read from a polled link whose sender is ahead, and short messages that are kept
+/// from it. The rest is received in place, so the sender sees how far this rank is.
 const STAGING_EARLY: usize = 1 << 10;
 const EARLY_SHORT: usize = 16;
 /// Bodies from this length on make the next one likely to be long.
@@ -71,7 +72,7 @@ impl From<ProtocolError> for Broken {
     }
 }
 
-/// What receiving needs beside the link.
+/// The context of a receive beside the link.
 pub(crate) struct Intake<'a> {
     pub(crate) engine: &'a mut Engine,
     pub(crate) staging: &'a mut [u8],
@@ -106,7 +107,8 @@ impl Intake<'_> {
                 .map(|piece| piece.iov_len)
                 .sum::<usize>();
             // SAFETY: the first piece is the rest of a posted receive's segment or of the engine's
-            // buffer, the last the staging buffer; nothing else touches them during the call.
+            // buffer. The last piece is the staging buffer. Nothing else touches them during the
+            // call.
             let got = unsafe { live.read(self.meter, &pieces[..count])? };
             if got == 0 {
                 live.readable = false;
@@ -292,7 +294,7 @@ impl Intake<'_> {
         HEADER_LEN + met.len
     }
 
-    /// Keeps a frame of a later epoch, and what was read behind it, for after the safe point.
+    /// Keeps a frame of a later epoch, and the bytes read behind it, until after the safe point.
     #[cold]
     fn put_off(
         &mut self,
@@ -311,7 +313,8 @@ impl Intake<'_> {
         Ok(())
     }
 
-    /// Continues with what a link holds, unless an image is still due, or is again.
+    /// Continues with the held bytes of a link, unless a checkpoint request is still or again
+    /// pending.
     #[cold]
     fn go_on(&mut self, live: &mut Live) -> Result<bool, Broken> {
         if !self.checkpoint.is_pending() {

@@ -18,7 +18,7 @@ pub(crate) enum Body {
     None,
     /// Into the program's memory, then away.
     Into {
-        /// What is left of the segment.
+        /// The rest of the segment.
         into: rejoin_engine::Segment,
         /// Bytes behind it that do not fit.
         discard: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Live {
     pub(super) access_known: bool,
     /// The last body was long: read little into the staging buffer, the rest in place.
     pub(super) large: bool,
-    /// The last read brought messages that nobody had asked for: the sender is ahead.
+    /// The last read brought messages without a posted receive: the sender is ahead.
     pub(super) early: bool,
     /// The present burst of nonblocking sends.
     pub(crate) burst: Burst,
@@ -63,7 +63,8 @@ pub(crate) struct Live {
     /// Bytes of it.
     pub(super) have: usize,
     pub(super) body: Body,
-    /// A frame of a later epoch and what was read behind it: taken in after the safe point.
+    /// A frame of a later epoch and the bytes read behind it, which are ingested after the safe
+    /// point.
     pub(super) held: Vec<u8>,
     /// The end of the handshake, which goes ahead of all frames, and how much of it is sent.
     pub(super) ahead: Vec<u8>,
@@ -145,7 +146,7 @@ impl Live {
     /// Whether there may be bytes that neither an event nor a look at the polled links announces.
     #[inline]
     pub(crate) fn must_be_listed(&self) -> bool {
-        // A polled link is looked at in any case, but for what it holds itself.
+        // A polled link is read in any case, except for the bytes that it holds itself.
         self.readable && !(self.polled && self.held.is_empty()) && !self.listed
     }
 
@@ -155,8 +156,8 @@ impl Live {
         self.write_blocked = false;
     }
 
-    /// Whether this side can read the peer's memory, and from which length on the peer is to read
-    /// this side's, if it can. `None`: that was told already.
+    /// Whether this side can read the peer's memory, and from which length on the peer reads this
+    /// side's, if it can. `None`: that was reported already.
     #[inline]
     pub(crate) fn learn_access(&mut self) -> Option<(bool, Option<usize>)> {
         if self.access_known {
@@ -200,8 +201,7 @@ impl Live {
         self.still_good()?;
         meter.stats.writes += 1;
         meter.stats.ring_calls += u64::from(self.polled);
-        // A link that is polled is written to in vain as often as it is looked at: that must not
-        // count.
+        // A polled link also gets write attempts without effect; they must not count.
         if meter.injects_faults() && !self.polled {
             // SAFETY: the caller's promise.
             unsafe { self.struck(meter, pieces)? };
@@ -234,7 +234,7 @@ impl Live {
         meter.stats.bytes_in += count as u64;
         meter.stats.reads_empty += u64::from(count == 0);
         if count > 0 {
-            // What the read brought is lost with the link, as if it had never come.
+            // The bytes of the read are lost with the link, as if they had never arrived.
             self.struck_after(meter)?;
         }
         Ok(count)

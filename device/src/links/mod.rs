@@ -49,7 +49,7 @@ const MOST_UNWATCHED: usize = 2;
 const MOST_ACCEPTING: usize = 256;
 /// How long an incoming connection may be silent before it makes room for another.
 const SILENT: Duration = Duration::from_secs(1);
-/// Links dropped for what came over them, before that is an error.
+/// How many links may be dropped after a malformed frame before that is an error.
 pub(crate) const MOST_BREACHES: u32 = 16;
 
 /// A link that was closed.
@@ -85,7 +85,7 @@ pub(crate) struct Links {
     recent: Option<Token>,
     /// Links that a blocking call waits for at its end.
     awaited: AwaitedLinks,
-    /// Links that were dropped for what came over them.
+    /// Links that were dropped after a malformed frame.
     breaches: u32,
 }
 
@@ -140,7 +140,7 @@ impl Links {
         self.dials.take_listed();
     }
 
-    /// What is known of all ranks.
+    /// The address book of all ranks.
     pub(crate) fn book(&self) -> &AddressBook {
         self.table.book()
     }
@@ -164,7 +164,7 @@ impl Links {
         self.slots.live(token)
     }
 
-    /// What is known of all ranks, and the link of a peer.
+    /// The address book of all ranks, and the link of a peer.
     pub(crate) fn book_and_live(&mut self, peer: Rank) -> (&AddressBook, Option<&mut Live>) {
         let token = self.token_of(peer);
         let live = token.and_then(|token| self.slots.live(token));
@@ -224,8 +224,8 @@ impl Links {
         !self.awaited.is_empty()
     }
 
-    /// How long a call that has waited for links for `waited` is to wait on; `None`: they stand, or
-    /// their peers do not answer.
+    /// How long a call that has waited for links for `waited` must wait further. `None`: the links
+    /// are established, or their peers do not answer.
     pub(crate) fn left_to_wait(&mut self, waited: Duration) -> Option<Duration> {
         let mut ranks = self.awaited.take();
         ranks.retain(|rank| !self.is_linked(*rank));
@@ -330,7 +330,7 @@ impl Links {
         })
     }
 
-    /// Counts a link that is dropped for what came over it; true where they are too many.
+    /// Counts a link that is dropped after a malformed frame; true if there are too many.
     pub(crate) fn count_breach(&mut self) -> bool {
         self.breaches += 1;
         self.breaches >= MOST_BREACHES
@@ -341,8 +341,7 @@ impl Links {
         self.dials.to(rank)
     }
 
-    /// What has become of the way to a rank that has no link, where something is known of it: for
-    /// people.
+    /// The state of the dial to a rank without a link, if it is known, for messages to the user.
     pub(crate) fn in_words(&self, rank: Rank) -> Option<String> {
         let dial = self.dials.known(rank)?;
         let pending = dial.pending();
@@ -425,8 +424,8 @@ impl Links {
         Ok(())
     }
 
-    /// A peer that has dialed this rank has proved itself: the connection is its link, if nothing
-    /// stands against that.
+    /// A peer that has dialed this rank has proved itself: the connection becomes its link, if
+    /// nothing forbids that.
     ///
     /// # Errors
     /// Why the peer is refused.

@@ -17,7 +17,7 @@ use crate::transport::{AnyEndpoint, Copies, Failing, Wireup};
 /// How long an incoming connection may take for its handshake.
 pub(super) const ACCEPT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the other side has said, and the handshake asks for.
+/// The step that the handshake requests after bytes of the other side.
 pub(crate) enum Said {
     /// Nothing that this rank has to act on.
     Nothing,
@@ -49,7 +49,7 @@ pub(crate) struct Pending {
     /// Bytes to send, and how many of them are sent.
     out: Vec<u8>,
     sent: usize,
-    /// The connection stands (one that was accepted does from the start).
+    /// The connection is established (an accepted one from the start).
     pub(super) connected: bool,
     /// The other side has said something.
     pub(super) answered: bool,
@@ -118,7 +118,7 @@ impl Pending {
         matches!(self.side, Side::Accept(_))
     }
 
-    /// Who dials this rank, as it claims; nothing vouches for it yet.
+    /// The claimed identity of the dialer, which is not proved yet.
     pub(crate) fn claims(&self) -> Option<Rank> {
         match &self.side {
             Side::Dial(_) => None,
@@ -131,7 +131,7 @@ impl Pending {
         self.dials().map(|(rank, _)| rank).or_else(|| self.claims())
     }
 
-    /// Whom this rank dials with which attempt.
+    /// The peer that this rank dials, and the attempt.
     pub(crate) fn dials(&self) -> Option<(Rank, Attempt)> {
         match &self.side {
             Side::Dial(dialer) => Some((dialer.peer(), dialer.attempt())),
@@ -139,7 +139,7 @@ impl Pending {
         }
     }
 
-    /// Looks whether an outgoing connection stands by now.
+    /// Checks whether an outgoing connection is established.
     ///
     /// # Errors
     /// Why it failed.
@@ -203,7 +203,7 @@ impl Pending {
         }
     }
 
-    /// Feeds bytes that were read to the handshake; returns how many it took, and what it asks for.
+    /// Passes received bytes to the handshake. Returns how many it took, and the next step.
     pub(crate) fn feed(&mut self, key: &JobKey, book: &AddressBook, bytes: &[u8]) -> (usize, Said) {
         let out = &mut self.out;
         match &mut self.side {
@@ -311,7 +311,7 @@ impl Pending {
             self.failing = Some(Failing::Memory);
             return other.to_string();
         }
-        // Who waits for long is dropped by the other side, and would be over TCP.
+        // After a long wait the other side drops the connection, as over TCP.
         if self.begun.elapsed() < ACCEPT_PATIENCE / 2 {
             self.failing = Some(Failing::Connection);
         }
@@ -328,7 +328,7 @@ impl Pending {
         self.address.as_ref()
     }
 
-    /// Whether the connection stands.
+    /// Whether the connection is established.
     pub(crate) fn is_connected(&self) -> bool {
         self.connected
     }
@@ -373,8 +373,8 @@ impl Pending {
         }
     }
 
-    /// This rank's end of the link, the handshake being over, and what is still to be sent ahead of
-    /// frames.
+    /// This rank's end of the link after the handshake, and the bytes that must still be sent
+    /// before frames.
     pub(crate) fn into_endpoint(mut self, copies: Copies) -> (AnyEndpoint, Vec<u8>) {
         let rest = self.out.split_off(self.sent);
         let dialed = matches!(self.side, Side::Dial(_));

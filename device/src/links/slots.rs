@@ -5,9 +5,9 @@ use super::pending::Pending;
 use crate::events::Token;
 use crate::transport::Endpoint;
 
-/// What a slot holds.
+/// The content of a slot.
 pub(super) enum Slot {
-    /// Nothing.
+    /// The slot is free.
     Free,
     /// A connection in its handshake.
     Pending(Box<Pending>),
@@ -35,7 +35,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// A token that nobody has had before; its slot is filled by `put`.
+    /// A token that was never used before; `put` fills its slot.
     pub(super) fn reserve(&mut self) -> Token {
         if let Some(slot) = self.free.pop() {
             let generation = self.entries[slot as usize].0;
@@ -118,7 +118,7 @@ impl Slots {
         }
     }
 
-    /// What a token names.
+    /// The slot of a token.
     #[inline(always)]
     fn get(&mut self, token: Token) -> Option<&mut Slot> {
         self.entry(token).map(|entry| &mut entry.1)

@@ -8,7 +8,7 @@ use crate::memory;
 use crate::meter::Meter;
 use crate::transport::{Attempt, Endpoint, Fault, Piece};
 
-/// Times that a blocking send finds the peer continuing before it takes the slow path all the same.
+/// How often a blocking send may find the peer in progress before it takes the slow path.
 const MOVES: u32 = 1024;
 
 /// Writes until nothing is left or nothing more fits; true if any byte went.

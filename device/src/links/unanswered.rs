@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::transport::Path;
 
-/// What the kernel's clock and this one may differ by.
+/// Possible difference between the kernel's clock and this one.
 const GRAIN: Duration = Duration::from_millis(100);
 
 /// Since when the other end of a link is known not to answer, if it does not.
@@ -12,7 +12,8 @@ const GRAIN: Duration = Duration::from_millis(100);
 pub(crate) struct Unanswered(Option<Instant>);
 
 impl Unanswered {
-    /// What the system knows of the way now; true when the other end has not answered for `limit`.
+    /// Takes the system's present state of the path. True when the other end has not answered for
+    /// `limit`.
     pub(crate) fn lasts(&mut self, path: &Path, now: Instant, limit: Duration) -> bool {
         if !path.waits {
             self.0 = None;

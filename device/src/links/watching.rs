@@ -41,9 +41,9 @@ impl Links {
         Ok(())
     }
 
-    /// Whether it is time to look at epoll, in the pass with this number: after `every` passes
-    /// where some links need it, and where links are polled after a while, however few the passes
-    /// are (some calls make none).
+    /// Whether the pass with this number must ask epoll. If some links need epoll, it does so after
+    /// `every` passes. If links are polled, it does so after a while, however few the passes are,
+    /// because some calls make no pass.
     #[inline]
     pub(crate) fn must_look(&self, pass: u32, every: u32) -> bool {
         if self.polled.is_empty() || self.slots.any_pending() || self.slots.any_watched() {

@@ -96,7 +96,7 @@ pub fn die_with_manager(channel: BorrowedFd<'_>) {
     }
 }
 
-/// What a rank is told when all have registered.
+/// The manager's data when all ranks have registered.
 pub(crate) struct Start {
     /// Incarnation of each rank, and the cards that are known.
     pub book: AddressBook,
@@ -203,7 +203,7 @@ impl Agent {
         }
     }
 
-    /// What is known at the start of a job whose ranks look cards up.
+    /// The address book at the start of a job whose ranks look cards up.
     fn book(
         &self,
         process_map: ProcessMap,
@@ -287,7 +287,7 @@ impl Agent {
     /// The next message, when one has come. Ends the process when the manager is gone.
     ///
     /// # Errors
-    /// [`Error::Manager`] for what cannot be understood.
+    /// [`Error::Manager`] for a malformed message.
     pub fn receive(&mut self) -> Result<Option<FromManager>> {
         let mut bytes = [0; 4096];
         loop {

@@ -2,7 +2,7 @@
 //!
 //! It lies in a page of its own that the kernel empties in every fork and leaves out of core dumps
 //! (`MADV_WIPEONFORK`, `MADV_DONTDUMP`; madvise(2)). A twin is a fork, and process images are
-//! written by one. A restored process is told the key anew by its manager.
+//! written by one. The manager sends the key again to a restored process.
 
 use std::num::NonZero;
 use std::ptr::NonNull;

@@ -1,4 +1,4 @@
-//! The link to the local manager, and what it told.
+//! The link to the local manager, and the data from it.
 
 mod agent;
 mod key;
@@ -35,7 +35,7 @@ pub(crate) struct ManagerChannel {
 }
 
 impl ManagerChannel {
-    /// Nothing was told yet but the key.
+    /// The state when only the key is known.
     pub(crate) fn new(agent: Option<Agent>, key: KeyPage) -> Self {
         Self {
             agent,
@@ -113,7 +113,7 @@ impl ManagerChannel {
         }
     }
 
-    /// Has the user told something: what is `important` always, the rest on request.
+    /// Sends a message for the user. An `important` one is always shown, others on request.
     ///
     /// # Errors
     /// The manager takes no messages.

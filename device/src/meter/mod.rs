@@ -1,4 +1,4 @@
-//! What all links of a rank share: counters, and the fault injector of tests.
+//! State that all links of a rank share: counters, and the fault injector of tests.
 
 mod fault_injector;
 mod stats;

@@ -1,4 +1,4 @@
-//! Cheap counters of what the device did, so that tests can hold it to its word.
+//! Cheap counters of the device's work, which tests check.
 
 /// Counts since the device was made. Reading them costs nothing; they are never reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -24,12 +24,12 @@ pub(crate) struct ProgressState {
     pub(crate) spin: Spin,
     /// The present wait.
     pub(crate) stall: Stall,
-    /// What has been read and not parsed yet: empty between two reads.
+    /// Bytes that were read and not parsed yet; empty between two reads.
     staging: Box<[u8]>,
     events: Vec<Event>,
     /// Blocking sends whose body is to be copied once its write is through.
     detaching: Vec<ReqId>,
-    /// What probes have looked for in vain.
+    /// Patterns of probes that found no message.
     probing: Sought,
     /// When the links were last asked whether their other ends answer.
     checked: Instant,
@@ -50,7 +50,7 @@ impl ProgressState {
         }
     }
 
-    /// The process goes on elsewhere.
+    /// The process continues in another place of the job.
     pub(crate) fn start_over(&mut self, spin: Spin) {
         self.spin = spin;
         self.stall.moved();
@@ -111,7 +111,7 @@ impl ProgressState {
         self.detaching.len() < before
     }
 
-    /// A probe has looked for a message in vain.
+    /// A probe found no message.
     pub(crate) fn sought(&mut self, pattern: &Pattern) {
         self.probing.add(pattern);
     }

@@ -65,8 +65,8 @@ impl Spin {
         deadline.map_or(limit, |deadline| deadline.min(limit))
     }
 
-    /// Somebody else had this rank's core while it spun: the next waits block at once, twice as
-    /// many of them as the last time if that was just before.
+    /// Another process had this rank's core while the rank spun: the next waits block at once. If
+    /// this happens again soon, twice as many waits block.
     #[cold]
     pub(crate) fn preempted(&mut self) {
         if self.undisturbed > RECOVERED {

@@ -8,13 +8,13 @@ use rejoin_channel_table::ids::Rank;
 /// often left a message behind.
 const IN_FINALIZE: Duration = Duration::from_secs(10);
 
-/// What the layer above calls what the device sees as numbers.
+/// Names that the layer above has for the device's numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Names {
     /// The function that the program has called, such as `MPI_Recv`.
     pub operation: fn() -> &'static str,
-    /// What messages with this context id belong to: those that this rank receives, or those that
-    /// it sends to the rank given.
+    /// The communicator of messages with this context id: without a rank, messages that this rank
+    /// receives; else messages that it sends to that rank.
     pub context: fn(u32, Option<Rank>) -> Option<String>,
 }
 
@@ -32,7 +32,7 @@ impl Stall {
         self.names = Some(names);
     }
 
-    /// What messages with a context id belong to.
+    /// The communicator of messages with a context id.
     pub(crate) fn context(&self, context: u32, to: Option<Rank>) -> Option<String> {
         self.names.and_then(|names| (names.context)(context, to))
     }

@@ -1,4 +1,4 @@
-//! Images of this process: what takes them, what is reported of them, and what they cost.
+//! Images of this process: the imager, the reports to the manager, and the costs.
 
 use std::os::fd::AsFd;
 
@@ -26,7 +26,7 @@ pub(super) fn imager(images: &Images) -> Imager {
     })
 }
 
-/// What the manager must know of an image.
+/// The part of an image's summary that the manager needs.
 pub(super) fn holds(summary: &Summary) -> Holds {
     let files = &summary.writable;
     Holds {

@@ -1,5 +1,4 @@
-//! The side of a rank that makes it come back: requests for checkpoints, images, and what is known
-//! of the job's checkpoints.
+//! A rank's recovery state: checkpoint requests, images, and the known checkpoints of the job.
 
 mod imaging;
 mod pending_checkpoint;
@@ -15,12 +14,12 @@ use rejoin_wire::{ImageCost, Images, ToManager};
 use crate::error::{Error, Result};
 use imaging::Copied;
 
-/// Why there is no image of a process that a wrapper started: the wrapper would see its end and go
-/// on.
+/// Why there is no image of a process that a wrapper started: the wrapper would see its end and
+/// continue.
 const WRAPPED: &str = "it was started by another program (a shell without exec, a debugger), which would see its end \
                        and go on";
 
-/// What is known of the job's checkpoints.
+/// The known checkpoints of the job.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     /// The last one that the job can go back to.
@@ -38,7 +37,7 @@ pub(crate) struct RankRecovery {
     imager: Option<Imager>,
     /// The process that is to be the parent of this one, for an image of it to be taken.
     manager: Option<u32>,
-    /// What the last image has cost since.
+    /// The costs of the last image since it was taken.
     copied: Copied,
 }
 
@@ -72,7 +71,7 @@ impl RankRecovery {
         self.checkpoint.is_pending()
     }
 
-    /// The pending request, for who meets a frame of a later epoch.
+    /// The pending request, for a caller that reads a frame of a later epoch.
     #[inline(always)]
     pub(crate) fn checkpoint(&mut self) -> &mut PendingCheckpoint {
         &mut self.checkpoint
@@ -146,8 +145,7 @@ impl RankRecovery {
         }
     }
 
-    /// This process was restored from the image of an epoch: what it comes back from is a
-    /// checkpoint.
+    /// This process was restored from the image of an epoch, so that epoch is a checkpoint.
     pub(crate) fn restored(&mut self, epoch: Epoch) {
         self.copied = Copied::default();
         self.copied.since_last();

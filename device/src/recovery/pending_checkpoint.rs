@@ -2,7 +2,7 @@
 
 use rejoin_channel_table::Epoch;
 
-/// The one request for a checkpoint that this rank has heard of and not met yet. It comes from the
+/// The one checkpoint request that has reached this rank and is not met yet. It comes from the
 /// manager, by socket or signal, or from a peer of a later epoch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PendingCheckpoint {

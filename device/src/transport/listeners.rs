@@ -15,7 +15,7 @@ pub use super::tcp::interfaces::InterfaceFilter;
 /// Number of the listener for ranks of the same host.
 const LOCAL: u32 = u32::MAX;
 
-/// What a rank listens on.
+/// The addresses on which a rank listens.
 pub(crate) struct ListenOptions<'a> {
     /// The transports that the user admits between ranks of one host.
     pub(crate) wanted: Transport,

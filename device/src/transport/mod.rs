@@ -1,4 +1,4 @@
-//! Transports: what carries a channel's messages between two ranks.
+//! Transports, which carry a channel's messages between two ranks.
 //!
 //! An *endpoint* is this rank's end of an established link to one peer. [`Endpoint`] is all that
 //! the rest of the device knows of it: capabilities, and calls that never block. Every endpoint
@@ -53,7 +53,7 @@ pub enum Fault {
     Memory(io::Error),
 }
 
-/// What became of a message on the fast path.
+/// The result of a message on the fast path.
 #[derive(Debug)]
 pub enum Attempt {
     /// It is on its way, and complete for its sender.
@@ -65,7 +65,7 @@ pub enum Attempt {
     LinkLost(Box<Fault>),
 }
 
-/// What the system knows of the way to the other end.
+/// The system's state of the path to the other end.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
     /// Something is under way that the other end has not answered, though it was sent again or the
@@ -77,7 +77,7 @@ pub struct Path {
     pub moved: u64,
 }
 
-/// What an endpoint offers beside its stream of bytes.
+/// The capabilities of an endpoint beside its stream of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Longest body in bytes that goes with its header ([`Endpoint::try_short`]), if any does.
@@ -144,7 +144,7 @@ pub(crate) struct Copies {
     pub(crate) shared_cores: bool,
 }
 
-/// What makes the header of a message once there is room for it, or refuses.
+/// Makes the header of a message once there is room for it, or refuses.
 pub trait MakeHeader {
     /// The header; `None`: the message goes another way, and nothing was done.
     fn make(self) -> Option<ShortHeader>;
@@ -183,18 +183,19 @@ impl GetPart {
 /// The contract of an endpoint.
 ///
 /// - No call blocks. A count of 0 means that nothing can be moved now; the transport then makes its
-///   descriptor ready (edge-triggered) as soon as something can. One with a doorbell
-///   ([`Capabilities::doorbell`]) does so only while it is armed.
+///   descriptor ready (edge-triggered) as soon as something can. An endpoint with a doorbell
+///   ([`Capabilities::doorbell`]) does so only while the doorbell is armed.
 /// - Fewer bytes than asked for means the same as 0 about the rest, so a caller need not try again
 ///   before the next event.
-/// - Bytes that were taken by `try_write` may be lost with the link. Whoever needs them keeps them.
+/// - Bytes that `try_write` took may be lost with the link. The caller keeps the bytes that it
+///   needs.
 /// - Short messages, buffered copies and bytes keep one order.
 /// - After [`Fault::Link`] the endpoint is only good for dropping.
 pub trait Endpoint {
-    /// What users call the transport.
+    /// The transport's name for users.
     fn transport(&self) -> &'static str;
 
-    /// What it offers beside the stream.
+    /// Its capabilities beside the stream.
     fn capabilities(&self) -> Capabilities;
 
     /// Sends a message with its header, if there is room: `pack` makes the header then, and may
@@ -267,14 +268,14 @@ pub trait Endpoint {
         (false, Some(false))
     }
 
-    /// What stands in the way of reading the peer's memory, where that was tried.
+    /// Why the peer's memory cannot be read, if that was tried.
     fn obstacle(&self) -> Option<String> {
         None
     }
 
-    /// Has parts of bodies copied out of the peer's memory, at most [`MAX_GET_PARTS`]; bits of
-    /// those that could not be. `cooperative`: the peer may copy some of them where it waits for
-    /// this side; while it takes long, `waits` is told.
+    /// Copies parts of bodies from the peer's memory, at most [`MAX_GET_PARTS`]. Returns bits of
+    /// the parts that failed. `cooperative`: the peer may copy some of them while it waits for this
+    /// side. A long wait calls `waits`.
     ///
     /// # Safety
     /// Each part's place is writable, and nothing else uses it during the call.
@@ -296,7 +297,7 @@ pub trait Endpoint {
     /// Has the peer read nothing in this process any more.
     fn withdraw(&self) {}
 
-    /// An event has come for the descriptor. What it brought shows at the next read.
+    /// An event has arrived for the descriptor. The next read shows its bytes.
     fn note_event(&mut self) {}
 
     /// Whether there is neither anything to read nor an end to be noticed; false where only a read
@@ -336,7 +337,7 @@ pub trait Endpoint {
     /// The descriptor to watch.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// What is known of the way to the other end, also of a broken link.
+    /// The state of the path to the other end, also of a broken link.
     ///
     /// # Errors
     /// When the system does not tell.
@@ -346,7 +347,7 @@ pub trait Endpoint {
     fn forget(self);
 }
 
-/// What a system call that moves bytes said.
+/// The result of a system call that moves bytes.
 #[inline]
 fn moved(count: isize) -> Result<usize, Box<Fault>> {
     if let Ok(count) = usize::try_from(count) {

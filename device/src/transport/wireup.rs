@@ -1,7 +1,8 @@
-//! What the transports need of a handshake: how its bytes go, and what goes along with them.
+//! The handshake as the transports need it: how its bytes travel, and the descriptor that
+//! accompanies them.
 //!
-//! A handshake over a local socket brings the memory of a link over shared memory: made by the
-//! dialer, whose proof carries its descriptor, and mapped by the acceptor.
+//! A handshake over a local socket also sets up the memory of a link. The dialer makes the memory
+//! and sends its descriptor with the proof; the acceptor maps it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
@@ -23,7 +24,7 @@ pub(crate) fn connect(address: &Address) -> io::Result<Socket> {
     }
 }
 
-/// What has gone wrong that may go wrong again with the same kind of connection.
+/// A failure that may occur again with the same kind of connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failing {
     /// The connection broke, or was closed without a word.
@@ -72,7 +73,7 @@ impl Wireup {
         }
     }
 
-    /// Sends bytes of the handshake, and what goes along with them; returns how many were taken.
+    /// Sends bytes of the handshake, with the accompanying descriptor; returns how many were taken.
     ///
     /// # Errors
     /// The connection broke, or takes nothing now.
@@ -90,7 +91,7 @@ impl Wireup {
         sent
     }
 
-    /// Receives bytes of the handshake, and what comes along with them.
+    /// Receives bytes of the handshake, with the accompanying descriptor.
     ///
     /// # Errors
     /// The connection broke, or there is nothing now.
@@ -109,8 +110,8 @@ impl Wireup {
         usize::try_from(count).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Makes what the link needs, where `local_size` ranks share the host, and sends it with what
-    /// is said next. The dialer's part.
+    /// Makes the memory of the link, if `local_size` ranks share the host, and sends it with the
+    /// next message. The dialer's part.
     ///
     /// # Errors
     /// Why the system refuses.
@@ -153,7 +154,7 @@ impl Wireup {
         }
     }
 
-    /// Lets go of what is no longer this process's, without a system call.
+    /// Drops the descriptors, which no longer belong to this process, without a system call.
     pub(crate) fn forget(self) {
         if let Self::Shm {
             memory,

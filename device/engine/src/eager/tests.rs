@@ -9,7 +9,7 @@ use crate::{Config, Flags, Mode, Sent};
 enum Step {
     /// Bytes, tag, whether it is synchronous, how much of its frame is written at once.
     Send(usize, usize, i32, bool, usize),
-    /// By whom, from whom, tag, room.
+    /// Receiver, whether from a given sender, tag, room.
     Recv(usize, bool, Option<i32>, usize),
     Write(usize, usize),
     Read(usize),
@@ -238,7 +238,7 @@ fn forged_frames_are_left_to_the_slow_path() {
     assert_eq!(engine.rx_eager(Rank(0), &good), None);
 }
 
-/// What a receive that need not be posted leaves behind is what one that is posted does.
+/// A receive that need not be posted leaves the same state as a posted one.
 #[test]
 fn a_receive_that_is_not_posted_leaves_the_channel_as_a_posted_one_does() {
     let mut pair = Pair::new(config());

@@ -1,8 +1,8 @@
-//! Where ranks of the same host knock: a local socket whose name is on the business card.
+//! The listener for ranks of the same host: a local socket whose name is on the business card.
 //!
-//! Its name is abstract: it is in no file system, belongs to the network namespace (whose processes
-//! can list it, so that the name is no secret), and is gone with the process. Both sides look at
-//! each other's user; the handshake is the same as over TCP.
+//! Its name is abstract: it is in no file system, and is gone with the process. It belongs to the
+//! network namespace, whose processes can list it, so the name is no secret. Both sides check each
+//! other's user; the handshake is the same as over TCP.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};

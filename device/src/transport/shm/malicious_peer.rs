@@ -22,7 +22,7 @@ use crate::transport::{AnyEndpoint, Copies, Endpoint, Piece};
 
 /// The peer.
 const PEER: Rank = Rank(1);
-/// Most bytes of a receive, and what lies behind them.
+/// Most bytes of a receive, with the guard bytes behind them.
 const ROOM: usize = 200;
 const GUARD: usize = 64;
 const UNTOUCHED: u8 = 0xa5;
@@ -122,9 +122,9 @@ struct Tested {
     staging: Vec<u8>,
     meter: Meter,
     checkpoint: PendingCheckpoint,
-    /// What messages are received into: each with bytes behind it that stay what they are.
+    /// The buffers of receives, each with guard bytes behind it that must not change.
     places: Vec<(Vec<u8>, usize)>,
-    /// What is sent: the engine may name it until the end.
+    /// The sent bodies, which the engine may use until the end.
     sent: Vec<Vec<u8>>,
 }
 
@@ -296,7 +296,7 @@ fn forge_cell(peer: &ShmEndpoint, input: &mut Input<'_>) -> Option<()> {
     Some(())
 }
 
-/// Frames and what is none, by the ring.
+/// Valid and invalid frames, through the ring.
 fn show_bytes(peer: &mut ShmEndpoint, input: &mut Input<'_>) -> Option<()> {
     let mut bytes = input.header()?.to_vec();
     bytes.resize(HEADER_LEN + input.number()?.min(3000) as usize, 3);
@@ -309,7 +309,7 @@ fn show_bytes(peer: &mut ShmEndpoint, input: &mut Input<'_>) -> Option<()> {
     Some(())
 }
 
-/// What an honest peer does with what has come.
+/// The steps of an honest peer with the arrived bytes.
 fn take(peer: &mut ShmEndpoint) {
     let mut bytes = vec![0; MAX_BODY];
     let piece = Piece {

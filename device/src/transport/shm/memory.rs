@@ -1,12 +1,12 @@
 //! The memory of a link: one memfd with two rings, mapped by both ends.
 //!
-//! All of the file has memory from the start and it is sealed against shrinking, so no access to a
-//! mapping of it fails. A peer that keeps the descriptor and punches holes (which no seal forbids
-//! while both ends write) gives memory back to the system: what it wrote is lost, and an access
-//! ends this process only where no more is available. The peer is a process of the same user and
-//! job, which could end this one anyhow. The file has no name in any file system, and is gone with
-//! its last mapping. The mapping stays out of forks: an image of this process neither shares nor
-//! holds it.
+//! All of the file has memory from the start and is sealed against shrinking, so no access to a
+//! mapping of it fails. A peer that keeps the descriptor can punch holes, which no seal forbids
+//! while both ends write. That gives memory back to the system and loses the peer's bytes. An
+//! access then ends this process only if no memory is available. The peer is a process of the same
+//! user and job, which could end this process in any case. The file has no name in any file system,
+//! and is gone with its last mapping. The mapping stays out of forks: an image of this process
+//! neither shares nor holds it.
 
 use std::fs::File;
 use std::io;
@@ -22,8 +22,8 @@ use rejoin_ckpt::anonymous::{self, reserve};
 
 use crate::descriptors;
 
-/// Version of all that lies in the memory and of what it means: the words, cells, rings and copy
-/// batches. Both ends must have the same.
+/// Version of the memory's layout and meaning: the words, cells, rings and copy batches. Both ends
+/// must have the same.
 const LAYOUT: u64 = 1;
 /// The words that say so stay where they are in every version.
 const VERSIONS: usize = 28;
@@ -31,7 +31,7 @@ const VERSIONS: usize = 28;
 /// fetch lines in pairs.
 const WORDS: usize = 4096;
 const WORD: usize = 128;
-/// Bytes of what describes the pieces of a copy batch.
+/// Bytes of the descriptions of the pieces of a copy batch.
 const PIECES: usize = rejoin_ring::chunks::MOST * 3 * 8;
 const _: () = assert!(20 * WORD + 2 * PIECES.next_multiple_of(WORD) <= 26 * WORD);
 const _: () = assert!(26 + 2 <= VERSIONS && (VERSIONS + 2) * WORD <= WORDS);
@@ -54,9 +54,9 @@ const NOEXEC_SEAL: libc::c_uint = 8;
 /// A direction: from the side that dialed, or to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
-    /// What the dialer writes.
+    /// The direction in which the dialer writes.
     FromDialer,
-    /// What the dialer reads.
+    /// The direction in which the dialer reads.
     ToDialer,
 }
 
@@ -73,7 +73,7 @@ impl Direction {
 /// A shared word.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
-    /// What would wake the side that writes this direction.
+    /// The wishes of the side that writes this direction.
     Doorbell(Direction),
     /// The writer's position.
     Tail(Direction),
@@ -90,9 +90,9 @@ pub(crate) enum Place {
     Secret(Direction, usize),
     /// The copy batch of the side that writes this direction: see `single_copy/cooperative.rs`.
     CopyBatch(Direction),
-    /// What the other side has done of what lies there.
+    /// The other side's finished pieces of the batch.
     Done(Direction),
-    /// What describes it: three words of each piece, on cache lines of their own.
+    /// The description of the batch: three words of each piece, on cache lines of their own.
     Pieces(Direction),
     /// The version of the layout that the side that writes this direction knows.
     Version(Direction),
@@ -150,8 +150,8 @@ impl Memory {
         Ok((memory, file.into()))
     }
 
-    /// Whether such rings are available, without the time that they take: what stands in the way
-    /// does so at the first page. That signals have interrupted it does not.
+    /// Whether such rings are available, without the time to make them: an obstacle shows at the
+    /// first page. Interruptions by signals do not count.
     ///
     /// # Errors
     /// Why the system refuses.
@@ -218,8 +218,8 @@ impl Memory {
     fn map(file: impl AsFd, capacity: usize) -> io::Result<Self> {
         let length = length(capacity);
         let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // Pages come as they are used: to touch them all now would cost most of what making a link
-        // does.
+        // Pages are allocated when they are used. To touch them all now would be most of the cost
+        // of making a link.
         let flags = MapFlags::MAP_SHARED;
         let size = NonZero::new(length).unwrap_or(NonZero::<usize>::MIN);
         // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.

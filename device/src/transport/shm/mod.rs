@@ -10,8 +10,8 @@
 //! | single copy | [`single_copy`] | from `min_get` on, where the system lets the receiver read |
 //!
 //! The bytes go through two rings ([`memory`]), without a system call while neither side sleeps.
-//! Beside them is the local socket over which the handshake went. It says two things: a byte on it
-//! is a wake-up, and its end is the link's. What a peer has published before its end is whole.
+//! Beside them is the local socket over which the handshake went. A byte on it is a wake-up, and
+//! its end is the end of the link. Data that a peer has published before its end is complete.
 //!
 //! A piece of memory that cannot be used ends the process here, where a socket would return an
 //! error.
@@ -53,12 +53,13 @@ use single_copy::peer_memory::{self, PeerMemory};
 
 /// Bytes of one ring, with few ranks on the host.
 const USUAL: usize = 256 << 10;
-/// What the rings that a rank writes may take together, as long as that leaves each of them the
-/// least that a ring can have: with more than 128 ranks on the host they take that, and more
-/// together.
+/// Bytes that all rings which a rank writes may take together, as long as each of them has the
+/// least size of a ring. With more than 128 ranks on the host each ring has that least size, and
+/// all together take more.
 const BUDGET: usize = 8 << 20;
-/// Shortest body that is read out of the sender's memory where each rank has a core of its own:
-/// through the ring two cores carry it at once, and need not wait for each other.
+/// Shortest body that is read from the sender's memory where each rank has a core of its own.
+/// Through the ring, two cores copy shorter bodies at the same time and need not wait for each
+/// other.
 const MIN_GET_APART: usize = 128 << 10;
 /// Bytes of a ring where so many ranks share a host: 256 KiB up to 32 of them, then less, but no
 /// less than 64 KiB.
@@ -78,13 +79,13 @@ pub fn try_memory(local_size: u32) -> io::Result<()> {
 }
 
 /// Lets the other ranks of this host read this process's memory where a security module (Yama)
-/// would not: the process at the other end of the manager's channel may, and with it those that it
-/// has started.
+/// would forbid it. It allows the process at the other end of the manager's channel and all
+/// processes that it has started.
 pub fn be_readable(manager: BorrowedFd<'_>) {
     let Ok(manager) = getsockopt(&manager, sockopt::PeerCredentials) else {
         return;
     };
-    // Not known here: it is in another namespace of processes. To others nothing is allowed.
+    // Pid 0: the manager is in another namespace of processes. Other processes get no permission.
     if manager.pid() > 0 {
         // SAFETY: the call touches no memory. Where there is no such module it is refused, and not
         // needed.
@@ -95,7 +96,7 @@ pub fn be_readable(manager: BorrowedFd<'_>) {
 /// The side of the handshake that this process was on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// It dialed.
+    /// This side dialed.
     Dialer,
     /// It was dialed.
     Acceptor,
@@ -105,7 +106,7 @@ pub enum Side {
 pub struct ShmEndpoint {
     writer: Writer,
     out: RingSide<u8>,
-    /// The position of what this side writes, and of what the other does.
+    /// The positions of this side's writes and of the other side's.
     own_tail: NonNull<AtomicU64>,
     peers_tail: NonNull<AtomicU64>,
     reader: Reader,
@@ -118,9 +119,9 @@ pub struct ShmEndpoint {
     cooperative: CooperativeCopy,
     /// Bytes of bodies released since the last doorbell for room.
     released: usize,
-    /// What this side knows of how the reader continues.
+    /// This side's knowledge of the reader's progress.
     pace: Pace,
-    /// What would wake this side, and the other.
+    /// The wishes of this side, and of the other.
     own_doorbell: NonNull<AtomicU64>,
     peers_doorbell: NonNull<AtomicU64>,
     /// The other side has closed the socket, or it broke.
@@ -130,14 +131,14 @@ pub struct ShmEndpoint {
     wakes: u64,
     /// The peer's memory, if it can be read.
     peer: Option<PeerMemory>,
-    /// What the system said when it was tried.
+    /// The system's error of the attempt.
     barred: Option<io::Error>,
     /// The direction that this side writes.
     own: Direction,
     socket: OwnedFd,
     /// All pointers above point into it.
     memory: Memory,
-    /// What the peer reads in this process.
+    /// The secret that the peer reads in this process.
     shown: Exposed,
 }
 
@@ -218,7 +219,7 @@ impl ShmEndpoint {
         unsafe { self.cells.next() }
     }
 
-    /// What stands in the way of reading the peer's memory.
+    /// Why the peer's memory cannot be read.
     #[must_use]
     pub fn barred(&self) -> Option<&io::Error> {
         self.barred.as_ref()
@@ -380,7 +381,7 @@ impl Endpoint for ShmEndpoint {
             doorbell::DATA
         };
         doorbell::arm(word!(self.own_doorbell), wishes);
-        // What was released of a ring that did not look full.
+        // Bytes of a ring that did not look full were released.
         self.ring(doorbell::ROOM);
         let room = for_room && self.writer.room(word!(self.out.head), 1).map_err(breach)? > 0;
         Ok(room || !self.is_idle())

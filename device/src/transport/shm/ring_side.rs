@@ -1,4 +1,4 @@
-//! Where one direction of a link's rings and cells lies, as each of its sides holds it.
+//! The addresses of one direction of a link's rings and cells, for each of its sides.
 
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;

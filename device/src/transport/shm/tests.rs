@@ -86,7 +86,7 @@ fn all_that_was_published_is_read_before_the_end() {
     drop(a);
     b.note_event();
     assert!(!b.is_idle());
-    // A write that fails would have the link dropped with what is still to be read.
+    // A failed write would drop the link with its unread bytes.
     assert_eq!(write(&mut b, &[b"x"]).ok(), Some(0));
     assert_eq!(read(&mut b, &[100]).expect("there"), b"last words");
     assert!(matches!(
@@ -121,7 +121,7 @@ fn the_doorbell_wakes_a_side_that_sleeps_once() {
     // SAFETY: pointer and length describe the bytes.
     let count = unsafe { libc::recv(socket, byte.as_mut_ptr().cast(), 8, libc::MSG_DONTWAIT) };
     assert_eq!(count, 1);
-    // What is there already keeps it awake.
+    // Bytes that have arrived already keep it awake.
     assert!(b.arm_doorbell(false).expect("good"));
     b.disarm_doorbell();
     write(&mut a, &[b"three"]).expect("taken");
@@ -210,7 +210,7 @@ fn bodies_of_every_length_go_where_there_is_room_and_come_out_in_order() {
         } else {
             assert!(!on_their_way.is_empty(), "an empty link has room");
         }
-        // The backlog grows to what there is room for, and shrinks again.
+        // The backlog grows until there is no room, and shrinks again.
         let left = if round % 100 < 60 {
             usize::MAX
         } else {
@@ -407,7 +407,7 @@ fn nothing_is_read_of_what_was_withdrawn() {
 #[test]
 fn what_is_withdrawn_while_it_is_read_does_not_count() {
     let (mut a, b) = pair();
-    // Both sides are one process here: what is read goes where the secret is.
+    // Both sides are one process here: the read overwrites the secret.
     let nothing = [0u8; size_of::<u64>()];
     let part = GetPart {
         from: nothing.as_ptr().expose_provenance() as u64,

@@ -14,7 +14,7 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// The network that the address is in, as text: what tells one LAN from another.
+    /// The network of the address, as text, which distinguishes one LAN from another.
     #[must_use]
     pub fn network(&self) -> String {
         format!(

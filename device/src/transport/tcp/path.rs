@@ -1,4 +1,4 @@
-//! What the kernel knows of the way to the other end (`TCP_INFO`, tcp(7), `linux/tcp.h`).
+//! The kernel's state of the path to the other end (`TCP_INFO`, tcp(7), `linux/tcp.h`).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -1,4 +1,4 @@
-//! Making connections and setting what a link needs on a socket.
+//! Makes connections, and sets the options of a link's socket.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,9 +10,9 @@ use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 use crate::descriptors;
 use crate::error::Result as DeviceResult;
 
-/// How long the kernel keeps on sending what nobody acknowledges before it gives the link up: in
-/// the handshake only. With more under way it would also break the link to a peer that computes,
-/// whose window is full, though its kernel answers every probe.
+/// How long the kernel retransmits unacknowledged bytes before it gives up the link, in the
+/// handshake only. Later it would also break the link to a computing peer with a full window,
+/// although the peer's kernel answers every probe.
 const USER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Idle time before the kernel probes a silent peer, and the time between probes.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
@@ -40,9 +40,9 @@ pub fn connect(address: SocketAddr) -> io::Result<Socket> {
 
 /// Sets what every link's socket needs.
 ///
-/// The buffers are left to the kernel's own tuning: fixed sizes gained nothing over loopback, and
-/// from 4 MiB on they cost several times the latency at 64 KiB. A connection within the host is
-/// never congested, and a pacing congestion control (BBR) would halve its throughput from 1 MiB on.
+/// The kernel tunes the buffers. Fixed sizes gained nothing over loopback, and sizes from 4 MiB on
+/// cost several times the latency at 64 KiB. A connection within the host is never congested, and a
+/// pacing congestion control (BBR) would halve its throughput from 1 MiB on.
 pub(super) fn prepare(socket: &Socket, same_host: bool) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
@@ -61,8 +61,8 @@ pub(super) fn prepare(socket: &Socket, same_host: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// The handshake is over. From here on a dead path shows by the kernel's own limit on sending again
-/// and on probes that nobody answers, and by keepalive while nothing is under way.
+/// The handshake is over. From now on, the kernel's own limits on retransmissions and on unanswered
+/// probes detect a dead path; keepalive does so on an idle link.
 pub(super) fn settled(socket: &OwnedFd) {
     // A link without the longer patience still works.
     let _ = SockRef::from(socket).set_tcp_user_timeout(None);

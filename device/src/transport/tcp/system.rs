@@ -1,6 +1,6 @@
 //! The system's list of its addresses: by ioctl for IPv4 (netdevice(7)), from `/proc/net/if_inet6`
-//! for IPv6. getifaddrs(3) would do, but takes memory from the C library's heap, which a process
-//! that was restored from an image in the middle of a `malloc` must not touch.
+//! for IPv6. getifaddrs(3) takes memory from the C library's heap. A process that was restored from
+//! an image taken inside `malloc` must not use that heap.
 
 use std::ffi::CStr;
 use std::io;

@@ -1,9 +1,9 @@
 //! Buffered copy: the sender copies a body into memory of the link, and the receiver copies it out.
 //!
-//! The body of one message stands behind its cell, in the small ring, which the first caches hold,
-//! or else in the ring of bytes. What is longer than [`MAX_BODY`], or has no cell, goes through the
-//! ring of bytes as frames. Both keep one order: a cell says after how many bytes of the ring it
-//! comes.
+//! The body of one message is behind its cell, in the small ring, which the first-level caches
+//! hold, or in the ring of bytes. A body longer than [`MAX_BODY`], or without a cell, goes through
+//! the ring of bytes as frames. Both keep one order: a cell holds the position in the ring of bytes
+//! after which it comes.
 
 use rejoin_ring::{OutOfBounds, doorbell};
 
@@ -14,7 +14,8 @@ use crate::transport::{Fault, MakeHeader, Piece, closed};
 pub(super) mod small_ring;
 pub(super) mod streaming_store;
 
-/// What is copied before it is shown to the other side, which copies it on meanwhile.
+/// Bytes that are copied before they are published to the other side, which copies them out
+/// meanwhile.
 const STEP: usize = 16 << 10;
 
 /// The ring into which a body is copied.
@@ -136,7 +137,7 @@ impl ShmEndpoint {
                 self.take_bytes(into, len)
             }
         };
-        // What no ring holds is from a peer that does not keep the rules.
+        // A body that no ring can hold comes from a malicious peer.
         self.ended |= !taken;
     }
 
@@ -179,7 +180,7 @@ impl ShmEndpoint {
     #[inline]
     pub(super) unsafe fn write_bytes(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>> {
         if self.ended {
-            // What the other side has said before its end is read first.
+            // Bytes that the other side published before its end are read first.
             return if self.next_cell().is_none() && self.reader.is_empty(word!(self.peers_tail)) {
                 Err(closed())
             } else {
@@ -236,7 +237,7 @@ impl ShmEndpoint {
             let wanted = left.min(STEP);
             let ready = self.reader.ready(word!(self.peers_tail), wanted);
             let mut ready = ready.map_err(breach)?;
-            // Looked at behind the bytes: what was published before them shows.
+            // Read after the bytes, so that a cell published before them is seen.
             let cell = self.next_cell();
             if let Some(after) = cell {
                 ready = ready.min(self.reader.until(after).map_err(breach)?);
@@ -245,7 +246,7 @@ impl ShmEndpoint {
                 let Some(after) = cell else {
                     break;
                 };
-                // What comes before a cell was there before it.
+                // Bytes before a cell were published before it.
                 let before = self.reader.until(after).map_err(breach)?;
                 let tail = word!(self.peers_tail);
                 if before > 0 && self.reader.ready(tail, 1).map_err(breach)? == 0 {
@@ -290,10 +291,10 @@ impl ShmEndpoint {
         Ok(asked - left)
     }
 
-    /// So many bytes were released: a writer that may have found the ring full is told, at a
-    /// quarter of it each time. What lies behind is not always known, so nor is whether it was
-    /// full. A reader that takes less and then computes leaves a writer that sleeps to its own
-    /// look, once a second: to tell it when messages end would cost each of them a fence.
+    /// So many bytes were released. After each quarter of the ring, the reader rings the doorbell
+    /// of a writer that may have found the ring full. The reader does not always know whether the
+    /// ring was full. If it takes less and then computes, a sleeping writer waits for its own
+    /// check, once a second. A doorbell at the end of each message would cost each message a fence.
     #[inline]
     fn freed(&mut self, len: usize) {
         self.released += len;

@@ -1,8 +1,8 @@
-//! Short bodies that stand apart from their messages, in a ring of their own for each direction.
+//! Short bodies outside of their cells, in a small ring of their own for each direction.
 //!
-//! It is so small that its lines stay in the first cache of both cores, where those of a long ring
-//! come from further away each time: with cores that share no cache, 1 KiB takes two thirds of the
-//! time. A body for which it has no room goes into the long ring, in order with the other bytes
+//! The ring is so small that its lines stay in the first-level cache of both cores. Lines of a long
+//! ring come from further away each time. With cores that share no cache, 1 KiB takes two thirds of
+//! the time. A body for which it has no room goes into the long ring, in order with the other bytes
 //! there.
 
 use rejoin_ring::{OutOfBounds, Reader, Writer};
@@ -82,8 +82,8 @@ impl SmallRing {
         }
     }
 
-    /// Copies the first bytes of the next body out, which is shown and has `len` bytes, and lets go
-    /// of it; false: no body of that length can be here.
+    /// Copies the first bytes of the next body out and releases the body, which is published and
+    /// has `len` bytes. False: no body of that length can be here.
     ///
     /// # Safety
     /// The memory is mapped; `into` is writable memory that nothing else uses.

@@ -1,12 +1,12 @@
 //! Copies into memory that another core reads next.
 //!
-//! Lines that one core has written and another reads travel between their caches. Cores of one
-//! cache do this in a few nanoseconds; elsewhere each line may take longer than one from memory,
-//! and none is fetched ahead. There it is better to write past the cache (streaming stores): the
-//! reader then finds the lines in memory, one behind the other.
+//! Lines that one core has written and another reads travel between their caches. Cores that share
+//! a cache do this in a few nanoseconds. For other cores a line may take longer than a line from
+//! memory, and none is prefetched. There it is better to write past the cache (streaming stores):
+//! the reader then finds the lines in memory, one behind the other.
 //!
-//! Which cores share a cache can't be told from within a virtual machine, where it changes, nor
-//! does the reader's own time tell it for pieces as short as these. So the length decides.
+//! A virtual machine does not know which cores share a cache, and this changes. The reader's own
+//! time does not show it either, for pieces as short as these. So the length decides.
 
 /// Longer pieces go past the cache: 8 KiB take as long as they do through a shared cache, and a
 /// third of the time where there is none.
@@ -30,7 +30,7 @@ impl StreamingStore {
         }
     }
 
-    /// Copies into the ring. What is written is published after this.
+    /// Copies into the ring. The caller publishes the bytes after this.
     ///
     /// # Safety
     /// As for `std::ptr::copy_nonoverlapping`.

@@ -80,7 +80,7 @@ fn memory_of_another_layout_is_refused_and_both_sides_know_why() {
         word(&ours, Place::Version(Direction::ToDialer)).store(0, Ordering::Relaxed);
         let refused = Memory::open(fd.try_clone().expect("a copy")).err();
         assert_eq!(refused.map(|e| e.to_string()), Some(says(theirs)));
-        // What the other side learns of this one's.
+        // The other side's view of this side's secret.
         assert!(ours.agreed(true).is_ok());
     }
     let version = word(&ours, Place::Version(Direction::ToDialer));

@@ -1,4 +1,4 @@
-//! How a short message lies in its cache line.
+//! The layout of a short message in its cache line.
 //!
 //! | word | bits | field |
 //! |---|---|---|
@@ -13,7 +13,7 @@
 
 use rejoin_engine::{Envelope, ShortHeader};
 
-/// Longest body of a message, in bytes: what its length has bits for.
+/// Longest body of a message, in bytes, limited by the bits of its length.
 pub(crate) const MAX_BODY: usize = (1 << 14) - 1;
 /// Where the length begins in the first word.
 const LENGTH: u32 = 2;

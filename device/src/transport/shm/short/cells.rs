@@ -1,7 +1,8 @@
 //! The cells of a link: short messages of one cache line each, in one order with the bytes.
 //!
-//! A body that is somewhat too long for the line continues behind it: neighbours come from one core
-//! to the other together, where a place elsewhere would be fetched only when the line is there.
+//! A body that is slightly too long for the line continues in the line behind it. Neighbouring
+//! lines travel from one core to the other together. Another place would be fetched only after the
+//! first line.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +24,7 @@ impl RingSide<AtomicU64> {
     }
 }
 
-/// What a link needs to write and read cells; its pointers are good for as long as its memory is
+/// The state with which a link writes and reads cells. Its pointers are valid while its memory is
 /// mapped.
 pub(in crate::transport::shm) struct Cells {
     writer: cells::Writer,

@@ -1,4 +1,4 @@
-//! Short messages: a header and its body in one cell, which shows itself.
+//! Short messages: a header and its body in one cell, which announces itself.
 //!
 //! The cell of a longer message tells where its body is ([`super::buffered`]).
 
@@ -18,7 +18,7 @@ pub(crate) use cell_line::MAX_BODY;
 pub(super) use cells::MAX_SHORT;
 pub(super) use pace::Pace;
 
-/// Times that a send finds the reader continuing before it takes the slow path all the same.
+/// How often a send may find the reader in progress before it takes the slow path.
 const MOVES: u32 = 1024;
 /// Bytes that a cell counts for.
 const CELL: u64 = 64;

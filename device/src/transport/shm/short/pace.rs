@@ -8,9 +8,9 @@ pub(in crate::transport::shm) struct Pace {
     /// Looks at a reader that takes nothing: where ranks share cores one, after it had this side's.
     pub(super) looks: u32,
     yields: bool,
-    /// This side has waited for the reader in vain.
+    /// This side has waited for the reader without success.
     pub(super) in_vain: bool,
-    /// What the reader had taken at the last look.
+    /// The reader's position at the last check.
     pub(super) taken: u64,
 }
 

@@ -1,11 +1,11 @@
-//! Long bodies are carried by two: while the receiver reads one part out of the sender's memory,
-//! the sender, where it waits for the receiver anyway, writes another part into the receiver's
-//! (`process_vm_writev`).
+//! Cooperative copy: both ranks copy chunks of one long body. The receiver reads chunks from the
+//! sender's memory. A sender that waits for the receiver writes other chunks into the receiver's
+//! memory (`process_vm_writev`).
 //!
-//! The receiver lays the parts out on a batch in the memory of the link ([`rejoin_ring::chunks`]),
-//! takes parts itself, and does not return before it knows what became of those that the sender has
-//! taken. So nothing is ever written for a body that is no longer awaited, and a sender that dies
-//! leaves a body that is not whole.
+//! The receiver describes the chunks in the memory of the link ([`rejoin_ring::chunks`]) and copies
+//! chunks itself. It returns only when it knows the result of each chunk that the sender has taken.
+//! So no chunk is written for a body that is no longer awaited. If the sender dies, the body is
+//! incomplete.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,7 +42,7 @@ impl CopyDescriptors {
         }
     }
 
-    /// What describes a piece.
+    /// The words that describe a piece.
     fn piece(&self, index: usize) -> [&AtomicU64; 3] {
         // SAFETY: so many words of each piece lie in the mapping, which outlives the link.
         [0, 1, 2].map(|n| unsafe { self.pieces.add(3 * (index % MOST) + n).as_ref() })
@@ -90,11 +90,11 @@ impl CooperativeCopy {
         self.owner.lay_out(word!(self.own.batch), parts.len());
     }
 
-    /// Carries the parts that were laid out, as far as the peer does not; bits of those that could
-    /// not be. While the peer takes long, `waits` is told now and then.
+    /// Copies the described parts that the peer does not copy. Returns bits of the parts that
+    /// failed. Calls `waits` now and then while the peer takes long.
     ///
     /// # Safety
-    /// Each part's place is writable, and nothing else uses it from when it was laid out.
+    /// Each part's place is writable, and nothing else uses it after its description was published.
     pub(in crate::transport::shm) unsafe fn finish(
         &mut self,
         peer: PeerMemory,
@@ -113,8 +113,8 @@ impl CooperativeCopy {
         failed
     }
 
-    /// Waits for the parts that the peer has taken, each of which it carries without a pause; those
-    /// that it could not. Nothing but its end ends this sooner: a peer that somebody has stopped
+    /// Waits for the parts that the peer has taken; the peer copies each without a pause. Returns
+    /// the parts that failed. Only the peer's end ends this wait earlier, because a stopped peer
     /// writes when it continues.
     fn left_undone(
         &mut self,

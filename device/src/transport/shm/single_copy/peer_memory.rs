@@ -1,11 +1,11 @@
 //! Reading the other side's memory, where the system lets it (`process_vm_readv`, Linux 3.2), and
 //! writing it.
 //!
-//! Each side shows where in its memory a secret lies, and the other tries to read it. Every later
-//! read fetches the secret too, in the same call and behind the rest: so it was the same process,
-//! whatever became of its number, and what it had offered still stood when all had been read. What
-//! stands in the way is a security module (Yama), a filter on system calls, or a namespace of
-//! processes.
+//! Each side publishes the address of a secret in its memory, and the other side tries to read it.
+//! Every later read also fetches the secret, in the same call and as its last part. So the data
+//! came from the same process, even if its number was used again, and the process still offered the
+//! memory after the read. A security module (Yama), a filter on system calls, or a namespace of
+//! processes may forbid such reads.
 
 use std::io;
 use std::ptr::NonNull;
@@ -17,11 +17,11 @@ use super::super::memory::{Direction, Memory, Place};
 
 /// Most bytes of one call: the kernel takes no more than 2 GiB.
 const MOST: usize = 1 << 30;
-/// What a side says of its reach.
+/// A side's report whether it can read the other's memory.
 const CAN: u64 = 1;
 const CANNOT: u64 = 2;
 
-/// What this side shows.
+/// The secret and the offered memory of this side.
 pub(crate) struct Exposed {
     /// At an address that stays; 0 once nothing may be read any more.
     secret: Box<AtomicU64>,
@@ -43,17 +43,16 @@ impl Exposed {
         shown
     }
 
-    /// Has all reads fail that are not over yet: what this side has offered may change from here
-    /// on.
+    /// Makes all unfinished reads fail, because the offered memory may change from here on.
     pub(crate) fn withdraw(&self) {
         self.secret.store(0, Ordering::Release);
-        // No write to what was offered may come before it.
+        // No write to the offered memory may come before it.
         fence(Ordering::SeqCst);
     }
 }
 
 impl Drop for Exposed {
-    /// Nobody finds the secret in memory that was given back.
+    /// The secret must not stay in freed memory.
     fn drop(&mut self) {
         self.withdraw();
     }
@@ -67,7 +66,7 @@ impl Exposed {
     }
 }
 
-/// What is known of the other side's memory.
+/// This side's access to the other side's memory.
 #[derive(Clone, Copy)]
 pub(in crate::transport::shm) struct PeerMemory {
     pid: libc::pid_t,
@@ -76,10 +75,10 @@ pub(in crate::transport::shm) struct PeerMemory {
 }
 
 impl PeerMemory {
-    /// Tries to read the other side's secret, and tells it whether that went well.
+    /// Tries to read the other side's secret, and reports the result to it.
     ///
     /// # Errors
-    /// What stands in the way; nothing did where it was not `wanted`.
+    /// The obstacle; none if the read was not `wanted`.
     pub(in crate::transport::shm) fn try_read(
         memory: &Memory,
         own: Direction,
@@ -179,7 +178,7 @@ impl PeerMemory {
     }
 }
 
-/// What the other side has said of its reach so far.
+/// The other side's report of its reads so far.
 pub(in crate::transport::shm) fn reach_of(memory: &Memory, own: Direction) -> Option<bool> {
     match word(memory.word(Place::Reach(own.opposite()))).load(Ordering::Acquire) {
         0 => None,
