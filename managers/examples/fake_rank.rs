@@ -1,4 +1,5 @@
-//! A rank without an MPI library: speaks the managers' protocol as its argument says. For tests.
+//! A rank without an MPI library, for tests: it follows the managers' protocol, or breaks it, as
+//! its argument says.
 
 use rejoin_channel_table::{Address, BusinessCard, Identity};
 use rejoin_wire::codec::{FrameReader, MANAGER_LIMIT, RANK_LIMIT, encode};
@@ -161,7 +162,7 @@ fn main() {
     misbehave(mode, &mut manager, &welcome, limits);
 }
 
-/// What the one rank does.
+/// The misbehaviour of the one rank.
 fn misbehave(mode: &str, manager: &mut Manager, welcome: &Welcome, limits: Limits) {
     match mode {
         "quit" => {}

@@ -1,4 +1,4 @@
-//! What can go wrong in a manager itself; how ranks fail is the verdict's business.
+//! Errors of a manager itself. The verdict describes failures of ranks.
 
 use rejoin_wire::codec::CodecError;
 
@@ -16,7 +16,7 @@ pub enum Error {
     /// The other manager sent what is no message.
     #[error("the link between the managers: {0}")]
     Link(#[from] CodecError),
-    /// What the user asked for can't be done.
+    /// The user's request can't be carried out.
     #[error("{0}")]
     Usage(String),
 }

@@ -1,9 +1,10 @@
 //! The managers' daemons and the command line.
 //!
-//! `mpirun` is the sink of the job's streams and relays between its managers ([`mpirun`]). It
-//! starts a local manager, the same program again, which starts and watches the ranks ([`local`]),
-//! and, for a job that can go back, the central manager ([`central`]); of another job it is that
-//! itself. All are one thread each; what they decide is decided in `rejoin-managers-protocol`.
+//! `mpirun` is the sink of the job's streams and relays messages between its managers ([`mpirun`]).
+//! It starts a local manager, the same program again, which starts and watches the ranks
+//! ([`local`]). For a job with recovery it also starts the central manager ([`central`]); for other
+//! jobs mpirun is the central manager itself. Each of them has one thread. The cores in
+//! `rejoin-managers-protocol` make all decisions.
 
 pub mod central;
 pub mod cli;
@@ -20,8 +21,8 @@ pub mod net;
 pub mod report;
 pub mod stdio;
 
-/// For tests that make processes, and those whose locked files such a process would have open until
-/// it runs its program: one at a time.
+/// A lock for tests that make processes, and for tests with locked files, which such a process
+/// would have open until it runs its program. One such test runs at a time.
 #[cfg(test)]
 fn alone() -> std::sync::MutexGuard<'static, ()> {
     static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
@@ -35,5 +36,5 @@ pub const LOCAL_MANAGER: &str = "__local-manager";
 /// The same on another host: an invitation on standard input says how to call mpirun back.
 pub const REMOTE_MANAGER: &str = "__remote-manager";
 
-/// What turns it into a central manager.
+/// The argument that turns it into a central manager.
 pub const CENTRAL_MANAGER: &str = "__central-manager";

@@ -1,4 +1,4 @@
-//! `rejoin status` and `rejoin checkpoint`, and who else may come to a job's socket.
+//! `rejoin status` and `rejoin checkpoint`, and other clients of a job's socket.
 
 mod common;
 
@@ -56,7 +56,7 @@ impl Place {
             .collect()
     }
 
-    /// What `rejoin status --json` says of one job of this place.
+    /// The output of `rejoin status --json` about one job of this place.
     fn status(&self, job: &Child) -> Option<serde_json::Value> {
         let done = self.rejoin(&["status", "--json", &job.id().to_string()]);
         let all: serde_json::Value = serde_json::from_str(&done.out).expect("JSON");
@@ -177,8 +177,8 @@ fn a_stranger_on_the_socket_is_let_go_and_the_job_goes_on() {
         .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();
     assert_eq!(silent.read(&mut [0; 1]).unwrap(), 0);
-    // More than are let in at a time: the last ones too are answered or let go, and the job can be
-    // asked.
+    // More than are admitted at a time: the last ones too are answered or dropped, and the job
+    // still answers.
     let crowd: Vec<_> = (0..100).map(|_| UnixStream::connect(&socket)).collect();
     drop(crowd);
     wait_for(Duration::from_secs(60), "an answer", || {

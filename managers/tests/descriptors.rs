@@ -1,4 +1,4 @@
-//! No descriptor is left for who calls. A test of its own, since all of a process have one limit.
+//! No descriptor is left for callers. A test of its own, since all of a process have one limit.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rejoin_channel_table::{JobId, JobKey};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 const KNOCK: u8 = 1;
 
-/// What is ready within so many milliseconds.
+/// The events within so many milliseconds.
 fn ready(reactor: &mut Reactor, millis: u64) -> Vec<Token> {
     let mut tokens = Vec::new();
     let limit = Some(Duration::from_millis(millis));
@@ -40,7 +40,7 @@ fn callers_wait_until_there_is_a_descriptor_for_them() {
     let tokens = ready(&mut reactor, 5000);
     assert_eq!(tokens.len(), 1);
     assert!(listener.ready(tokens[0].index, &reactor).unwrap().is_none());
-    // It is left alone for a while: who waits would be found ready at once, again and again.
+    // It is ignored for a while, because the waiting caller would make it ready again and again.
     assert!(listener.wait_limit().is_some());
     assert_eq!(ready(&mut reactor, 0), []);
     drop(all);

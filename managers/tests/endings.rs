@@ -1,4 +1,4 @@
-//! Whatever dies, nothing stays behind.
+//! Any process may die; none is left behind.
 
 mod common;
 
@@ -6,13 +6,13 @@ use common::{finish, mpirun, settled};
 use rejoin_tests::processes::{all_gone, children, descendants, kill, wait_for};
 use std::time::Duration;
 
-/// What is only waited for, never for how long.
+/// Limit of a wait whose length does not matter.
 const SOON: Duration = Duration::from_secs(30);
 
 /// Ranks with grandchildren: wrapper, its background child and its foreground child.
 const TREE: &str = "sleep 1000 & sh -c 'sleep 1000; true'; true";
 
-/// What a script waits for.
+/// The file that a script waits for.
 struct Gate(common::Scratch);
 
 impl Gate {
@@ -31,8 +31,8 @@ impl Gate {
     }
 }
 
-/// A job of two ranks that a time limit ends while nobody reads what it writes. Returns those
-/// processes, too, that had come to the script by then.
+/// A job of two ranks that a time limit ends while its output has no reader. Also returns the
+/// processes that had reached the script by then.
 fn timed_out(seconds: &str, script: &str) -> (common::Done, Vec<u32>) {
     let scratch = common::Scratch::new(&format!("limit-{seconds}"));
     let noted = format!("echo $$ >> {}; {script}", scratch.path("pids"));

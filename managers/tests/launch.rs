@@ -280,7 +280,7 @@ fn the_time_limit_ends_the_job() {
     );
     let done = run(&["--timeout", "2", "-n", "2", "sh", "-c", &script]);
     assert_eq!(done.code, Some(124));
-    // What was written by then is shown.
+    // Output up to then is shown.
     let written = std::fs::read_dir(&scratch.0).unwrap().count();
     let lines: Vec<_> = done.out.lines().collect();
     assert!(lines.len() >= written, "{written}: {lines:?}");

@@ -1,5 +1,5 @@
-//! Managers of different hosts: who gets in, and what a link survives. Over loopback, without
-//! processes.
+//! Managers of different hosts: the callers that are admitted, and the failures that a link
+//! survives. Over loopback, without processes.
 
 use rejoin_channel_table::{JobId, JobKey};
 use rejoin_managers::net::address::ManagerAddress;
@@ -151,7 +151,7 @@ fn what_is_queued_survives_connections_that_break() {
         }
         let some = sent.len() - 3;
         assert!(world.until(|w, _| w.got.len() >= some), "round {round}");
-        // In the middle of what follows.
+        // In the middle of the next message.
         match round % 4 {
             0 | 1 => world.ours.detach(&world.reactor),
             _ => world.theirs.detach(&world.reactor),
@@ -165,7 +165,7 @@ fn what_is_queued_survives_connections_that_break() {
         let of = |list: &[String]| -> Vec<String> {
             let round = |text: &&String| text.split(' ').next().unwrap().parse::<u32>().unwrap();
             let mine = list.iter().filter(|text| round(text) % 2 == odd);
-            // The rest of the text is all the same.
+            // The rest of the text does not matter.
             mine.map(|text| format!("{:.6} {}", text, text.len()))
                 .collect()
         };
@@ -242,7 +242,7 @@ fn a_manager_of_an_earlier_launch_is_sent_away() {
 fn refusals_prove_no_end_before_patience_is_over() {
     let mut world = World::new(1, 0);
     assert!(world.until(|w, dialed| dialed == Dialed::Connected && w.dials > 0));
-    // Nobody listens there any more.
+    // That address has no listener any more.
     let key = JobKey::new([1; 32]);
     world.listener = Listener::open(JOB, key, Some("lo"), (KNOCK, 64), &world.reactor).unwrap();
     world.theirs.detach(&world.reactor);

@@ -1,4 +1,4 @@
-//! What can't be run is refused at once, in one plain line.
+//! A job that can't be run is refused at once, in one plain line.
 
 mod common;
 
@@ -172,7 +172,7 @@ fn variables_that_are_spelled_wrong_are_reported() {
     assert_eq!((done.code, done.err.as_str()), (Some(0), ""));
 }
 
-/// What mpirun says, in one line, when a variable has this value.
+/// The message of mpirun, in one line, when a variable has this value.
 fn refusal(variable: &str, value: &str, line: &[&str]) -> String {
     let done = common::finish(mpirun(line).env(variable, value).spawn().unwrap());
     assert_eq!(done.code, Some(2), "{variable}={value}: {}", done.err);

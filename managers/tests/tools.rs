@@ -29,7 +29,7 @@ fn the_doctor_reports_in_text_and_json() {
     ] {
         let finding = findings.iter().find(|f| f["what"] == what);
         let finding = finding.unwrap_or_else(|| panic!("{what} was not looked at"));
-        // What is not good says what that costs.
+        // A finding that is not good names its consequences.
         assert_eq!(
             finding["grade"] == "good",
             finding["cost"] == "",

@@ -1,12 +1,12 @@
-//! From central to all hosts, down a tree of local managers.
+//! Broadcasts from central to all hosts, down a tree of local managers.
 //!
-//! Central sends to a few hosts only; each passes on what it gets to its own few, and tells its
-//! giver when its whole subtree has it. A child that does not answer in time is *adopted*: its
-//! children get the word from its parent, and the child itself alone, some times more; who still
-//! has not answered is named upwards, and central itself gives to it until it answers or is lost.
-//! Everything may come twice: what a host has had it only acknowledges. Words of one run of central
-//! in one generation are delivered in the order in which they were cast; a newer generation or run
-//! ends the older.
+//! Central sends to a few hosts only. Each host forwards the message to its own children, and
+//! acknowledges it to its parent when its whole subtree has it. A child that does not answer in
+//! time is *adopted*: its children get the message from its parent, which also repeats it to the
+//! child a few times. A child that still does not answer is reported upwards, and central itself
+//! sends to it until it answers or is lost. Every message may arrive twice; a host only
+//! acknowledges a repeated one. Messages of one run of central in one generation are delivered in
+//! the order in which they were sent. A newer generation or run ends the older.
 //!
 //! Hosts have positions from 0, as in a heap with central at its top: with `k` children each,
 //! central has 0 to `k-1`, and position `p` has `k(p+1)` to `k(p+1)+k-1`.
@@ -26,7 +26,7 @@ pub const MOST: usize = 16;
 /// Longest wait between two tries of central, as a power of two of the first.
 const SLOWEST: u32 = 6;
 
-/// Who speaks: central (`None`), or the local manager of the host at a position.
+/// A member of the tree: central (`None`), or the local manager of the host at a position.
 pub type Peer = Option<usize>;
 
 /// The shape of the tree.
@@ -49,8 +49,8 @@ impl Tree {
         }
     }
 
-    /// A child has so many milliseconds for each level of its subtree: more than a word takes to
-    /// all children, or hosts are adopted that only wait for their turn.
+    /// A child has so many milliseconds for each level of its subtree. This must be more than a
+    /// message takes to all children, or hosts are adopted that only wait for their turn.
     #[must_use]
     pub fn with_patience(self, patience: u64) -> Tree {
         Tree { patience, ..self }
@@ -63,7 +63,7 @@ impl Tree {
         first.min(self.size)..first.saturating_add(self.fanout).min(self.size)
     }
 
-    /// Who is above a position.
+    /// The parent of a position.
     #[must_use]
     pub fn parent(&self, position: usize) -> Peer {
         (position / self.fanout).checked_sub(1)
@@ -107,21 +107,21 @@ impl Stamp {
     }
 }
 
-/// What members of the tree say to each other.
+/// Messages between members of the tree.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Message<P> {
     /// Downwards.
     Give {
-        /// Which word.
+        /// Stamp of the message.
         stamp: Stamp,
         /// For the receiver's whole subtree, or for itself alone.
         whole: bool,
         /// The word.
         word: P,
     },
-    /// To whoever gave it.
+    /// To the member that sent the message.
     Got {
-        /// Which word.
+        /// Stamp of the received message.
         stamp: Stamp,
         /// The whole subtree has it, or the sender.
         whole: bool,
@@ -130,7 +130,7 @@ pub enum Message<P> {
     },
 }
 
-/// What a member of the tree wants.
+/// An effect of a member of the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect<P> {
     /// Send this.
@@ -155,7 +155,7 @@ struct Cast<P> {
     word: P,
     duties: BTreeMap<usize, Duty>,
     missing: BTreeSet<usize>,
-    /// Who waits for the subtree's answer.
+    /// The members that wait for the subtree's answer.
     givers: BTreeSet<Peer>,
 }
 
@@ -166,7 +166,7 @@ pub struct Member<P> {
     tree: Tree,
     series: (Generation, u64),
     casts: BTreeMap<u32, Cast<P>>,
-    /// What came before its turn.
+    /// Messages that arrived before their turn.
     early: BTreeMap<u32, P>,
     /// The last that was delivered, or cast.
     last: u32,
@@ -451,7 +451,7 @@ impl<P: Clone> Member<P> {
             return;
         };
         cast.missing.remove(&child);
-        // Who was asked for its subtree and has it alone is still asked.
+        // A child that was asked for its subtree and has only its own copy is still asked.
         match cast.duties.get(&child) {
             Some(duty) if duty.whole && !whole => {}
             _ => {
@@ -472,7 +472,7 @@ impl<P: Clone> Member<P> {
         self.close(number, effects);
     }
 
-    /// Nobody is waited for any more.
+    /// No answer is pending any more.
     fn close(&mut self, number: u32, effects: &mut Vec<Effect<P>>) {
         if self.me.is_none() {
             // In order: a host may hold a word until it has those before it.

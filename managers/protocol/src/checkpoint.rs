@@ -1,10 +1,10 @@
 //! When checkpoints are ordered, and when one is committed: central's side of coordinated
 //! checkpoints. (DESIGN: epochs without draining.)
 //!
-//! A checkpoint is an epoch number. It is *ordered* once, every rank takes its image of it on its
-//! own, and it is *committed* when every rank's image is there. The next one is ordered only when
-//! the last is committed or given up, and a number is never used twice, not even by a job that was
-//! rolled back: a rank that enters an epoch must never meet an older use of it.
+//! A checkpoint is an epoch number. Central *orders* it once, every rank takes its image on its
+//! own, and central *commits* the checkpoint when every rank has its image. Central orders the next
+//! one only when the last is committed or abandoned. No number is used twice, not even after a
+//! rollback: a rank that enters an epoch must never find frames of an older use of the number.
 
 use crate::control::Time;
 use rejoin_channel_table::{Epoch, Rank};
@@ -20,7 +20,7 @@ pub enum Interval {
     Auto,
     /// So many milliseconds after the last was committed or given up.
     Every(u64),
-    /// Only when somebody asks.
+    /// Only on request.
     Asked,
 }
 
@@ -48,14 +48,14 @@ struct Order {
     dearest: ImageCost,
 }
 
-/// What came of a rank's word.
+/// The result of a rank's report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Progress {
     /// Others are missing, or the word was late.
     Waiting,
     /// Every rank's image is there: the caller stores that, then says [`Coordinator::commit`].
     Complete(Epoch),
-    /// The order is given up; the last commit stands.
+    /// The checkpoint is abandoned; the last commit stands.
     GivenUp(Epoch),
 }
 
@@ -88,23 +88,23 @@ pub struct Coordinator {
     due: Option<Time>,
     /// When one would have been due that a failure came before.
     overdue: Option<Time>,
-    /// Somebody wants one as soon as the present one is through.
+    /// A further checkpoint was requested for the end of the present one.
     wanted: bool,
     cost: Option<ImageCost>,
-    /// What the checkpoint before the last one cost.
+    /// The cost of the checkpoint before the last one.
     cost_before: ImageCost,
     /// Whether [`Coordinator::newly_stretched`] has said so.
     told_stretch: bool,
 }
 
-/// An interval that is too short for what checkpoints cost.
+/// An interval that is too short for the cost of checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stretch {
     /// The interval that was asked for, in milliseconds.
     pub asked: u64,
     /// The interval instead of it, in milliseconds.
     pub interval: u64,
-    /// What a checkpoint costs a rank, in microseconds.
+    /// The cost of a checkpoint for a rank, in microseconds.
     pub cost: u64,
 }
 
@@ -155,8 +155,8 @@ impl Coordinator {
         }
     }
 
-    /// Continues a job from what was stored: the last commit, when that was and what it cost, and
-    /// the highest number ever ordered, which is abandoned if it is another one.
+    /// Continues a job from its stored records: the last commit with its time and cost, and the
+    /// highest number ever ordered. If that number is not the committed one, it is abandoned.
     pub fn resume(&mut self, committed: Option<(Epoch, Time, ImageCost)>, ordered: Epoch) {
         self.committed = committed.map(|(epoch, ..)| epoch);
         self.committed_at = committed.map_or(Time(0), |(_, at, _)| at);
@@ -172,7 +172,7 @@ impl Coordinator {
         Epoch(self.next.0.saturating_sub(1))
     }
 
-    /// What the images of the order under way cost the rank that they cost most.
+    /// The highest cost for a rank of the images of the checkpoint under way.
     #[must_use]
     pub fn dearest(&self) -> ImageCost {
         self.order.as_ref().map(|o| o.dearest).unwrap_or_default()
@@ -198,7 +198,8 @@ impl Coordinator {
         Some(epoch)
     }
 
-    /// Somebody wants one while none can be ordered: [`Coordinator::schedule`] sees to it.
+    /// A checkpoint is requested while none can be ordered: [`Coordinator::schedule`] orders it
+    /// later.
     pub fn want(&mut self) {
         self.wanted = true;
     }
@@ -288,8 +289,8 @@ impl Coordinator {
         order.map(|order| order.epoch)
     }
 
-    /// The job runs again: what was due before is due still, soon. Failures that come faster than
-    /// checkpoints must not put them off for ever, or the job would not get on.
+    /// The job runs again: a checkpoint that was due before is still due, soon. Failures that come
+    /// faster than checkpoints must not delay them forever, or the job would make no progress.
     pub fn run_again(&mut self, now: Time) {
         let overdue = self.overdue.take();
         self.schedule(now);
@@ -351,10 +352,10 @@ impl Coordinator {
     }
 }
 
-/// What the clock asks for.
+/// A request of the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Tick {
-    /// Nothing.
+    /// There is nothing to do.
     Nothing,
     /// [`Coordinator::order`] is due.
     Due,
@@ -419,7 +420,7 @@ mod tests {
         assert_eq!(c.committed(), Some(Epoch(1)), "not before it is stored");
         c.commit(at(101), epoch);
         assert_eq!(c.committed(), Some(Epoch(2)));
-        // What was wanted meanwhile comes next, at once.
+        // The checkpoint that was requested meanwhile comes next, at once.
         assert_eq!(c.tick(at(101)), Tick::Due);
     }
 

@@ -1,7 +1,7 @@
-//! What the central manager and the local managers say to each other about ranks.
+//! Messages about ranks between the central manager and the local managers.
 //!
-//! Everything carries the generation, and what concerns one process its incarnation, so that news
-//! of a process that was replaced is never taken for news of its successor.
+//! Every message carries the generation, and a message about one process its incarnation. So a
+//! report about a replaced process never counts for its successor.
 
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_wire::ImageCost;
@@ -31,7 +31,7 @@ pub struct ProcessInstance {
     pub generation: Generation,
     /// The rank.
     pub rank: Rank,
-    /// Its incarnation.
+    /// Incarnation of the rank.
     pub incarnation: Incarnation,
 }
 
@@ -44,7 +44,7 @@ pub enum Stage {
     Registered,
     /// It waits in `MPI_Finalize` for the others.
     Finalizing,
-    /// It was told that all are there.
+    /// It knows that all ranks have arrived.
     Finalized,
     /// It left `MPI_Finalize`.
     Left,
@@ -66,7 +66,7 @@ pub enum End {
 pub enum Cause {
     /// Its process ended when or how it should not have.
     Ended {
-        /// How.
+        /// Exit code or signal of the process.
         end: End,
         /// How far it had come.
         stage: Stage,
@@ -85,7 +85,7 @@ pub enum Cause {
     },
     /// It broke the rules of the manager's socket.
     Misbehaved {
-        /// Which one.
+        /// The broken rule, one line.
         why: String,
     },
 }
@@ -121,11 +121,11 @@ pub enum ToLocal {
     Checkpoint {
         /// The job's generation.
         generation: Generation,
-        /// Its number.
+        /// Number of the checkpoint.
         epoch: Epoch,
     },
-    /// This is the checkpoint that the job goes back to from now on: images of other epochs up to
-    /// `abandoned` are let go, also those that are still to come.
+    /// From now on the job rolls back to this checkpoint. The host drops images of other epochs up
+    /// to `abandoned`, also images that are still to come.
     Keep {
         /// The job's generation.
         generation: Generation,
@@ -151,7 +151,7 @@ pub enum ToLocal {
     },
     /// Send this signal to the ranks' process groups.
     Signal {
-        /// Its number.
+        /// Number of the signal.
         signal: i32,
     },
     /// The job is over: end every process of it, politely first.
@@ -163,7 +163,7 @@ pub enum ToLocal {
     Kill,
     /// A renewal of the host's lease is granted.
     Granted {
-        /// Its number.
+        /// Number of the granted request.
         number: u64,
     },
     /// Central was started again: say how everything is.
@@ -173,8 +173,8 @@ pub enum ToLocal {
         /// Which one's exit status was reported.
         instance: ProcessInstance,
     },
-    /// It is stored that no process of the job is left on this host: nobody needs its local manager
-    /// any more.
+    /// It is stored that no process of the job is left on this host: its local manager is no longer
+    /// needed.
     Leave,
     /// Every rank has registered; the table is under way, and cards are asked for until it is
     /// there.
@@ -188,8 +188,8 @@ pub enum ToLocal {
     },
 }
 
-/// How things are on one host, for a central manager that was started again. What was said to the
-/// one before it need not have come.
+/// The state of one host, for a restarted central manager. Messages to its predecessor may not have
+/// arrived.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Report {
     /// The job's generation as this host knows it; `None` as long as no rank was to be started.
@@ -200,14 +200,14 @@ pub struct Report {
     pub lacks_table: bool,
     /// Its ranks, in their order.
     pub ranks: Vec<RankReport>,
-    /// Ends that were not all to be expected, and of which central may not have heard.
+    /// Exits, some of them unexpected, of which central may not know.
     pub exits: Vec<ProcessExit>,
 }
 
 /// How a rank is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RankReport {
-    /// Which.
+    /// The reported rank.
     pub rank: Rank,
     /// The incarnation that was last ordered.
     pub incarnation: Incarnation,
@@ -225,14 +225,14 @@ pub struct RankReport {
     pub ended: bool,
     /// Its program waits for a checkpoint later than this epoch.
     pub asked: Option<Epoch>,
-    /// What it can come back from.
+    /// The epochs from which it can be restored.
     pub images: Vec<Epoch>,
 }
 
 /// The exit of a process instance, from its detection until central has acknowledged it.
 ///
 /// A running instance has none. Its exit is either detected first, and its status follows, or both
-/// are known at once. What central has acknowledged is dropped.
+/// are known at once. An acknowledged exit is dropped.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProcessExit {
     instance: ProcessInstance,
@@ -290,8 +290,8 @@ impl ProcessExit {
         true
     }
 
-    /// Central acknowledges such an exit by itself; a failure that was known at once is
-    /// acknowledged by what central orders because of it.
+    /// Central acknowledges such an exit with a message. For a failure that was known at once,
+    /// central's next order is the acknowledgement.
     #[must_use]
     pub fn was_detected(&self) -> bool {
         !matches!(self.state, ExitState::Failed(_))
@@ -322,14 +322,14 @@ impl ProcessExit {
 pub enum ToCentral {
     /// A rank's process is there.
     Spawned {
-        /// Which.
+        /// The process instance that was started.
         instance: ProcessInstance,
         /// Its process id on its host.
         pid: u32,
     },
     /// A rank called `MPI_Init`.
     Registered {
-        /// Which.
+        /// The process instance that registered.
         instance: ProcessInstance,
         /// Process id of the caller on its host.
         pid: u32,
@@ -340,16 +340,16 @@ pub enum ToCentral {
     },
     /// A rank's image is there and can take over.
     Imaged {
-        /// Whose.
+        /// The process instance that took the image.
         instance: ProcessInstance,
         /// Of which epoch.
         epoch: Epoch,
-        /// What it cost.
+        /// The cost of the image.
         cost: ImageCost,
     },
     /// A rank can't take its image.
     NotImaged {
-        /// Whose.
+        /// The process instance without an image.
         instance: ProcessInstance,
         /// Of which epoch.
         epoch: Epoch,
@@ -365,33 +365,33 @@ pub enum ToCentral {
     },
     /// A rank's program asks for a checkpoint.
     Checkpoint {
-        /// Which.
+        /// The process instance that asks.
         instance: ProcessInstance,
         /// Later than this epoch.
         after: Epoch,
     },
-    /// What a rank counted, at its end.
+    /// The counters of a rank, at its end.
     Counters {
-        /// Which.
+        /// The process instance that counted.
         instance: ProcessInstance,
         /// Names and values.
         counters: Vec<(String, u64)>,
     },
     /// A rank is in `MPI_Finalize`.
     Finalizing {
-        /// Which.
+        /// The process instance that is in `MPI_Finalize`.
         instance: ProcessInstance,
     },
     /// A rank ended as it should.
     Ended {
-        /// Which.
+        /// The process instance that ended.
         instance: ProcessInstance,
         /// How far it had come: [`Stage::Spawned`] for a program that never used MPI.
         stage: Stage,
     },
     /// A rank's process has begun to end, how is not known yet; [`ToCentral::ExitStatus`] follows.
     ExitDetected {
-        /// Which.
+        /// The process instance whose exit was detected.
         instance: ProcessInstance,
         /// Its process id.
         pid: u32,
@@ -402,16 +402,16 @@ pub enum ToCentral {
         instance: ProcessInstance,
         /// Its process id.
         pid: u32,
-        /// How.
+        /// Exit status as a cause.
         cause: Cause,
     },
     /// A rank failed.
     Failed {
-        /// Which.
+        /// The process instance that failed.
         instance: ProcessInstance,
         /// Its process id, 0 when it never had one.
         pid: u32,
-        /// Why.
+        /// The cause of the failure.
         cause: Cause,
     },
     /// No process of the job is left on this host; [`ToLocal::Leave`] is awaited.

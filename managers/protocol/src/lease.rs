@@ -1,19 +1,19 @@
-//! Leases: how long a host that nobody can reach may continue, and when somebody else may take its
-//! place.
+//! Leases: how long an unreachable host may continue, and when other hosts may take its place.
 //!
-//! A local manager may have its ranks run until a term after it *sent* the last renewal that was
-//! granted; central counts the term from when it *gave* the grant, and adds what clocks may differ.
-//! So the ranks of a host that is cut off are suspended before anything takes their place, whoever
-//! is slow or cut off, as long as no clock is wrong by more than [`DRIFT`]. After a lapse the ranks
-//! are only stopped: they continue when central grants again, which it does as long as there is no
-//! successor (Gray and Cheriton: Leases, SOSP 1989).
+//! A local manager lets its ranks run for one term after it *sent* the last granted request for
+//! renewal. Central counts the term from the moment of the *grant*, and adds the possible
+//! difference of the clocks. So the ranks of a host that is cut off are suspended before other
+//! ranks replace them. This holds whichever side is slow or cut off, if no clock is wrong by more
+//! than [`DRIFT`]. After a lapse the ranks are only stopped. They continue when central grants a
+//! renewal, which it does as long as there is no successor (Gray and Cheriton: Leases, SOSP 1989).
 
 use crate::control::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What two hosts' clocks may differ by: one part in so many. Far more than any clock that works.
+/// Largest drift between two hosts' clocks: one part in so many. This is far more than that of any
+/// working clock.
 pub const DRIFT: u64 = 100;
 
 /// Milliseconds that a local manager may need from its deadline until its ranks are suspended.
@@ -22,7 +22,7 @@ pub const STOPPING: u64 = 100;
 /// Renewals that were sent and not answered, at most; the oldest are forgotten.
 const MOST_OPEN: usize = 32;
 
-/// What central and local managers agree on, in milliseconds.
+/// The terms of leases for central and local managers, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Terms {
     /// How long a lease lasts; at least ten times [`STOPPING`].
@@ -57,8 +57,8 @@ impl Terms {
         Duration::from_millis(2 * self.every())
     }
 
-    /// How long after it last heard of a local manager central certainly counts it as lost,
-    /// whatever clock that is measured by.
+    /// The time after the last message of a local manager when central certainly counts it as lost,
+    /// by any clock.
     #[must_use]
     pub fn given_up(&self) -> Duration {
         Duration::from_millis(self.patience.saturating_add(self.patience / DRIFT))
@@ -71,14 +71,14 @@ impl Terms {
     }
 }
 
-/// What the holder must do now.
+/// A duty of the holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Duty {
     /// Send a renewal of this number.
     Renew(u64),
     /// Suspend all ranks.
     Stop,
-    /// Nobody comes any more: end everything.
+    /// Central does not come back: end everything.
     Forsaken,
 }
 
@@ -92,7 +92,7 @@ pub struct Holder {
     renew_at: Time,
     /// The lease; `None` before the first, and after a lapse.
     until: Option<Time>,
-    /// When central was heard of last.
+    /// Time of the last message from central.
     contact: Time,
     over: bool,
 }
@@ -126,7 +126,7 @@ impl Holder {
         (!self.over).then(|| self.until.map_or(first, |until| until.min(first)))
     }
 
-    /// What is to be done, one after the other until nothing is.
+    /// The next duty; call this until it returns none.
     pub fn due(&mut self, now: Time) -> Option<Duty> {
         if self.over {
             return None;
@@ -165,7 +165,8 @@ impl Holder {
         if until <= now || self.until.is_some_and(|old| old >= until) {
             return false;
         }
-        // What lapsed unseen still counts as lapsed: it was to be stopped, and continues now.
+        // A lease that lapsed unnoticed still counts as lapsed: the ranks should have stopped, and
+        // continue now.
         self.until.replace(until).is_none()
     }
 }
@@ -176,12 +177,12 @@ pub struct Giver {
     terms: Terms,
     /// No lease that was given lasts longer.
     until: Option<Time>,
-    /// When the host was heard of last.
+    /// Time of the last message from the host.
     heard: Option<Time>,
     silent: bool,
 }
 
-/// How a host stands.
+/// The state of a host's lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     /// As before.
@@ -204,7 +205,7 @@ impl Giver {
         }
     }
 
-    /// Nothing is known of what was given up to now, or heard: central was started again.
+    /// Central was started again: earlier grants and messages are unknown.
     pub fn count_from(&mut self, now: Time) {
         self.until = Some(now.plus_millis(self.terms.fence()));
         self.heard = Some(now);
@@ -333,7 +334,7 @@ mod tests {
         let mut resumed = Giver::new(TERMS);
         resumed.count_from(at(0));
         assert!(!resumed.has_run_out(at(5149)) && resumed.has_run_out(at(5150)));
-        // Who was suspended heard of nobody, also of hosts that were silent before.
+        // A suspended manager received no messages, also none of hosts that were silent before.
         assert_eq!(resumed.tick(at(5150)), Standing::Silent);
         resumed.slept(at(90_000));
         assert_eq!(resumed.tick(at(90_000)), Standing::Same);
@@ -360,9 +361,8 @@ mod tests {
         *state
     }
 
-    /// Both sides with clocks that drift apart, over a network that delays, loses and reorders, on
-    /// hosts that are suspended: never has the holder's lease time left when the giver's has run
-    /// out.
+    /// Both sides have clocks that drift apart, a network that delays, loses and reorders, and
+    /// hosts that are suspended. The holder's lease never outlasts the giver's.
     #[test]
     fn no_holder_outlasts_its_giver() {
         for seed in 1..400u64 {

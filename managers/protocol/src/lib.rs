@@ -1,12 +1,12 @@
-//! The managers' protocol cores, sans-IO. What ranks and managers say to each other is
-//! [`rejoin_wire`].
+//! The managers' protocol cores, sans-IO. [`rejoin_wire`] has the messages between ranks and
+//! managers.
 //!
-//! - [`control`]: what local managers and the central manager say to each other.
+//! - [`control`]: messages between local managers and the central manager.
 //! - [`local`]: one host's ranks; [`central`]: the job; [`verdict`]: how it ended.
-//! - [`broadcast`]: words of central to all hosts, down a tree of local managers;
-//!   [`lookup`]: where a rank is, for one who can't wait.
-//! - [`checkpoint`]: when checkpoints are taken and stand; [`policy`]: which failures are masked;
-//!   [`signals`]: those that ask programs to end.
+//! - [`broadcast`]: messages of central to all hosts, down a tree of local managers; [`lookup`]:
+//!   the card of one rank, on demand.
+//! - [`checkpoint`]: when checkpoints are taken and committed; [`policy`]: which failures are
+//!   masked; [`signals`]: signals that ask programs to end.
 //!
 //! A core is a value with `step(now, input, effects)`: it reads no clock and touches no socket. The
 //! same code runs in the daemons, in the simulator and under the model checker.

@@ -1,10 +1,10 @@
-//! Where a rank is, asked for when it is needed: by a rank that the whole table has not reached, or
-//! that needs a few peers only.
+//! Look-ups of cards on demand, for a rank that does not have the whole table yet, or that needs
+//! few peers.
 //!
-//! A local manager answers from what it knows; else it asks the manager of the peer's host, which
-//! has it from the peer itself, and after that central. One question is under way for each peer,
-//! however many ranks wait for it. What counts is the incarnation: an answer that is older than
-//! what the asker needs, or than what is known, is none.
+//! A local manager answers from its own data. Otherwise it asks the manager of the peer's host,
+//! which has the card from the peer itself, and after that central. One question is under way for
+//! each peer, however many ranks wait for the answer. The incarnation decides: an answer that is
+//! older than the asker needs, or than the known card, does not count.
 
 use crate::broadcast::Peer;
 use crate::control::Time;
@@ -18,14 +18,14 @@ pub const PATIENCE: u64 = 100;
 /// How often the time between two questions is doubled.
 const SLOWEST: u32 = 6;
 
-/// What managers ask each other and answer.
+/// Questions and answers between managers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Message {
     /// Where is this rank?
     Where {
         /// The job's generation.
         generation: Generation,
-        /// Which rank.
+        /// The rank whose card is wanted.
         rank: Rank,
         /// No older incarnation will do.
         least: Incarnation,
@@ -34,9 +34,9 @@ pub enum Message {
     Here {
         /// The job's generation.
         generation: Generation,
-        /// Which rank.
+        /// The rank of the card.
         rank: Rank,
-        /// Its incarnation.
+        /// Incarnation of that rank.
         incarnation: Incarnation,
         /// Where it listens.
         card: BusinessCard,
@@ -45,12 +45,12 @@ pub enum Message {
     Unknown {
         /// The job's generation.
         generation: Generation,
-        /// Which rank.
+        /// The rank whose card is unknown.
         rank: Rank,
     },
 }
 
-/// What a directory wants.
+/// An effect of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Send this to a manager.
@@ -69,7 +69,7 @@ struct Question {
     due: Time,
 }
 
-/// What a manager knows of where ranks are.
+/// The cards that a manager knows.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Directory {
     me: Peer,
@@ -99,7 +99,7 @@ impl Directory {
         self.questions.values().map(|q| q.due).min()
     }
 
-    /// A new generation: what was known is no more, and nobody waits.
+    /// A new generation: drops all cards and all waiting ranks.
     pub fn renew(&mut self, generation: Generation) {
         if generation > self.generation {
             self.generation = generation;
@@ -108,7 +108,8 @@ impl Directory {
         }
     }
 
-    /// A rank registered, or stands in a table: unless a later incarnation is known.
+    /// Learns the card of a rank that registered or is in a table, unless a later incarnation is
+    /// known.
     pub fn learn(
         &mut self,
         generation: Generation,
@@ -185,7 +186,7 @@ impl Directory {
                 };
                 effects.push(Effect::Send(from, answer));
             }
-            // Nobody begins a generation by answering.
+            // An answer begins no generation.
             Message::Here {
                 generation,
                 rank,
@@ -194,7 +195,8 @@ impl Directory {
             } if generation == self.generation => {
                 self.learn(generation, rank, incarnation, card, effects);
             }
-            // Who should know does not: central at once; who does not there either, later.
+            // The peer's manager does not know the card: ask central at once. If central does not
+            // know it either, ask later.
             Message::Unknown { generation, rank } if generation == self.generation => {
                 if let Some(question) = self.questions.get_mut(&rank)
                     && from.is_some()

@@ -1,9 +1,9 @@
 //! Which failures are masked, and when to stop: the restart policy.
 //!
-//! Ends, not failures: an exit by the program's own will (any code), `MPI_Abort`, a broken rule of
-//! the manager's socket. A death by signal is a failure. A fault of the program itself (such as
-//! SIGSEGV) is one too, but the same fault of the same rank from the same checkpoint a second time
-//! is an end: to roll back again would only repeat it.
+//! Ends, not failures, are an exit by the program itself (any code), `MPI_Abort`, and a broken rule
+//! of the manager's socket. A death by signal is a failure. A fault of the program itself (such as
+//! SIGSEGV) is a failure too. But a second fault of the same kind, of the same rank from the same
+//! checkpoint, is an end: another rollback would only repeat it.
 
 use crate::control::{Cause, End, Stage, Time};
 use rejoin_channel_table::{Epoch, Rank};
@@ -42,9 +42,9 @@ pub enum Refusal {
     NoCheckpoint,
     /// A rank could not be brought back: its image is gone, too, or makes no process.
     NotBack {
-        /// Which.
+        /// The rank that was not restored.
         rank: Rank,
-        /// What its host says of it.
+        /// The report of its host.
         why: String,
     },
 }
@@ -79,7 +79,7 @@ struct Fault {
     from: Option<Epoch>,
 }
 
-/// What has been masked so far.
+/// Failures masked so far.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct History {
     limit: Limit,

@@ -16,13 +16,13 @@ pub enum Verdict {
     Success,
     /// A rank failed first.
     Failed {
-        /// Which rank.
+        /// The rank that failed.
         rank: Rank,
         /// Name of its host.
         host: String,
         /// Its process id, 0 when it never had one.
         pid: u32,
-        /// Why.
+        /// The cause of the failure.
         cause: Cause,
         /// Why that is not masked, where one may ask.
         refusal: Option<Refusal>,
@@ -32,16 +32,16 @@ pub enum Verdict {
         /// The limit in milliseconds.
         limit: u64,
     },
-    /// What the ranks wrote can't be written out.
+    /// The output of the ranks can't be written.
     OutputLost {
         /// The system's reason.
         why: String,
     },
-    /// Nobody reads what the ranks write (as in `mpirun … | head`).
+    /// The output of the ranks has no reader (as in `mpirun … | head`).
     Unread,
     /// A signal to the launcher ended it.
     Interrupted {
-        /// Its number.
+        /// Number of the signal.
         signal: i32,
     },
     /// A host takes no part any more, and its ranks with it.
@@ -69,7 +69,7 @@ pub enum Verdict {
     },
     /// There can be no central manager any more.
     CentralLost {
-        /// Why.
+        /// The reason, one line.
         why: String,
     },
 }
@@ -93,7 +93,7 @@ impl Verdict {
     }
 }
 
-/// SIGPIPE: what ends a program that writes to nobody.
+/// SIGPIPE, which ends a program that writes without a reader.
 const PIPE: i32 = 13;
 
 fn cause_code(cause: &Cause) -> i32 {

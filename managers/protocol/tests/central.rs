@@ -462,8 +462,8 @@ fn a_central_manager_that_is_started_again_in_the_middle_of_a_checkpoint_orders_
     }
 }
 
-/// A job on two hosts that go by leases, of which the second is lost for a reason that proves no
-/// end; what it does then.
+/// A job on two hosts with leases. The second is lost for a reason that proves no end. Returns the
+/// effects.
 fn after_a_lost_host(central: &mut Central) -> Vec<Effect> {
     step(central, at(0), Input::Begin);
     for host in 0..2 {
@@ -477,7 +477,7 @@ fn after_a_lost_host(central: &mut Central) -> Vec<Effect> {
     step(central, at(200), said(ToCentral::Done))
 }
 
-/// What follows when the first host is done, as the last one.
+/// The effects when the first host is done, as the last one.
 fn asked_when_done() -> [Effect; 3] {
     [
         Effect::Persist(Record::HostDone(0)),
@@ -499,7 +499,7 @@ fn job_with_failover() -> Job {
     }
 }
 
-/// What a job of two ranks becomes without its second host.
+/// The relaunch of a job of two ranks without its second host.
 fn relaunch(generation: u32) -> Relaunch {
     Relaunch {
         generation: Generation(generation),
@@ -516,7 +516,8 @@ fn a_job_that_has_lost_a_host_is_launched_again_when_its_last_lease_is_over() {
     let effects = step(&mut central, at(300), Input::Stored(Some(7)));
     let decided = Effect::Persist(Record::Relaunching(relaunch(1)));
     assert_eq!(effects, [decided]);
-    // A lease of 1000 ms, what clocks may differ by, and the time to stop; from its last grant.
+    // A lease of 1000 ms, the possible difference of clocks, and the time to stop; from its last
+    // grant.
     assert_eq!(central.deadline(), Some(at(1110)));
     assert_eq!(step(&mut central, at(1109), Input::Tick), []);
     let effects = step(&mut central, at(1110), Input::Tick);
@@ -586,7 +587,7 @@ fn a_central_manager_that_is_started_again_waits_for_a_whole_lease_before_the_re
         host: "b".into(),
         why: "it is silent".into(),
     };
-    // It was decided: nobody is asked again.
+    // It was decided: no host is asked again.
     let records = vec![
         began.clone(),
         Record::Decided(lost.clone()),

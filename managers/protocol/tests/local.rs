@@ -287,7 +287,7 @@ fn the_end_is_polite_first_and_then_not() {
     );
     let done = Effect::Central(ToCentral::Done);
     assert_eq!(effects[effects.len() - 2..], [Effect::Sweep, done.clone()]);
-    // Another central manager may not have heard it.
+    // Another central manager may not have received it.
     for order in [ToLocal::Report, ToLocal::Kill] {
         let effects = steps(&mut core, vec![Input::Central(order)]);
         assert_eq!(effects, std::slice::from_ref(&done));
@@ -421,7 +421,7 @@ fn a_checkpoint_asked_for_after_a_return_is_none_of_those_given_up() {
             abandoned,
         })
     };
-    // Number 5 was under way when all went back to 4: the rank has never heard of it.
+    // Number 5 was under way when all rolled back to 4: the rank has never received it.
     steps(&mut core, vec![keep(4, 5)]);
     let ask = ToManager::Checkpoint { after: Epoch(4) };
     let asked = ToCentral::Checkpoint {

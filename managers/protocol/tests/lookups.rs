@@ -12,7 +12,7 @@ use rejoin_wire::{FromManager, Limits, ToManager, VERSION};
 
 const GENERATION: Generation = Generation(0);
 const FIRST: Incarnation = Incarnation(0);
-/// The rank of the host that is looked at, which stands at position 0, and the one of another.
+/// The rank of the tested host, which is at position 0, and the rank of another host.
 const HERE: Rank = Rank(0);
 const THERE: Rank = Rank(1);
 
@@ -168,7 +168,7 @@ fn who_does_not_answer_is_done_without() {
 fn the_table_answers_all_questions() {
     let mut core = begun();
     steps(&mut core, vec![asks(THERE)]);
-    // Nobody waits for the start any more.
+    // No rank waits for the start any more.
     let effects = steps(&mut core, vec![start()]);
     assert_eq!(effects, [told()]);
     assert_eq!(core.deadline(), None);
@@ -279,7 +279,7 @@ fn an_answer_does_not_meet_who_comes_back_before_its_start() {
     );
 }
 
-/// What a host tells a central manager that was started again of the table.
+/// Whether a host reports to a restarted central manager that it lacks the table.
 fn lacks_table(core: &mut Local) -> bool {
     let effects = steps(core, vec![Input::Central(ToLocal::Report)]);
     let [Effect::Central(ToCentral::Report(report))] = &effects[..] else {

@@ -1,6 +1,6 @@
 //! The cores of central and local managers under a model checker: start, finalize, failures,
-//! aborts, lost managers, signals and the time limit, in every order that two hosts with few ranks
-//! allow.
+//! aborts, lost managers, signals and the time limit. The checker tries every order that two hosts
+//! with few ranks allow.
 
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, Job, Record};
@@ -11,10 +11,10 @@ use rejoin_wire::{FromManager, Limits, ToManager, VERSION};
 use stateright::{Checker, Model, Property};
 use std::collections::{BTreeSet, VecDeque};
 
-/// Any but the first, so that nobody can get away with a constant.
+/// Any but the first, so that a constant in the code would be found.
 const GENERATION: Generation = Generation(3);
 
-/// What a rank's process does next.
+/// The next step of a rank's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Step {
     NotThere,
@@ -59,7 +59,7 @@ struct System {
     faults: u8,
     signals: u8,
     timed_out: bool,
-    /// What would be found after central's death.
+    /// The records that would be found after central's death.
     stored: Stored,
     /// Something was done before it was stored.
     hasty: bool,
@@ -253,7 +253,7 @@ impl System {
         let before = std::mem::replace(&mut self.ranks[rank].step, Step::Dead);
         self.ranks[rank].well = end == End::Exited(0);
         if before == Step::BeforeInit {
-            // It leaves nobody behind who holds its socket.
+            // No other process holds its socket.
             let closed = local::Input::Closed(Rank(rank as u32), Incarnation(0));
             self.local(self.host_of(rank), Time(0), closed);
         }
@@ -437,7 +437,7 @@ impl Model for Jobs {
             Action::KillLocal(host) => {
                 state.faults += 1;
                 state.lose(host);
-                // What it had sent may still arrive; the end of file comes last.
+                // Its sent messages may still arrive; the end of file comes last.
                 while let Some(message) = state.hosts[host].up.pop_front() {
                     state.central(Time(0), central::Input::Local(host, message));
                 }

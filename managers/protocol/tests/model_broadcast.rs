@@ -1,5 +1,5 @@
-//! Words of central down a tree of local managers, under a model checker: messages overtake each
-//! other and are lost, hosts crash, clocks ring too early, and links seem gone that are not.
+//! Broadcasts of central down a tree of local managers, under a model checker. Messages overtake
+//! each other and are lost, hosts crash, timers fire too early, and working links seem lost.
 //!
 //! `REJOIN_MODELS=soak` takes larger bounds; builds with debug assertions take smaller ones.
 

@@ -1,6 +1,6 @@
-//! Rank 0 asks where rank 1 is, first in any incarnation, then in the one after a restart that
-//! central and the peer's manager hear of at different times; messages overtake each other and are
-//! lost.
+//! Rank 0 asks where rank 1 is, first in any incarnation, then in the incarnation after a restart.
+//! Central and the peer's manager learn of the restart at different times. Messages overtake each
+//! other and are lost.
 
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::broadcast::Peer;
@@ -22,7 +22,7 @@ struct State {
     /// Central's, then those of hosts 0 and 1.
     directories: Vec<Directory>,
     letters: Vec<(Peer, Peer, Message)>,
-    /// Incarnations that are still to be heard of, by central and by host 1.
+    /// Incarnations that central and host 1 do not know yet.
     news: [BTreeSet<u32>; 2],
     asks: BTreeSet<u32>,
     told: Vec<(u32, u32)>,

@@ -1,6 +1,6 @@
 //! The cores of central and local managers under a model checker while ranks take images, die, and
-//! come back: in every order that few ranks allow, with deaths at any step, in the middle of a
-//! checkpoint and of a recovery, images that die too, signals, and ends that turn out not to be
+//! are restored, in every order that few ranks allow. Ranks and images die at any step, also in the
+//! middle of a checkpoint or a recovery. There are signals, and exits that turn out not to be
 //! failures.
 //!
 //! `REJOIN_MODELS=soak` takes larger bounds, for hours; builds with debug assertions take smaller
@@ -30,7 +30,7 @@ struct Jobs {
     kinds: &'static [End],
     /// Processes may die before they call `MPI_Init`.
     before_init: bool,
-    /// What central stores of ranks that are taken back is not there when it is started again.
+    /// Records of rollbacks are lost when central is started again.
     forgets: bool,
 }
 
@@ -58,7 +58,7 @@ enum Action {
     Ask,
     Signal,
     TickLocal(usize),
-    /// Central is killed; what it had said is lost, or comes late.
+    /// Central is killed; its messages under way are lost, or arrive late.
     CentralDies {
         late: bool,
     },
@@ -290,8 +290,8 @@ impl Model for Jobs {
     }
 }
 
-/// Who has started in a generation comes from the checkpoint that it began from; who comes back
-/// alone, from the last one.
+/// A process that has started in a generation comes from the checkpoint that the generation began
+/// from. A process that was restored alone comes from the last checkpoint.
 fn is_of_its_history(state: &System, process: &recovery::Process) -> bool {
     let started = !matches!(
         process.step,

@@ -1,4 +1,4 @@
-//! What mpirun and the central manager's process say to each other.
+//! Messages between mpirun and the central manager's process.
 
 use super::host_links::LinkPlan;
 use rejoin_channel_table::{Epoch, Rank};
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 pub struct Begin {
     /// The job.
     pub job: Job,
-    /// What its links to the local managers need.
+    /// The setup of its links to the local managers.
     pub links: LinkPlan,
     /// The sockets that listen for local managers, which the process has inherited.
     pub listening: Vec<RawFd>,
@@ -22,7 +22,7 @@ pub struct Begin {
     pub journal: PathBuf,
     /// A predecessor has said something, so it has stored that the job began.
     pub began: bool,
-    /// What the predecessor may not have taken, with its numbers.
+    /// Inputs that the predecessor may not have taken, with their numbers.
     pub inputs: Vec<(u64, Input)>,
     /// Tell the user what happens; and since when times count.
     pub verbose: Option<Time>,
@@ -33,7 +33,7 @@ pub struct Begin {
 pub enum MpirunToCentral {
     /// The first word.
     Begin(Box<Begin>),
-    /// For the core; with a number, it is to be said when it was taken and what came of it is
+    /// For the core. With a number, central reports when the input was taken and its records are
     /// stored.
     Input(Option<u64>, Input),
     /// How is everything? Asked for this client.
@@ -45,7 +45,7 @@ pub enum MpirunToCentral {
 /// To mpirun.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum CentralToMpirun {
-    /// What came of an input, beside what was stored and what local managers were told.
+    /// The effects of an input, except for records and messages to local managers.
     Step {
         /// Numbers of inputs that were taken with it.
         took: Vec<u64>,
@@ -56,11 +56,11 @@ pub enum CentralToMpirun {
     },
     /// The answer to [`MpirunToCentral::Status`].
     Status {
-        /// For whom it was asked.
+        /// The client that asked.
         client: u32,
         /// The job.
         view: View,
-        /// Its ranks.
+        /// State of each rank of the job.
         ranks: Vec<RankView>,
         /// The epoch of the last image of each rank.
         images: BTreeMap<Rank, Epoch>,
@@ -71,7 +71,7 @@ pub enum CentralToMpirun {
     Alive,
     /// The journal can't be made or read, for this reason: nothing more is done.
     NoJournal(String),
-    /// The journal can't be written any more, for this reason: what follows is stored nowhere, and
-    /// nobody can take the job up again.
+    /// The journal can't be written any more, for this reason. Later records are not stored, and no
+    /// central manager can continue the job.
     JournalFailed(String),
 }

@@ -1,6 +1,6 @@
-//! Drives the core of the central manager, in a process of its own or in mpirun's: feeds it what
-//! the local managers and mpirun say, stores what must outlive it, orders what it orders, and tells
-//! mpirun the rest.
+//! Drives the core of the central manager, in a process of its own or in mpirun. Passes messages of
+//! local managers and of mpirun to the core, stores its records, and sends its orders. Reports the
+//! other effects to mpirun.
 
 use super::central_messages::CentralToMpirun;
 use super::host_links::{HostLinks, LinkKinds};
@@ -87,11 +87,11 @@ impl CoreDriver {
         }
     }
 
-    /// Something came from a local manager, or somebody calls. Appends what mpirun is told to
-    /// `out`, as all that feed the core do.
+    /// Handles an event of a local manager's link or of a caller. Appends messages for mpirun to
+    /// `out`, like all functions that pass inputs to the core.
     ///
     /// # Errors
-    /// What came is no message, or the system refuses.
+    /// A malformed message, or an error of the system.
     pub fn event(
         &mut self,
         token: Token,
@@ -142,8 +142,8 @@ impl CoreDriver {
         }
     }
 
-    /// Feeds the core what mpirun says. An input with a number is named in `out` when it was taken
-    /// and what came of it is stored.
+    /// Passes an input of mpirun to the core. `out` names an input with a number when it was taken
+    /// and its records are stored.
     ///
     /// # Errors
     /// An order is above the limit of messages, or the system refuses.
@@ -155,7 +155,7 @@ impl CoreDriver {
         out: &mut Vec<CentralToMpirun>,
     ) -> Result<()> {
         if let Input::HostLost(host) | Input::HostGone(host, _) = input {
-            // What it has said before comes first.
+            // Its earlier messages come first.
             while self.read(host, reactor, out)? {}
             self.hosts.close(host, reactor);
         }

@@ -1,9 +1,9 @@
 //! Central's links to the local managers, by the number of their host.
 //!
-//! Local managers dial, also those of this host: so a central manager that is started again, which
-//! has the listening sockets from mpirun, is found at the same place. Its links begin anew; a local
-//! manager learns that from the handshake ([`crate::net::auth`]). Connections that break prove
-//! nothing: mpirun tells of managers that have ended, and leases tell of silence.
+//! Local managers dial, also those of this host. A restarted central manager has the listening
+//! sockets from mpirun, so it has the same addresses. Its links begin anew; a local manager learns
+//! that from the handshake ([`crate::net::auth`]). A broken connection proves nothing. mpirun
+//! reports managers that have ended, and leases detect silence.
 
 use super::tree_top::{Lookups, Outgoing, Top};
 use crate::clock::now;
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// What the links of a job need, whoever drives its core.
+/// The setup of the links of a job, for central in either process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LinkPlan {
     /// The job.
@@ -41,7 +41,7 @@ pub struct LinkPlan {
     pub lookups: bool,
 }
 
-/// Kinds of the events of links, and of who calls.
+/// Kinds of the events of links, and of callers.
 #[derive(Debug, Clone, Copy)]
 pub struct LinkKinds {
     /// Of a link; the index is the host.
@@ -220,7 +220,7 @@ impl HostLinks {
         }
     }
 
-    /// Somebody calls, or continues to prove who it is.
+    /// An event of a caller: a new connection, or the next step of its proof.
     ///
     /// # Errors
     /// The system refuses to watch a socket.
@@ -272,7 +272,7 @@ impl HostLinks {
             return;
         };
         link.say_bye();
-        // Who does not take it finds out when it dials again.
+        // A manager that does not take it learns of the end when it dials again.
         let _ = link.flush(reactor);
         link.detach(reactor);
         if let Some(Some(link)) = self.links.get_mut(host) {

@@ -1,12 +1,11 @@
-//! What must outlive the central manager, in a file of its own per job ([`Record`]s, in their
-//! order).
+//! The journal: records that must outlive the central manager ([`Record`]s, in their order), in one
+//! file per job.
 //!
-//! The file is appended to: each entry is a [`HEAD`] and a message of the managers' codec. What is
-//! appended survives the end of this process however it comes; it is made to survive that of the
-//! machine only with [`Keep::Machine`], which costs an fsync each time, and helps only jobs whose
-//! checkpoints outlive the machine too. An entry that the writer's end has cut short was never
-//! acted upon: it is dropped. When most entries count no more, the file is replaced by one with the
-//! others.
+//! Central appends to the file. Each entry is a [`HEAD`] and a message of the managers' codec. An
+//! entry survives any end of this process. It survives the end of the machine only with
+//! [`Keep::Machine`], which costs an fsync each time. That helps only jobs whose checkpoints
+//! outlive the machine too. An entry that the end of its writer has cut short was never acted upon,
+//! and is dropped. When most entries are obsolete, a file with the others replaces the old one.
 
 use crate::error::plain;
 use crate::host::run_dir::NEW;
@@ -20,7 +19,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// What the first entry begins with: this is a journal, and its format.
+/// The first entry begins with this: the mark of a journal, and its format.
 const FORMAT: (u64, u64) = (u64::from_le_bytes(*b"rejoin-j"), 4);
 
 /// Bytes before each message: its length, its CRC-32C, and the CRC-32C of these two. A damaged
@@ -30,13 +29,13 @@ const HEAD: usize = 12;
 /// Bytes of entries that count no more, beyond which the file is replaced.
 const SPARE: u64 = 64 * 1024;
 
-/// What can be wrong with a journal.
+/// An error of a journal.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The file can't be had.
     #[error("the journal {}: {}", .path.display(), plain(.source))]
     File {
-        /// Which.
+        /// Path of the journal.
         path: PathBuf,
         /// The system's reason.
         source: std::io::Error,
@@ -44,7 +43,7 @@ pub enum JournalError {
     /// Another process has it open.
     #[error("the journal {} is in use: the job's central manager lives", .path.display())]
     InUse {
-        /// Which.
+        /// Path of the journal.
         path: PathBuf,
     },
     /// It is not there, or its writer ended before it named the job: nothing was stored.
@@ -56,14 +55,14 @@ pub enum JournalError {
     /// It is not what was written: the job can't be taken up again with it.
     #[error("the journal {} is torn or altered: {why}", .path.display())]
     Torn {
-        /// Which.
+        /// Path of the journal.
         path: PathBuf,
         /// What is wrong.
         why: String,
     },
 }
 
-/// What a record is to survive.
+/// The failures that a record must survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
     /// The end of this process.
@@ -129,7 +128,7 @@ fn file_error(path: &Path, source: std::io::Error) -> JournalError {
 }
 
 impl Journal {
-    /// Makes the journal of a new job; nobody else may read it.
+    /// Makes the journal of a new job, readable by its owner only.
     ///
     /// # Errors
     /// There is one already, or the file can't be made.
@@ -214,7 +213,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Takes up the journal of a job whose central manager has died, with what it holds.
+    /// Opens the journal of a job whose central manager has died, with its records.
     ///
     /// # Errors
     /// It is empty, torn, altered, of another format, or in use.
@@ -266,15 +265,15 @@ impl Journal {
         Ok((journal, job, records))
     }
 
-    /// The job has ended: nobody takes it up again.
+    /// The job has ended: no central manager will continue it.
     pub fn remove(self) {
-        // Who removed it before us did what we want.
+        // It may be removed already, which is just as good.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Where a file is filled that will replace the journal. What a dead writer leaves there goes with
-/// the run directory's other unfinished files.
+/// Path of a file that will replace the journal. Remains of a dead writer are removed with the run
+/// directory's other unfinished files.
 fn replacement(path: &Path) -> PathBuf {
     path.with_extension(NEW)
 }

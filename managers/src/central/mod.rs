@@ -1,6 +1,6 @@
-//! The central manager of a job that can go back: a process of its own around the core and its
-//! journal. mpirun starts it, again and again if it must, and leaves it the sockets that listen for
-//! local managers; what goes between central and those does not pass through mpirun.
+//! The central manager of a job with recovery: a process of its own around the core and its
+//! journal. mpirun starts it, repeatedly if it must, and passes it the sockets that listen for
+//! local managers. Messages between central and local managers do not pass through mpirun.
 
 pub mod central_messages;
 pub mod core_driver;
@@ -24,10 +24,10 @@ use rejoin_wire::codec::MANAGER_LIMIT;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// Who wakes so much too late was suspended.
+/// A process that wakes so much too late was suspended.
 pub const OVERSLEPT: Duration = Duration::from_millis(1000);
 
-/// How long a predecessor may take to let go of the journal.
+/// How long a predecessor may take to release the journal.
 const IN_USE_LIMIT: Duration = Duration::from_secs(5);
 
 /// The longest single wait.
@@ -83,7 +83,7 @@ impl Process {
     fn run(&mut self) -> Result<()> {
         let mut tokens = Vec::new();
         loop {
-            // Orders first: mpirun takes for done what it is told was taken.
+            // Orders first: mpirun takes an acknowledged input as done.
             if let Some(driver) = &mut self.driver {
                 driver.flush(&self.reactor)?;
             }
@@ -102,7 +102,7 @@ impl Process {
             if limit.is_some_and(|limit| begun.elapsed() > limit + OVERSLEPT) {
                 self.step(None, Input::Slept)?;
             }
-            // Before what comes of it at the hosts: a local manager may have heard of it first.
+            // Before messages of the hosts: a local manager may learn of the same event first.
             if !self.read_mpirun()? {
                 return Ok(());
             }
@@ -116,7 +116,8 @@ impl Process {
         }
     }
 
-    /// Hears all that mpirun has said: one write then answers it. Whether there is more to do.
+    /// Reads all messages of mpirun, so that one write answers them. Returns whether the job
+    /// continues.
     fn read_mpirun(&mut self) -> Result<bool> {
         loop {
             match self.link.fill()? {
@@ -166,7 +167,7 @@ impl Process {
         self.driver = Some(driver);
         self.step(None, Input::Begin)?;
         let mut inputs = begin.inputs;
-        // It was stored, and only the word of that is missing.
+        // It was stored, and only the report of that is missing.
         let stored = |(number, _): &(u64, Input)| again == Some(*number);
         if let Some(at) = inputs.iter().position(stored) {
             let (number, _) = inputs.remove(at);
@@ -182,7 +183,7 @@ impl Process {
         Ok(true)
     }
 
-    /// Nothing may be done that is not stored: mpirun is told, and decides.
+    /// No effect may happen without its record: reports that to mpirun, which decides.
     fn unjournaled(&mut self, error: &JournalError) -> Result<bool> {
         self.link
             .queue(&CentralToMpirun::NoJournal(error.to_string()))?;
@@ -214,13 +215,13 @@ impl Process {
     }
 }
 
-/// The core of a job that begins, or of one that a predecessor began, its journal, and the number
-/// of the input with which the predecessor stored that somebody wants the job to end.
+/// The core of a new job, or of one that a predecessor began, and its journal. Also the number of
+/// the input with which the predecessor stored a request to end the job.
 fn taken_up(begin: &Begin) -> std::result::Result<(Central, Journal, Option<u64>), JournalError> {
     // The checkpoints themselves, processes of this machine, do not outlive it either.
     let keep = Keep::Process;
     let anew = || {
-        // What names no job was never acted upon.
+        // A journal without a job was never acted upon.
         let _ = std::fs::remove_file(&begin.journal);
         let journal = Journal::create(&begin.journal, begin.links.id, keep)?;
         Ok((Central::new(begin.job.clone()), journal, None))

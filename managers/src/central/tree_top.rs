@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// What answers local managers that ask where a rank is, and do not know themselves.
+/// Answers local managers that ask for a card that they do not know.
 pub(super) struct Lookups {
     directory: Directory,
     /// For each rank the position of its host.
@@ -20,7 +20,7 @@ pub(super) struct Lookups {
 }
 
 impl Lookups {
-    /// Of ranks placed on hosts, which stand in ascending order.
+    /// Makes it for ranks placed on hosts, which are in ascending order.
     pub fn new(placement: &[HostIndex], hosts: &[HostIndex]) -> Lookups {
         let place = |host| hosts.binary_search(host).unwrap_or(usize::MAX);
         let places: Arc<[usize]> = placement.iter().map(place).collect();
@@ -42,7 +42,7 @@ impl Lookups {
             return None;
         };
         for (rank, (incarnation, card)) in (0..).map(Rank).zip(table) {
-            // Nobody waits here for an answer.
+            // No rank waits here for an answer.
             let (card, told) = (card.clone(), &mut Vec::new());
             self.directory
                 .learn(*generation, rank, *incarnation, card, told);
@@ -57,7 +57,7 @@ impl Lookups {
     }
 }
 
-/// What is to be sent to whom.
+/// Messages to send, with their hosts.
 pub(super) type Outgoing = Vec<(HostIndex, Message<Word>)>;
 
 /// The top of the tree.
@@ -69,7 +69,7 @@ pub(super) struct Top {
     addresses: Vec<Vec<SocketAddr>>,
     run: u64,
     under_way: Option<Stamp>,
-    /// What went to whom. Our links lose nothing, so once is enough.
+    /// The messages sent so far, with their hosts. mpirun's links lose nothing, so once is enough.
     given: BTreeSet<(Stamp, usize, bool)>,
     /// Orders that may not come before the table.
     held: Vec<(HostIndex, ToLocal)>,
@@ -124,7 +124,7 @@ impl Top {
             Some(table) => outgoing.extend(table),
             None => tracing::info!("the table does not go to the hosts: all is asked for here"),
         }
-        // Whoever has the first has begun.
+        // A host that has the first has begun.
         self.under_way = begun;
         Ok(Some(outgoing))
     }
@@ -136,7 +136,7 @@ impl Top {
         order: &ToLocal,
     ) -> Result<Option<Outgoing>> {
         let Ok(word) = Word::new(self.addresses.clone(), order) else {
-            // Who is told directly gets the error, which says how long it is.
+            // A direct send returns the error, which names the length.
             return Ok(None);
         };
         let mut effects = Vec::new();
@@ -199,9 +199,9 @@ impl Top {
         self.member.deadline()
     }
 
-    /// Keeps an order back that may not come before the table which is under way. A rank that has
-    /// no table can't enter an epoch; all other orders are good at any time: `Keep` is about
-    /// images, `AllFinalized` follows words of ranks that have the table, and what ends needs none.
+    /// Holds an order that may not arrive before the table under way. A rank without the table
+    /// can't enter an epoch. All other orders are valid at any time: `Keep` is about images,
+    /// `AllFinalized` follows messages of ranks that have the table, and an end needs no table.
     pub fn hold(&mut self, host: HostIndex, order: &ToLocal) -> bool {
         match order {
             ToLocal::Checkpoint { .. } if self.under_way.is_some() => {
@@ -217,7 +217,7 @@ impl Top {
         }
     }
 
-    /// What was kept back, when all have the table.
+    /// The held orders, when all hosts have the table.
     pub fn released(&mut self) -> Vec<(HostIndex, ToLocal)> {
         match self.under_way {
             None => std::mem::take(&mut self.held),

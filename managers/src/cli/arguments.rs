@@ -181,7 +181,7 @@ pub(super) struct ProgramArguments {
     pub(super) command: Vec<OsString>,
 }
 
-/// What follows a colon.
+/// The options after a colon.
 #[derive(Debug, Parser)]
 #[command(name = "mpirun", disable_help_flag = true)]
 pub(super) struct Further {

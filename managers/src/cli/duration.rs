@@ -14,7 +14,7 @@ pub(super) fn seconds(text: &str) -> Option<f64> {
         Some(number * factor)
     });
     let seconds = with_unit.or_else(|| text.parse().ok())?;
-    // What is no number is not above 0 either.
+    // NaN is not above 0 either.
     (seconds > 0.0 && seconds <= MOST_SECONDS).then_some(seconds)
 }
 

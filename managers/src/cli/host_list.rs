@@ -1,4 +1,4 @@
-//! Host lists: what the user names, and which ranks go where.
+//! Host lists: the hosts that the user names, and the ranks of each.
 
 use super::arguments::{JobArguments, MapBy, ProgramArguments};
 use super::job::Given;
@@ -216,7 +216,7 @@ fn hostfile_lines(text: &str) -> Result<Vec<Slots>, String> {
         for word in words {
             let value = match word.split_once('=') {
                 Some(("slots", value)) => value,
-                // What other launchers know and we have no use for.
+                // Words of other launchers that have no use here.
                 Some(("max_slots" | "max-slots", _)) => continue,
                 _ => return Err(format!("line {at}: '{word}' is not slots=N")),
             };

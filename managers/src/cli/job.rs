@@ -1,4 +1,4 @@
-//! From options to a launch: what is asked for is checked, numbered and put together.
+//! From options to a launch: checks the options, numbers programs and hosts, and makes the plan.
 
 use super::arguments::{BindTo, Carrier, JobArguments, MapBy, OutputAt, ProgramArguments, Stdin};
 use super::{host_list, ports};
@@ -18,7 +18,7 @@ use std::io::IsTerminal;
 use std::os::unix::ffi::OsStringExt;
 use std::time::Instant;
 
-/// How the user has given an option this value: on the line, or by a variable.
+/// How the user set this value of an option: on the command line, or by a variable.
 pub(super) type Given<'a> = &'a dyn Fn(&str, &str) -> String;
 
 /// Makes the launch of a job from its options and those of its programs.
@@ -118,7 +118,7 @@ fn binding(job: &JobArguments) -> Binding {
     }
 }
 
-/// What every rank is told.
+/// The options of every rank.
 fn options(job: &JobArguments, takes_images: bool) -> Result<RankOptions, String> {
     Ok(RankOptions {
         interface: job.interface.clone(),

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 /// How long a job may take to say how it is.
 const STATUS_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long a checkpoint may take: a minute for one that is under way, the pause after one that was
-/// given up, and a minute for the one that is asked for.
+/// How long a checkpoint may take: a minute for one that is under way, the pause after an abandoned
+/// one, and a minute for the requested one.
 const CHECKPOINT_LIMIT: Duration = Duration::from_secs(180);
 
 /// Which job is meant: the beginning of its name, or the process id of its mpirun.

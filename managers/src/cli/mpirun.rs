@@ -79,7 +79,7 @@ impl From<&str> for Refused {
     }
 }
 
-/// The options, and variables that stand for them: one that is empty is as good as not there.
+/// The options, and variables that replace them. An empty variable counts as unset.
 fn with_variables() -> Command {
     let command = Arguments::command();
     let is_empty = |arg: &&clap::Arg| {
@@ -93,8 +93,7 @@ fn with_variables() -> Command {
         .fold(command, |all, id| all.mut_arg(id, |arg| arg.env(None)))
 }
 
-/// Reads the options. What is wrong with one that the environment has given is said of its
-/// variable.
+/// Reads the options. An error of an option from the environment names its variable.
 fn options(command: Command, line: Vec<OsString>) -> Result<ArgMatches, Refused> {
     let line: Vec<_> = named(line).collect();
     let error = match command.clone().try_get_matches_from(&line) {
@@ -122,7 +121,7 @@ fn options(command: Command, line: Vec<OsString>) -> Result<ArgMatches, Refused>
     }
 }
 
-/// What the user wrote, option or variable, to give this option its value.
+/// The option or variable with which the user set this value.
 fn given(matches: &ArgMatches, option: &str, value: &str) -> String {
     let variable = match matches.value_source(option) {
         Some(ValueSource::EnvVariable) => {
@@ -170,7 +169,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Launch, Refused> {
     Ok(job::launch(&arguments.job, programs, &given)?)
 }
 
-/// What the parser found, in one line: which option, and what is allowed.
+/// The parser's error in one line: the option, and the allowed values.
 fn plain(error: &clap::Error) -> String {
     let text = error.to_string();
     let mut lines = text.lines().map(str::trim);

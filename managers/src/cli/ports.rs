@@ -1,4 +1,4 @@
-//! Whether the ports that ranks are told to listen on are enough for them, and theirs to have.
+//! Checks that the ports on which ranks must listen suffice, and that ranks may use them.
 
 use crate::launch::machines::Machines;
 use crate::launch::plan::Program;
@@ -8,7 +8,7 @@ use rejoin_managers_protocol::central::HostIndex;
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStringExt;
 
-/// Says it to ranks, and counts more than `--port-range`.
+/// Passes the range to ranks, and precedes `--port-range`.
 const VARIABLE: &str = "REJOIN_TCP_PORTS";
 
 /// First and last.
@@ -26,7 +26,7 @@ pub(super) fn check(
     for program in programs {
         told.push(ports_of(program, option)?);
     }
-    // Who has the same range on the same host shares it.
+    // Ranks with the same range on the same host share it.
     let mut sharing: BTreeMap<(&(String, Range), HostIndex), u32> = BTreeMap::new();
     for (rank, program) in ranks {
         let host = machines.placement.get(rank.0 as usize);
@@ -36,7 +36,7 @@ pub(super) fn check(
     }
     let mut warnings = Vec::new();
     for (((shown, range), host), count) in sharing {
-        // What others may have is seen there.
+        // The ports that others may use are visible there.
         let first_free = match machines.is_away(host) {
             true => 0,
             false => first_unprivileged(),

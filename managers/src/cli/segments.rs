@@ -18,9 +18,9 @@ pub fn split(arguments: Vec<OsString>) -> Vec<Vec<OsString>> {
     segments
 }
 
-/// Gives long options that were written with one dash their second one, and parts a short option
-/// from a value that follows it at once (`-n4`, `-n=4`), up to the program's name; what follows is
-/// the program's own.
+/// Adds the second dash to long options with one dash, and separates a short option from a value
+/// that follows it directly (`-n4`, `-n=4`). Stops at the program's name; the words after it belong
+/// to the program.
 #[must_use]
 pub fn two_dashes(command: &Command, arguments: Vec<OsString>) -> Vec<OsString> {
     let mut out = Vec::with_capacity(arguments.len());

@@ -1,13 +1,12 @@
-//! The environment variables that Rejoin knows. One that is spelled wrong would have no effect and
-//! nobody would be told.
+//! The environment variables that Rejoin knows. A misspelled one would silently have no effect.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 
-/// What all of them begin with.
+/// The prefix of all of them.
 const OURS: &str = "REJOIN_";
 
-/// What the names of those begin with that only tests read.
+/// The prefix of variables that only tests read.
 const FOR_TESTS: &str = "REJOIN_TEST_";
 
 /// All others, as the sources, scripts and pages of the project name them: a test compares.
@@ -125,7 +124,7 @@ mod tests {
         assert_eq!(unknown(twice).len(), 1);
     }
 
-    /// Adds the names that stand in the files below a folder.
+    /// Adds the names that occur in the files below a folder.
     fn collect(folder: &Path, names: &mut BTreeSet<String>) {
         for entry in std::fs::read_dir(folder).unwrap().flatten() {
             let (path, name) = (entry.path(), entry.file_name());

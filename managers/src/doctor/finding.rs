@@ -1,8 +1,8 @@
-//! What the doctor found, and how it matters.
+//! A finding of the doctor, and its grade.
 
 use serde::Serialize;
 
-/// How a finding matters.
+/// The grade of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Grade {
@@ -17,13 +17,13 @@ pub enum Grade {
 /// One thing that was looked at.
 #[derive(Debug, Clone, Serialize)]
 pub struct Finding {
-    /// What.
+    /// Name of the checked item.
     pub what: &'static str,
     /// How it matters.
     pub grade: Grade,
-    /// What was found.
+    /// The finding.
     pub found: String,
-    /// What it costs and what to do about it; empty when good.
+    /// Its consequences and a remedy; empty when good.
     pub cost: String,
 }
 

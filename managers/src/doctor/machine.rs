@@ -1,4 +1,4 @@
-//! The machine that ranks run on, and what lets one read another's memory.
+//! The machine that ranks run on, and the conditions for reading another rank's memory.
 
 use super::finding::Finding;
 use crate::host::topology::places::{Bind, Binding, MappingPolicy, Places};
@@ -27,7 +27,7 @@ fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{many}")
 }
 
-/// What the machine has.
+/// The parts of the machine.
 fn parts(machine: &Topology) -> Finding {
     let what = "topology";
     let of = |part| machine.parts(part).len();
@@ -60,7 +60,7 @@ fn parts(machine: &Topology) -> Finding {
     Finding::good(what, found.join(", "))
 }
 
-/// What this process may use of it.
+/// The part of it that this process may use.
 fn cores(machine: &Topology, usable: &Topology, time: usize) -> Finding {
     let what = "cores";
     let cpus = usable.cpus();
@@ -83,7 +83,7 @@ fn cores(machine: &Topology, usable: &Topology, time: usize) -> Finding {
     Finding::good(what, found)
 }
 
-/// What `mpirun --bind-to` would do.
+/// The effect of `mpirun --bind-to`.
 fn binding(usable: &Topology) -> Finding {
     /// Places that are shown of each kind.
     const SHOWN: usize = 4;

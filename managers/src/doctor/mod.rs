@@ -1,4 +1,4 @@
-//! `rejoin doctor`: what this machine offers, what is missing and what that costs.
+//! `rejoin doctor`: the abilities of this machine, missing ones, and their consequences.
 
 mod checks;
 mod finding;

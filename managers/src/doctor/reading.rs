@@ -1,5 +1,5 @@
-//! Whether one rank can read another's memory (`process_vm_readv`), tried by two processes that
-//! stand to each other as ranks do.
+//! Whether one rank can read another's memory (`process_vm_readv`), tried by two processes with the
+//! same relation as ranks.
 
 use super::finding::Finding;
 use std::io::{Read, Write};
@@ -7,13 +7,13 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// What one holds and the other reads.
+/// The value that one holds and the other reads.
 const SECRET: u64 = 0x5245_4a4f_494e_0a17;
 
 /// For so long the two are waited for.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Tries it, and says what stands in the way.
+/// Tries it, and reports the obstacle.
 pub(super) fn single_copy() -> Finding {
     let what = "single copy";
     let yama = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
@@ -39,8 +39,8 @@ pub(super) fn single_copy() -> Finding {
     }
 }
 
-/// Makes a process that holds the secret, and one beside it that reads it. `allow`: the one lets
-/// its parent and what that has started trace it, as ranks do under Yama.
+/// Makes a process that holds the secret, and another one that reads it. `allow`: the first lets
+/// its parent and the processes that the parent has started trace it, as ranks do under Yama.
 fn try_read(allow: bool) -> Result<(), String> {
     let said = |error: std::io::Error| crate::error::plain(&error);
     let (mut ours, theirs) = UnixStream::pair().map_err(said)?;
@@ -86,7 +86,7 @@ impl Child {
     }
 }
 
-/// A child that does this and exits with what it returns.
+/// A child that calls `what` and exits with its result.
 fn fork(what: impl FnOnce() -> i32) -> Result<Child, String> {
     // SAFETY: what the child does takes no lock and allocates nothing; it ends by the alarm at the
     // latest.
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn the_reader_reads_what_the_other_holds_only() {
         let _alone = crate::alone();
-        // Where this machine lets nobody read, the finding says so.
+        // If this machine forbids such reads, the finding says so.
         let finding = single_copy();
         assert_eq!(
             try_read(true).is_ok(),
@@ -166,7 +166,7 @@ mod tests {
         // SAFETY: system calls only.
         let reader = fork(|| unsafe { read_of(pid, &raw const *cell) }).unwrap();
         assert_eq!(reader.wait(), libc::ESRCH);
-        // One that holds something else is told from it.
+        // A process with another value is distinguished from it.
         let cell = Box::new(1u64);
         let (own, at) = (std::process::id() as i32, &raw const *cell);
         // SAFETY: system calls only; a parent may not be read under Yama, which is another error.

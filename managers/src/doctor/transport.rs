@@ -1,5 +1,4 @@
-//! What carries messages between ranks of one host: whether the memory and the sockets for it are
-//! available.
+//! The transport between ranks of one host: whether its memory and its sockets are available.
 
 use super::finding::Finding;
 use crate::error::plain;
@@ -13,7 +12,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 /// Memory of a link between two of few ranks (device/src/transport/shm).
 const LINK: u64 = 600 << 10;
 
-/// What ranks of one host will use, and why not what is faster.
+/// The transport that ranks of one host will use, and why not a faster one.
 pub(super) fn within_host() -> Finding {
     let what = "within a host";
     match memory().and_then(|()| door()) {
@@ -47,7 +46,7 @@ fn memory() -> Result<(), String> {
     anonymous::reserve(&file, LINK).map_err(|error| format!("fallocate: {}", plain(&error)))
 }
 
-/// A local socket of the kind over which ranks hand each other the memory.
+/// A local socket of the kind over which ranks pass the memory to each other.
 fn door() -> Result<(), String> {
     let name = format!("rejoin-doctor-{}", std::process::id());
     let tried = SocketAddr::from_abstract_name(name).and_then(|name| {

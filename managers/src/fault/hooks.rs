@@ -1,4 +1,4 @@
-//! Which point it is that a manager's driver has come to.
+//! Maps the steps of a manager's driver to named points.
 
 use super::{Point, at, plan, when_sent};
 use rejoin_managers_protocol::central::{Course, Effect as FromCentral, Record};
@@ -6,7 +6,7 @@ use rejoin_managers_protocol::control::{End, ToCentral, ToLocal};
 use rejoin_managers_protocol::local::{Effect as FromLocal, Input};
 use rejoin_wire::{FromManager, ToManager};
 
-/// Central hears this, and has not thought about it.
+/// Central receives this message, before the core handles it.
 pub fn heard(news: &ToCentral) {
     if plan().is_some() {
         match news {
@@ -17,7 +17,8 @@ pub fn heard(news: &ToCentral) {
     }
 }
 
-/// Central is about to do this. What it comes to by that, for [`after_central`].
+/// Central is about to carry out this effect. Returns the point that it reaches by that, for
+/// [`after_central`].
 pub fn before_central(effect: &FromCentral, course: impl FnOnce() -> Course) -> Option<Point> {
     plan()?;
     match effect {
@@ -108,7 +109,7 @@ pub fn after_local(point: Option<Point>) {
     point.into_iter().for_each(at);
 }
 
-/// So many of the ranks that are to hear this have been told.
+/// So many of the receivers of this message have got it.
 pub fn halfway(message: &FromManager, told: usize, all: usize) {
     if plan().is_some() && told == all.div_ceil(2) {
         match message {

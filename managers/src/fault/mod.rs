@@ -1,12 +1,12 @@
-//! Named moments at which a manager kills somebody, for tests of recovery and for nothing else.
+//! Named points at which a manager kills processes, only for tests of recovery.
 //!
-//! `REJOIN_FAULT=POINT[:NTH]=VICTIM[+VICTIM…][,…]`: when a manager comes to this point for the NTH
-//! time (the first, if it is not said; each time, if it is `*`), it sends SIGKILL to these
-//! processes of the job: `rank-N`, `twin-N` (the images of rank N), `local` (a local manager),
-//! `central`; `nobody` only notes that the point was reached. `REJOIN_FAULT_FILE` names a file to
-//! which a line is appended for each such moment, before anyone is killed: what was asked for, the
-//! nanoseconds of the monotonic clock, the pids. What stands there is not done again, so a manager
-//! that was started again does not fall over the same point.
+//! `REJOIN_FAULT=POINT[:NTH]=VICTIM[+VICTIM…][,…]`: when a manager reaches this point for the NTH
+//! time, it sends SIGKILL to these processes of the job. Without NTH this is the first time, with
+//! `*` each time. Victims are `rank-N`, `twin-N` (the images of rank N), `local` (a local manager)
+//! and `central`; `nobody` only records that the point was reached. `REJOIN_FAULT_FILE` names a
+//! file. The manager appends a line to it before it kills: the request, the nanoseconds of the
+//! monotonic clock, the pids. A request that the file lists is not repeated, so a restarted manager
+//! does not die at the same point again.
 
 mod hooks;
 mod victims;
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use victims::Victim;
 
-/// What to do where.
+/// The requested faults.
 const VARIABLE: &str = "REJOIN_FAULT";
 /// Where it is noted.
 const FILE: &str = "REJOIN_FAULT_FILE";
@@ -40,7 +40,7 @@ macro_rules! points {
 points! {
     /// Central has decided to order a checkpoint; its number is not stored.
     BeforeOrder "before-order",
-    /// Its number is stored; nobody has been told.
+    /// Its number is stored; no message was sent yet.
     OrderPersisted "order-persisted",
     /// The order has left central.
     AfterOrder "after-order",
@@ -52,7 +52,7 @@ points! {
     ImageAnnounced "image-announced",
     /// An image is whole; central does not know.
     ImageTaken "image-taken",
-    /// Central hears of an image.
+    /// Central gets the report of an image.
     ImageNoted "image-noted",
     /// Every image is there; the commit is not stored.
     BeforeCommit "before-commit",
@@ -60,15 +60,15 @@ points! {
     AfterCommit "after-commit",
     /// The hosts have been told what to keep.
     AfterKeep "after-keep",
-    /// A local manager is about to let go of what is not kept.
+    /// A local manager is about to drop images that are not kept.
     KeepHeard "keep-heard",
     /// A local manager has seen that an image ended which it did not end.
     TwinKilled "twin-killed",
     /// A local manager has seen a rank end, or begin to; central does not know.
     DyingNoticed "dying-noticed",
-    /// Central hears of a rank's failure.
+    /// Central gets the report of a rank's failure.
     FailureNoticed "failure-noticed",
-    /// The generation that begins is stored; nobody has been told.
+    /// The new generation is stored; no message was sent yet.
     RestorePersisted "restore-persisted",
     /// The hosts have been told to restore.
     RestoreSent "restore-sent",
@@ -84,7 +84,7 @@ points! {
     Registered "registered",
     /// All ranks have registered; that they start is not stored.
     AllRegistered "all-registered",
-    /// It is stored that all start; nobody has been told.
+    /// It is stored that all start; no message was sent yet.
     StartPersisted "start-persisted",
     /// The hosts have been told that all start.
     StartSent "start-sent",
@@ -94,7 +94,7 @@ points! {
     AllStarted "all-started",
     /// A rank is in `MPI_Finalize`; central does not know.
     Finalizing "finalizing",
-    /// It is stored that all may leave `MPI_Finalize`; nobody has been told.
+    /// It is stored that all may leave `MPI_Finalize`; no message was sent yet.
     FinalizedPersisted "finalized-persisted",
     /// The hosts have been told so.
     FinalizedSent "finalized-sent",
@@ -102,7 +102,7 @@ points! {
     DuringFinalized "during-finalized",
 }
 
-/// What happens at one point.
+/// The fault at one point.
 #[derive(Debug)]
 struct Fault {
     /// As it was given.
@@ -212,7 +212,7 @@ pub fn when_sent(point: Point) {
     }
 }
 
-/// What was queued for other managers has left.
+/// The queued messages for other managers were sent.
 pub fn sent() {
     if let Some(plan) = plan() {
         let mut pending = plan.pending.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,9 +1,9 @@
-//! The processes of a job by what they are, as the system shows them: the managers' own tables may
-//! be what is about to be tested.
+//! The processes of a job by their role, as the system shows them, because the test may concern the
+//! managers' own tables.
 
 use crate::host::descendants;
 
-/// Whom a fault kills.
+/// The process that a fault kills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Victim {
     Rank(u32),
@@ -13,7 +13,7 @@ pub(super) enum Victim {
     Nobody,
 }
 
-/// The kernel's names of what we start.
+/// The kernel's names of the processes of a job.
 const TWIN: &str = "rejoin-twin";
 const LOCAL: &str = "rejoin-local";
 const CENTRAL: &str = "rejoin-central";

@@ -43,7 +43,7 @@ fn process(pid: u32) -> Option<Process> {
     Process::new(pid.try_into().ok()?).ok()
 }
 
-/// What the kernel tells of a process, as long as it is there.
+/// The kernel's data about a process, while the process exists.
 #[must_use]
 pub fn stat(pid: u32) -> Option<Stat> {
     process(pid)?.stat().ok()
@@ -123,7 +123,7 @@ pub fn is_still(pid: u32) -> bool {
     state_of(pid).is_none_or(|state| matches!(state, 'T' | 't' | 'Z' | 'X'))
 }
 
-/// This process has let go of all that it had, or is not there any more.
+/// Whether this process has released all its resources, or does not exist any more.
 #[must_use]
 pub fn has_ended(pid: u32) -> bool {
     state_of(pid).is_none_or(|state| matches!(state, 'Z' | 'X'))

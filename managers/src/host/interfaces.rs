@@ -6,7 +6,7 @@ use nix::net::if_::InterfaceFlags;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Refuses a choice that no interface here can meet.
+/// Refuses a choice that matches no interface of this machine.
 ///
 /// # Errors
 /// One line that names the option, the choice and what there is.

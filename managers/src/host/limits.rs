@@ -1,22 +1,22 @@
-//! What the system lets a job have: open files and processes. A job that can't be is refused before
-//! anything of it is started.
+//! The system's limits for a job: open files and processes. A job above the limits is refused
+//! before any of its processes starts.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use procfs::process::Process;
 use std::path::Path;
 
-/// Questions that a job hears at a time.
+/// Questions that a job handles at a time.
 pub const MOST_QUESTIONS: usize = 32;
 
-/// Open files of a local manager beside those of its ranks, with room for what one start needs.
+/// Open files of a local manager beside those of its ranks, with room for the start of one rank.
 const OWN_FILES: u64 = 40;
 
-/// Open files of a local manager for each rank: socket, two pipes, and the descriptors of its
-/// process and of the one that called `MPI_Init`, which differ under a wrapper.
+/// Open files of a local manager for each rank: the socket, two pipes, the descriptor of its
+/// process, and that of the process that called `MPI_Init`, which differs under a wrapper.
 const FILES_PER_RANK: u64 = 5;
 
-/// The same where ranks come back: the ends of its images, of what is made ahead of them, and of
-/// the process that takes its place while the old one's pipes are read to their end.
+/// The same for ranks with images: also the ends of its images, of processes made ahead, and of its
+/// successor, while the pipes of the old process are read to their end.
 const FILES_PER_IMAGED_RANK: u64 = 9;
 
 /// Open files that each process of a job must be allowed to have.
@@ -26,16 +26,16 @@ pub const LEAST_FILES: u64 = 64;
 /// the job: at most, and at least.
 const CALLERS: (u64, u64) = (512, 8);
 
-/// What of a thing may be had, and what says so.
+/// The limit of a resource, and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limit {
-    /// How many.
+    /// Largest allowed number.
     pub most: u64,
     /// Its name, for the user.
     pub name: String,
 }
 
-/// What may be had here.
+/// The limits on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Open files of one process.
@@ -109,14 +109,14 @@ pub fn allow_hosts(hosts: usize, each: usize) -> Result<(), String> {
 }
 
 /// Open files of mpirun, or of the central manager, with so many links to hosts, beside those of
-/// who calls.
+/// callers.
 #[must_use]
 pub fn launcher(links: usize) -> u64 {
     // Questions come over connections, too.
     OWN_FILES + MOST_QUESTIONS as u64 + links as u64
 }
 
-/// Open files of a local manager with so many ranks, beside those of who calls.
+/// Open files of a local manager with so many ranks, beside those of callers.
 #[must_use]
 pub fn local(ranks: u64, come_back: bool) -> u64 {
     OWN_FILES + per_rank(come_back) * ranks
@@ -135,7 +135,8 @@ fn per_rank(come_back: bool) -> u64 {
     }
 }
 
-/// Whether this system lets a manager notice ends of processes, without which no rank comes back.
+/// Whether this system lets a manager notice ends of processes. Without that no rank can be
+/// restored.
 ///
 /// # Errors
 /// One line that says why not, and what can be done.
@@ -189,7 +190,7 @@ fn processes(ranks: u64) -> Option<Limit> {
     .min_by_key(|limit| limit.most)
 }
 
-/// What a user may have; root may have any number.
+/// The user's limit; root may have any number.
 fn user_processes(ranks: u64) -> Option<u64> {
     if nix::unistd::geteuid().is_root() {
         return None;

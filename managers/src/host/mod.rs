@@ -1,5 +1,5 @@
-//! What the managers must know of the host that they run on: its processors, interfaces and limits,
-//! the processes below a manager, the signals that a manager gets, and the user's run directory.
+//! The host of a manager: processors, interfaces and limits, the processes below a manager, the
+//! signals that a manager gets, and the user's run directory.
 
 pub mod descendants;
 pub mod interfaces;

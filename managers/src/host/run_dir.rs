@@ -19,9 +19,9 @@ use std::time::{Duration, SystemTime};
 const SOCKET: &str = "sock";
 /// How what must outlive mpirun is called.
 const JOURNAL: &str = "journal";
-/// How a socket that nobody listens to yet and a journal that is still being filled are called.
+/// Suffix of a socket without a listener yet, and of a journal that is still being filled.
 pub(crate) const NEW: &str = "new";
-/// A new socket that is not listened to after this time belongs to nobody.
+/// A new socket without a listener after this time is abandoned.
 const NEW_LIMIT: Duration = Duration::from_secs(60);
 
 /// A name that people can type: sixteen hexadecimal digits.
@@ -95,13 +95,13 @@ fn stream() -> Result<OwnedFd> {
 /// A socket that a job listens to. Its file goes away with it.
 #[derive(Debug)]
 pub struct LocalListener {
-    /// What to accept from; never blocks.
+    /// The socket from which to accept; it never blocks.
     pub socket: OwnedFd,
     path: PathBuf,
 }
 
 impl LocalListener {
-    /// Listens for a job. Whoever sees the file can connect to it.
+    /// Listens for a job. Every process that sees the file can connect to it.
     ///
     /// # Errors
     /// The system refuses, or the directory's name is too long for a socket.
@@ -129,7 +129,7 @@ impl LocalListener {
 }
 
 impl LocalListener {
-    /// Where the job's journal belongs. What a dead job left of it goes with its socket.
+    /// Path of the job's journal. Remains of a dead job are removed with its socket.
     #[must_use]
     pub fn journal(&self) -> PathBuf {
         self.path.with_extension(JOURNAL)
@@ -138,7 +138,7 @@ impl LocalListener {
 
 impl Drop for LocalListener {
     fn drop(&mut self) {
-        // Who removed it before us did what we want.
+        // It may be removed already, which is just as good.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -146,14 +146,14 @@ impl Drop for LocalListener {
 /// A job that listens.
 #[derive(Debug)]
 pub struct Found {
-    /// Its name.
+    /// Name of the job.
     pub name: String,
     /// A connection to it; does not block.
     pub socket: OwnedFd,
 }
 
-/// All jobs of this user that listen here, in the order of their names. What dead ones left is
-/// removed.
+/// All jobs of this user that listen here, in the order of their names. Removes remains of dead
+/// jobs.
 #[must_use]
 pub fn jobs() -> Vec<Found> {
     let mut found = Vec::new();
@@ -182,7 +182,7 @@ fn visit(dir: &Path, mut listens: impl FnMut(String, OwnedFd)) {
         if kind == SOCKET {
             match reach(&path) {
                 Ok(socket) => listens(name.to_string_lossy().into_owned(), socket),
-                // Nobody listens: whoever did is dead.
+                // No listener: its process is dead.
                 Err(Errno::ECONNREFUSED) => {
                     remove(&path.with_extension(JOURNAL));
                     remove(&path);
@@ -252,7 +252,7 @@ mod tests {
         let scratch = Scratch::new("found");
         let alive = LocalListener::new(&scratch.0, JobId(0xa)).unwrap();
         let dead = LocalListener::new(&scratch.0, JobId(0xb)).unwrap();
-        // As kill -9 leaves it: the file is there, and nobody listens.
+        // As kill -9 leaves it: the file exists without a listener.
         nix::unistd::close(dead.socket.as_raw_fd()).unwrap();
         std::fs::write(dead.journal(), "").unwrap();
         std::mem::forget(dead);

@@ -23,8 +23,8 @@ pub const FORWARDED: [Signal; 8] = [
 pub struct Signals(SignalFd);
 
 impl Signals {
-    /// Blocks these signals and SIGCHLD. What was ignored before stays ignored (`nohup`, a shell's
-    /// background jobs).
+    /// Blocks these signals and SIGCHLD. Signals that were ignored before stay ignored (`nohup`, a
+    /// shell's background jobs).
     ///
     /// # Errors
     /// The system refuses.

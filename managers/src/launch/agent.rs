@@ -20,7 +20,7 @@ pub struct Agent {
 
 impl Agent {
     /// Starts an agent and gives it the invitation. It is in a process group of its own, so that
-    /// the terminal's signals reach mpirun alone; what it says goes where mpirun's errors go.
+    /// the terminal's signals reach only mpirun. Its output goes to mpirun's standard error.
     pub fn start(command: &[OsString], invitation: &Invitation) -> Result<Agent> {
         let shown: Vec<_> = command.iter().map(|w| w.to_string_lossy()).collect();
         let shown = shown.join(" ");
@@ -59,7 +59,7 @@ impl Agent {
         })
     }
 
-    /// What it is, for the user.
+    /// The command, for messages to the user.
     pub fn command(&self) -> &str {
         &self.command
     }

@@ -6,12 +6,12 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-/// Starts a manager: this program again under another name, with its link as standard input, in a
-/// process group of its own so that the terminal's signals reach mpirun alone. It inherits these
-/// descriptors under their numbers. Returns our end and its process id.
+/// Starts a manager: this program again under another name, with its link as standard input. It has
+/// a process group of its own, so that the terminal's signals reach only mpirun. It inherits these
+/// descriptors under their numbers. Returns this side's end of the link, and the process id.
 ///
 /// # Errors
-/// The system refuses; `what` is named.
+/// The system's error, which names `what`.
 pub fn start_manager(
     name: &str,
     argument: &str,

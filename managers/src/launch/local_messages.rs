@@ -1,7 +1,7 @@
-//! What mpirun, the central manager and the local managers say to each other.
+//! Messages between mpirun, the central manager and the local managers.
 //!
-//! Streams have windows, so that neither side ever keeps more than a window of what the other can't
-//! take: a reader that stops stops the writers, and memory stays bounded.
+//! Streams have windows. So neither side ever keeps more than a window of bytes that the other
+//! can't take. A reader that stops also stops the writers, and memory stays bounded.
 
 use super::plan::Plan;
 use super::tree::Word;
@@ -17,13 +17,13 @@ use std::net::SocketAddr;
 /// From mpirun to a local manager.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum MpirunToLocal {
-    /// First of all: what to start.
+    /// The first message: the processes to start.
     Launch(Box<Plan>),
     /// Standard input for the rank that gets it; empty at its end.
     Input(ByteBuf),
     /// So many bytes of output were written out.
     OutputCredit(u32),
-    /// Nobody reads this stream any more.
+    /// This stream has no reader any more.
     SinkClosed(Stream),
     /// Does it answer? It says [`LocalToMpirun::Alive`].
     Ping,
@@ -34,34 +34,34 @@ pub enum MpirunToLocal {
 pub enum LocalToMpirun {
     /// Whole lines, or a piece of a very long one, or the unfinished last one.
     Output {
-        /// Who wrote it.
+        /// The rank that wrote it.
         rank: Rank,
-        /// Where.
+        /// The stream of the output.
         stream: Stream,
         /// The bytes.
         bytes: ByteBuf,
         /// Nothing follows on this stream.
         last: bool,
     },
-    /// The rank took its image of this epoch: what came before was written before it.
+    /// The rank took its image of this epoch: earlier output was written before the image.
     Mark {
-        /// Whose.
+        /// The rank that took the image.
         rank: Rank,
         /// The image's epoch.
         epoch: Epoch,
     },
-    /// The rank goes back to its image of this epoch, or to its start: what comes now it may have
-    /// written before.
+    /// The rank rolls back to its image of this epoch, or to its start: it may have written the
+    /// following output before.
     Rewound {
-        /// Which.
+        /// The rank that rolls back.
         rank: Rank,
         /// The image's epoch.
         epoch: Option<Epoch>,
     },
-    /// The rank's program has stored its state, as the one of this number, with all others: what
-    /// came before was written before that.
+    /// The rank's program has stored its state under this number, with all other ranks: earlier
+    /// output was written before that.
     Stored {
-        /// Whose.
+        /// The rank that stored its state.
         rank: Rank,
         /// The number of the stored state.
         number: u32,
@@ -70,18 +70,18 @@ pub enum LocalToMpirun {
     },
     /// So many bytes of standard input were taken by the rank.
     InputCredit(u32),
-    /// Nobody reads standard input any more.
+    /// Standard input has no reader any more.
     InputClosed,
-    /// What an image of this rank can't bring back.
+    /// State that an image of this rank can't restore.
     Caveats {
-        /// Whose.
+        /// The rank of the image.
         rank: Rank,
         /// A line each.
         lines: Vec<String>,
     },
-    /// What the rank tells the user.
+    /// A message of the rank to the user.
     Note {
-        /// Which.
+        /// The rank that sends the message.
         rank: Rank,
         /// Shown without `--verbose` too.
         important: bool,
@@ -125,7 +125,7 @@ pub enum LocalToCentral {
     Look(lookup::Message),
 }
 
-/// What local managers say to each other.
+/// Messages between local managers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Across {
     /// Of what goes down the tree.

@@ -19,12 +19,12 @@ pub struct Machine {
 /// All hosts of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machines {
-    /// In the order in which they were named; those that only stand by come last.
+    /// In the order in which they were named; spare hosts come last.
     pub hosts: Vec<Machine>,
     /// For each rank its host.
     pub placement: Vec<HostIndex>,
-    /// How local managers are started elsewhere: a command, then come the host and what to run
-    /// there.
+    /// The command that starts local managers on other hosts. The host and a command line follow
+    /// it.
     pub agent: Vec<OsString>,
     /// This program's path there.
     pub program: OsString,
@@ -56,7 +56,7 @@ impl Machines {
         self.hosts.iter().map(|h| h.name.clone()).collect()
     }
 
-    /// What central must know to place the ranks of a lost host.
+    /// Data with which central places the ranks of a lost host.
     #[must_use]
     pub fn failover(&self) -> Failover {
         let hosts = self.hosts.iter().enumerate();
@@ -94,7 +94,7 @@ impl Machines {
         })
     }
 
-    /// What starts a local manager on another host.
+    /// The command that starts a local manager on another host.
     #[must_use]
     pub fn command(&self, host: HostIndex) -> Vec<OsString> {
         let name = self.hosts.get(host).map_or("", |h| h.name.as_str());

@@ -1,7 +1,6 @@
-//! How a job is launched: on which hosts ([`machines`]), what each local manager must know
-//! ([`plan`]), how it is reached ([`agent`], [`supervisor`], [`tree`]), and how it starts the
-//! process of a rank ([`spawn`]). What mpirun and a local manager say to each other is in
-//! [`local_messages`].
+//! The launch of a job: its hosts ([`machines`]), the plan for each local manager ([`plan`]), the
+//! way to local managers ([`agent`], [`supervisor`], [`tree`]), and the start of a rank's process
+//! ([`spawn`]). [`local_messages`] has the messages between mpirun and local managers.
 
 pub mod agent;
 pub mod child_manager;

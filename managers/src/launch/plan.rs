@@ -1,4 +1,4 @@
-//! What a local manager must know to start the ranks of its host.
+//! The data with which a local manager starts the ranks of its host.
 
 use super::tree::Place;
 use crate::host::topology::places::Binding;
@@ -33,13 +33,13 @@ pub struct Program {
     pub wdir: Option<ByteBuf>,
 }
 
-/// What local managers must know to start ranks. Holds the job's key. mpirun has the plan of the
+/// The data with which local managers start ranks. Holds the job's key. mpirun has the plan of the
 /// whole job, each local manager its host's part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// The job.
     pub job: JobId,
-    /// Its key.
+    /// Key of the job.
     #[serde(with = "rejoin_channel_table::ids::job_key")]
     pub key: JobKey,
     /// Number of ranks of the job.
@@ -64,7 +64,7 @@ pub struct Plan {
     pub lease: Option<Terms>,
     /// Where the central manager listens for this host; in a part only.
     pub central: Option<CentralPlace>,
-    /// Where this host stands in the tree, if there is one.
+    /// The place of this host in the tree, if there is one.
     pub tree: Option<Place>,
     /// Ranks get no table, but look cards up.
     pub lookups: bool,

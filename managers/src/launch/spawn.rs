@@ -9,18 +9,18 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Number of the rank's descriptor of its socket to the manager: above what programs, which often
-/// count from 3, are used to, and within `limit`, their soft limit of open files.
+/// Number of the rank's descriptor of its socket to the manager. It is above the numbers that
+/// programs expect, which often count from 3, and within `limit`, their soft limit of open files.
 #[must_use]
 pub fn manager_number(limit: Option<&libc::rlimit>) -> i32 {
     let last = limit.map_or(u64::MAX, |l| l.rlim_cur.saturating_sub(1));
     i32::try_from(last).map_or(100, |last| last.min(100))
 }
 
-/// Length of what a child writes that failed at something: rank slot, errno and step.
+/// Length of the report of a failed child: rank slot, errno and step.
 pub const FAILURE_LENGTH: usize = 12;
 
-/// What a child failed at.
+/// The step at which a child failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Going to the working directory.
@@ -31,12 +31,12 @@ pub enum Step {
     Binding = 2,
 }
 
-/// What a child could not do.
+/// The failure of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failure {
     /// [`Order::slot`].
     pub slot: usize,
-    /// What it failed at.
+    /// The failed step.
     pub step: Step,
     /// The system's error number.
     pub errno: i32,
@@ -63,7 +63,7 @@ impl Failure {
     }
 }
 
-/// What all processes of one program share.
+/// Data that all processes of one program share.
 #[derive(Debug)]
 pub struct Image {
     /// File to execute.
@@ -77,9 +77,9 @@ pub struct Image {
 /// One process to start.
 #[derive(Debug)]
 pub struct Order<'a> {
-    /// What to run.
+    /// The program to run.
     pub image: &'a Image,
-    /// Whole environment: what all ranks share, and what is this rank's own.
+    /// Whole environment: the variables of all ranks, and this rank's own.
     pub environment: [&'a [CString]; 2],
     /// Standard input, output and error.
     pub streams: [BorrowedFd<'a>; 3],

@@ -1,16 +1,15 @@
-//! The process between a launch agent and the local manager that it starts: it waits for the
-//! manager's end and passes on how that was, as an exit code that the agent brings back.
+//! The supervisor: the process between a launch agent and the local manager that it starts. It
+//! waits for the manager's end and reports it as an exit code, which the agent returns.
 //!
-//! So mpirun hears from the host itself that its manager has ended. A connection that breaks does
-//! not say that, and of a command that a signal ended ssh tells no more than of a network that is
-//! gone.
+//! So mpirun learns from the host itself that its manager has ended. A broken connection does not
+//! prove that. When a signal ends a command, ssh reports the same as for a lost network.
 
 use crate::host::descendants;
 use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 
-/// Signals that are meant for the manager, and the one that tells of its end.
+/// Signals for the manager, and the signal of its end.
 const AWAITED: [Signal; 4] = [
     Signal::SIGCHLD,
     Signal::SIGTERM,
@@ -25,7 +24,7 @@ pub fn stand_by() {
     let Ok(before) = awaited.thread_swap_mask(SigmaskHow::SIG_BLOCK) else {
         return;
     };
-    // Where it was ignored by who started us the manager's end would not be told.
+    // If the parent process ignores the signal, the manager's end would not be reported.
     // SAFETY: the default action of a signal is no handler.
     let _ = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) };
     // SAFETY: this process has one thread.

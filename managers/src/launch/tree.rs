@@ -1,5 +1,5 @@
-//! The tree of local managers that the table of a job on many hosts goes down: who stands where,
-//! and what is passed on. How is decided by [`rejoin_managers_protocol::broadcast`].
+//! The tree of local managers for the table of a job on many hosts: the places of hosts, and the
+//! forwarded messages. [`rejoin_managers_protocol::broadcast`] decides how they are forwarded.
 
 use crate::error::{Error, Result};
 use rejoin_managers_protocol::broadcast::{PATIENCE, Tree};
@@ -10,9 +10,9 @@ use serde_bytes::ByteBuf;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Children of central and of each host, unless it is said otherwise: what
-/// `docs/bench/rejoin-broadcast.md` was measured with. With no more hosts than this, all are
-/// central's own, and it speaks to each as ever.
+/// Default number of children of central and of each host, as measured in
+/// `docs/bench/rejoin-broadcast.md`. With at most so many hosts, all are central's children, and it
+/// sends to each directly.
 const FANOUT: usize = 8;
 
 /// Another number of children, for tests.
@@ -31,7 +31,7 @@ const ENTRY: u64 = 256;
 /// Bytes in a millisecond that a host passes on at least, on a network of one gigabit a second.
 const RATE: u64 = 100_000;
 
-/// Room that a word leaves for what is around it in a message.
+/// Room in a message around a forwarded one.
 const AROUND: usize = 1024;
 
 /// Whether ranks of a job of this size look cards up.
@@ -47,10 +47,10 @@ pub fn by_lookups(ranks: u32) -> std::result::Result<bool, String> {
     }
 }
 
-/// Where a host stands.
+/// The place of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// Its position.
+    /// Position of this host.
     pub position: u32,
     /// Number of local managers in the tree.
     pub hosts: u32,
@@ -94,7 +94,7 @@ impl Place {
     }
 }
 
-/// What goes down the tree: an order, and where the local managers listen who pass it on.
+/// A message down the tree: an order, and the addresses of the local managers that forward it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Word(Arc<Inner>);
 

@@ -1,6 +1,6 @@
-//! The link to the central manager, which this manager calls for. A central manager that is started
-//! again listens at the same place; what was kept for the one before is dropped, since the next one
-//! asks for a report.
+//! The link to the central manager, which this manager dials. A restarted central manager listens
+//! at the same address. Bytes kept for its predecessor are dropped, since the new one asks for a
+//! report.
 
 use super::kind;
 use crate::error::Result;
@@ -21,7 +21,8 @@ pub(super) struct CentralLink {
     link: SessionLink,
     redial: Redial,
     open: bool,
-    /// What each central manager is told first: where other local managers reach this one.
+    /// The first message to each central manager: the addresses at which other local managers reach
+    /// this one.
     listens: Option<Vec<SocketAddr>>,
 }
 

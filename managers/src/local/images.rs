@@ -19,7 +19,7 @@ pub(super) struct RankImage {
     pub epoch: Epoch,
     pub pid: u32,
     pub zygote: Zygote,
-    /// What the rank said of it, until the image itself has said that it is whole.
+    /// The rank's report of it, until the image itself has reported that it is whole.
     said: Option<(Incarnation, u32, ToManager)>,
     /// The unfinished lines at the image.
     pub partial: [Vec<u8>; 2],
@@ -38,7 +38,7 @@ pub(super) fn token(slot: usize, epoch: Epoch) -> Token {
 }
 
 impl LocalManager {
-    /// A rank says that it has made an image, and hands it over.
+    /// A rank reports a new image, and passes its descriptors.
     pub(super) fn take_image(&mut self, slot: usize, pid: u32, message: ToManager) {
         let ToManager::Imaged { epoch, streams, .. } = message else {
             return;
@@ -113,7 +113,7 @@ impl LocalManager {
         })
     }
 
-    /// Where the image stands in standard input; `false` when nobody can tell.
+    /// Records the position of the image in standard input; `false` if it is unknown.
     fn note_input(&mut self, slot: usize, epoch: Epoch, message: &ToManager) -> bool {
         let wanted = self.plan.as_ref().and_then(|p| p.stdin) == Some(self.ranks[slot].rank);
         if let (true, Some(input), ToManager::Imaged { holds, .. }) =
@@ -245,8 +245,8 @@ impl LocalManager {
 
 fn end_image(image: RankImage, reactor: &crate::net::reactor::Reactor) {
     reactor.remove(&image.zygote);
-    // It would see the end of its socket; this takes its memory down sooner. Only a child of ours
-    // that nobody has reaped surely has this number still.
+    // It would see the end of its socket; this takes its memory down sooner. Only an unreaped child
+    // of this process certainly still has this number.
     if descendants::is_own_child(image.pid) {
         descendants::send(image.pid, libc::SIGKILL);
     }

@@ -1,4 +1,4 @@
-//! What comes over the links to mpirun and to the central manager, and the ends of these links.
+//! Messages over the links to mpirun and to the central manager, and the ends of these links.
 
 use super::LocalManager;
 use crate::error::Result;
@@ -74,7 +74,7 @@ impl LocalManager {
                 if let ToLocal::Keep { epoch, .. } = order {
                     self.keep(epoch);
                 }
-                // At once: what follows on the link may be for a rank that this starts.
+                // At once, because the next message on the link may be for a rank that this starts.
                 self.queue.push_back(Input::Central(order));
                 self.steps()
             }
@@ -157,7 +157,7 @@ impl LocalManager {
         self.queue.push_back(Input::Tick);
     }
 
-    /// Suspends the ranks and what they have started. Their images are frozen anyway.
+    /// Suspends the ranks and their descendants. Their images are frozen anyway.
     pub(super) fn stop_all(&self) {
         tracing::warn!("no contact to central: the ranks are suspended");
         self.signal_present(libc::SIGSTOP);

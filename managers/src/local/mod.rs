@@ -87,7 +87,7 @@ struct LocalManager {
     sweep: Sweep,
     /// Notices ends at once.
     watcher: Option<Watcher>,
-    /// Streams that nobody reads any more.
+    /// Streams without a reader.
     closed_sinks: [bool; 2],
     over: bool,
     /// The checkpoint that counts.
@@ -189,8 +189,8 @@ impl LocalManager {
             None
         };
         let starting = self.is_starting().then_some(Duration::ZERO);
-        // What starting has brought is due, too.
-        // Only should the kernel not tell.
+        // Inputs from the start of processes are due, too. The limit only matters if the kernel
+        // does not report an end.
         let retiring = self.any_retiring().then_some(Duration::from_millis(1));
         let waking = self.ranks.iter().any(|r| r.waking.is_some());
         let waking = waking.then_some(Duration::from_secs(1));
@@ -316,7 +316,7 @@ impl LocalManager {
         Ok(())
     }
 
-    /// What concerns images, recoveries, and where ranks are.
+    /// Effects that concern images, recoveries, and look-ups.
     fn perform_on_images(&mut self, effect: Effect) -> Result<()> {
         match effect {
             Effect::SignalCaller(rank, signal) => {

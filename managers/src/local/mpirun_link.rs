@@ -17,7 +17,7 @@ use serde_bytes::ByteBuf;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// What the last words are worth: they are offered for so long.
+/// How long this manager tries to send its last messages.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// A local manager's link to mpirun.
@@ -27,7 +27,7 @@ pub(super) struct MpirunLink {
     invited: Option<Invited>,
 }
 
-/// What a local manager on another host has beside its link.
+/// State of a local manager on another host, beside its link.
 struct Invited {
     redial: Redial,
     key: JobKey,
@@ -61,7 +61,7 @@ impl MpirunLink {
     pub fn invited() -> Result<MpirunLink> {
         let invitation = Invitation::read(std::io::stdin().lock())?;
         let missing = invitation.settle();
-        // What started us may go; its terminal, if it has one, is none of ours.
+        // The parent process may end; this process does not share its terminal.
         let _ = nix::unistd::setsid();
         let whose = invitation.whose();
         let key = invitation.key.clone();
@@ -140,8 +140,8 @@ impl MpirunLink {
         open
     }
 
-    /// Everything that was said has been taken, or nobody is there to take it. `written`: the
-    /// ranks' outputs are at their end.
+    /// Whether mpirun has taken all messages, or is gone. `written`: the ranks' outputs are at
+    /// their end.
     pub fn has_said_all(&mut self, written: bool, reactor: &Reactor) -> Result<bool> {
         if !self.open {
             return Ok(true);

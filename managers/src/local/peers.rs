@@ -1,7 +1,7 @@
-//! Links to local managers of other hosts, made when there is something to say, and what goes over
-//! them: the table, which each passes on to its few, and questions where a rank is.
+//! Links to local managers of other hosts. A manager makes them when it has something to send: the
+//! table, which each manager forwards to its children, and look-ups of ranks.
 //!
-//! A link that breaks is not resumed: the core has asked for an answer, and without one it goes
+//! A link that breaks is not resumed. The core waits for an answer, and without one it tries
 //! another way.
 
 use super::{LocalManager, kind};
@@ -26,7 +26,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// A host that can't be reached in this time is done without: attempts at a few addresses.
+/// Time limit to reach a host, which covers attempts at a few addresses. After it the manager
+/// continues without the host.
 const DIAL_LIMIT: Duration = Duration::from_secs(3);
 
 /// A link over which nothing has come for so long is closed; the next word makes a new one.
@@ -53,7 +54,7 @@ pub(super) struct Peers {
     place: Place,
     job: JobId,
     key: JobKey,
-    /// `None`: nobody can reach this host.
+    /// `None`: this host cannot be reached.
     listener: Option<Listener>,
     /// The last word that was given: it says who is where.
     word: Option<Word>,
@@ -65,7 +66,7 @@ pub(super) struct Peers {
     up: Vec<Message<Word>>,
     /// For our own core.
     orders: Vec<ToLocal>,
-    /// For our own core, too: what is said of where ranks are, and by whom.
+    /// Look-up messages for this manager's own core, with their senders.
     looks: Vec<(u32, lookup::Message)>,
 }
 
@@ -231,7 +232,7 @@ impl Peers {
         self.lost(position, reactor)
     }
 
-    /// Somebody calls, or continues to prove who it is.
+    /// An event of a caller: a new connection, or the next step of its proof.
     fn called(&mut self, index: u32, reactor: &Reactor) -> Result<()> {
         let Some(listener) = &mut self.listener else {
             return Ok(());
@@ -365,7 +366,7 @@ impl LocalManager {
         self.peers = Some(Box::new(peers));
     }
 
-    /// Central says this of what goes down the tree.
+    /// A tree message from central.
     pub(super) fn tree_said(&mut self, message: Message<Word>) -> Result<()> {
         if let Some(peers) = &mut self.peers {
             peers.hear(None, message, &self.reactor)?;
@@ -384,7 +385,7 @@ impl LocalManager {
         self.take_words()
     }
 
-    /// Asks, or answers, where a rank is. Who can't be reached is taken to know nothing.
+    /// Sends a look-up question or answer. An unreachable peer counts as one that does not know.
     pub(super) fn look(&mut self, to: Peer, message: lookup::Message) -> Result<()> {
         let Some(position) = to else {
             return self.tell_central(LocalToCentral::Look(message));

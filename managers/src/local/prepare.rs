@@ -1,4 +1,4 @@
-//! From a program of the plan to what is executed, and why it could not be.
+//! From a program of the plan to the executed file, or the reason why it can't be executed.
 
 use crate::error::plain;
 use crate::launch::plan::Program;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// A program that can be started.
 pub(super) struct Prepared {
     pub image: Image,
-    /// Its environment, but for what is each rank's own.
+    /// Its environment, without each rank's own variables.
     pub environment: Vec<CString>,
 }
 
@@ -87,7 +87,7 @@ fn directory(dir: &Path, error: &std::io::Error) -> String {
     }
 }
 
-/// What the first line of a script names.
+/// The interpreter that the first line of a script names.
 fn interpreter(file: &Path) -> Option<String> {
     let mut start = [0; 256];
     let count = std::fs::File::open(file).ok()?.read(&mut start).ok()?;

@@ -21,7 +21,7 @@ use std::io::IoSliceMut;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-/// What the driver holds for one rank.
+/// The driver's state of one rank.
 pub(super) struct RankIo {
     pub rank: Rank,
     pub incarnation: Incarnation,
@@ -37,7 +37,7 @@ pub(super) struct RankIo {
     pub outputs: [Option<Output>; 2],
     /// Descriptors that came over the socket and whose message is still to come.
     pub handed: VecDeque<OwnedFd>,
-    /// What it can come back from.
+    /// The images from which it can be restored.
     pub images: Vec<RankImage>,
     /// A process that is being made from an image.
     pub waking: Option<Waking>,
@@ -55,7 +55,7 @@ pub(super) struct RankIo {
     pub group: Option<u32>,
     /// An order that the present process does not take by signal now.
     unsent: Option<(Epoch, Incarnation)>,
-    /// What tries to order by signal saw of it.
+    /// Observations of earlier tries to request a checkpoint by signal.
     seen: checkpoint_request::Seen,
 }
 
@@ -131,7 +131,7 @@ impl RankIo {
         Ok(())
     }
 
-    /// Orders an image by signal too: a rank that computes hears nothing else.
+    /// Requests an image by signal too, because a rank that computes reads no message.
     pub fn order(&mut self, epoch: Epoch) {
         self.unsent = None;
         // Behind a wrapper it takes none, and a debugger would stop it at the signal.
@@ -208,7 +208,7 @@ impl LocalManager {
         }
     }
 
-    /// Reads what a rank said, to the end of what is there.
+    /// Reads all messages of a rank that have arrived.
     pub(super) fn read_socket(&mut self, slot: usize) {
         let rank = &mut self.ranks[slot];
         let token = token(kind::SOCKET, rank.incarnation, slot);
@@ -262,7 +262,7 @@ impl LocalManager {
         }
     }
 
-    /// The started process ended: first hear its last words, then reap it.
+    /// The started process ended: reads its last messages, then reaps it.
     pub(super) fn child_ended(&mut self, slot: usize) {
         self.read_failures();
         self.read_socket(slot);
@@ -302,7 +302,7 @@ impl LocalManager {
         let end = exit_info(pidfd).or_else(|| descendants::reap(*pid).map(end_of));
         if end.is_none() && !rank.caller_unreaped {
             rank.caller_unreaped = true;
-            // No interest: what comes next is the hang-up when its parent has reaped it.
+            // No interest: the next event is the hang-up when its parent has reaped it.
             let none = Interest {
                 read: false,
                 write: false,
@@ -322,8 +322,8 @@ impl LocalManager {
 /// Most descriptors that come with one message.
 const MOST_HANDED: usize = 3;
 
-/// Receives once, with the sender's process id as the kernel knows it and what descriptors it sent.
-/// `None`: nothing there; `Err`: the end.
+/// Receives once, with the sender's process id from the kernel and the descriptors that it sent.
+/// `None`: nothing has arrived; `Err`: the end.
 fn receive(socket: &mut LocalLink) -> std::result::Result<Option<(u32, Vec<OwnedFd>)>, ()> {
     use std::os::fd::AsFd;
     let fd = socket.as_fd().as_raw_fd();

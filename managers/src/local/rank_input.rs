@@ -21,8 +21,8 @@ const KEPT_LIMIT: usize = 64 << 20;
 /// Most writes that are remembered, to tell where an image stood between them.
 const MOST_WRITES: usize = 4096;
 
-/// The pipe to the rank, what it has not taken yet (at most a window), and what it would read
-/// again.
+/// The pipe to the rank, the bytes that it has not taken yet (at most a window), and the bytes that
+/// it would read again after a rollback.
 pub(super) struct RankInput {
     pipe: Option<OwnedFd>,
     /// Device and inode of the pipe.
@@ -167,7 +167,7 @@ impl RankInput {
         self.from += count as u64;
     }
 
-    /// Writes once. `Some(false)`: the pipe takes no more; `None`: nobody reads it.
+    /// Writes once. `Some(false)`: the pipe takes no more; `None`: it has no reader.
     fn write(&mut self) -> Option<bool> {
         let pipe = self.pipe.as_ref()?;
         let skip = (self.at - self.from) as usize;
@@ -197,7 +197,7 @@ impl RankInput {
         self.kept.len() - (self.at - self.from) as usize
     }
 
-    /// Lets go of what nobody reads again; `true` once when that is more than can be kept.
+    /// Drops bytes that no rollback needs; `true` once when more must be kept than possible.
     fn trim(&mut self) -> bool {
         if !self.keeps {
             self.forget_before(self.at);
@@ -261,7 +261,7 @@ impl LocalManager {
         }
         let reader = input.renew(position)?;
         if let Some(pipe) = &input.pipe {
-            // No interest: a closed reader is reported all the same.
+            // No interest: a closed reader is still reported.
             let none = Interest {
                 read: false,
                 write: false,
@@ -330,7 +330,7 @@ impl LocalManager {
     }
 }
 
-/// Nobody can read from this pipe any more.
+/// Whether this pipe has no reader any more.
 fn is_broken(pipe: &OwnedFd) -> bool {
     let mut polled = [PollFd::new(pipe.as_fd(), PollFlags::empty())];
     let found = poll(&mut polled, PollTimeout::ZERO);

@@ -24,7 +24,8 @@ pub(super) struct Output {
     lines: Lines,
     /// Watched by epoll; not while the window is used up.
     watched: bool,
-    /// Nobody writes to it any more; its unfinished line waits for what becomes of the rank.
+    /// It has no writer any more; its unfinished line waits until the rank's end or restore is
+    /// decided.
     ended: bool,
     /// Since when the unfinished line has waited.
     waiting: Option<Instant>,
@@ -153,8 +154,8 @@ impl LocalManager {
         bytes: Vec<u8>,
         last: bool,
     ) {
-        // The end is told also when there is nothing more: what was held back for comparison comes
-        // out.
+        // The end is reported also without further bytes: it releases the bytes held back for
+        // comparison.
         if bytes.is_empty() && !last {
             return;
         }
@@ -195,7 +196,7 @@ impl LocalManager {
     }
 
     /// After all processes have ended: passes on what their pipes still hold, as far as the window
-    /// goes. A pipe that a stranger holds open is closed all the same.
+    /// goes. A pipe that another process holds open is closed too.
     pub(super) fn drain_outputs(&mut self) {
         for slot in 0..self.ranks.len() {
             for stream in [Stream::Out, Stream::Err] {
@@ -241,8 +242,7 @@ impl LocalManager {
         partial
     }
 
-    /// The program of a rank has stored its state: what it wrote before comes before the word of
-    /// that.
+    /// The program of a rank has stored its state: its earlier output precedes the report of that.
     pub(super) fn has_stored(&mut self, slot: usize, number: u32) {
         if self.ranks[slot].retiring {
             return;

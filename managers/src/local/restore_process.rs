@@ -98,7 +98,7 @@ impl LocalManager {
     /// The process of an image is there.
     pub(super) fn arrived(&mut self, slot: usize, pid: u32) -> Result<()> {
         let Some(waking) = self.ranks[slot].waking.take() else {
-            // Nobody waits for it any more.
+            // It is no longer needed.
             descendants::send(pid, libc::SIGKILL);
             return Ok(());
         };
@@ -118,7 +118,7 @@ impl LocalManager {
         // A number may have been another process's before.
         let lives = |_: &_| stray.is_none() || descendants::is_own_child(pid);
         let watched = descendants::watch(pid).ok().filter(lives);
-        // Whoever killed it was faster than we: a failure as any other.
+        // It was killed before: a failure like any other.
         let end = match watched {
             Some(_) => None,
             None => Some(stray.map_or(End::Unknown, |(_, status)| end_of(status))),

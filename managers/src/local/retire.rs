@@ -111,7 +111,7 @@ impl LocalManager {
             // Killed together with the one for which the job goes back, and not noticed yet.
             self.told(slot, Input::ExitDetected);
         }
-        // What it has said counts no more; what it has written does.
+        // Its messages do not count any more; its output does.
         self.drain_at_once(slot);
         let io = &mut self.ranks[slot];
         if let Some(socket) = io.socket.take() {
@@ -179,7 +179,7 @@ impl LocalManager {
                 .push_back(Input::ChildEnded(who, incarnation, end));
             return;
         }
-        // It may be one of which we are about to hear.
+        // The process may be one of which this manager is about to learn.
         if let Some(status) = status
             && self.ranks.iter().any(|r| r.waking.is_some())
         {

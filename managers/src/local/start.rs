@@ -31,9 +31,9 @@ use std::collections::VecDeque;
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// What is worked out once for all ranks of this host.
+/// Data prepared once for all ranks of this host.
 pub(super) struct Start {
-    /// Per program: what to run and its environment, or why it can't be run.
+    /// Per program: the executable and its environment, or why it can't be run.
     programs: Vec<std::result::Result<Prepared, String>>,
     /// Where ranks run.
     places: Places,
@@ -127,7 +127,7 @@ impl LocalManager {
         self.mpirun.tell(&LocalToMpirun::Bound { lines, crowded })
     }
 
-    /// Works a program out; on another host than mpirun's, what it needs may not be there.
+    /// Prepares a program. On another host than mpirun's, its files may be missing.
     fn prepared(&self, program: &Program, plan: &Plan) -> std::result::Result<Prepared, String> {
         if self.mpirun.is_away() {
             let ranks = plan.ranks.len() as u64;
@@ -196,14 +196,14 @@ impl LocalManager {
         true
     }
 
-    /// What waits to be started of this rank is not: another takes its place.
+    /// Forgets the pending starts of this rank, because another process takes its place.
     pub(super) fn forget_unstarted(&mut self, rank: Rank) {
         if let Some(start) = &mut self.start {
             start.waiting.retain(|instance| instance.rank != rank);
         }
     }
 
-    /// The job ends: what waits to be started is not.
+    /// The job ends: drops all pending starts.
     pub(super) fn start_no_more(&mut self) {
         let waiting = self.start.as_mut().map(|s| std::mem::take(&mut s.waiting));
         for instance in waiting.into_iter().flatten() {
@@ -292,7 +292,7 @@ impl LocalManager {
         added.is_ok().then_some(watcher)
     }
 
-    /// What a process from an image finds: its Welcome waits in its socket.
+    /// The descriptors of a process from an image: its Welcome waits in its socket.
     pub(super) fn ends_for(
         &self,
         slot: usize,
@@ -353,14 +353,14 @@ impl LocalManager {
         }
     }
 
-    /// Hears of processes that could not exec.
+    /// Reads the reports of processes that could not exec.
     pub(super) fn read_failures(&mut self) {
         let mut message = [0u8; FAILURE_LENGTH];
         // Writes of this size are atomic, so a read gets a whole one or nothing.
         while nix::unistd::read(&self.failures.0, &mut message) == Ok(FAILURE_LENGTH) {
             let failure = Failure::read(message);
             if failure.step == Step::Binding {
-                // It runs all the same.
+                // It runs in spite of the failure.
                 if let Some(rank) = self.ranks.get(failure.slot) {
                     let unbound = LocalToMpirun::Unbound(rank.rank, failure.errno);
                     // A broken link shows itself where it is read.
@@ -410,7 +410,7 @@ fn slot_of(slot: usize, incarnation: Incarnation) -> u32 {
     2 * slot as u32 + (incarnation.0 & 1)
 }
 
-/// Watches a process that is about to be made; what it must know for that.
+/// Watches a process that is about to be made. Returns the data that the process needs for that.
 fn watched(
     watcher: Option<&Watcher>,
     slot: usize,

@@ -1,4 +1,4 @@
-//! The end of what is left: background children of ranks, children of wrappers.
+//! Ends the remaining processes: background children of ranks, children of wrappers.
 
 use crate::host::descendants;
 use std::time::{Duration, Instant};

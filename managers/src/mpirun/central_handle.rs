@@ -29,7 +29,7 @@ enum Core {
     Remote(Box<RemoteCentral>),
 }
 
-/// What is to be told.
+/// News to report.
 #[derive(Debug, Clone)]
 pub(super) enum News {
     /// Something happened in the job.
@@ -53,7 +53,7 @@ pub(super) struct CentralHandle {
     board: StatusBoard,
     begun: Instant,
     queue: VecDeque<Input>,
-    /// What ranks reported.
+    /// The reported counters of ranks.
     counters: BTreeMap<Rank, Counters>,
     /// The verdict of a job that is over, and since when it is.
     over: Option<(Verdict, Instant)>,
@@ -69,13 +69,13 @@ pub(super) struct CentralHandle {
     /// Losses, and the last recovery, that were told: after a resumption they may come again.
     lost: BTreeSet<(Generation, Rank, u32)>,
     recovered: Option<Generation>,
-    /// Who came back alone.
+    /// Ranks that were restored alone.
     returned: BTreeSet<(Rank, Incarnation)>,
     /// The last checkpoint that was ordered, and when; the last that was committed.
     ordered: Option<(Epoch, Instant)>,
     committed: Option<Epoch>,
     verdict: Option<Verdict>,
-    /// The verdict, until it is told.
+    /// The verdict, until it is reported.
     decided: Option<Verdict>,
     looked: Vec<(u32, Status)>,
     /// Clients that asked a central manager which is no more.
@@ -84,8 +84,8 @@ pub(super) struct CentralHandle {
 
 impl CentralHandle {
     /// A driver whose first step begins the job. With a place for a journal, the core is in a
-    /// process of its own, whose events are of this kind; in this process, the events of its links
-    /// to local managers are of these.
+    /// process of its own, and its events are of `kind`. Otherwise the core is in this process, and
+    /// the events of its links to local managers are of `kinds`.
     pub fn new(
         setup: CentralSetup,
         board: StatusBoard,
@@ -152,7 +152,7 @@ impl CentralHandle {
         }
     }
 
-    /// mpirun was suspended: a core in this process could hear of no host.
+    /// mpirun was suspended: a core in this process could receive no message of a host.
     pub fn slept(&mut self) {
         if matches!(self.core, Core::InProcess(_)) {
             self.tell(Input::Slept);
@@ -252,8 +252,8 @@ impl CentralHandle {
             }
             CentralToMpirun::Alive => {}
             CentralToMpirun::NoJournal(why) => {
-                // What has begun could not be taken up again; what has not does without, as one
-                // without a place for its journal.
+                // A job that has begun could not be continued. A job that has not begun runs
+                // without it, like a job without a place for its journal.
                 let began = matches!(&self.core, Core::Remote(remote) if remote.began());
                 tracing::warn!(why, began, "no journal");
                 if !began {
@@ -263,7 +263,7 @@ impl CentralHandle {
                 self.unmanaged = Some((why, began));
             }
             CentralToMpirun::JournalFailed(why) => {
-                // What is in it is of the past from here on.
+                // Its records are obsolete from here on.
                 self.remove_journal();
                 self.news.push(News::Unjournaled { why, remote: true });
             }
@@ -338,7 +338,7 @@ impl CentralHandle {
         }
     }
 
-    /// Something happened, or is told again.
+    /// An event, which may be a repeated one.
     fn event(&mut self, event: Event) {
         let fresh = match &event {
             Event::Ordered(epoch) => {
@@ -373,7 +373,7 @@ impl CentralHandle {
         }
     }
 
-    /// Another central manager continues: what became of checkpoints may not have been told.
+    /// Another central manager continues: the results of checkpoints may not have been reported.
     fn resumed(&mut self, committed: Option<Epoch>, abandoned: Epoch) {
         if let Core::Remote(remote) = &mut self.core
             && let Some(Gone { how, since }) = remote.gone.take()
@@ -406,7 +406,7 @@ impl CentralHandle {
 
     fn remove_journal(&self) {
         if let Core::Remote(remote) = &self.core {
-            // Who removed it before us did what we want.
+            // It may be removed already, which is just as good.
             let _ = std::fs::remove_file(remote.journal());
         }
     }
@@ -416,7 +416,7 @@ impl CentralHandle {
         std::mem::take(&mut self.dropped)
     }
 
-    /// What happened since the last call.
+    /// The news since the last call.
     pub fn news(&mut self) -> Vec<News> {
         std::mem::take(&mut self.news)
     }
@@ -426,7 +426,7 @@ impl CentralHandle {
         self.decided.take()
     }
 
-    /// The job as it is now, or was when it was last heard of.
+    /// The job as it is now, or at the last report.
     pub fn view(&self) -> View {
         match &self.core {
             Core::InProcess(driver) => driver.view(),
@@ -466,7 +466,7 @@ impl CentralHandle {
         }
     }
 
-    /// Waits until what was told is done, within a second.
+    /// Waits until the last inputs are taken, at most a second.
     pub fn await_taken(&mut self, reactor: &Reactor) -> Result<()> {
         let until = Instant::now() + Duration::from_secs(1);
         while let Core::Remote(remote) = &self.core
@@ -509,7 +509,7 @@ impl CentralHandle {
         self.over = Some((verdict, self.begun));
     }
 
-    /// One line per rank of a job of `size` ranks: what it counted.
+    /// One line per rank of a job of `size` ranks, with its counters.
     pub fn report(&self, size: u32) -> String {
         let mut text = String::new();
         for rank in (0..size).map(Rank) {

@@ -1,4 +1,4 @@
-//! What the command line asks mpirun to launch.
+//! The launch that the command line requests.
 
 use super::streams::Show;
 use crate::launch::machines::Machines;
@@ -24,7 +24,7 @@ pub struct Launch {
     pub limit: Option<u64>,
     /// Since when that counts.
     pub begun: Instant,
-    /// What earlier launches have read of standard input.
+    /// Standard input that earlier launches have read.
     pub consumed: source::Consumed,
     /// Put `[rank]<stream> ` before each line.
     pub tag: bool,

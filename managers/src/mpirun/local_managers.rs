@@ -1,9 +1,9 @@
-//! The local managers as mpirun has them, by the number of their host: it starts them, and streams
-//! and what the user is told come over its links to them. Central has links of its own.
+//! mpirun's handle of the local managers, by the number of their host. mpirun starts them. Its
+//! links to them carry streams and messages for the user. Central has links of its own.
 //!
-//! The one of this host is started at the other end of a socket pair. Those of other hosts are
-//! started by a launch agent and call back ([`crate::net`]); when such a manager is lost is decided
-//! here as far as connections tell it, and by central as far as silence does.
+//! mpirun starts the local manager of this host at the other end of a socket pair. A launch agent
+//! starts those of other hosts, which connect back ([`crate::net`]). This module decides from the
+//! connections when such a manager is lost. Central decides it after silence.
 
 use super::watchdog::{self, Duty, Watchdog};
 use crate::LOCAL_MANAGER;
@@ -49,8 +49,8 @@ struct Away {
     agent: Agent,
     /// It has called.
     called: bool,
-    /// It is lost if nothing comes from it until then; `None` while its connection stands. Of one
-    /// that is silent otherwise its lease tells.
+    /// It is lost if no message comes from it until then; `None` while it is connected. The lease
+    /// covers other silence.
     until: Option<Instant>,
     /// The user knows that its agent has ended without a word.
     told: bool,
@@ -85,7 +85,7 @@ impl CentralAddresses {
     }
 }
 
-/// Kinds of events: of links, and of who calls.
+/// Kinds of events: of links, and of callers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kinds {
     pub link: u8,
@@ -150,7 +150,8 @@ impl LocalManagers {
         Ok(hosts)
     }
 
-    /// Has an agent start a local manager elsewhere. What is queued for it waits until it calls.
+    /// Makes an agent start a local manager on another host. Queued messages wait until it
+    /// connects.
     fn invite(
         &self,
         part: Plan,
@@ -231,7 +232,7 @@ impl LocalManagers {
         Ok(filled)
     }
 
-    /// The next message of a host, of what was read.
+    /// The next message of a host, from the bytes already read.
     pub fn next(&mut self, host: HostIndex) -> Result<Option<LocalToMpirun>> {
         match self.open(host) {
             Some(local) => local.link.next(),
@@ -239,7 +240,7 @@ impl LocalManagers {
         }
     }
 
-    /// Somebody calls, or continues to prove who it is.
+    /// An event of a caller: a new connection, or the next step of its proof.
     pub fn called(&mut self, index: u32, reactor: &Reactor) -> Result<()> {
         let Some(listener) = &mut self.listener else {
             return Ok(());
@@ -355,8 +356,8 @@ impl LocalManagers {
         (0..self.locals.len()).for_each(|host| self.close(host, reactor));
     }
 
-    /// Kills a local manager and closes its link. The kernel ends its ranks; one on another host
-    /// hears that its link was closed, or that there is no lease any more.
+    /// Kills a local manager and closes its link. The kernel ends its ranks. A manager on another
+    /// host learns that its link was closed, or that its lease is over.
     pub fn kill(&mut self, host: HostIndex, reactor: &Reactor) {
         if let Some(local) = self.open(host)
             && let Some((pid, _)) = &local.own
@@ -416,8 +417,8 @@ impl Away {
     }
 }
 
-/// Starts this host's local manager: this program again, with its link as standard input, in a
-/// process group of its own so that the terminal's signals reach mpirun alone.
+/// Starts this host's local manager: this program again, with its link as standard input. It has a
+/// process group of its own, so that the terminal's signals reach only mpirun.
 fn start_here(part: Plan, token: Token, reactor: &Reactor) -> Result<ManagerEntry> {
     let (socket, pid) = start_manager(
         "rejoin-local",

@@ -1,8 +1,8 @@
 //! mpirun: it starts the managers of the job, and is the sink of its streams.
 //!
-//! [`central_handle`] has central, [`local_managers`] mpirun's own links to the local managers,
-//! [`streams`] the ranks' output and our standard input, [`crate::report::query_server`] answers
-//! those who ask; here is the loop around them.
+//! [`central_handle`] has central, and [`local_managers`] mpirun's own links to the local managers.
+//! [`streams`] has the ranks' output and mpirun's standard input. [`crate::report::query_server`]
+//! answers clients. This module has the loop around them.
 
 mod central_handle;
 mod launch_order;
@@ -61,8 +61,8 @@ mod kind {
     pub const CENTRAL_CALLER: u8 = 8;
 }
 
-/// After the job has ended by time limit or signal, a reader of our output that takes nothing more
-/// is waited for this long; after other ends as long as it likes.
+/// After the job has ended by time limit or signal, mpirun waits this long for a reader of its
+/// output that takes nothing more. After other ends it waits without limit.
 const READER_LIMIT: Duration = Duration::from_secs(2);
 
 /// Runs a job to its end. Returns the exit code.
@@ -155,7 +155,7 @@ fn check_limits(machines: &Machines, come_back: bool) -> Result<()> {
     Ok(())
 }
 
-/// What the streams must know of a launch.
+/// The setup of the streams for a launch.
 fn setup(launch: &Launch, elsewhere: Option<bool>) -> Setup {
     let (plan, machines) = (&launch.plan, &launch.machines);
     let host_of = |rank: Rank| machines.placement.get(rank.0 as usize).copied();
@@ -171,7 +171,7 @@ fn setup(launch: &Launch, elsewhere: Option<bool>) -> Setup {
     }
 }
 
-/// What the central manager must know of a launch.
+/// The central manager's data about a launch.
 fn job(launch: &Launch, failover: bool) -> Job {
     let spent = u64::try_from(launch.begun.elapsed().as_millis());
     Job {
@@ -189,8 +189,8 @@ fn job(launch: &Launch, failover: bool) -> Job {
     }
 }
 
-/// The sockets that listen for calls to central, and where local managers find them. The name of
-/// the one for this host is nobody else's: it has the number of the job.
+/// The listening sockets of central, and their addresses for local managers. The name of the socket
+/// for this host is unique: it has the number of the job.
 fn listen_for_central(launch: &Launch) -> Result<(ListeningSockets, CentralAddresses)> {
     let plan = &launch.plan;
     let mut sockets = match launch.machines.is_networked() {
@@ -203,7 +203,7 @@ fn listen_for_central(launch: &Launch) -> Result<(ListeningSockets, CentralAddre
     Ok((sockets, CentralAddresses { net, local }))
 }
 
-/// What every central manager of a launch is started with.
+/// The setup with which every central manager of a launch starts.
 fn central_setup(
     launch: &Launch,
     failover: bool,
@@ -299,8 +299,8 @@ impl Launcher {
             self.tell_events();
             self.streams.arrange(&mut self.hosts, &self.reactor)?;
             self.streams.flush(&mut self.hosts, &self.reactor)?;
-            // Decided before the ranks can hear that their pipes are closed: our own error is the
-            // cause, the signal that they get from it is not.
+            // Decided before the ranks notice that their pipes are closed. The cause is mpirun's
+            // own error, not the signal that ranks get from it.
             while let Some(lost) = self.streams.lost() {
                 self.output_lost(lost)?;
             }
@@ -314,8 +314,7 @@ impl Launcher {
             let asleep = Instant::now();
             self.reactor.wait(limit, &mut tokens)?;
             if limit.is_some_and(|limit| asleep.elapsed() > limit + OVERSLEPT) {
-                // The machine was suspended, or mpirun was: hosts that were not heard of did not
-                // fall silent.
+                // The machine or mpirun was suspended: hosts without a message did not fall silent.
                 self.central.slept();
             }
             for token in &tokens {
@@ -410,7 +409,7 @@ impl Launcher {
         self.state_folder.state(stored).is_some()
     }
 
-    /// Somebody has a question, or comes to ask one.
+    /// A client has a question, or connects.
     fn asked(&mut self, client: u32) -> Result<()> {
         let view = self.central.view();
         match self.control.ready(client, &view, &self.reactor) {

@@ -1,8 +1,9 @@
-//! The central manager as a process of its own: started, spoken with, and started again when it
-//! ends before its work does.
+//! The central manager as a process of its own: start, messages, and restart when it ends before
+//! the job.
 //!
-//! It may have taken what it was told last, or not; what only we can say again is kept until it
-//! says that it was taken. What local managers say does not come through here: they are asked.
+//! It may or may not have taken the last inputs. mpirun keeps inputs that only mpirun can repeat
+//! until central has acknowledged them. Messages of local managers do not pass through mpirun:
+//! central asks those for reports.
 
 use super::watchdog::{self, Duty, Watchdog};
 use crate::CENTRAL_MANAGER;
@@ -25,17 +26,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How often a central manager may end before its work does.
+/// How often a central manager may end before the job.
 const LIMIT: Limit = Limit {
     restarts: 20,
     within: 600_000,
 };
 
-/// What every central manager of a launch is started with.
+/// The setup with which every central manager of a launch starts.
 pub(super) struct CentralSetup {
     pub job: Job,
     pub links: LinkPlan,
-    /// They listen for local managers, whoever accepts.
+    /// The sockets that listen for local managers, in whichever process accepts.
     pub sockets: ListeningSockets,
     /// Tell the user what happens; and since when times count.
     pub verbose: Option<Time>,
@@ -55,7 +56,7 @@ pub(super) struct Gone {
     pub since: Instant,
 }
 
-/// What came of reading from it.
+/// The result of a read from it.
 pub(super) enum Heard {
     /// This, in its order.
     FromCentral(Vec<CentralToMpirun>),
@@ -63,7 +64,7 @@ pub(super) enum Heard {
     Ended(Option<String>),
 }
 
-/// The process and what it must be told again.
+/// The process, and the inputs that must be repeated to its successor.
 pub(super) struct RemoteCentral {
     setup: CentralSetup,
     journal: PathBuf,
@@ -77,12 +78,12 @@ pub(super) struct RemoteCentral {
     unkept: Option<String>,
     /// One of them has said something, so it has stored that the job began.
     began: bool,
-    /// What was not taken yet, with its numbers.
+    /// Inputs that were not acknowledged yet, with their numbers.
     pending: VecDeque<(u64, Input)>,
     next: u64,
     /// The hosts that are lost.
     last: BTreeMap<HostIndex, Input>,
-    /// Clients that wait to hear how everything is.
+    /// Clients that wait for the state of the job.
     looks: BTreeSet<u32>,
     history: History,
     watchdog: Watchdog,
@@ -92,7 +93,7 @@ pub(super) struct RemoteCentral {
     asked_to_end: Option<Instant>,
     /// The one before, until its successor speaks.
     pub gone: Option<Gone>,
-    /// The job as it was last heard to be.
+    /// The job at the last report.
     pub view: View,
 }
 
@@ -154,13 +155,13 @@ impl RemoteCentral {
         Ok(())
     }
 
-    /// The job has begun, or may have: what its first central manager did before it ended is not
-    /// known.
+    /// Whether the job has begun, or may have: the last steps of its first central manager are
+    /// unknown.
     pub fn began(&self) -> bool {
         self.began || self.setup.links.restarts > 0
     }
 
-    /// Ends it. The number of one that was reaped may be somebody else's by now.
+    /// Ends it. After it was reaped, its number may belong to another process.
     pub fn kill(&self) {
         if self.status.is_none() {
             descendants::send(self.pid, libc::SIGKILL);
@@ -185,7 +186,7 @@ impl RemoteCentral {
         poll(&mut fds, limit).is_ok_and(|ready| ready > 0)
     }
 
-    /// What it was started with.
+    /// The setup with which it was started.
     pub fn setup(&self) -> &CentralSetup {
         &self.setup
     }
@@ -205,7 +206,7 @@ impl RemoteCentral {
         &self.journal
     }
 
-    /// Clients that wait to hear how everything is.
+    /// Clients that wait for the state of the job.
     pub fn clients(&self) -> impl Iterator<Item = u32> {
         self.looks.iter().copied()
     }
@@ -215,7 +216,7 @@ impl RemoteCentral {
         self.last.values().cloned()
     }
 
-    /// What it has not said that it took.
+    /// Inputs that it has not acknowledged.
     pub fn untaken(&self) -> impl Iterator<Item = Input> {
         self.pending.iter().map(|(_, input)| input.clone())
     }
@@ -300,7 +301,7 @@ impl RemoteCentral {
         }
     }
 
-    /// Reads once. `over`: nobody is needed any more.
+    /// Reads once. `over`: no central manager is needed any more.
     pub fn read(&mut self, over: bool, reactor: &Reactor) -> Result<Heard> {
         let filled = self.link.fill()?;
         let mut told = Vec::new();

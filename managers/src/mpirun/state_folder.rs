@@ -1,10 +1,10 @@
-//! A job that loses a host is launched again on the others, from what its program stored where all
-//! hosts see it. Central decides that, and when nothing of the present launch can act any more;
-//! here is what the next launch continues from. A manager that comes back from the lost host finds
-//! that nobody wants it.
+//! A job that loses a host is launched again on the others, from the state that its program stored
+//! in a folder of all hosts. Central decides on the relaunch, and when the present launch can no
+//! longer act. This module finds the state from which the next launch continues. A manager that
+//! comes back from the lost host learns that its launch is void.
 //!
-//! Where only output is shown that stays, the job continues from the state that the shown output
-//! belongs to, not from a newer one: later output was not shown, and is written again.
+//! If only committed output is shown, the job continues from the state of the shown output, not
+//! from a newer one. Later output was not shown, and is written again.
 
 use super::launch_order::Launch;
 use super::streams::Show;
@@ -45,7 +45,7 @@ fn newest(folder: &Path, ranks: u32, limit: u32) -> Option<u32> {
 }
 
 impl StateFolder {
-    /// What this launch may be followed by.
+    /// The state folder for the launch after this one.
     pub fn of(launch: &Launch) -> StateFolder {
         let options = &launch.plan.options;
         let folder = options.folder.as_ref().map(PathBuf::from);

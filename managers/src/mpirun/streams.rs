@@ -22,7 +22,7 @@ use std::time::Duration;
 /// When ranks' output is shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Show {
-    /// As it comes. What a rank writes again after it went back is shown once.
+    /// At once. Output that a rank repeats after a rollback is shown once.
     #[default]
     Now,
     /// When the checkpoint after it is committed.
@@ -45,11 +45,11 @@ pub(super) struct Setup {
     pub show: Show,
     /// The job may have to continue elsewhere; whether it continues from a stored state already.
     pub elsewhere: Option<bool>,
-    /// What an earlier launch has read of standard input.
+    /// Standard input that an earlier launch has read.
     pub consumed: Consumed,
 }
 
-/// Bytes that a sink is given ahead of what it takes, of output that was held.
+/// Bytes of held output that a sink gets ahead of its writes.
 const AHEAD: usize = 1 << 18;
 
 /// Sinks, source, and the windows of the hosts.
@@ -70,15 +70,15 @@ pub(super) struct Streams {
     owed: Vec<u32>,
     /// Kind of the sinks' events.
     kind: u8,
-    /// What ranks may write again, when they can go back.
+    /// Output that ranks may repeat after a rollback.
     repeats: Option<BTreeMap<(Rank, Stream), ReplayFilter>>,
-    /// What may not be shown yet, when only that is shown which stays.
+    /// Output that may not be shown yet, with `--output commit`.
     hold: Option<OutputCommit>,
-    /// What of that may be written again elsewhere.
+    /// The part of it that a relaunch may repeat.
     stored: Option<Stored>,
     /// When what central says of checkpoints counts.
     order: CommitOrder,
-    /// What ranks have stored otherwise.
+    /// The states that ranks have stored, if `stored` is absent.
     states: States,
     /// Lines that were unfinished then, of states that the job may continue from.
     begun: BTreeMap<u32, BTreeMap<Rank, Begun>>,
@@ -182,7 +182,7 @@ impl Streams {
         }
     }
 
-    /// Gives the sinks some of what was let out, once they have taken what they were given.
+    /// Gives the sinks some of the released output, once they have written what they had.
     fn feed(&mut self) {
         if !self.sinks.iter().all(Sink::is_empty) {
             return;
@@ -215,7 +215,7 @@ impl Streams {
         }
     }
 
-    /// What stays here is held further where it may be written again elsewhere.
+    /// Holds committed output further if a relaunch may repeat it.
     fn hold_further(&mut self) {
         if let (Some(hold), Some(stored)) = (&mut self.hold, &mut self.stored) {
             let moved = stored.fill(hold);
@@ -288,7 +288,7 @@ impl Streams {
             let held = hold.push(&Piece::mark(rank, number));
             self.failed = self.failed.take().or(held.err());
             self.begun.entry(number).or_default().insert(rank, begun);
-            // What was shown lies before one that is on disk still: of each rank, two are.
+            // The shown output precedes a state that is still on disk: each rank keeps two.
             let oldest = self
                 .newest_state()
                 .map_or(0, |newest| newest.saturating_sub(1));
@@ -311,7 +311,7 @@ impl Streams {
         }
     }
 
-    /// What was read of standard input, for another launch.
+    /// The bytes read from standard input, for another launch.
     pub fn consumed(&mut self) -> Consumed {
         self.source.consumed()
     }
@@ -351,7 +351,7 @@ impl Streams {
         self.source.credit(count);
     }
 
-    /// Nobody reads standard input any more.
+    /// Standard input has no reader any more.
     pub fn input_closed(&mut self) {
         self.source.close();
     }
@@ -365,7 +365,7 @@ impl Streams {
         limits.into_iter().flatten().min()
     }
 
-    /// Some of what was held waits for the sinks.
+    /// Whether released output waits for the sinks.
     fn lets_out(&self) -> bool {
         match (&self.stored, &self.hold) {
             (Some(stored), _) => stored.has_released(),
@@ -378,7 +378,7 @@ impl Streams {
         !self.lets_out() && self.sinks.iter().all(Sink::is_empty)
     }
 
-    /// Forgets output that nobody takes.
+    /// Drops output that has no reader.
     pub fn give_up(&mut self) {
         self.sinks.clear();
         self.watched.clear();

@@ -9,7 +9,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// And has so long to say one.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What is to be done.
+/// The reaction to a manager's silence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Duty {
     Nothing,
@@ -19,12 +19,13 @@ pub(super) enum Duty {
     End,
 }
 
-/// When it was heard of, and asked.
+/// When it sent a message last, and when it was asked.
 #[derive(Debug)]
 pub(super) struct Watchdog {
     heard: Instant,
     asked: Option<Instant>,
-    /// When this was last looked at: who was stopped for a while can't blame another.
+    /// When this was last checked: a process that was stopped itself must not count others as
+    /// silent.
     looked: Instant,
 }
 

@@ -1,5 +1,6 @@
 //! How a local manager and mpirun, or the central manager, prove to each other that they have the
-//! job's key: four messages of fixed length, a nonce and a keyed hash from each; no socket here.
+//! job's key. The handshake has four messages of fixed length, with a nonce and a keyed hash from
+//! each side. This module touches no socket.
 //!
 //! | from | what |
 //! |---|---|
@@ -8,8 +9,8 @@
 //! | dialer | count of bytes that it has on this link, hash |
 //! | acceptor | welcome or not, its own count, hash |
 //!
-//! Each hash covers its role, all that was said before, and both nonces. The instance tells a
-//! central manager from the one before it, whose link began with other bytes.
+//! Each hash covers its role, all earlier messages, and both nonces. The instance tells a central
+//! manager from the one before it, whose link began with other bytes.
 
 use rejoin_channel_table::{JobId, JobKey};
 
@@ -29,7 +30,7 @@ pub const WELCOME: usize = 41;
 /// A fresh random number.
 pub type Nonce = [u8; 32];
 
-/// Which link.
+/// Identifies a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Whose {
     /// The job.
@@ -41,7 +42,7 @@ pub struct Whose {
     pub host: u32,
 }
 
-/// What is wrong with the other side.
+/// The error of the other side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
     /// Something else than a manager of this version.
@@ -55,8 +56,8 @@ pub enum AuthError {
     Unproven,
 }
 
-/// The key by which local managers of a job prove themselves to the one at a position of the tree,
-/// and it to them: whoever is reached by mistake, also another of the job, can't.
+/// The key with which the local manager at a position of the tree and other local managers of the
+/// job prove themselves to each other. A manager at another position, reached by mistake, can't.
 #[must_use]
 pub fn peer_key(key: &JobKey, launch: u32, position: u32) -> JobKey {
     let mut hasher = blake3::Hasher::new_derive_key("Rejoin 2026 link between local managers");

@@ -18,7 +18,7 @@ const ATTEMPT: Duration = Duration::from_millis(1000);
 /// Between attempts that are refused at once.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Who dials.
+/// The dialing side.
 pub struct Dialer {
     key: JobKey,
     whose: Whose,
@@ -30,12 +30,12 @@ pub struct Dialer {
     token: Token,
     attempt: Option<Attempt>,
     not_before: Instant,
-    /// Nobody has listened at the known address since.
+    /// Since when the known address has no listener.
     refused: Option<Instant>,
     /// After so long of that there is no mpirun any more. A refusal as such proves nothing: a
     /// firewall gives them, too.
     patience: Option<Duration>,
-    /// What went wrong last.
+    /// The last error.
     last: String,
 }
 
@@ -54,10 +54,10 @@ enum Stage {
     Proved(Nonce),
 }
 
-/// What an event brought.
+/// The result of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialed {
-    /// Nothing yet.
+    /// The attempt is still under way.
     Nothing,
     /// The link has a new connection.
     Connected,
@@ -90,7 +90,7 @@ impl Dialer {
         self.patience = Some(patience);
     }
 
-    /// What went wrong last, for the user.
+    /// The last error, for the user.
     #[must_use]
     pub fn trouble(&self) -> String {
         let shown: Vec<_> = self.addresses.iter().map(ToString::to_string).collect();
@@ -179,8 +179,8 @@ impl Dialer {
         }
     }
 
-    /// The attempt's socket is ready. Before we say what we have received, the link's old
-    /// connection is let go, so that this stays true.
+    /// The attempt's socket is ready. The link's old connection is dropped before this side sends
+    /// its count of received bytes, so that the count stays valid.
     ///
     /// # Errors
     /// The system refuses to watch a socket.

@@ -1,5 +1,5 @@
-//! What a local manager on another host is told on its standard input, which the launch agent
-//! carries: the job's key is in no command line, in no environment and on no file system.
+//! The first data for a local manager on another host, on its standard input, which the launch
+//! agent carries. So the job's key is in no command line, no environment and no file system.
 
 use super::auth::Whose;
 use crate::error::{Context, Error, Result};
@@ -76,7 +76,7 @@ impl Invitation {
         to.write_all(&frame).context("talk to the launch agent")
     }
 
-    /// Reads it; what follows is left alone.
+    /// Reads it; the bytes after it stay unread.
     ///
     /// # Errors
     /// The input ends before, or is something else.

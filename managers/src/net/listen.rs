@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::time::{Duration, Instant};
 
-/// A stranger has this long to prove that it is none.
+/// A caller has this long to prove that it belongs to the job.
 const STRANGER: Duration = Duration::from_secs(5);
 
 /// Numbers of strangers begin here, below are the listeners.
@@ -99,10 +99,10 @@ impl ListeningSockets {
         })
     }
 
-    /// Those that this process has inherited under these numbers.
+    /// The sockets that this process has inherited under these numbers.
     ///
     /// # Safety
-    /// The descriptors are open, and nobody else in this process uses them.
+    /// The descriptors are open, and no other code of this process uses them.
     #[must_use]
     pub unsafe fn inherited(numbers: &[RawFd]) -> ListeningSockets {
         // SAFETY: the caller says so.
@@ -114,12 +114,12 @@ impl ListeningSockets {
     }
 }
 
-/// The listening sockets and those who knock.
+/// The listening sockets and the callers.
 pub struct Listener {
     key: JobKey,
     job: JobId,
     kind: u8,
-    /// What those who knock tell this process from others by.
+    /// The number by which callers recognise this process.
     instance: u64,
     listening: ListeningSockets,
     strangers: BTreeMap<u32, Stranger>,

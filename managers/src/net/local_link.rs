@@ -105,7 +105,7 @@ impl LocalLink {
         self.reader.next()
     }
 
-    /// The reader, for who receives by other means.
+    /// The reader, for callers that receive by other means.
     pub fn reader(&mut self) -> &mut FrameReader {
         &mut self.reader
     }
@@ -117,7 +117,7 @@ impl AsFd for LocalLink {
     }
 }
 
-/// What a read brought.
+/// The result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filled {
     /// Bytes.

@@ -56,10 +56,10 @@ impl ManagerLink {
         }
     }
 
-    /// The next whole message of what was read.
+    /// The next whole message from the bytes already read.
     ///
     /// # Errors
-    /// What came is no message.
+    /// The bytes are no message.
     #[expect(clippy::should_implement_trait, reason = "it is generic and can fail")]
     pub fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
         Ok(match self {
@@ -74,7 +74,7 @@ impl ManagerLink {
             ManagerLink::Pair(link, _) => reactor.remove(&*link),
             ManagerLink::Net(link) => {
                 link.say_bye();
-                // Who does not take it finds out when it dials again.
+                // A side that does not take it learns of the end when it dials again.
                 let _ = link.flush(reactor);
                 link.detach(reactor);
             }

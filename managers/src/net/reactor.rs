@@ -14,8 +14,8 @@ use std::time::Duration;
 /// The longest single wait.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// What an event is about: a kind, a number, and the incarnation that the number belonged to when
-/// it was registered, so that an event of a replaced process is recognised.
+/// The subject of an event: a kind, a number, and the incarnation of the number at its
+/// registration. So an event of a replaced process is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token {
     /// The driver's own kinds.
@@ -38,7 +38,7 @@ impl Token {
     }
 }
 
-/// What to wait for.
+/// The readiness to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interest {
     /// Until there is something to read, or the end.
@@ -66,15 +66,16 @@ impl Interest {
     }
 }
 
-/// What is watched, by descriptor, and which descriptors the last wait has reported.
+/// The watched descriptors, and those that the last wait has reported.
 #[derive(Debug, Default)]
 struct Watched {
     all: BTreeMap<RawFd, (Token, mio::Interest)>,
     reported: Vec<RawFd>,
 }
 
-/// The poll and its events. Level-triggered: what is not handled comes again. mio itself reports
-/// changes only, so each wait first registers again what the one before has reported.
+/// The poll and its events. Level-triggered: an unhandled event comes again. mio itself reports
+/// changes only, so each wait first registers the descriptors again that the wait before has
+/// reported.
 #[derive(Debug)]
 pub struct Reactor {
     poll: Poll,
@@ -166,7 +167,7 @@ impl Reactor {
     }
 }
 
-/// What mio calls a descriptor: its number, which is its own for as long as it is watched.
+/// mio's name of a descriptor: its number, which is unique while it is watched.
 fn name(fd: RawFd) -> mio::Token {
     mio::Token(fd as usize)
 }

@@ -1,5 +1,5 @@
-//! What keeps a link connected from the side that dials: it dials when there is no connection, or
-//! when nothing has come over it for too long.
+//! Keeps a link connected from the dialing side. It dials when there is no connection, or when the
+//! connection has been silent for too long.
 
 use super::auth::Whose;
 use super::dial::{Dialed, Dialer};
@@ -10,10 +10,10 @@ use crate::net::reactor::{Reactor, Token};
 use rejoin_channel_table::JobKey;
 use std::time::{Duration, Instant};
 
-/// For how long another host is called for the first time.
+/// How long the first connection to another host is tried.
 const FIRST_CALL: Duration = Duration::from_secs(25);
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Called {
     /// The link is as it was.
@@ -77,7 +77,7 @@ impl Redial {
     /// while.
     ///
     /// # Errors
-    /// The first call has found nobody for too long, or the system refuses.
+    /// The first call has reached no peer for too long, or an error of the system.
     pub fn call(&mut self, link: &mut SessionLink, reactor: &Reactor) -> Result<Called> {
         let heard = link.heard();
         let quiet = |limit: Duration| heard.elapsed() > limit / 2;

@@ -1,9 +1,9 @@
-//! One direction-pair of numbered bytes over any number of connections; no socket here.
+//! Numbered bytes in both directions over any number of connections. This module touches no socket.
 //!
-//! On a connection, after the handshake, run records: a little-endian `u32` with the length of what
-//! follows the header, or a mark, then a `u64` with the count of all bytes that the sender has
-//! received on this link. Bytes are kept until that count says that the other side has them. A new
-//! connection begins with both counts, so nothing is lost and nothing comes twice.
+//! After the handshake, a connection carries records. The header of a record is a little-endian
+//! `u32`, the length of its data or a mark, and a `u64`, the count of all bytes that its sender has
+//! received on this link. Each side keeps bytes until the other side's count includes them. A new
+//! connection begins with both counts, so no byte is lost or duplicated.
 
 use std::collections::VecDeque;
 
@@ -19,16 +19,16 @@ const BYE: u32 = u32::MAX;
 /// In place of a length: nothing follows, and an answer is wanted, a record of whatever kind.
 const PROBE: u32 = u32::MAX - 1;
 
-/// What can be wrong with what the other side says.
+/// An error in the records of the other side.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
     /// A record longer than records are.
     #[error("a record of {0} bytes")]
     TooLong(u32),
-    /// A count of bytes that were never sent, or were let go.
+    /// A count of bytes that were never sent, or were dropped.
     #[error("a count of {said} bytes, where {from} to {to} are possible")]
     Count {
-        /// What it said.
+        /// The count that it sent.
         said: u64,
         /// The least that it can be.
         from: u64,
@@ -40,7 +40,7 @@ pub enum SessionError {
 /// State of a link that outlives its connections.
 #[derive(Debug, Default)]
 pub struct Session {
-    /// What the other side may not have.
+    /// Bytes that the other side may not have.
     kept: VecDeque<u8>,
     /// Count of bytes before that.
     had: u64,
@@ -48,7 +48,7 @@ pub struct Session {
     given: u64,
     /// Count of bytes received.
     received: u64,
-    /// The last count of received bytes that the other side was told on this connection.
+    /// The last count of received bytes that was sent on this connection.
     told: u64,
     /// A header that has come in part.
     header: Vec<u8>,
@@ -83,7 +83,7 @@ impl Session {
         self.bye.wanted = true;
     }
 
-    /// Asks the other side for a record, so that it is heard if the connection lives.
+    /// Asks the other side for a record, which arrives if the connection lives.
     pub fn probe(&mut self) {
         self.probe = true;
     }
@@ -106,7 +106,7 @@ impl Session {
         self.kept.len()
     }
 
-    /// Count of all bytes received: what a new connection begins with.
+    /// Count of all bytes received, with which a new connection begins.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.received
@@ -128,8 +128,7 @@ impl Session {
         Ok(())
     }
 
-    /// Appends the next record to what goes out, if there is something to say. Returns whether
-    /// there was.
+    /// Appends the next record to `out`, if there is something to send. Returns whether there was.
     pub fn gather(&mut self, out: &mut Vec<u8>) -> bool {
         let start = (self.given - self.had) as usize;
         let length = (self.kept.len() - start).min(MOST);
@@ -140,7 +139,7 @@ impl Session {
         }
         let mark = match length {
             0 if bye => BYE,
-            // What has a length is answered by a count in any case.
+            // A record with data is answered by a count in any case.
             0 if self.probe => PROBE,
             length => length as u32,
         };

@@ -26,7 +26,7 @@ pub struct SessionLink {
     heard: Instant,
     /// The instance of the other side, once it has been met.
     instance: Option<u64>,
-    /// The other side was met, which nobody has taken notice of.
+    /// The other side has identified itself, and this was not handled yet.
     met: bool,
 }
 
@@ -58,8 +58,9 @@ impl SessionLink {
         Ok(())
     }
 
-    /// The other side is this instance. If another one was there before, the link begins anew: what
-    /// was kept for that is of no use to this one, and what came of it in part is not completed.
+    /// The other side is this instance. If it was another one before, the link begins anew. Bytes
+    /// kept for the former instance are useless to this one, and partial messages of the former are
+    /// never completed.
     pub fn meet(&mut self, instance: u64) {
         let before = self.instance.replace(instance);
         if before == Some(instance) {
@@ -77,12 +78,12 @@ impl SessionLink {
         std::mem::take(&mut self.met)
     }
 
-    /// Asks the other side to be heard.
+    /// Asks the other side for a sign of life.
     pub fn probe(&mut self) {
         self.session.probe();
     }
 
-    /// Continues over a new connection; the one before is let go.
+    /// Continues over a new connection; the old one is dropped.
     ///
     /// # Errors
     /// The other side's count can't be (the connection is not taken), or the system refuses.
@@ -179,7 +180,7 @@ impl SessionLink {
                     reactor.change(socket, self.token, interest)?;
                     return Ok(true);
                 }
-                // What it still holds to be read tells more.
+                // Its unread bytes tell more.
                 Err(_) => return Ok(true),
             }
         }

@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// One line. What does not belong to an event is left out.
+/// One line. Fields that do not belong to an event are left out.
 #[derive(Debug, Default, Serialize)]
 struct Line<'a> {
     time: f64,
@@ -41,7 +41,7 @@ struct Line<'a> {
     code: Option<i32>,
 }
 
-/// The file and what each line says.
+/// The file, and the fields of each line.
 pub struct EventLog {
     file: File,
     path: PathBuf,
@@ -57,7 +57,7 @@ impl EventLog {
         let file = File::options()
             .append(true)
             .create(true)
-            // A pipe that nobody reads must not hold the job up.
+            // A pipe without a reader must not delay the job.
             .custom_flags(libc::O_NONBLOCK)
             .open(&path)
             .context(&format!("write events to {shown}"))?;

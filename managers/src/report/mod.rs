@@ -1,5 +1,5 @@
-//! What the user hears about a job: on standard error ([`user_log`], [`verbose_log`]), in the file
-//! of `--events` ([`event_log`]), and on a question of the `rejoin` command ([`query`],
+//! Reports to the user about a job: on standard error ([`user_log`], [`verbose_log`]), in the file
+//! of `--events` ([`event_log`]), and as an answer to the `rejoin` command ([`query`],
 //! [`query_server`], [`status_board`]).
 
 pub mod event_log;

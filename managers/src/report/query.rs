@@ -1,5 +1,5 @@
-//! What `rejoin` asks a running `mpirun`, and what it is told. Frames of the managers' codec over
-//! the job's socket in the run directory.
+//! Questions of `rejoin` to a running `mpirun`, and their answers: frames of the managers' codec
+//! over the job's socket in the run directory.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,16 +9,16 @@ pub const VERSION: u32 = 2;
 /// Largest question, in bytes.
 pub const QUESTION_LIMIT: usize = 64;
 
-/// The first and only message of who asks.
+/// The first and only message of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Question {
-    /// [`VERSION`] of who asks.
+    /// [`VERSION`] of the client.
     pub version: u32,
-    /// What is wanted.
+    /// The subject of the question.
     pub what: What,
 }
 
-/// What can be asked for.
+/// The subject of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum What {
     /// How the job is.
@@ -32,18 +32,18 @@ pub enum What {
 pub enum Answer {
     /// How the job is.
     Status(Box<Status>),
-    /// The checkpoint stands.
+    /// The checkpoint is committed.
     Committed {
-        /// Its number.
+        /// Number of the checkpoint.
         epoch: u32,
         /// Nanoseconds from its order.
         took_ns: u64,
     },
-    /// The checkpoint was given up; the one before stands.
+    /// The checkpoint was abandoned; the one before stands.
     GivenUp {
-        /// Its number.
+        /// Number of the checkpoint.
         epoch: u32,
-        /// Why.
+        /// Why it was given up, one line.
         why: String,
     },
     /// That can't be had.
@@ -93,7 +93,7 @@ pub struct Status {
 /// A committed checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// Its number.
+    /// Number of the checkpoint.
     pub epoch: u32,
     /// Nanoseconds since it was committed.
     pub age_ns: u64,
@@ -104,7 +104,7 @@ pub struct Checkpoint {
 /// A rank at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankStatus {
-    /// Its number.
+    /// Number of the rank.
     pub rank: u32,
     /// Name of its host.
     pub host: String,

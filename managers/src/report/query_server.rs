@@ -1,7 +1,7 @@
-//! The job's socket in the run directory: who connects asks one question and gets one answer.
+//! The job's socket in the run directory: a client asks one question and gets one answer.
 //!
-//! Nobody can hold us up: connections are few, questions short, and whoever does not ask or does
-//! not take the answer in time is dropped.
+//! No client can delay mpirun: connections are few, questions short, and a client that does not ask
+//! or does not take the answer in time is dropped.
 
 use crate::error::{Context, Result};
 use crate::host::limits::MOST_QUESTIONS;
@@ -21,7 +21,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long somebody may take to ask, and to take the answer.
+/// How long a client may take to ask, and to take the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Number of the listener among the events; connections are numbered from the next on.
@@ -45,7 +45,7 @@ struct Client {
     since: Instant,
 }
 
-/// The socket and who is connected.
+/// The socket and its clients.
 pub struct QueryServer {
     listener: Option<LocalListener>,
     clients: BTreeMap<u32, Client>,
@@ -54,7 +54,7 @@ pub struct QueryServer {
     pause: Pause,
 }
 
-/// What somebody asks the job for.
+/// A client's request to the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     /// Its status, to be given to [`QueryServer::answer`].
@@ -240,8 +240,8 @@ impl QueryServer {
         }
     }
 
-    /// The checkpoint under way came to nothing because the central manager ended. Returns whether
-    /// somebody waits for one, who is to have another.
+    /// The checkpoint under way was abandoned because the central manager ended. Returns whether a
+    /// client waits for one and needs another.
     pub fn abandoned(&mut self) -> bool {
         let mut any = false;
         for client in self.clients.values_mut() {
@@ -281,7 +281,7 @@ impl QueryServer {
         }
     }
 
-    /// Writes what is taken, and lets go of who is through or too slow.
+    /// Writes as much as clients take, and drops clients that are done or too slow.
     pub fn flush(&mut self, reactor: &Reactor) {
         let kind = self.kind;
         let token = self.token(LISTENER);

@@ -1,4 +1,4 @@
-//! What is remembered of the job's course for those who ask.
+//! The job's course, for clients.
 
 use crate::clock::now;
 use crate::report::query::{Checkpoint, RankStatus, Status};

@@ -1,5 +1,5 @@
-//! What the user reads about checkpoints and recoveries: one line when a rank is lost, one when it
-//! is back, one for what can't be promised.
+//! Messages to the user about checkpoints and recoveries: one line when a rank is lost, one when it
+//! is restored, one for each limit of an image.
 
 use crate::error::plain;
 use rejoin_channel_table::{Epoch, Generation, Rank};
@@ -17,10 +17,10 @@ pub struct UserLog {
     untold: BTreeMap<Rank, (String, u32, String)>,
     /// The generation in which all were back.
     back: Option<Generation>,
-    /// What was said about images that can't be taken.
+    /// Messages so far about images that can't be taken.
     refused: BTreeSet<String>,
     caveats: BTreeSet<String>,
-    /// What was said of what ranks have told.
+    /// Messages of ranks that were already shown.
     noted: BTreeSet<String>,
     /// The user wants to know how things go.
     verbose: bool,
@@ -32,7 +32,7 @@ pub struct UserLog {
     stretched: bool,
 }
 
-/// Why no checkpoint was taken, what that means, and what to do about it.
+/// Why no checkpoint was taken, with the consequence and a remedy.
 fn refusal(rank: Rank, why: &str, stands: Option<Epoch>) -> String {
     let meanwhile = match stands {
         Some(Epoch(number)) => {
@@ -47,7 +47,7 @@ fn refusal(rank: Rank, why: &str, stands: Option<Epoch>) -> String {
     )
 }
 
-/// Who may have ended an image, and what its loss means.
+/// The possible cause of an image's end, and its consequence.
 fn image_lost(rank: Rank, host: &str, epoch: Epoch, committed: Option<Epoch>) -> String {
     let meanwhile = match committed {
         Some(committed) if committed == epoch => "the job ends".to_string(),
@@ -213,7 +213,7 @@ impl UserLog {
         });
     }
 
-    /// What an image of a rank can't bring back.
+    /// State that an image of a rank can't restore.
     pub fn caveats(&mut self, rank: Rank, lines: Vec<String>) {
         for line in lines {
             if self.caveats.insert(line.clone()) {
@@ -245,8 +245,8 @@ impl UserLog {
         say(&format!("rank {} could not be bound: {error}", rank.0));
     }
 
-    /// What a rank's library says of itself. The same of several ranks is told once, unless all is
-    /// to be told.
+    /// A message of a rank's library. An equal message of several ranks is shown once, unless all
+    /// are to be shown.
     pub fn note(&mut self, rank: Rank, important: bool, text: &str) {
         if self.verbose || (important && self.noted.insert(text.to_owned())) {
             say(&format!("rank {}: {text}", rank.0));
@@ -301,11 +301,11 @@ fn together(lost: &BTreeMap<Rank, (String, u32, String)>) -> Vec<String> {
     groups.into_iter().map(line).collect()
 }
 
-/// Who is back, after what time, from where.
+/// The restored ranks, the time that it took, and the checkpoint.
 fn back(who: &[Rank], epoch: Option<Epoch>, took: u64, repeated: u64) -> String {
     let ranks = listed(who.iter().map(|rank| rank.0));
     let who = match who.len() {
-        // Who was lost was told by a central manager that has ended since.
+        // The lost ranks were reported by a central manager that has ended since.
         0 => "all ranks are".to_string(),
         1 => format!("rank {ranks} is"),
         _ => format!("ranks {ranks} are"),

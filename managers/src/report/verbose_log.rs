@@ -1,4 +1,4 @@
-//! What `mpirun --verbose` says: where ranks run, where they listen, when the job has come how far.
+//! Messages of `mpirun --verbose`: where ranks run and listen, and how far the job has come.
 
 use crate::clock::now;
 use rejoin_managers_protocol::control::{Stage, Time, ToCentral, ToLocal};
@@ -92,7 +92,7 @@ impl VerboseLog {
         }
     }
 
-    /// A local manager is told this; what all are told is said once.
+    /// A local manager gets this order; an order to all is shown once.
     pub fn ordered(&mut self, order: &ToLocal) {
         let (index, text) = match order {
             ToLocal::Start { .. } => (0, "all ranks are in MPI_Init and may leave it"),

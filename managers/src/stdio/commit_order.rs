@@ -1,16 +1,16 @@
-//! When what central says of checkpoints counts for the ranks' output.
+//! Decides when central's reports about checkpoints count for the ranks' output.
 //!
-//! A rank's mark among its output comes over the link of its local manager, the word of the commit
-//! from central, so either may come first. A commit counts when every rank's mark has come, and
-//! what central says later counts later.
+//! A rank's mark in its output arrives over the link of its local manager. The report of the commit
+//! arrives from central. Either may arrive first. A commit counts when every rank's mark has
+//! arrived, and later reports of central count after it.
 
 use rejoin_channel_table::{Epoch, Rank};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What became of a checkpoint.
+/// The result of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
-    /// Nobody goes back behind it any more.
+    /// No rank rolls back behind it any more.
     Committed(Epoch),
     /// It came to nothing.
     GivenUp(Epoch),
@@ -23,7 +23,7 @@ pub struct CommitOrder {
     ranks: usize,
     /// Ranks whose mark has come, of checkpoints that do not count as committed.
     marked: BTreeMap<Epoch, BTreeSet<Rank>>,
-    /// What central has said and does not count yet.
+    /// Reports of central that do not count yet.
     waiting: VecDeque<Settled>,
     /// The last commit that central has told of.
     told: Option<Epoch>,
@@ -56,7 +56,7 @@ impl CommitOrder {
         self.waiting.push_back(word);
     }
 
-    /// What counts next.
+    /// The next report that counts.
     #[expect(clippy::should_implement_trait, reason = "more may come later")]
     pub fn next(&mut self) -> Option<Settled> {
         if let Settled::Committed(epoch) = self.waiting.front()? {

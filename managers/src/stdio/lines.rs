@@ -50,7 +50,7 @@ impl Lines {
         &self.partial
     }
 
-    /// What is left without an end of line.
+    /// The rest without an end of line.
     #[must_use]
     pub fn finish(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.partial)

@@ -1,6 +1,9 @@
-//! Forwarding of the ranks' standard streams: what is written where ([`sink`]), what waits for a
-//! commit ([`output_commit`], [`stored_states`]) and when that counts ([`commit_order`]), what a
-//! rank writes again ([`replay_filter`]), and what is read of standard input ([`source`]).
+//! Forwarding of the ranks' standard streams:
+//!
+//! - output to its destinations ([`sink`]), and standard input ([`source`]);
+//! - output that waits for a commit ([`output_commit`], [`stored_states`]), and when the commit
+//!   counts ([`commit_order`]);
+//! - repeated output of a restored rank ([`replay_filter`]).
 
 pub mod commit_order;
 pub mod lines;

@@ -1,10 +1,10 @@
-//! Output that is held until the checkpoint after it is committed (`--output commit`): what is
-//! shown is never written again, so never differently either.
+//! Output that is held until the checkpoint after it is committed (`--output commit`). So shown
+//! output is never written again, and never differently.
 //!
-//! What a rank writes after its image of an epoch, and before its next, lies in that epoch's
-//! segment. When a checkpoint is committed all earlier segments are let out, in the order in which
-//! the lines came; a rank that goes back leaves what it has in the others void. Memory is bounded:
-//! longer segments lie in temporary files that have no name.
+//! Output that a rank writes after its image of an epoch, and before its next image, belongs to
+//! that epoch's segment. When a checkpoint is committed, all earlier segments are shown, in the
+//! order in which the lines arrived. When a rank rolls back, its output in the other segments
+//! becomes void. Memory is bounded: longer segments are in temporary files without a name.
 
 use crate::error::plain;
 use crate::stdio::Stream;
@@ -20,14 +20,14 @@ const MEMORY: usize = 1 << 20;
 /// Bytes before each piece: rank, life, length, stream with end and kind.
 const HEADER: usize = 13;
 
-/// What one rank wrote in one go.
+/// Output that one rank wrote at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
     /// The rank that wrote it.
     pub rank: Rank,
     /// Of which stream.
     pub stream: Stream,
-    /// What was written.
+    /// The written bytes.
     pub bytes: Vec<u8>,
     /// Nothing follows on this stream.
     pub last: bool,
@@ -143,7 +143,7 @@ impl Log {
     }
 }
 
-/// What the user can do about it.
+/// Adds the remedy for the user.
 fn unkept(error: Error) -> Error {
     let folder = std::env::temp_dir();
     let (shown, why) = (folder.display(), plain(&error));
@@ -151,7 +151,7 @@ fn unkept(error: Error) -> Error {
     Error::new(error.kind(), text)
 }
 
-/// A file that nobody else sees, and that goes away with its descriptor.
+/// A file without a name, which vanishes with its descriptor.
 fn nameless() -> Result<File> {
     let folder = std::env::temp_dir();
     let mut options = File::options();
@@ -171,7 +171,7 @@ fn nameless() -> Result<File> {
 #[derive(Debug, Default)]
 struct Segment {
     log: Log,
-    /// What lives below these wrote is void.
+    /// For each rank: output that it wrote before so many rollbacks is void.
     void: BTreeMap<Rank, u32>,
 }
 
@@ -188,7 +188,7 @@ struct Place {
 #[derive(Debug)]
 pub struct OutputCommit {
     held: BTreeMap<Option<Epoch>, Segment>,
-    /// What may be shown.
+    /// Output that may be shown.
     released: VecDeque<Segment>,
     places: BTreeMap<Rank, Place>,
     /// The last that was committed.
@@ -249,7 +249,7 @@ impl OutputCommit {
         }
     }
 
-    /// Nobody goes back behind this checkpoint any more: what was written before it is let out.
+    /// No rank rolls back behind this checkpoint any more: releases the output before it.
     pub fn commit(&mut self, epoch: Epoch) {
         self.settled = self.settled.max(Some(epoch));
         self.committed = Some(epoch);
@@ -258,7 +258,7 @@ impl OutputCommit {
         self.released.extend(earlier.into_values());
     }
 
-    /// A checkpoint was given up: what was written after it belongs to the one before.
+    /// A checkpoint was abandoned: output after it belongs to the one before.
     ///
     /// # Errors
     /// There is no room to put it there.
@@ -284,7 +284,7 @@ impl OutputCommit {
         Ok(())
     }
 
-    /// The job has ended: nobody goes back any more.
+    /// The job has ended: no rank rolls back any more.
     pub fn release(&mut self) {
         let all = std::mem::take(&mut self.held);
         self.released.extend(all.into_values());
@@ -447,7 +447,7 @@ mod tests {
     /// A rank of which every life writes something else.
     #[derive(Default)]
     struct Model {
-        /// What it wrote and was not taken back.
+        /// Its output that no rollback made void.
         history: Vec<u8>,
         /// Where it was at the image of the order under way, and at the committed one.
         image: Option<usize>,

@@ -85,14 +85,14 @@ impl Piece {
 /// One stream of one rank.
 #[derive(Debug, Default)]
 pub struct ReplayFilter {
-    /// What the present run has written since `start`. All of it was passed on, now or by a run
-    /// before.
+    /// Output of the present run since `start`. All of it was passed on, in this run or an earlier
+    /// one.
     written: VecDeque<Piece>,
     /// Where the first piece begins, in bytes since the rank's first output.
     start: u64,
     /// Where the rank stood at its images.
     marks: BTreeMap<Epoch, Mark>,
-    /// What runs before have written beyond `written`: the present run may repeat it.
+    /// Output of earlier runs beyond `written`, which the present run may repeat.
     expected: VecDeque<Piece>,
     /// Bytes that are held back until it is clear whether they are repeated.
     held: Vec<u8>,
@@ -100,7 +100,7 @@ pub struct ReplayFilter {
     differing: Option<usize>,
 }
 
-/// A rank's place at an image: the beginning of a piece, and what was held back of it.
+/// A rank's place at an image: the beginning of a piece, and the held-back part of it.
 #[derive(Debug, Clone, Default)]
 struct Mark {
     start: u64,
@@ -219,7 +219,7 @@ impl ReplayFilter {
         while self.expected.len() > MOST_PIECES && join(&mut self.expected, 0, &BTreeSet::new()) {}
     }
 
-    /// The rank has ended: what is held back and has no end is new.
+    /// The rank has ended: a held-back unfinished line is new.
     pub fn finish(&mut self, out: &mut Vec<u8>) -> Option<Diverged> {
         self.expected.clear();
         let held = std::mem::take(&mut self.held);
@@ -352,7 +352,7 @@ mod tests {
             ("took 4 s\n".into(), true)
         );
         assert_eq!(push(&mut r, "end\nmore\n"), ("more\n".into(), false));
-        // What was written last is what counts now.
+        // The latest output counts now.
         r.rewind(Some(Epoch(1)));
         assert_eq!(
             push(&mut r, "same\ntook 4 s\nend\nmore\n"),
@@ -360,7 +360,7 @@ mod tests {
         );
     }
 
-    /// Lines of a run, and what is shown of them after another run was shown.
+    /// The lines that are shown of a second run after a first run.
     fn shown_after(first: &[&str], second: &[&str]) -> Vec<String> {
         let mut r = ReplayFilter::default();
         r.mark(Epoch(1));
@@ -487,7 +487,7 @@ mod tests {
     }
 
     proptest! {
-        /// A program that writes the same each time is heard once, wherever it is taken back to.
+        /// The output of a deterministic program is shown once, wherever it rolls back to.
         #[test]
         fn a_deterministic_program_is_heard_once(acts in acts(), lines in 11u8..252) {
             let text: Vec<u8> = (0..4000u32).map(|i| (i * i % 251) as u8 % lines).collect();

@@ -35,7 +35,7 @@ pub enum Lost {
 pub struct Sink {
     fd: OwnedFd,
     how: How,
-    /// What is to be written, with the bytes of window that each piece gives back to its host.
+    /// Bytes to write, with the bytes of window that each piece gives back to its host.
     queue: VecDeque<(Vec<u8>, HostIndex, u32)>,
     /// Bytes of the first piece that are written.
     written: usize,
@@ -59,7 +59,7 @@ impl Sink {
         if is(|k| k.is_socket()) {
             how = How::Send;
         } else if is(|k| k.is_fifo() || k.is_char_device()) {
-            // Opening it anew gives flags of our own. What refuses is written to as it is.
+            // A new open gives own flags. If that fails, the stream is written as it is.
             let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
             own = std::fs::OpenOptions::new()
                 .write(true)
@@ -117,7 +117,7 @@ impl Sink {
             begun = !line.ends_with(b"\n");
         }
         if begun && last {
-            // The next line's tag must not stand in the middle of a line.
+            // The next line's tag must not be in the middle of a line.
             out.push(b'\n');
         } else if begun {
             self.unfinished.insert((rank, stream));
@@ -159,7 +159,7 @@ impl Sink {
         }
     }
 
-    /// Nobody reads any more, or writing failed.
+    /// Whether the stream has no reader any more, or a write failed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closed

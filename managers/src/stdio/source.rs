@@ -14,7 +14,7 @@ const RETRY: Duration = Duration::from_millis(300);
 /// Bytes that are kept for another launch.
 const KEPT: usize = 1 << 20;
 
-/// What one launch of a job has read, for the next one, whose processes begin anew.
+/// The bytes that one launch of a job has read, for the next one, whose processes begin anew.
 #[derive(Debug, Clone, Default)]
 pub struct Consumed {
     bytes: Vec<u8>,
@@ -45,7 +45,7 @@ pub struct Source {
     file: bool,
     retry: Option<Instant>,
     token: Token,
-    /// What was read, if another launch may want it.
+    /// The bytes read so far, if another launch may need them.
     keeps: bool,
     consumed: Consumed,
     /// Bytes of that which this launch has been given.
@@ -120,7 +120,7 @@ impl Source {
         self.given < self.consumed.bytes.len() || self.consumed.ended
     }
 
-    /// What was read, for another launch.
+    /// The bytes read so far, for another launch.
     pub fn consumed(&mut self) -> Consumed {
         std::mem::take(&mut self.consumed)
     }
@@ -189,13 +189,13 @@ impl Source {
         self.window = (self.window + count as usize).min(INPUT_WINDOW);
     }
 
-    /// Nobody reads any more.
+    /// There is no reader any more.
     pub fn close(&mut self) {
         self.open = false;
     }
 }
 
-/// Where standard input stands, if it is a file.
+/// The position in standard input, if it is a file.
 fn position() -> Option<i64> {
     let stdin = std::io::stdin();
     let kind = SFlag::from_bits_truncate(fstat(stdin.as_fd()).ok()?.st_mode) & SFlag::S_IFMT;

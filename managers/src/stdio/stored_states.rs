@@ -1,6 +1,6 @@
-//! Output of a job that may have to continue elsewhere, from what its program has stored: what it
-//! would write again then is held further than to the checkpoint after it, until all ranks have
-//! stored their state.
+//! Output of a job that may be relaunched from the state that its program has stored. A relaunch
+//! would repeat output after that state. So that output is held beyond the next checkpoint, until
+//! all ranks have stored their state.
 
 use super::output_commit::{OutputCommit, Piece};
 use rejoin_channel_table::{Epoch, Rank};
@@ -40,8 +40,8 @@ impl States {
 pub struct Stored {
     hold: OutputCommit,
     states: States,
-    /// What is there before a rank has stored anything is held, too: the job continues from a
-    /// stored state already.
+    /// Output from before the first store is held, too, because the job already continues from a
+    /// stored state.
     restarted: bool,
 }
 
@@ -83,7 +83,7 @@ impl Stored {
         Ok(())
     }
 
-    /// The job has ended: nobody goes back any more.
+    /// The job has ended: no rank rolls back any more.
     pub fn release(&mut self) {
         self.hold.release();
     }
@@ -106,7 +106,7 @@ impl Stored {
 mod tests {
     use super::*;
 
-    /// What of this is shown: texts, and numbers of stored states.
+    /// The shown part of these texts and numbers of stored states.
     fn shown(stored: &mut Stored, what: &[(u32, &str)]) -> String {
         let mut hold = OutputCommit::new();
         for (rank, text) in what {

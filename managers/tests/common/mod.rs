@@ -1,4 +1,4 @@
-//! What the end-to-end tests share: running `mpirun`, and looking for what it left behind.
+//! Shared by the end-to-end tests: they run `mpirun`, and look for its remains.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use rejoin_tests::listening;
@@ -38,7 +38,7 @@ pub fn mpirun_in(program: &str, arguments: &[&str]) -> Command {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command.env_remove("REJOIN_LOG");
-    // What plays a rank here takes no images.
+    // The programs that act as ranks here take no images.
     command.env("REJOIN_RECOVERY", "none");
     listening(&mut command);
     command

@@ -65,7 +65,7 @@ impl Central {
         }
     }
 
-    /// What a local manager says of an image, or of a rank that asks for one.
+    /// A local manager's report about an image, or about a rank that requests one.
     pub(super) fn heard_of_image(
         &mut self,
         now: Time,
@@ -196,7 +196,7 @@ impl Central {
         self.checkpoint_tick(now, effects);
     }
 
-    /// An order came to nothing: images of it are let go, the last commit stands.
+    /// A checkpoint is abandoned: hosts drop its images, and the last commit stands.
     fn given_up(
         &mut self,
         now: Time,

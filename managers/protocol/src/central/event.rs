@@ -1,34 +1,34 @@
-//! What is reported to users as it happens.
+//! Events for the user as they happen.
 
 use crate::control::Cause;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 use serde::{Deserialize, Serialize};
 
-/// What people want to know as it happens.
+/// An event for the user.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Event {
     /// A checkpoint was ordered.
     Ordered(Epoch),
     /// It is the one that the job goes back to.
     Committed {
-        /// Its number.
+        /// Number of the checkpoint.
         epoch: Epoch,
         /// Nanoseconds from the order.
         took: u64,
     },
-    /// A checkpoint was given up; the last one stands.
+    /// A checkpoint was abandoned; the last one stands.
     GivenUp {
-        /// Its number.
+        /// Number of the checkpoint.
         epoch: Epoch,
         /// A rank that did not come along.
         rank: Rank,
-        /// Its reason.
+        /// Why the rank took no image, one line.
         why: String,
         /// It is none that lasts: another is ordered at once.
         again: bool,
     },
-    /// A rank's image was ended by somebody else. It is that of the committed checkpoint, or of the
-    /// one that was to follow.
+    /// Another process killed a rank's image. The image belongs to the committed checkpoint, or to
+    /// the next one.
     ImageLost {
         /// The image's checkpoint.
         epoch: Epoch,
@@ -45,12 +45,12 @@ pub enum Event {
         asked: u64,
         /// The interval from now on, in milliseconds.
         interval: u64,
-        /// What a checkpoint costs a rank, in microseconds.
+        /// The cost of a checkpoint for a rank, in microseconds.
         cost: u64,
     },
     /// A rank failed, and the job goes back.
     Lost {
-        /// Which rank.
+        /// The rank that failed.
         rank: Rank,
         /// Name of its host.
         host: String,
@@ -65,14 +65,14 @@ pub enum Event {
     },
     /// A host is silent, and its ranks are suspended if they live.
     HostSilent {
-        /// Its number.
+        /// Number of the host.
         host: usize,
-        /// Its name.
+        /// Name of the host.
         name: String,
     },
     /// A host that was silent is there again.
     HostHeard {
-        /// Its name.
+        /// Name of the host.
         name: String,
     },
     /// All ranks are back, or one is that came back alone.
@@ -83,9 +83,9 @@ pub enum Event {
         alone: Option<(Rank, Incarnation)>,
         /// The checkpoint that they are back from; `None`: from the start.
         epoch: Option<Epoch>,
-        /// Nanoseconds since the first failure was heard of.
+        /// Nanoseconds since the report of the first failure.
         took: u64,
-        /// Nanoseconds from that checkpoint to that failure: what is done again.
+        /// Nanoseconds from that checkpoint to that failure: the work that is repeated.
         repeated: u64,
     },
 }

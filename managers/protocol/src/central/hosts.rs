@@ -33,7 +33,7 @@ impl Central {
         }
     }
 
-    /// A local manager has ended, and every process below it: its lease gives nobody any time.
+    /// A local manager has ended, and every process below it: no process uses its lease any more.
     pub(super) fn nothing_acts_on(&mut self, host: HostIndex) {
         if let Some(state) = self.hosts.get_mut(host) {
             state.lease = None;
@@ -53,7 +53,7 @@ impl Central {
         }
     }
 
-    /// Central was started again: local managers may not have heard that they may leave.
+    /// Central was started again: local managers may not have received the permission to leave.
     pub(super) fn let_leave_again(&self, effects: &mut Vec<Effect>) {
         let left = self.hosts.iter().enumerate().filter(|(_, h)| h.left);
         effects.extend(left.map(|(host, _)| Effect::Send(host, ToLocal::Leave)));

@@ -1,11 +1,11 @@
-//! What is known of lost process instances until it is told and stored.
+//! The state of lost process instances until it is reported and stored.
 
 use super::event::Event;
 use crate::control::{Cause, ProcessInstance, Time};
 use rejoin_channel_table::{Epoch, Rank};
 use serde::{Deserialize, Serialize};
 
-/// The exit of an instance was detected, and the job goes back; how it exited is not known yet.
+/// The exit of an instance was detected, and the job rolls back. The exit status is not known yet.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Detected {
     instance: ProcessInstance,
@@ -26,7 +26,7 @@ pub(super) struct NotBack {
     pub due: Time,
 }
 
-/// Lost process instances: exits detected, and what is told once their status is known.
+/// Lost process instances: detected exits, and events that are reported once their status is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Losses {
     detected: Vec<Detected>,
@@ -34,7 +34,7 @@ pub struct Losses {
     untold: Vec<Event>,
     /// The loss for which the job goes back, or last did.
     reason: Option<Event>,
-    /// When the first failure was heard of that the job last went back for.
+    /// When the first failure of the last rollback was reported.
     since: Time,
     /// The first rank that could not be brought back.
     #[serde(skip)]
@@ -42,13 +42,13 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// When the first failure was heard of that the job last went back for.
+    /// When the first failure of the last rollback was reported.
     pub(super) fn since(&self) -> Time {
         self.since
     }
 
-    /// The job goes back for what was heard of at this time. Ranks that could not be brought back
-    /// are tried again.
+    /// The job rolls back for a failure that was reported at this time. Ranks that could not be
+    /// restored are tried again.
     pub(super) fn goes_back(&mut self, since: Time) {
         self.since = since;
     }
@@ -95,7 +95,7 @@ impl Losses {
         self.reason.as_ref()
     }
 
-    /// Tells of a masked loss, before it is told that the job is back.
+    /// Records the event of a masked loss, which is reported before the recovery.
     pub(super) fn lost(&mut self, event: Event) {
         self.reason.get_or_insert(event.clone());
         self.untold.insert(0, event);
@@ -112,7 +112,7 @@ impl Losses {
         self.untold.iter().any(recovered)
     }
 
-    /// What may be told now: nothing, until every exit status is known.
+    /// The events that may be reported now: none, until every exit status is known.
     pub(super) fn told(&mut self) -> Vec<Event> {
         match self.detected.is_empty() {
             true => std::mem::take(&mut self.untold),
@@ -146,7 +146,7 @@ impl Losses {
         self.not_back.as_ref().map(|rank| rank.due)
     }
 
-    /// What a central manager that is started again must know. Of the others, hosts tell again.
+    /// The losses that a restarted central manager must know. Hosts report the others again.
     pub(super) fn stored(&self) -> Losses {
         let mut stored = self.clone();
         stored.not_back = None;

@@ -1,4 +1,4 @@
-//! What goes into the central manager's core and comes out of it.
+//! Inputs and effects of the central manager's core.
 
 use super::event::Event;
 use super::losses::Losses;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// Number of a host in the order in which the driver named them.
 pub type HostIndex = usize;
 
-/// What the driver tells the core.
+/// An input of the driver to the core.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Input {
     /// Start the job, or take it up again.
@@ -27,9 +27,9 @@ pub enum Input {
     HostGone(HostIndex, String),
     /// The launcher got this signal.
     Signal(i32),
-    /// Somebody asks for a checkpoint.
+    /// A client or the user requests a checkpoint.
     Checkpoint,
-    /// The ranks' output can't be written, for this reason, or (without one) nobody reads it.
+    /// The ranks' output can't be written, for this reason; without one, it has no reader.
     OutputLost(Option<String>),
     /// The answer to [`Effect::AskStored`]: the newest state that every rank has stored, if there
     /// is one.
@@ -43,7 +43,7 @@ pub enum Input {
     Slept,
 }
 
-/// What the core tells the driver to do, in this order.
+/// An effect for the driver, which carries out effects in this order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Effect {
     /// Store this before doing anything that follows.
@@ -56,10 +56,10 @@ pub enum Effect {
     Drop(HostIndex),
     /// A rank reported what it counted.
     Counters(Rank, Vec<(String, u64)>),
-    /// For the user and the journal of events. After a resumption some are told a second time.
+    /// For the user and the journal of events. After a resumption some events come a second time.
     Event(Event),
-    /// The job is taken up again. Whoever follows its checkpoints may have missed what became of
-    /// them: this one stands, and all others up to `abandoned` came to nothing.
+    /// A new central manager continues the job. Observers of checkpoints may have missed their
+    /// results: this one stands, and all others up to `abandoned` are abandoned.
     Resumed {
         /// The checkpoint that the job goes back to.
         committed: Option<Epoch>,
@@ -76,11 +76,11 @@ pub enum Effect {
     AskRelaunchable,
     /// This launch of the job is over, and this is the next.
     Relaunch(Relaunch),
-    /// The job is over and every host has been heard of or dropped.
+    /// The job is over, and every host has reported or was dropped.
     Over(Verdict),
 }
 
-/// What must outlive the central manager.
+/// A record that must outlive the central manager.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Record {
     /// Processes of these incarnations, in rank order, are about to be started.
@@ -92,7 +92,7 @@ pub enum Record {
         /// When: a time limit counts from here.
         at: Time,
     },
-    /// All ranks have registered and are about to be let go.
+    /// All ranks have registered and are about to be released.
     Started {
         /// The job's generation.
         generation: Generation,
@@ -101,16 +101,16 @@ pub enum Record {
     },
     /// The number of a checkpoint that is about to be ordered.
     Ordered {
-        /// It.
+        /// Number of the checkpoint.
         epoch: Epoch,
     },
     /// Every rank's image of this epoch is there: the job goes back to it from now on.
     Committed {
-        /// Its number.
+        /// Number of the checkpoint.
         epoch: Epoch,
         /// When that was.
         at: Time,
-        /// What it cost the rank that it cost most.
+        /// The highest cost of it for a rank.
         cost: ImageCost,
     },
     /// Ranks are about to be taken back.
@@ -121,10 +121,11 @@ pub enum Record {
         epoch: Option<Epoch>,
         /// Incarnation of each rank from now on.
         incarnations: Vec<Incarnation>,
-        /// What the next failure is judged by.
+        /// The history on which the next failure is judged.
         memory: Box<Memory>,
     },
-    /// All ranks are in `MPI_Finalize` and are about to be let go: none needs another any more.
+    /// All ranks are in `MPI_Finalize` and are about to be released: no rank needs another any
+    /// more.
     Finalized {
         /// The job's generation.
         generation: Generation,
@@ -135,18 +136,18 @@ pub enum Record {
     HostDone(HostIndex),
     /// The verdict, which nothing changes any more: everything is about to be ended.
     Decided(Verdict),
-    /// The verdict; who has left `MPI_Finalize` comes to its end by itself.
+    /// The verdict; ranks that have left `MPI_Finalize` end by themselves.
     Settled(Verdict),
-    /// What the next failure is judged by.
+    /// The history on which the next failure is judged.
     Memory(Box<Memory>),
     /// The job is launched again as soon as nothing of this launch can act.
     Relaunching(Relaunch),
     /// A signal that asks programs to end is about to be passed on.
     Interrupted {
-        /// Its number.
+        /// Number of the signal.
         signal: i32,
-        /// The driver's number of the input that it came with, for a driver that has such numbers
-        /// to fill in: so the same input, told again, is not taken for another signal.
+        /// The driver's number of the input with the signal, for a driver that numbers inputs. So a
+        /// repeated input does not count as another signal.
         input: Option<u64>,
     },
 }
@@ -164,16 +165,16 @@ pub struct Relaunch {
     pub state: u32,
 }
 
-/// What failures leave behind.
+/// The history of failures, for the next decision.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Memory {
-    /// What has been masked so far.
+    /// Failures masked so far.
     pub history: History,
     /// Lost process instances that are not settled.
     pub losses: Losses,
 }
 
-/// What central is given to start with.
+/// The data with which central starts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Job {
     /// Generation of the job's first processes.
@@ -194,7 +195,7 @@ pub struct Job {
     pub failover: Option<Failover>,
 }
 
-/// What a relaunch must know of the launches before.
+/// Data about earlier launches for a relaunch.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Failover {
     /// Hosts that were lost before.
@@ -206,7 +207,7 @@ pub struct Failover {
 pub struct Leases {
     /// For how long.
     pub terms: Terms,
-    /// Which.
+    /// The hosts with leases.
     pub hosts: Vec<HostIndex>,
 }
 

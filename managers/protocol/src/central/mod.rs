@@ -1,12 +1,12 @@
 //! The central manager's core: the job as a whole.
 //!
-//! It gathers the ranks' cards and lets them start together, orders checkpoints, takes the job back
-//! to the last one when a rank fails, lets the ranks leave `MPI_Finalize` together, and gives
-//! exactly one [`Verdict`].
+//! It gathers the ranks' cards and lets them start together. It requests checkpoints, and rolls the
+//! job back to the last one when a rank fails. It lets the ranks leave `MPI_Finalize` together, and
+//! gives exactly one [`Verdict`].
 //!
-//! What a central manager that is started again must know is named by [`Effect::Persist`]: nothing
-//! that follows it may be done before it is stored. Drivers without a store pass over it; their job
-//! ends with its central manager. [`Central::resume`] takes a job up again.
+//! [`Effect::Persist`] names the records that a restarted central manager needs. The driver must
+//! store the record before it carries out any later effect. Drivers without a store ignore it;
+//! their job ends with its central manager. [`Central::resume`] continues a job.
 
 mod checkpoints;
 mod event;
@@ -36,7 +36,7 @@ use rejoin_wire::Limits;
 use resume::Resuming;
 use std::collections::BTreeMap;
 
-/// Milliseconds that local managers have to end everything before central lets go of them.
+/// Milliseconds that local managers have to end all processes before central drops them.
 pub const END_BOUND: u64 = 2000;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -106,7 +106,7 @@ pub struct Central {
     began: Time,
     /// Of a job that may be launched again without a lost host.
     failover: Option<Failover>,
-    /// A rank that ended without registering: who waits for it would wait for ever.
+    /// A rank that ended without registering: a wait for it would never end.
     absent: Option<Rank>,
     /// Ranks below this one have registered: where to look first for one that has not.
     complete: usize,
@@ -225,7 +225,7 @@ impl Central {
             Input::Tick => self.tick(now, effects),
             Input::Slept => self.slept(now),
             Input::Relaunchable => self.give_up_silent(now, effects),
-            // Nobody has asked, or the answer to who died asking.
+            // No pending question, or the answer to a question of a predecessor.
             Input::Stored(_) => {}
         }
     }
@@ -319,7 +319,7 @@ impl Central {
             }
             ToCentral::Done => self.host_done(host, effects),
             ToCentral::Renew { number } => self.renewed(now, host, number, effects),
-            // Nobody has asked, or the answer to who died asking.
+            // No pending question, or the answer to a question of a predecessor.
             ToCentral::Report(_) => {}
         }
     }
@@ -365,7 +365,7 @@ impl Central {
 
     /// Ends the job if a rank goes by other settings than one that registered before it.
     fn compare(&mut self, now: Time, rank: Rank, limits: Limits, effects: &mut Vec<Effect>) {
-        // Those before it go by the same ones, so one of them stands for all.
+        // Earlier ranks have equal settings, so one of them represents all.
         let mut others = (0u32..).map(Rank).zip(&self.ranks);
         let known =
             others.find_map(|(other, r)| Some((other, r.limits.filter(|_| other != rank)?)));
@@ -383,7 +383,7 @@ impl Central {
     }
 
     /// Lets the ranks start once all have registered. A rank that ended without registering can't
-    /// come any more, so whoever waits for it would wait for ever.
+    /// come any more, so a wait for it would never end.
     fn start_when_complete(&mut self, now: Time, effects: &mut Vec<Effect>) {
         if !matches!(self.phase, Phase::Starting | Phase::Restoring(_)) {
             return;
@@ -481,7 +481,7 @@ impl Central {
             let input = None;
             effects.push(Effect::Persist(Record::Interrupted { signal, input }));
             if matches!(self.phase, Phase::Restoring(_)) {
-                // Who is on the way back would not hear it.
+                // A rank that is being restored would not get the signal.
                 return self.decide(now, Verdict::Interrupted { signal }, effects);
             }
         }
@@ -577,7 +577,7 @@ impl Central {
         }
     }
 
-    /// What is too long to be said to each host.
+    /// Sends a message that is too long to be sent to each host separately.
     fn spread(&self, message: ToLocal, effects: &mut Vec<Effect>) {
         let hosts = self.hosts.iter().enumerate().filter(|(_, h)| !h.done);
         let hosts = hosts.map(|(host, _)| host).collect();

@@ -1,10 +1,10 @@
-//! A central manager that was started again: what it knows from its records, what it asks the
-//! hosts, and what it says again.
+//! A restarted central manager: the state from its records, the questions to the hosts, and the
+//! repeated orders.
 //!
-//! What its predecessor said after its last record may have come to some hosts, to all, or to none;
-//! what the hosts said meanwhile is lost. So nothing is assumed: each host says how everything is
-//! there, in one report, and whatever it said before that is part of it. What is then ordered again
-//! is either new to a host or without effect there.
+//! Messages that its predecessor sent after its last record may have reached some hosts, all, or
+//! none. Messages of the hosts in the meantime are lost. So central assumes nothing. Each host
+//! describes its whole state in one report, which includes all its earlier messages. An order that
+//! central then repeats is either new to a host or has no effect there.
 
 use super::recovery::Relaunching;
 use super::{Central, Effect, HostIndex, Input, Job, Memory, Phase, Record, Relaunch};
@@ -13,14 +13,14 @@ use crate::verdict::Verdict;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_wire::ImageCost;
 
-/// Milliseconds that a host has to say how everything is there.
+/// Milliseconds that a host has for its report.
 pub const REPORT_BOUND: u64 = 10_000;
 
-/// What the records tell of the job's course.
+/// The job's course according to the records.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 struct Past {
     began: bool,
-    /// The last generation in which all were let go from `MPI_Init`.
+    /// The last generation in which all ranks were released from `MPI_Init`.
     started: Option<Generation>,
     /// Where their ranks listened.
     cards: Vec<BusinessCard>,
@@ -40,7 +40,7 @@ pub(super) struct Resuming {
     asked: bool,
     due: Option<Time>,
     reports: Vec<Option<Box<Report>>>,
-    /// What came meanwhile.
+    /// Inputs that arrived meanwhile.
     later: Vec<Input>,
 }
 
@@ -155,7 +155,7 @@ impl Central {
         }
     }
 
-    /// The end of everything had been decided: all are told once more.
+    /// The end of the job was already decided: sends the order to all hosts once more.
     pub(super) fn end_again(&mut self, now: Time, effects: &mut Vec<Effect>) {
         effects.push(self.resumed());
         self.leases_again(now);
@@ -170,7 +170,7 @@ impl Central {
         leases.for_each(|lease| lease.count_from(now));
     }
 
-    /// Central was suspended: nobody could be heard meanwhile.
+    /// Central was suspended and could receive no message meanwhile.
     pub(super) fn slept(&mut self, now: Time) {
         let leases = self.hosts.iter_mut().filter_map(|h| h.lease.as_mut());
         leases.for_each(|lease| lease.slept(now));
@@ -207,14 +207,14 @@ impl Central {
             Input::Local(_, ToCentral::Renew { .. }) | Input::HostLost(_) | Input::HostGone(..) => {
                 return self.take(now, input, effects);
             }
-            // What a host says before its report is part of that.
+            // The report of a host includes its earlier messages.
             Input::Local(host, _) => {
                 if matches!(resuming.reports.get(host), Some(Some(_))) {
                     resuming.later.push(input);
                 }
             }
             Input::Slept => {
-                // Nobody could be heard meanwhile.
+                // No message could arrive meanwhile.
                 resuming.due = resuming.due.map(|_| now.plus_millis(REPORT_BOUND));
                 return self.slept(now);
             }
@@ -224,7 +224,7 @@ impl Central {
         self.go_on_when_complete(now, effects);
     }
 
-    /// Who does not answer in time is lost.
+    /// A host that does not answer in time is lost.
     fn unanswered(&mut self, now: Time, effects: &mut Vec<Effect>) {
         let Phase::Resuming(resuming) = &mut self.phase else {
             return;
@@ -313,7 +313,7 @@ impl Central {
         let Some(report) = report else {
             for rank in self.ranks.iter_mut().filter(|r| r.host == host) {
                 rank.ended = true;
-                // Of those that ended well before all were let go, none had called MPI_Init.
+                // No rank that ended well before the release of all ranks had called MPI_Init.
                 rank.stage = if finalized {
                     Stage::Left
                 } else {
@@ -342,7 +342,7 @@ impl Central {
         }
     }
 
-    /// Tells a host what it may not have heard.
+    /// Repeats the messages that a host may not have received.
     fn say_again(
         &mut self,
         host: HostIndex,
@@ -387,7 +387,7 @@ impl Central {
         }
     }
 
-    /// Does what is next now that all are heard of.
+    /// Continues after the reports of all hosts.
     fn go_on(
         &mut self,
         now: Time,
@@ -442,7 +442,7 @@ impl Central {
         rank.is_some_and(|rank| rank.incarnation == said.incarnation)
     }
 
-    /// Some have not heard that all have registered, or have not got the table.
+    /// Some hosts do not know that all ranks have registered, or do not have the table.
     fn start_again(&self, effects: &mut Vec<Effect>) {
         let cards = self
             .ranks
@@ -489,7 +489,7 @@ impl Central {
         }
     }
 
-    /// What a host may have said to nobody.
+    /// Handles the events in a host's report that may have reached no central manager.
     fn hear_again(
         &mut self,
         now: Time,

@@ -1,4 +1,4 @@
-//! What the driver may show of the job: a picture of this moment.
+//! A snapshot of the job that the driver may show.
 
 use super::{Central, HostIndex, Phase};
 use crate::control::{Stage, Time};
@@ -25,7 +25,7 @@ pub enum Course {
 /// The job at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
-    /// Its generation.
+    /// Generation of the job.
     pub generation: Generation,
     /// How far it has come.
     pub course: Course,
@@ -44,7 +44,7 @@ pub struct RankView {
     pub host: HostIndex,
     /// Its process id there; 0 while it has none.
     pub pid: u32,
-    /// Its incarnation.
+    /// Incarnation of the rank.
     pub incarnation: Incarnation,
     /// How far it has come.
     pub stage: Stage,

@@ -1,7 +1,7 @@
 //! Exits of processes, from their detection until central has acknowledged them.
 //!
-//! Taking down a large process lasts tens of milliseconds, and only then is its status known. What
-//! has to be done in every case, whether the job goes back or ends, is begun meanwhile.
+//! The exit of a large process takes tens of milliseconds, and only then is its status known.
+//! Meanwhile managers begin the steps that a rollback and an end of the job have in common.
 
 use super::{Effect, Local};
 use crate::control::{Cause, End, ProcessExit, ProcessInstance, Stage};

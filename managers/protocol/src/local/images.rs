@@ -1,4 +1,4 @@
-//! Images of this host's ranks: counted, kept, let go.
+//! Images of this host's ranks: counted, kept, dropped.
 
 use super::{Effect, Local, one_line};
 use crate::control::{Cause, ProcessInstance, Stage, ToCentral};
@@ -7,7 +7,7 @@ use rejoin_wire::ImageCost;
 use rejoin_wire::{FromManager, MOST_CAVEATS, ToManager};
 
 impl Local {
-    /// What a rank says of an image.
+    /// A rank's report about an image.
     pub(super) fn said_of_image(
         &mut self,
         instance: ProcessInstance,

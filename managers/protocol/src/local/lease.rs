@@ -26,7 +26,7 @@ impl Local {
         }
     }
 
-    /// Central has granted a renewal: what waits for that continues.
+    /// Central has granted a renewal: ranks that wait for it continue.
     pub(super) fn granted(&mut self, now: Time, number: u64, effects: &mut Vec<Effect>) {
         let lease = self.lease.as_mut();
         if !lease.is_some_and(|lease| lease.granted(now, number)) {

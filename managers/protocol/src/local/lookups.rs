@@ -1,4 +1,4 @@
-//! A large job: ranks start without the table, and ask for the card of who they need.
+//! A large job: ranks start without the table, and ask for the cards that they need.
 
 use super::{Effect, Local, Retire};
 use crate::broadcast::Peer;
@@ -8,7 +8,7 @@ use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_wire::FromManager;
 use rejoin_wire::ProcessMap;
 
-/// What a host whose ranks look cards up has for that.
+/// The look-up state of a host whose ranks look cards up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Lookups {
     me: Peer,
@@ -27,8 +27,8 @@ impl Lookups {
 }
 
 impl Local {
-    /// Ranks of this host look cards up, in a job of so many ranks; this host stands at a position
-    /// of the tree, or at any where there is none.
+    /// Ranks of this host look cards up, in a job of so many ranks. `position` is the place of this
+    /// host in the tree; without a tree, any number.
     pub fn go_by_lookups(&mut self, position: usize, size: u32) {
         self.lookups = Some(Lookups {
             me: Some(position),
@@ -77,7 +77,7 @@ impl Local {
             return self.start(start, effects);
         }
         if self.ranks.iter().any(|process| process.waits) {
-            // Where others ask for what is not in the table they do well to ask central.
+            // For data that is not in the table, other hosts should ask central.
             let process_map = ProcessMap::of(&table, |_| usize::MAX);
             self.begin_without_table(generation, process_map, image, effects);
         }
@@ -196,7 +196,7 @@ impl Local {
         let mut wanted = Vec::new();
         match (self.directory(), &message) {
             (Some(directory), _) => directory.hear(now, from, message, &mut wanted),
-            // It has heard of the start before this host has.
+            // It knows of the start before this host.
             (None, Message::Where { .. }) => {
                 let answer = self.own(&message);
                 wanted.extend(answer.map(|answer| lookup::Effect::Send(from, answer)));
@@ -206,7 +206,7 @@ impl Local {
         self.pass_on(wanted, effects);
     }
 
-    /// What this host knows by itself.
+    /// The answer from this host's own data.
     fn own(&self, question: &Message) -> Option<Message> {
         let Message::Where {
             generation,
@@ -253,7 +253,7 @@ impl Local {
             match effect {
                 lookup::Effect::Send(to, message) => effects.push(Effect::Look(to, message)),
                 lookup::Effect::Tell(mut to, rank, incarnation, card) => {
-                    // Who has come back meanwhile asks again.
+                    // A rank that was restored meanwhile asks again.
                     to.retain(|asker| self.has_begun(*asker));
                     if !to.is_empty() {
                         let card = FromManager::Card {

@@ -37,7 +37,7 @@ pub const FORK_GRACE: u64 = 5000;
 /// Milliseconds that a rank has to end after it closed its socket.
 pub const CLOSED_GRACE: u64 = 1000;
 
-/// What the driver tells the core.
+/// An input of the driver to the core.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Input {
     /// Central said this.
@@ -50,7 +50,7 @@ pub enum Input {
     NotStarted(Rank, Incarnation, String),
     /// A rank said this; the kernel says that this process did.
     Said(Rank, Incarnation, u32, ToManager),
-    /// What came from a rank was no message.
+    /// Malformed bytes came from a rank.
     Malformed(Rank, Incarnation, String),
     /// A rank closed its socket (or all that held it ended).
     Closed(Rank, Incarnation),
@@ -72,18 +72,18 @@ pub enum Input {
     Swept,
 }
 
-/// What the core tells the driver to do, in this order.
+/// An effect for the driver, which carries out effects in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Start this process instance; answer with `Spawned` or `NotStarted`.
     Spawn(ProcessInstance),
-    /// Stop this process instance and what belongs to it, take all that it has written; answer with
-    /// `Retired`.
+    /// Stop this process instance and its descendants, and take all that it has written; answer
+    /// with `Retired`.
     Retire(Rank, Incarnation),
     /// Have the rank's image of this epoch make this process instance; answer with `Spawned` or
     /// `NotStarted`.
     Wake(ProcessInstance, Epoch),
-    /// End a process that has retired, and let go of all that belongs to it.
+    /// End a retired process, and drop all that belongs to it.
     Discard(Rank, Incarnation),
     /// Let go of an image.
     DropImage(Rank, Epoch),
@@ -143,7 +143,7 @@ pub struct Local {
     signalled: Option<i32>,
     /// Exits that were not all to be expected, until central has acknowledged them.
     exits: Vec<ProcessExit>,
-    /// Central was started again: what it lets go of next was not given up for a reason.
+    /// Central was started again: images that it drops next were not abandoned for a reason.
     resumed: bool,
     /// The highest number that was given up for a reason.
     refused: Epoch,
@@ -300,7 +300,7 @@ impl Local {
             // It was on its way when the lease ended.
             effects.push(Effect::StopAll);
         }
-        // One that was on its way when all were told to end has not heard it.
+        // A process that was being started when all got the order to end has not received it.
         match self.phase {
             Phase::Ending(Some(_)) => effects.push(Effect::SignalAll(TERM)),
             Phase::Ending(None) => effects.push(Effect::SignalAll(KILL)),
@@ -347,7 +347,7 @@ impl Local {
     fn order(&mut self, now: Time, order: ToLocal, effects: &mut Vec<Effect>) {
         match order {
             ToLocal::Leave => self.leave(effects),
-            // Who asks has not heard it.
+            // The asking central manager has not received it.
             ToLocal::Report | ToLocal::End { .. } | ToLocal::Kill if self.phase == Phase::Done => {
                 self.tell(ToCentral::Done, effects);
             }
@@ -410,10 +410,10 @@ impl Local {
         }
     }
 
-    /// The job is over: every process is told to end.
+    /// The job is over: orders every process to end.
     fn end(&mut self, now: Time, why: String, effects: &mut Vec<Effect>) {
         if self.is_suspended() {
-            // Who may not act can't end politely.
+            // A suspended process can't end politely.
             return self.kill(effects);
         }
         let to = self.listening(&[Stage::Registered, Stage::Finalizing]);
@@ -421,7 +421,7 @@ impl Local {
         effects.push(Effect::SignalAll(TERM));
         // A stopped process takes no other signal but SIGKILL.
         effects.push(Effect::SignalAll(CONT));
-        // Nobody takes over any more.
+        // No successor comes any more.
         self.restoring = None;
         self.phase = Phase::Ending(Some(now.plus_millis(GRACE)));
     }
@@ -436,7 +436,8 @@ impl Local {
             self.signalled = Some(signal);
         }
         for process in self.ranks.iter().filter(|r| !r.ended()) {
-            // What has left the process group of the process that was started gets it by itself.
+            // A process that has left the process group of the started process gets the signal
+            // separately.
             let to = match process.child_end {
                 None => Effect::SignalGroup,
                 Some(_) => Effect::SignalCaller,
@@ -679,14 +680,14 @@ impl Local {
         }
     }
 
-    /// Central does not come back: what is left of the job here ends.
+    /// Central does not come back: the rest of the job on this host ends.
     fn abandoned_by_central(&mut self, effects: &mut Vec<Effect>) {
         self.central = false;
         self.kill(effects);
         self.leave(effects);
     }
 
-    /// Nobody needs this local manager any more, if every process of the job has ended.
+    /// This local manager is no longer needed if every process of the job has ended.
     fn leave(&mut self, effects: &mut Vec<Effect>) {
         if self.phase == Phase::Done {
             self.phase = Phase::Over;
@@ -696,7 +697,7 @@ impl Local {
 
     fn sweep_when_empty(&mut self, effects: &mut Vec<Effect>) {
         let ending = matches!(self.phase, Phase::Ending(_));
-        // What failed holds the host until central has said how to continue.
+        // A failed rank holds the host until central has decided how to continue.
         let held = |r: &Process| self.hold && (r.is_lost() || r.is_retiring());
         let settled = |r: &Process| r.ended() && (ending || (r.is_reported() && !held(r)));
         // Nor may it be gone before central has stored how its ranks ended.

@@ -1,4 +1,5 @@
-//! What the local manager knows of one rank's processes, and what it makes of their words and ends.
+//! The local manager's state of one rank's processes, and its reactions to their messages and
+//! exits.
 
 use super::restore::Retire;
 use crate::control::{End, ProcessInstance, Stage, Time};
@@ -6,7 +7,7 @@ use rejoin_channel_table::{BusinessCard, Epoch, Incarnation, Rank};
 use rejoin_wire::{Limits, MOST_COUNTERS, VERSION};
 use std::collections::BTreeMap;
 
-/// What was reported to central of the end of a rank.
+/// The report to central of the end of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum ReportedEnd {
     Nothing,
@@ -29,7 +30,7 @@ pub(super) struct Process {
     pub caller_end: Option<End>,
     /// The socket is closed.
     pub closed: bool,
-    /// What central knows of this rank's end.
+    /// Central's knowledge of this rank's end.
     reported: ReportedEnd,
     /// When to report a caller's end or a closed socket without waiting further.
     pub suspect: Option<Time>,
@@ -45,7 +46,7 @@ pub(super) struct Process {
     pub limits: Option<Limits>,
     /// It is to make room for its successor.
     pub retire: Retire,
-    /// What it can come back from: the images' process ids.
+    /// The images from which it can be restored, with their process ids.
     pub images: BTreeMap<Epoch, u32>,
 }
 

@@ -1,10 +1,10 @@
-//! What a central manager that was started again is told: how everything is here.
+//! The report of this host's state to a restarted central manager.
 
 use super::{Effect, Local, Phase, Process};
 use crate::control::{RankReport, Report, Stage, ToCentral};
 
 impl Local {
-    /// Says how everything is. Whatever was said before is part of it.
+    /// Reports the whole state, including all earlier messages.
     pub(super) fn report(&mut self, effects: &mut Vec<Effect>) {
         if self.phase == Phase::Over {
             return;

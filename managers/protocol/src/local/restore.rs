@@ -12,7 +12,7 @@ use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 pub(super) enum Retire {
     /// It is the present one.
     No,
-    /// It was told to.
+    /// It got the order.
     Asked,
     /// It can do nothing any more.
     Done,

@@ -3,7 +3,7 @@
 use rejoin_managers_protocol::control::Time;
 use rejoin_managers_protocol::local::{Effect, Input, Local};
 
-/// What the core wants after these inputs, at time 0.
+/// The effects of the core after these inputs, at time 0.
 pub fn steps(core: &mut Local, inputs: Vec<Input>) -> Vec<Effect> {
     at(core, Time(0), inputs)
 }

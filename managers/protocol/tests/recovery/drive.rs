@@ -1,4 +1,4 @@
-//! The drivers of the cores: what they are told to do, done at once where nobody could tell.
+//! The drivers of the cores. They carry out effects at once where the order makes no difference.
 
 use super::{PendingWake, Process, ProcessStep};
 use super::{System, job};
@@ -35,7 +35,7 @@ impl System {
         for effect in effects {
             match effect {
                 central::Effect::Persist(record) => {
-                    // Where nobody reads them, they only tell apart what is the same.
+                    // Records that no central manager reads would only separate equal states.
                     let forgotten = self.forgets && matches!(record, Record::Restoring { .. });
                     if !self.prompt && !forgotten {
                         remember(&mut self.records, &record);
@@ -77,8 +77,8 @@ impl System {
         }
     }
 
-    /// Another takes its place, who knows what was stored. What was on its way from the hosts is
-    /// lost, and what was on its way to them, too, or it comes late.
+    /// A new central manager replaces it and knows the stored records. Messages on their way from
+    /// the hosts are lost. Messages on their way to the hosts are lost too, or arrive late.
     pub fn central_dies(&mut self, late: bool) {
         for host in &mut self.hosts {
             host.up.clear();

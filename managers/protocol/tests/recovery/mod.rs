@@ -1,4 +1,4 @@
-//! A job in the small: the cores, the processes, and what goes between them.
+//! A small job: the cores, the processes, and the messages between them.
 
 mod drive;
 
@@ -27,7 +27,7 @@ pub struct Host {
     pub done: bool,
 }
 
-/// What has gone wrong in the job so far, of what the bounds allow.
+/// The faults of the job so far, which the bounds limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Faults {
     /// Processes killed, or ended by themselves where they should not.
@@ -55,7 +55,7 @@ pub struct System {
     pub wakes: Vec<PendingWake>,
     pub over: Option<Verdict>,
     pub stored: Stored,
-    /// What a central manager that is started again reads.
+    /// The records that a restarted central manager reads.
     pub records: Vec<Record>,
     /// Notes of ends come at once: they change nothing before central dies.
     pub prompt: bool,
@@ -67,7 +67,7 @@ pub struct System {
     pub told: BTreeSet<(Rank, Generation, u32)>,
     pub wrong: Option<String>,
     pub faults: Faults,
-    /// The launcher got a signal before all were let go.
+    /// The launcher got a signal before all ranks were released.
     pub interrupted: bool,
     /// Own faults that were masked, with the checkpoint that the job went back to.
     pub masked: Vec<(Rank, i32, Option<Epoch>)>,
@@ -160,7 +160,7 @@ impl System {
         }
     }
 
-    /// Nobody has decided to go back from where this process is.
+    /// Whether no rollback behind this process's state was decided.
     fn counts(&self, process: &Process) -> bool {
         process.instance.generation == self.stored.generation
     }

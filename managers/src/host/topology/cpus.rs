@@ -13,7 +13,7 @@ const BITS: usize = u64::BITS as usize;
 pub struct Cpus(BTreeSet<usize>);
 
 impl Cpus {
-    /// Parses the kernel's lists: `0-3,8,10-11`. What is no number is left out.
+    /// Parses the kernel's lists: `0-3,8,10-11`. Other words are left out.
     #[must_use]
     pub fn parse(text: &str) -> Cpus {
         let mut cpus = Cpus::default();
@@ -28,8 +28,7 @@ impl Cpus {
         cpus
     }
 
-    /// The CPUs that this process may run on: what affinity, cpusets and containers leave of the
-    /// machine.
+    /// The CPUs that this process may run on, after affinity, cpusets and containers.
     #[must_use]
     pub fn allowed() -> Cpus {
         let mut mask = vec![0u64; 16];
@@ -89,7 +88,7 @@ impl Cpus {
         self.0.first().copied()
     }
 
-    /// How many.
+    /// Number of CPUs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()

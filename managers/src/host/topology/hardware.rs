@@ -2,8 +2,8 @@
 
 use super::cpus::Cpus;
 
-/// One hardware thread and what it belongs to, each by the kernel's number or that of its lowest
-/// CPU.
+/// One hardware thread with its core and larger units, each by the kernel's number or that of its
+/// lowest CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Thread {
     pub(super) number: usize,
@@ -13,7 +13,7 @@ pub(super) struct Thread {
     pub(super) package: Option<usize>,
 }
 
-/// What a cache holds.
+/// The content of a cache: instructions, data or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Holds {
     /// Both.
@@ -24,15 +24,15 @@ pub enum Holds {
     Instructions,
 }
 
-/// A cache and who shares it.
+/// A cache and the CPUs that share it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cache {
     /// 1 is next to the core.
     pub level: u32,
-    /// What is in it.
+    /// Whether it holds data, instructions or both.
     pub holds: Holds,
     /// Size in bytes, where the kernel knows it.
     pub bytes: Option<u64>,
-    /// Who shares it.
+    /// The CPUs that share it.
     pub cpus: Cpus,
 }

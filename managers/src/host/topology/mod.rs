@@ -1,9 +1,9 @@
 //! The machine as sysfs shows it: sockets, NUMA nodes, caches, cores and hardware threads; and
 //! where on it ranks are bound.
 //!
-//! The reader takes what kernels, virtual machines and containers give: numbers with holes, CPUs
-//! that are off, ARM machines without packages, folders that are not there. What sysfs does not
-//! know of a CPU that this process may use is taken for a core of its own.
+//! The reader accepts the data of all kernels, virtual machines and containers: numbers with holes,
+//! CPUs that are off, ARM machines without packages, missing folders. A CPU that this process may
+//! use and that sysfs does not describe counts as a core of its own.
 
 mod cpus;
 mod hardware;
@@ -26,7 +26,7 @@ const SYSFS: &str = "/sys/devices/system";
 pub enum Part {
     /// A core with its hardware threads.
     Core,
-    /// What shares the largest cache.
+    /// The CPUs that share the largest cache.
     Cache,
     /// A NUMA node.
     Node,
@@ -34,7 +34,7 @@ pub enum Part {
     Package,
 }
 
-/// A picture of a machine, or of what a process may use of it.
+/// The topology of a machine, or of the part that a process may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
     /// In the order of packages, nodes, caches, cores.
@@ -49,7 +49,7 @@ impl Topology {
         Topology::read(Path::new(SYSFS))
     }
 
-    /// What this process may use of this machine.
+    /// The part of this machine that this process may use.
     #[must_use]
     pub fn usable() -> Topology {
         Topology::machine().restricted(&Cpus::allowed())
@@ -67,8 +67,8 @@ impl Topology {
         Topology { threads, caches }
     }
 
-    /// What is left when only these CPUs may be used. Those that the picture lacks are cores of
-    /// their own in its first package.
+    /// The part with these CPUs only. CPUs that the topology lacks are cores of their own in its
+    /// first package.
     #[must_use]
     pub fn restricted(&self, allowed: &Cpus) -> Topology {
         let kept = self.threads.iter().copied();
@@ -245,7 +245,7 @@ mod tests {
             shared.map(|c| c.cpus.to_string()).collect::<Vec<_>>(),
             ["3,11", "12"]
         );
-        // What it does not know, it may use all the same.
+        // It may also use CPUs that it does not know.
         let usable = machine.restricted(&Cpus::parse("4,40"));
         assert_eq!(usable.cpus().to_string(), "4,40");
         assert_eq!(usable.parts(Part::Core).len(), 2);

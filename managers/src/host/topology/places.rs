@@ -2,14 +2,14 @@
 //!
 //! An order of the cores gives each rank one: neighbours in turn, or the sockets or NUMA nodes in
 //! turn as long as they have cores left. Binding then holds the rank to that core, or to the socket
-//! or node around it. More ranks than cores begin again with the first, so a job that continues
-//! elsewhere on fewer hosts still starts.
+//! or node around it. More ranks than cores begin again with the first, so a job that is relaunched
+//! on fewer hosts still starts.
 
 use super::{Cpus, Part, Topology};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// What a rank is held to.
+/// The unit to which a rank is bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Bind {
     /// Nothing: it runs where the kernel puts it.
@@ -45,7 +45,7 @@ pub struct Binding {
 }
 
 impl Binding {
-    /// None, and nothing is told.
+    /// No binding, and no report.
     pub const NONE: Binding = Binding {
         to: Bind::None,
         by: MappingPolicy::Packed,
@@ -57,7 +57,7 @@ impl Binding {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {
     to: Bind,
-    /// What each rank is held to; empty without a binding.
+    /// The CPUs to which each rank is bound; empty without a binding.
     list: Vec<Cpus>,
     topology: Topology,
 }
@@ -95,7 +95,7 @@ impl Places {
         Places::new(topology, binding)
     }
 
-    /// What the local rank of this number is held to.
+    /// The CPUs to which the local rank of this number is bound.
     #[must_use]
     pub fn of(&self, slot: usize) -> Option<&Cpus> {
         self.list.get(slot % self.list.len().max(1))

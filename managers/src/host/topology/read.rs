@@ -32,7 +32,7 @@ fn text(path: &Path) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }
 
-/// What follows `prefix` in the names of a folder, where that is a number.
+/// The numbers that follow `prefix` in the names of a folder.
 fn numbered(folder: &Path, prefix: &str) -> Cpus {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());

@@ -5,7 +5,7 @@ use rejoin_tests::folder::Folder;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What the folder tells of each CPU.
+/// The folder's data about each CPU.
 pub(super) struct Shape {
     pub packages: Vec<i64>,
     pub nodes: Vec<usize>,
@@ -51,7 +51,7 @@ impl Tree {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let tree = Tree(Folder::new(&format!("sysfs-{number}")));
         tree.write("cpu/online", &format!("0-{}\n", shape.count() - 1));
-        // What is no CPU's stands beside.
+        // Entries beside those of CPUs.
         tree.write("cpu/cpufreq/policy0", "");
         tree.write("node/has_cpu", "");
         for (place, (package, node)) in shape.packages.iter().zip(&shape.nodes).enumerate() {
@@ -98,7 +98,7 @@ impl Tree {
         std::fs::write(path, text).unwrap();
     }
 
-    /// CPUs that are off have no topology, and nobody lists them.
+    /// CPUs that are off have no topology, and are in no list.
     pub fn switch_off(&self, list: &str) {
         let off = Cpus::parse(list);
         for cpu in off.iter() {

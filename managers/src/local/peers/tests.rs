@@ -9,7 +9,7 @@ use rejoin_wire::RankOptions;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-/// What is only waited for, never for how long.
+/// Limit of a wait whose length does not matter.
 const SOON: Duration = Duration::from_secs(20);
 
 const JOB: JobId = JobId(7);
@@ -51,7 +51,7 @@ impl Node {
             position,
             hosts: 3,
             fanout: 1,
-            // What is tried here is not patience.
+            // This test does not concern time limits.
             patience: 600_000,
             launch: 2,
         };
@@ -133,7 +133,7 @@ fn a_word_goes_down_the_chain_and_the_answer_back() {
     for node in &nodes {
         assert_eq!(node.peers.orders, [start()]);
     }
-    // Who answers uses the link that it was asked over.
+    // An answer uses the link of the question.
     let links = |n: &Node| (n.peers.dialing.len(), n.peers.callers.len());
     assert_eq!(nodes.each_ref().map(links), [(1, 0), (1, 1), (0, 1)]);
 }
@@ -235,7 +235,7 @@ fn a_question_goes_across_and_the_answer_comes_back_over_the_same_link() {
         let sent = node.peers.send(to, &across, &node.reactor);
         sent.expect("no error")
     };
-    // Who has not heard where the others are has no way to them.
+    // A manager without the addresses of the others cannot reach them.
     assert!(!ask(&mut nodes[0], 2, &question));
     let addresses = vec![vec![nodes[0].port()], Vec::new(), vec![nodes[1].port()]];
     nodes[0].peers.word = Some(Word::new(addresses, &start()).expect("a word"));

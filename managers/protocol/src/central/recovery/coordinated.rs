@@ -1,5 +1,5 @@
-//! Coordinated checkpoints: every rank goes back to the last committed one. When all ranks have
-//! been let go from `MPI_Finalize`, no rank needs another, and a failed one comes back alone.
+//! Coordinated checkpoints: every rank rolls back to the last committed one. When all ranks have
+//! been released from `MPI_Finalize`, no rank needs another, and a failed one is restored alone.
 
 use super::response::{JobProgress, Response, Situation};
 use super::start_anew;

@@ -42,7 +42,7 @@ impl Central {
         }
     }
 
-    /// What the job does about a failure.
+    /// The response of the job to a failure.
     fn response(&mut self, now: Time, rank: Rank, cause: &Cause) -> Response {
         let progress = match self.phase {
             Phase::Starting | Phase::Restoring(_) => JobProgress::InInit,
@@ -71,8 +71,7 @@ impl Central {
         }
     }
 
-    /// What the user learns of a failure in this generation that is masked, before that of the
-    /// recovery.
+    /// Reports a masked failure in this generation to the user, before the recovery.
     fn lost(
         &mut self,
         (generation, rank): (Generation, Rank),
@@ -301,7 +300,7 @@ impl Central {
         }
     }
 
-    /// What the next failure is judged by.
+    /// The history on which the next failure is judged.
     pub(super) fn memory(&self) -> Memory {
         Memory {
             history: self.mode.history(),
@@ -335,7 +334,7 @@ impl Central {
             ) => *signal == sent,
             _ => false,
         };
-        // Who aborts asks for everyone's end, and waits for its own.
+        // An aborting rank requests the end of all ranks, and waits for its own.
         let alone = matches!(cause, Cause::Ended { .. });
         let verdict = match self.interrupted {
             Some(signal) if by_signal => Verdict::Interrupted { signal },

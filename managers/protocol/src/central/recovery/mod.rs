@@ -1,11 +1,11 @@
-//! What a failure leads to: a strategy per recovery mode.
+//! Reactions to a failure: a strategy per recovery mode.
 //!
 //! - `none`: a failure ends the job.
-//! - `coordinated`: every rank goes back to the last committed checkpoint.
-//!   - `start_anew`: before the first checkpoint there is only the start to go back to.
+//! - `coordinated`: every rank rolls back to the last committed checkpoint.
+//!   - `start_anew`: before the first checkpoint the job can only begin anew.
 //!
-//! A mode only decides. What follows is the same for all: `failures` judges and ends, `rollback`
-//! orders ranks back, `relaunch` starts all ranks again without a lost host.
+//! A mode only decides. The steps are the same for all modes: `failures` judges failures and ends
+//! jobs, `rollback` orders ranks back, `relaunch` starts all ranks again without a lost host.
 
 mod coordinated;
 mod failures;

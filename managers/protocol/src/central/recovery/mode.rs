@@ -63,7 +63,7 @@ impl RecoveryMode {
         }
     }
 
-    /// What was masked so far.
+    /// The failures masked so far.
     pub fn history(&self) -> History {
         match self {
             RecoveryMode::None => History::default(),
@@ -78,7 +78,7 @@ impl RecoveryMode {
         }
     }
 
-    /// What the job does about this failure.
+    /// The response of the job to this failure.
     pub(super) fn respond(&mut self, situation: &Situation, rank: Rank, cause: &Cause) -> Response {
         match self {
             RecoveryMode::None => none::respond(),

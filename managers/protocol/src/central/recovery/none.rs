@@ -1,4 +1,4 @@
-//! Without recovery the first failure ends the job, and nobody asks why it was not masked.
+//! Without recovery the first failure ends the job, and needs no reason why it was not masked.
 
 use super::response::Response;
 

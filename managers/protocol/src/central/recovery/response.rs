@@ -1,21 +1,22 @@
-//! What a recovery mode decides by, and what it decides.
+//! The input and the result of a recovery mode's decision.
 
 use crate::control::Time;
 use crate::policy::Refusal;
 use rejoin_channel_table::Epoch;
 
-/// What the job does about a failure.
+/// The response of the job to a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Response {
     /// Every rank goes back to this checkpoint; `None`: the job starts anew.
     RollBack(Option<Epoch>),
     /// Only the failed rank comes back, from the last checkpoint of the job.
     RestoreOne(Option<Epoch>),
-    /// The failure ends the job; the refusal is told where one may ask why it was not masked.
+    /// The failure ends the job. The refusal says why the failure was not masked, if that needs a
+    /// reason.
     End(Option<Refusal>),
 }
 
-/// What a mode decides by.
+/// The situation on which a mode decides.
 pub(super) struct Situation {
     pub now: Time,
     pub progress: JobProgress,
@@ -28,8 +29,8 @@ pub(super) struct Situation {
 pub(super) enum JobProgress {
     /// Some ranks have not registered since the job began or went back.
     InInit,
-    /// All ranks have registered, and have not all been let go from `MPI_Finalize`.
+    /// All ranks have registered, and have not been released from `MPI_Finalize`.
     Running,
-    /// All ranks have been let go from `MPI_Finalize`.
+    /// All ranks have been released from `MPI_Finalize`.
     Finalized,
 }

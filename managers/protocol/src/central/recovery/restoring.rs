@@ -8,6 +8,6 @@ use rejoin_channel_table::Epoch;
 pub(in crate::central) struct Restoring {
     /// To which checkpoint; `None`: to the start.
     pub epoch: Option<Epoch>,
-    /// When the first failure was heard of: others may follow before all are back.
+    /// When the first failure was reported: others may follow before all ranks are restored.
     pub since: Time,
 }

@@ -1,4 +1,4 @@
-//! Ranks go back: the orders, and what is told when they are back.
+//! Rollback of ranks: the orders, and the events when they are restored.
 
 use super::restoring::Restoring;
 use crate::central::{Central, Effect, Event, Phase, RankState, Record};
@@ -6,7 +6,7 @@ use crate::control::{Stage, Time, ToLocal};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 
 impl Central {
-    /// A new generation: every rank goes back to the last checkpoint.
+    /// A new generation: every rank rolls back to the last checkpoint.
     pub(super) fn restore_all(
         &mut self,
         now: Time,
@@ -120,7 +120,7 @@ impl Central {
         }
     }
 
-    /// A rank that comes back alone finds that all were let go.
+    /// A rank that was restored alone is released, like all ranks before.
     pub(in crate::central) fn let_go_alone(&mut self, rank: Rank, effects: &mut Vec<Effect>) {
         let generation = self.generation;
         let host = self.ranks[rank.index()].host;

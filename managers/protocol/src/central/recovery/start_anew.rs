@@ -16,8 +16,8 @@ pub(super) fn judge(
 ) -> Result<(), Refusal> {
     let in_init = situation.progress == JobProgress::InInit;
     if policy::is_killed_before_init(cause) {
-        // A program of which a rank ended without MPI_Init may be none that uses MPI: what it did
-        // would be done twice.
+        // A program may not use MPI at all if one of its ranks ended without MPI_Init. A restart
+        // would then repeat its effects.
         return match in_init && !situation.absent {
             true => history.admit(situation.now),
             false => Err(Refusal::Meant),
