@@ -1,12 +1,11 @@
-//! The layer's only door to the device: the types that cross it and the device behind it.
+//! The layer's only interface to the device: its types, and the device behind it.
 //!
-//! Everything above this module speaks in communicators; everything below in world ranks,
-//! context ids and bytes. Unit tests put a network of ranks in one process behind the same door.
+//! Modules above this one use communicators; modules below use world ranks, context ids and bytes.
+//! Unit tests put a network of ranks in one process behind the same interface.
 //!
-//! After the first error of the device the door stays shut: calls that failed have returned, and
-//! with `MPI_ERRORS_RETURN` the program may have freed the buffers that their requests name. So
-//! nothing goes to the device any more that could touch memory, and every call says that first
-//! error.
+//! After the first error of the device the interface stays closed. Failed calls have returned, and
+//! with `MPI_ERRORS_RETURN` the program may have freed the buffers of their requests. So no later
+//! call reaches the device if it could touch memory, and every call returns that first error.
 
 use crate::error::{Error, ErrorClass, Result};
 use rejoin_channel_table::{Epoch, Identity};
@@ -91,9 +90,9 @@ impl Dev {
         Self::over(Inner::Test(port))
     }
 
-    /// Shuts the door because of `error`, unless it is shut already; gives the error that shut it.
-    /// For the layers above: an operation ended while its requests still name the program's memory.
-    /// Nobody reads what was offered to be read there, either.
+    /// Closes the interface because of `error`, unless it is closed already. Returns the error that
+    /// closed it. The layers above call this when an operation ended while its requests still name
+    /// the program's memory. Peers can no longer read bodies there either.
     #[cold]
     pub fn fail(&mut self, error: Error) -> Error {
         if self.failed.is_none() {
@@ -154,8 +153,8 @@ impl Dev {
         ask!(self, d => d.identity(), _t => panic!("a test's rank is of no job"))
     }
 
-    /// Folder for what programs register as their state, and the newest of it that the job may go
-    /// on from, if it continues from there.
+    /// Folder for the memory that programs register as their state, and the newest stored state
+    /// from which the job may continue, if it does so.
     pub fn state_folder(&self) -> (Option<PathBuf>, Option<u32>) {
         ask!(self, d => {
             let settings = d.settings();
@@ -164,7 +163,7 @@ impl Dev {
         }, _t => (None, None))
     }
 
-    /// What the program registered is stored as the state of this number, on all ranks.
+    /// The registered memory is stored as the state of this number, on all ranks.
     pub fn has_stored(&mut self, number: u32) -> Result<()> {
         self.alive()?;
         let told = on!(self, d => d.has_stored(number).map_err(as_error), _t => Ok(()));
@@ -176,7 +175,7 @@ impl Dev {
         ask!(self, d => d.takes_images(), _t => false)
     }
 
-    /// Asks for a checkpoint of the job, with what is behind this call.
+    /// Requests a checkpoint of the job that includes all work before this call.
     pub fn ask_for_checkpoint(&mut self) -> Result<Epoch> {
         self.alive()?;
         let asked = on!(self, d => d.ask_for_checkpoint().map_err(as_error), _t => Ok(Epoch(0)));
@@ -291,8 +290,8 @@ impl Dev {
         }
     }
 
-    /// A message was sent, and its link was lost. What goes wrong then is no error of that send,
-    /// but of the next call.
+    /// A message was sent, and its link was lost. A failure here is no error of that send, but of
+    /// the next call.
     #[cold]
     #[inline(never)]
     fn link_lost(&mut self, to: Rank, fault: Fault) {
@@ -326,8 +325,8 @@ impl Dev {
         done
     }
 
-    /// Writes what a receive has left to be written. What goes wrong is no error of that, but of
-    /// the next call.
+    /// Makes the writes that a receive has left. A failure is no error of that receive, but of the
+    /// next call.
     #[cold]
     #[inline(never)]
     fn answer(&mut self) {
@@ -438,12 +437,12 @@ impl Dev {
         self.keep(waited)
     }
 
-    /// Grows with what comes and what is complete, so that a waiting thread can be told.
+    /// Counts arrivals and completions, so that a waiting thread can be notified.
     pub fn moved(&self) -> u64 {
         ask!(self, d => d.moved(), t => t.moved())
     }
 
-    /// What another thread calls to bring this one back from [`Dev::wait`].
+    /// Another thread calls this to wake this thread in [`Dev::wait`].
     pub fn waker(&self) -> WakeFn {
         ask!(self, d => { let w = d.waker(); Box::new(move || w.wake()) }, _t => Box::new(|| {}))
     }

@@ -5,7 +5,7 @@ use crate::error::{Error, ErrorClass, Result};
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 
-/// What kind of object a keyval belongs to.
+/// The kind of object that a keyval belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectKind {
     /// Communicators.
@@ -158,8 +158,8 @@ impl Attributes {
         Ok(())
     }
 
-    /// Runs the copy callbacks for a duplicate of `object`; on a failure what was copied so far is
-    /// dropped with the new object, and the callback's code comes back.
+    /// Runs the copy callbacks for a duplicate of `object`. After a failure the attributes copied
+    /// so far are dropped with the new object, and the error has the callback's code.
     pub fn copy_to(&self, object: usize, to: &Attributes) -> Result<()> {
         let all: Vec<_> = self.list.borrow().clone();
         for (keyval, value) in all {

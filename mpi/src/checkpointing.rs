@@ -14,7 +14,7 @@ impl Mpi {
         self.dev.borrow().identity()
     }
 
-    /// Folder for what the program registers as its state, if the user named one.
+    /// Folder for the memory that the program registers as its state, if the user named one.
     pub fn state_folder(&self) -> Option<PathBuf> {
         self.dev.borrow().state_folder().0
     }
@@ -24,7 +24,7 @@ impl Mpi {
         self.dev.borrow().state_folder().1
     }
 
-    /// What the program registered is stored as the state of this number, on all ranks.
+    /// The registered memory is stored as the state of this number, on all ranks.
     ///
     /// # Errors
     /// The manager cannot be spoken to.

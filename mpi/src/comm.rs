@@ -1,4 +1,4 @@
-//! Communicators (MPI-5.0 §7): a group, its contexts, and what a program hangs on it.
+//! Communicators (MPI-5.0 §7): a group, its contexts, and data that a program attaches.
 
 pub mod context;
 mod create;
@@ -49,7 +49,7 @@ pub struct Communicator {
     hosts: OnceCell<Rc<Locality>>,
     /// Numbers of blocking and of other collectives.
     sequence: [Cell<u32>; 2],
-    /// What the C layer keeps with the object.
+    /// The C layer's value for the object.
     pub handle: Cell<usize>,
 }
 
@@ -131,13 +131,13 @@ impl Communicator {
         self.remote.as_ref().unwrap_or(&self.group)
     }
 
-    /// Context id on the wire of what this process receives.
+    /// Context id on the wire of messages that this process receives.
     #[inline]
     pub fn context(&self, traffic: Traffic) -> u32 {
         traffic.wire(self.id.number())
     }
 
-    /// Context id on the wire of what goes to the peer of this rank.
+    /// Context id on the wire of messages to the peer of this rank.
     #[inline]
     pub fn context_at(&self, peer: usize, traffic: Traffic) -> u32 {
         let id = match &self.peer_ids {
@@ -147,8 +147,9 @@ impl Communicator {
         traffic.wire(id)
     }
 
-    /// Whether messages with this context id on the wire are of this communicator: those that this
-    /// process receives, or those that it sends to the process of world rank `to`.
+    /// Whether messages with this context id on the wire belong to this communicator. Without `to`
+    /// these are messages that this process receives; else messages to the process of world rank
+    /// `to`.
     pub fn carries(&self, wire: u32, to: Option<Rank>) -> bool {
         let id = match to {
             None => Some(self.id.number()),

@@ -1,20 +1,21 @@
 //! The one hook that every nondeterministic answer passes.
 //!
-//! What an MPI call answers may depend on timing: which message a wildcard met, whether a test
-//! was true, which request of several came first. Message logging has to know and to repeat
-//! these answers (DESIGN.md section 9), so each of them goes through [`Decider::answer`], which
-//! numbers it. Today the answer given is the raw one.
+//! The answer of an MPI call may depend on timing: the message that a wildcard matched, the result
+//! of a test, the first of several requests. Message logging must record and repeat these answers
+//! (DESIGN.md section 9). So each of them goes through [`Decider::answer`], which numbers it. Today
+//! the hook returns the raw answer.
 //!
-//! The order is everywhere: **find a candidate, ask, then take.** Nothing is consumed before the
-//! answer is known, so a replay may say "not yet" to what is there; and what follows an answer goes
-//! by the answer, and waits for what it names, so a replay may say "yes" to what is not there yet.
-//! Receives with a wildcard are asked about where they are posted ([`Decider::post`]): a replay
-//! narrows the pattern to the recorded source and tag, and the engine then matches as it did.
+//! The order is always: **find a candidate, ask, then take.** No message is consumed before the
+//! answer is known, so a replay may answer "not yet" for a message that has arrived. The steps
+//! after an answer follow the answer and wait for its message, so a replay may answer "yes" for a
+//! message that has not arrived yet. Receives with a wildcard ask when they are posted
+//! ([`Decider::post`]). A replay narrows the pattern to the recorded source and tag, and the engine
+//! then matches as before.
 //!
-//! What a replay still needs: the record, given back by kind and number in `answer` and `post`; and
-//! in the blocking any- and some-calls a question *before* the wait, for they wait for a candidate
-//! first (the recorded one may be another, which they then wait for too: right, but later than it
-//! could be).
+//! A replay still needs two parts. `answer` and `post` must return the record by kind and number.
+//! The blocking any- and some-calls must ask *before* the wait, because they first wait for a
+//! candidate. The recorded one may be another, for which they then wait too: that is correct, but
+//! later than necessary.
 
 use crate::adi::Pattern;
 use std::cell::Cell;
@@ -58,7 +59,7 @@ pub struct Decider {
 }
 
 impl Decider {
-    /// Passes the answer `raw` of kind `kind`; what comes back is what the program is told.
+    /// Passes the answer `raw` of kind `kind`. Returns the answer for the program.
     #[inline]
     pub fn answer<T>(&self, kind: Kind, raw: T) -> T {
         self.total.set(self.total.get() + 1);
@@ -67,8 +68,8 @@ impl Decider {
         raw
     }
 
-    /// Passes a yes or no. After a yes the caller waits for what was asked about, if it is not
-    /// there.
+    /// Passes a yes or no. After a yes the caller waits for the message in question if it has not
+    /// arrived.
     #[inline]
     pub fn whether(&self, kind: Kind, raw: bool) -> bool {
         #[cfg(test)]

@@ -135,7 +135,7 @@ pub enum ErrorClass {
     Abi,
 }
 
-/// What went wrong in an MPI call.
+/// An error of an MPI call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// The standard's class.

@@ -1,7 +1,8 @@
 //! Process groups (MPI-5.0 §7.3): ordered sets of world ranks.
 //!
-//! A group that is an arithmetic progression of world ranks (the world, what most splits give)
-//! is kept as first, stride and length; any other as a list with an index made when first needed.
+//! A group that is an arithmetic progression of world ranks (like the world and the result of most
+//! splits) is stored as first, stride and length. Other groups are a list with an index that is
+//! made when first needed.
 
 use crate::error::{Error, ErrorClass, Result};
 use crate::status::{PROC_NULL, UNDEFINED};
@@ -38,7 +39,7 @@ pub struct Group {
     index: OnceCell<FxHashMap<u32, u32>>,
     /// This process's rank in the group.
     mine: Option<usize>,
-    /// What the C layer keeps with the object.
+    /// The C layer's value for the object.
     pub handle: Cell<usize>,
 }
 

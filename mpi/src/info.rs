@@ -12,7 +12,7 @@ pub const MAX_VALUE: usize = 1023;
 #[derive(Debug, Default)]
 pub struct Info {
     pairs: RefCell<Vec<(String, String)>>,
-    /// What the C layer keeps with the object.
+    /// The C layer's value for the object.
     pub handle: Cell<usize>,
 }
 

@@ -1,10 +1,10 @@
 //! The one lock of `MPI_THREAD_MULTIPLE` (MPI-5.0 §11.6).
 //!
-//! Tickets make it fair. The thread that blocks in the device keeps the lock while it blocks;
-//! a thread that wants in wakes the device first, and the blocked thread lets it pass. So nothing
-//! is borrowed across threads, and what one thread posts while another is blocked is noticed at
-//! once. Only one thread at a time has the *role* of blocking in the device; others that wait
-//! sleep until something moved or the role is free, and then look again.
+//! Tickets make it fair. The thread that blocks in the device keeps the lock while it blocks. A
+//! thread that wants to enter first wakes the device, and the blocked thread lets it pass. So no
+//! borrow crosses threads, and requests that one thread posts while another is blocked take effect
+//! at once. Only one thread at a time has the *role* of blocking in the device. Other waiting
+//! threads sleep until something moved or the role is free, and then check again.
 
 use crate::error::Result;
 use std::cell::Cell;
@@ -35,11 +35,11 @@ struct State {
     in_wait: bool,
     /// The thread that blocks in the device, if any.
     role: Option<u64>,
-    /// What of the runtime's events the waiting threads were told.
+    /// The runtime's event count of which the waiting threads know.
     told: u64,
     /// Bumped whenever waiting threads should look again.
     news: u64,
-    /// Threads that sleep until it is: to tell nobody costs a system call.
+    /// Threads that sleep until it is free: a wake-up without a sleeper would cost a system call.
     sleepers: u32,
 }
 
@@ -118,8 +118,7 @@ impl BigLock {
         }
     }
 
-    /// Gives the lock back at the end of an MPI call; `events` is the runtime's count of what
-    /// moved.
+    /// Releases the lock at the end of an MPI call; `events` is the runtime's count of events.
     pub fn leave(&self, events: u64) {
         let mut s = self.state();
         self.note(&mut s, events);

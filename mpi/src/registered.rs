@@ -57,8 +57,7 @@ impl Registered {
 
 impl Mpi {
     /// Stores the registered memory of all ranks in the folder that the user named, together or not
-    /// at all; where the job takes images of its processes, takes them now. Collective over the
-    /// world.
+    /// at all. If the job takes images of its processes, takes them now. Collective over the world.
     ///
     /// # Errors
     /// `Io` where a rank cannot store its memory; those of [`Mpi::checkpoint`].
@@ -111,9 +110,9 @@ impl Mpi {
     /// Loads the registered memory from the newest checkpoint that all ranks can use. Collective
     /// over the world.
     ///
-    /// A process that came back from an image is in the job before it runs again, so this call does
-    /// nothing for it; and one that comes back to a place before this call gets the same answer as
-    /// the first time.
+    /// A process restored from an image is in the job before it runs again, so this call does
+    /// nothing for it. A process that was restored to a place before this call gets the same answer
+    /// as the first time.
     ///
     /// # Errors
     /// `NoSuchFile` without a checkpoint that all ranks can use, `Io` where a rank cannot load it.

@@ -52,10 +52,10 @@ impl RequestId {
     }
 }
 
-/// What a nonblocking operation made of several messages runs.
+/// The future of a nonblocking operation that consists of several messages.
 pub type Task = Pin<Box<dyn Future<Output = Completed>>>;
 
-/// What a start does.
+/// The action of a start.
 pub(crate) enum Action {
     /// A send.
     Send(SendMode),
@@ -75,7 +75,7 @@ pub(crate) struct Persistent {
     pub tag: i32,
 }
 
-/// Where a request stands.
+/// The state of a request.
 pub(crate) enum State {
     /// Persistent and not started.
     Inactive,
@@ -94,7 +94,8 @@ pub(crate) struct Request {
     pub state: State,
     /// Keeps the context id; errors go to its handler.
     pub comm: Option<Rc<Communicator>>,
-    /// What a receive into a packed temporary does at its end, or a send keeps.
+    /// The packed temporary of a receive, which is unpacked at its end, or of a send, which keeps
+    /// it.
     pub staging: Option<Box<Staging>>,
     pub persistent: Option<Rc<Persistent>>,
     pub receives: bool,

@@ -40,12 +40,12 @@ pub struct Mpi {
     /// Things that completed without the device: a generalized request, a future.
     events: Cell<u64>,
     env_info: Rc<Info>,
-    /// What collectives share.
+    /// State that collectives share.
     pub(crate) resources: Resources,
 }
 
-/// `MPI_INFO_ENV` (MPI-5.0 §11.2.1). A key stands for what was asked for before the program
-/// started, so `thread_level` is not among them.
+/// `MPI_INFO_ENV` (MPI-5.0 §11.2.1). A key is a request from before the program's start, so
+/// `thread_level` is not among them.
 fn env_info(dev: &Dev) -> Info {
     let mut args = std::env::args_os().map(|a| a.to_string_lossy().into_owned());
     let command = args.next().unwrap_or_default();
@@ -125,9 +125,9 @@ impl Mpi {
         self.dev.borrow_mut().safe_point()
     }
 
-    /// Takes the image of an epoch, requested by signal while the program is in its own code;
-    /// false: the device is in use, on the way out of a call, and the request stays pending. For
-    /// the signal's handler.
+    /// Takes the image of an epoch, requested by signal while the program runs its own code. False:
+    /// the device is in use at the end of a call, and the request stays pending. For the signal's
+    /// handler.
     pub fn take_checkpoint(&self, epoch: u32) -> bool {
         match self.dev.try_borrow_mut() {
             Ok(mut dev) => {
@@ -257,8 +257,8 @@ impl Mpi {
         Ok(())
     }
 
-    /// Has what the program has sent leave this process, where its link is still being made: for
-    /// the end of blocking calls, behind which the program may compute for long.
+    /// Waits until the program's messages leave this process if their link is still being
+    /// established. Blocking calls end with this, because the program may then compute for long.
     ///
     /// # Errors
     /// The device's.

@@ -1,4 +1,4 @@
-//! What a completed operation tells (MPI-5.0 §3.2.5), and the standard's special ranks and tags.
+//! The status of a completed operation (MPI-5.0 §3.2.5), and the standard's special ranks and tags.
 
 use crate::error::Error;
 
@@ -36,7 +36,7 @@ impl Status {
         count: 0,
         cancelled: false,
     };
-    /// What a message says that was received or found, of so many bytes.
+    /// The status of a message of so many bytes that was received or probed.
     #[inline(always)]
     pub(crate) const fn of(source: i32, tag: i32, count: u64) -> Status {
         Status {
@@ -47,7 +47,7 @@ impl Status {
         }
     }
 
-    /// What a receive from `MPI_PROC_NULL` says (MPI-5.0 §3.10).
+    /// The status of a receive from `MPI_PROC_NULL` (MPI-5.0 §3.10).
     pub const PROC_NULL: Status = Status {
         source: PROC_NULL,
         tag: ANY_TAG,
@@ -59,7 +59,7 @@ impl Status {
 /// A finished operation: its status, and its error if it failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completed {
-    /// What the operation says of itself; meaningful with an error too (truncation).
+    /// The status of the operation; it is also meaningful with an error (truncation).
     pub status: Status,
     /// Why it failed.
     pub error: Option<Error>,

@@ -1,4 +1,4 @@
-//! Virtual topologies (MPI-5.0 chapter 8): grids, graphs and distributed graphs that hang on a
+//! Virtual topologies (MPI-5.0 chapter 8): grids, graphs and distributed graphs attached to a
 //! communicator. Ranks are never reordered, so a process keeps the rank of its old communicator.
 
 mod cart;
@@ -10,7 +10,7 @@ pub use cart::Cart;
 pub use dims::dims_create;
 pub use graph::{DistGraph, Edge, Graph};
 
-/// What hangs on a communicator.
+/// The topology of a communicator.
 #[derive(Debug)]
 pub enum Topology {
     /// `MPI_CART`.

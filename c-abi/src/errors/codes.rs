@@ -23,7 +23,7 @@ pub struct Codes {
 }
 
 impl Codes {
-    /// Nothing added.
+    /// Without added classes, codes or strings.
     pub const fn new() -> Self {
         Self {
             added: RefCell::new(BTreeMap::new()),

@@ -1,8 +1,9 @@
-//! A network of N ranks in one process, for tests: one thread per rank, one of them running at a
-//! time, handing over only where a rank waits, to a rank chosen by a seed.
+//! A network of N ranks in one process, for tests. Each rank has a thread, and one of them runs at
+//! a time. Control changes only where a rank waits, to a rank chosen by a seed.
 //!
-//! Messages larger than [`LARGE`] complete their send only when matched and are copied then, as
-//! rendezvous does. A network in which everyone waits and nothing moves is a deadlock and panics.
+//! Sends of messages larger than [`LARGE`] complete only when matched, and the bodies are copied
+//! then, as in a rendezvous. A network in which all ranks wait and nothing moves is a deadlock and
+//! panics.
 
 use super::{Completion, Envelope, Mode, MsgId, Pattern, Probe, ReqId};
 use crate::error::{Error, ErrorClass, Result};
@@ -134,7 +135,7 @@ impl State {
         self.moved += 1;
     }
 
-    /// Lets some of what is in flight to `to` arrive, keeping each pair's order.
+    /// Lets some messages in flight to `to` arrive, in the order of each pair.
     fn pass(&mut self, to: usize) -> bool {
         let mut any = false;
         for from in 0..self.n {

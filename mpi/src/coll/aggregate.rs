@@ -1,6 +1,6 @@
-//! All-to-all over several hosts: a host's leader takes all that its ranks send, and one message
-//! goes from each leader to each other. Two more copies and two messages within the host save the
-//! starts of all others.
+//! All-to-all over several hosts. A host's leader collects the blocks of its ranks, and each leader
+//! sends one message to each other leader. Two more copies and two messages within the host save
+//! the start-up costs of all other messages.
 
 use super::ctx::Ctx;
 use super::locality::Locality;
@@ -55,8 +55,8 @@ pub(super) async fn by_leaders<P: P2p>(
     sends.finish(intra).await
 }
 
-/// The buffers of all ranks of a host, at its leader: what each sends becomes what it gets, in its
-/// place.
+/// The buffers of all ranks of a host, at its leader. The received blocks of each rank replace its
+/// sent blocks in place.
 struct Rows<'a> {
     hosts: &'a Locality,
     here: usize,
@@ -84,7 +84,7 @@ impl Rows<'_> {
         self.hosts.ranks(self.here)
     }
 
-    /// What ranks of this host have for each other.
+    /// Exchanges the blocks among ranks of this host.
     fn swap_within(&self) {
         for (member, &rank) in self.ranks().iter().enumerate() {
             for (other, &lower) in self.ranks()[..member].iter().enumerate() {
@@ -93,7 +93,7 @@ impl Rows<'_> {
         }
     }
 
-    /// What goes to other hosts, for what comes from them.
+    /// Exchanges the blocks with other hosts.
     async fn swap_between<P: P2p>(&self, inter: &Ctx<'_, P>) -> Result<()> {
         let (size, count) = (self.hosts.all().len(), self.hosts.count());
         let widest = self.hosts.most() * self.hosts.most() * self.each;

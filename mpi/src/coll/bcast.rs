@@ -87,7 +87,7 @@ async fn chain<P: P2p>(ctx: &Ctx<'_, P>, data: Mem, root: usize) -> Result<()> {
     sends.finish(ctx).await
 }
 
-/// The root's data is cut into one share for each place (places count ranks from the root); shares
+/// The root's data is cut into one share for each place; places count ranks from the root. Shares
 /// travel down a binomial tree, then all ranks gather all shares.
 async fn scatter_allgather<P: P2p>(
     ctx: &Ctx<'_, P>,

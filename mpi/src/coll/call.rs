@@ -18,10 +18,9 @@ use crate::request::{RequestId, Task};
 use crate::runtime::Mpi;
 use crate::status::{Completed, Status};
 
-/// A collective and its arguments. Buffers that `MPI_IN_PLACE` stands for, or that are not
-/// significant on this rank, are `None`. Blocks for all ranks lie one after the other from the
-/// buffer given for one; v and w forms have one buffer for each rank (none where they are not
-/// significant).
+/// A collective and its arguments. A buffer is `None` with `MPI_IN_PLACE`, or if it is not
+/// significant on this rank. Blocks for all ranks are contiguous from the given buffer. The v and w
+/// forms have one buffer for each rank, or none where they are not significant.
 pub trait Collective: 'static {
     /// Runs it to its end.
     ///
@@ -176,8 +175,8 @@ fn plain_blocks(data: &Data<'_>, count: usize) -> Option<Mem> {
     Some(unsafe { Mem::new(addr, len) })
 }
 
-/// Runs a collective on a communicator of which the caller has no share. Whoever waits takes one:
-/// operations of the program run meanwhile, and what they do to their communicators is unknown.
+/// Runs a collective on a communicator without a reference of the caller. A call that waits takes a
+/// reference: operations of the program run meanwhile and may free the communicator.
 #[inline(always)]
 fn run_borrowed(
     state: &CallState<'_>,

@@ -19,8 +19,8 @@ use crate::runtime::Mpi;
 /// Messages up to this are copied and go at once: others wait for them.
 const AT_ONCE: usize = 8 << 10;
 
-/// What changes while a call runs, and what is done out of line. That gets nothing else of the
-/// call, so a call that takes the fast path has the rest of its context in registers.
+/// The mutable state of a call, for its out-of-line parts. They get nothing else of the call, so a
+/// call on the fast path has the rest of its context in registers.
 pub struct CallState<'a> {
     mpi: &'a Mpi,
     /// Messages that are posted and not done.
@@ -32,7 +32,7 @@ pub struct CallState<'a> {
     hint: Cell<Option<ReqId>>,
 }
 
-/// One member's end of the messages among a group: ranks are those of the group. Whoever runs a
+/// One member's end of the messages among a group: ranks are those of the group. The caller of a
 /// collective keeps the communicator, and so its context ids, while the collective is in flight.
 #[derive(Clone, Copy)]
 pub struct Channel<'a> {

@@ -11,7 +11,7 @@ use super::scratch::{Loan, Scratch};
 use super::tuning::Tuning;
 use crate::error::{Error, ErrorClass, Result};
 
-/// What the collectives of a process share.
+/// State that the collectives of a process share.
 #[derive(Debug, Default)]
 pub struct Resources {
     /// Temporary memory.
@@ -31,8 +31,8 @@ impl Resources {
     }
 }
 
-/// What one call of a collective works with. All of it is read only but `live`, so a call that
-/// needs no waiting never has it in memory: it is passed by value up to the first wait.
+/// The context of one call of a collective. All fields but `live` are read only. The context is
+/// passed by value up to the first wait, so a call without a wait never has it in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Ctx<'a, P> {
     p2p: P,
@@ -108,8 +108,8 @@ impl<'a, P: P2p> Ctx<'a, P> {
         self.tuning().is_linear(self.on_one_host())
     }
 
-    /// Those of whom some share a host and some do not, unless the caller has demanded how data
-    /// travels.
+    /// The locality, if some ranks share a host and some do not, unless the caller has demanded how
+    /// data travels.
     #[inline(always)]
     pub(crate) fn hosts(&self) -> Option<&'a Locality> {
         if self.span != Span::Hosts || self.tuning().exchange.is_some() {
@@ -190,7 +190,7 @@ impl<'a, P: P2p> Ctx<'a, P> {
         }
     }
 
-    /// Polls a request of this call, for whoever waits for it in another way.
+    /// Polls a request of this call, for a caller that waits in another way.
     #[inline(always)]
     pub(super) fn poll_part(&self, pending: &mut Pending) -> Poll<Result<usize>> {
         let polled = self.p2p.poll(pending);
@@ -299,9 +299,9 @@ pub(crate) struct Receive {
     from: usize,
 }
 
-/// Temporary memory. While requests of its call are in flight it is never given back: when a call
-/// fails in the middle, or its future is dropped, its messages may still be written into it, so it
-/// is leaked instead.
+/// Temporary memory. It is not freed while requests of its call are in flight. When a call fails in
+/// the middle, or its future is dropped, messages may still be written into the memory, so it is
+/// leaked.
 pub(crate) struct Temp<'a> {
     loan: Option<Loan>,
     len: usize,

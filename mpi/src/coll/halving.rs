@@ -7,8 +7,8 @@ use super::reducer::{Reducer, combine_into};
 use super::windows::Sends;
 use crate::error::Result;
 
-/// Which ranks stay when their number is brought down to a power of two: of the first `2 * extra`
-/// places, one of each pair of neighbours leaves after handing its value to the other.
+/// The active ranks, when their number is reduced to a power of two. Among the first `2 * extra`
+/// places, one of each pair of neighbours is excluded after it has passed its value to the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ActiveSet {
     /// Number that stay, a power of two.
@@ -63,7 +63,8 @@ impl ActiveSet {
         }
     }
 
-    /// The first place that active rank `number` stands for: itself and the neighbour that left.
+    /// The first place that active rank `number` represents: its own, or that of its excluded
+    /// neighbour.
     pub(super) fn first(&self, number: usize) -> usize {
         if number < self.extra {
             2 * number

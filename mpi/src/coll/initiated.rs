@@ -25,9 +25,8 @@ impl<F> From<Result<()>> for Initiated<F> {
     }
 }
 
-/// Initiates an algorithm: `$advance` does all that it can, and is done again (by `$again`,
-/// which does the same out of line) after messages have moved. What it works on stays where it is
-/// unless something is to be waited for.
+/// Initiates an algorithm. `$advance` does all possible steps. After messages have moved, `$again`,
+/// its out-of-line copy, does them again. The state of the algorithm moves only if there is a wait.
 macro_rules! begin {
     ($advance:expr, $again:expr) => {
         match $advance {
@@ -40,7 +39,7 @@ macro_rules! begin {
 }
 pub(super) use begin;
 
-/// What is initiated, if anything is; else all of it is `rest`.
+/// The initiated operation, if there is one; else all of it is `rest`.
 #[inline(always)]
 pub(super) fn initiated_or<F, G>(
     initiated: Option<Initiated<F>>,

@@ -24,7 +24,7 @@ const _: () = assert!(LINEAR_REDUCTION_RANKS <= WINDOW && LINEAR_REDUCTION_RANKS
 /// Which ranks combine operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Combiners {
-    /// Every rank the whole vector: nobody waits for another's result.
+    /// Every rank combines the whole vector: no rank waits for another's result.
     Everyone,
     /// This rank the whole vector.
     Only(usize),
@@ -99,7 +99,7 @@ impl<'a, P: P2p, R: Reducer + Copy> Linear<'a, P, R> {
         operands.finish(ctx).await
     }
 
-    /// A rank's part of a vector: what it combines.
+    /// The part of a vector that a rank combines.
     #[inline(always)]
     fn part(&self, vector: Mem, rank: usize) -> Mem {
         match self.combiners {
@@ -184,7 +184,7 @@ impl<'a, P: P2p, R: Reducer + Copy> Linear<'a, P, R> {
         let (size, step) = (self.ctx.size(), self.step());
         let own = self.part(mine, self.ctx.rank());
         let in_place = own.ptr() == result.ptr();
-        // What is overwritten next, others must have read.
+        // Other ranks must have read the part before it is overwritten.
         let reread = in_place && self.combiners == Combiners::Everyone;
         Combining {
             linear: self,
@@ -206,7 +206,7 @@ impl<'a, P: P2p, R: Reducer + Copy> Linear<'a, P, R> {
     async fn take_blocks(&self, mine: Mem, recv: Mem, operands: &mut Sends) -> Result<()> {
         let (ctx, rank, size) = (&self.ctx, self.ctx.rank(), self.ctx.size());
         if mine.ptr() == recv.ptr() {
-            // What comes now is written where they are read.
+            // The next message is written to the place where they are read.
             operands.finish(ctx).await?;
         }
         let mut receives = Receives::new();
@@ -367,7 +367,7 @@ struct Values {
     temp: Mem,
     /// Bytes for each operand in `temp`.
     room: usize,
-    /// Where the result goes: `own`, or memory that nobody reads.
+    /// Where the result goes: `own`, or memory that no other rank reads.
     result: Mem,
     /// This rank's operand.
     own: Mem,

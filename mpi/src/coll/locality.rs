@@ -28,14 +28,14 @@ pub struct Locality {
     starts: Vec<u32>,
     /// The most ranks of one host.
     most: u32,
-    /// What a message within a host costs.
+    /// Cost of a message within a host.
     cost: LocalCost,
     span: Span,
 }
 
 impl Locality {
-    /// The hosts of `size` ranks, of which `same` says whether two share one, and what messages
-    /// within one cost.
+    /// The hosts of `size` ranks. `same` says whether two ranks share a host, and `cost` is the
+    /// cost of a message within a host.
     #[must_use]
     pub fn new(size: usize, cost: LocalCost, same: impl Fn(usize, usize) -> bool) -> Self {
         let mut firsts: Vec<usize> = Vec::new();

@@ -23,9 +23,9 @@ impl Mem {
     /// The region of `len` bytes at `ptr`.
     ///
     /// # Safety
-    /// As long as a collective that was given the region is not complete, the region is valid for
-    /// reads, and for writes where the collective writes to it, and nobody else writes to it (nor
-    /// reads it if it is written).
+    /// Until every collective with this region is complete, the region is valid for reads, and for
+    /// writes if the collective writes to it. No other code writes to it, or reads it if it is
+    /// written.
     pub const unsafe fn new(ptr: *mut u8, len: usize) -> Self {
         Self { ptr, len }
     }

@@ -1,9 +1,9 @@
 //! The order in which a reduction combines the values of all ranks, as a plan that one rank can
 //! follow alone.
 //!
-//! Each plan does what the algorithm of the same name does over messages, in the same order to the
-//! bit: so a reduction may move its operands as suits the hosts and still gives the results that it
-//! gives anywhere else.
+//! Each plan combines in the same order as the algorithm of the same name over messages, so the
+//! results have the same bits. A reduction may move its operands as the hosts require, and has the
+//! same result on any placement.
 
 use super::halving::ActiveSet;
 use super::mem::Mem;
@@ -13,7 +13,7 @@ use crate::error::Result;
 /// Most ranks whose values one rank combines alone.
 pub(super) const MOST: usize = 32;
 
-/// An algorithm's order. Places count from 0 and stand for ranks.
+/// An algorithm's order. Places are numbers of ranks from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// A binomial tree to place 0.
@@ -64,7 +64,7 @@ impl Order {
                 } else {
                     let masks = (0..count.ilog2()).rev().map(|i| 1 << i);
                     for mask in masks {
-                        // What the other half combines is the same for other blocks.
+                        // The other half combines in the same way for other blocks.
                         for number in 0..mask {
                             meet(number, number + mask)?;
                         }
@@ -98,9 +98,9 @@ impl Order {
         Ok(value(now[last].into()))
     }
 
-    /// The same for a commutative operation, without a write to the value at the place `kept`; the
-    /// result comes to be at the place `target`, which may be the same when there `kept` need not
-    /// be.
+    /// The same for a commutative operation, without a write to the value at the place `kept`. The
+    /// result is at the place `target`. It may be the same place if the value there need not be
+    /// kept.
     pub(super) fn combine_into(
         self,
         op: &dyn Reducer,

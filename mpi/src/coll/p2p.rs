@@ -1,11 +1,11 @@
-//! What a collective needs from the layer below: ordered messages between the ranks of one
+//! The interface of a collective to the layer below: ordered messages between the ranks of one
 //! communicator.
 
 use std::task::Poll;
 
 use crate::error::Result;
 
-/// A send or receive in flight. Small and `Copy`: whoever implements [`P2p`] packs its request id
+/// A send or receive in flight. Small and `Copy`: an implementation of [`P2p`] packs its request id
 /// in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pending(u64);
@@ -37,8 +37,7 @@ pub trait P2p: Copy {
     /// The number of ranks in the communicator.
     fn size(self) -> usize;
 
-    /// What the caller of the collective calls this rank, where it is a part of its ranks that
-    /// exchanges.
+    /// The caller's number of this rank, if only a part of its ranks exchanges.
     fn named(self, rank: usize) -> usize {
         rank
     }
@@ -62,7 +61,7 @@ pub trait P2p: Copy {
     /// length. `None`: nothing was done, and the caller starts a receive.
     ///
     /// # Safety
-    /// `buf` is valid, and nobody else reads or writes it during the call.
+    /// `buf` is valid, and no other code reads or writes it during the call.
     ///
     /// # Errors
     /// When the message is longer than `len`.
@@ -81,7 +80,7 @@ pub trait P2p: Copy {
     /// Starts a receive of at most `len` bytes.
     ///
     /// # Safety
-    /// `buf` stays valid, and nobody reads or writes it, until the returned request is done.
+    /// `buf` stays valid, and no other code reads or writes it, until the returned request is done.
     ///
     /// # Errors
     /// When the receive cannot be posted.

@@ -127,7 +127,7 @@ async fn ordered<P: P2p>(
     Ok(())
 }
 
-/// Children stand for runs of places right after this one's, so what is received is the upper
+/// Children represent runs of places right after this one's. So a received value is the upper
 /// operand, and the result stays where it was received.
 async fn binomial<P: P2p>(
     ctx: &Ctx<'_, P>,

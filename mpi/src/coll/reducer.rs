@@ -16,8 +16,8 @@ pub trait Reducer {
     /// ranks.
     fn commutative(&self) -> bool;
 
-    /// Whether `a op b` has the bits of `b op a` (but for what a NaN carries), and an element is
-    /// small.
+    /// Whether `a op b` has the bits of `b op a` (except for the payload of a NaN), and an element
+    /// is small.
     fn symmetric(&self) -> bool {
         self.exact()
     }
@@ -30,8 +30,8 @@ pub trait Reducer {
     /// `inout[i] = input[i] op inout[i]` for `count` elements.
     ///
     /// # Safety
-    /// Both point to `count` packed elements (aligned as the datatype's elements are when they lie
-    /// one after the other in memory aligned for it) and do not overlap.
+    /// Both point to `count` packed elements and do not overlap. The elements are aligned like
+    /// contiguous elements of the datatype in memory that is aligned for it.
     ///
     /// # Errors
     /// When the operation cannot be applied.
@@ -77,8 +77,8 @@ pub(crate) fn fold(op: &dyn Reducer, lower: Mem, upper: Mem) -> Result<()> {
     unsafe { op.apply(lower.ptr(), upper.ptr(), count) }
 }
 
-/// The value so far and the buffer for what is received. An operation leaves its result in its
-/// second operand, so the two change places when the received operand is the upper one.
+/// The value so far and the buffer for received values. An operation stores its result in its
+/// second operand, so the two are swapped when the received operand is the upper one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair {
     pub(crate) acc: Mem,
@@ -86,8 +86,8 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Combines `acc` with what was received into `other`; `lower` says that it came from lower
-    /// ranks.
+    /// Combines `acc` with the received value in `other`; `lower` says that the value came from
+    /// lower ranks.
     pub(crate) fn combine(&mut self, op: &dyn Reducer, lower: bool) -> Result<()> {
         if lower {
             fold(op, self.other, self.acc)
@@ -224,8 +224,8 @@ pub(crate) async fn send_value<P: P2p>(
     sends.finish(ctx).await
 }
 
-/// Sends `out`, receives a value and leaves its combination with `mine` in `result`, which is
-/// either the same memory as `mine` or does not overlap it: then no temporary memory is needed.
+/// Sends `out`, receives a value and stores its combination with `mine` in `result`. `result` is
+/// the same memory as `mine`, or does not overlap it; then no temporary memory is needed.
 /// Commutative operations only.
 pub(crate) async fn combine_into<P: P2p>(
     ctx: &Ctx<'_, P>,

@@ -9,9 +9,9 @@ use super::tuning::{SEGMENT, ScanAlgorithm};
 use super::windows::{Receives, Sends};
 use crate::error::Result;
 
-/// Combines the values of ranks 0 to i (without i for `exclusive`, where `recv` of rank 0 stays
-/// untouched) into `recv` of rank i, in the order of ranks. `None`: the value is in `recv`
-/// (`MPI_IN_PLACE`).
+/// Combines the values of ranks 0 to i into `recv` of rank i, in the order of ranks. With
+/// `exclusive` the value of rank i is left out, and `recv` of rank 0 stays unchanged. `None`: the
+/// value is in `recv` (`MPI_IN_PLACE`).
 ///
 /// # Errors
 /// When a message fails, the lengths differ among ranks, or the operation fails.
@@ -39,8 +39,8 @@ pub async fn scan<P: P2p>(
     }
 }
 
-/// Hillis and Steele (1986) on groups of 1, 2, 4 … ranks: what comes from a lower group goes in
-/// front of both the group's value and the result.
+/// Hillis and Steele (1986) on groups of 1, 2, 4 … ranks. A value from a lower group is the left
+/// operand for both the group's value and the result.
 async fn doubling<P: P2p>(
     ctx: &Ctx<'_, P>,
     op: &dyn Reducer,
@@ -72,7 +72,7 @@ async fn doubling<P: P2p>(
             continue;
         }
         let (lower, last) = (partner < rank, mask >= size);
-        // Nobody needs the group's value of the last step.
+        // No rank needs the group's value of the last step.
         match (last, lower) {
             (true, false) => return ctx.send(partner, group.acc).await,
             (true, true) if !started => return ctx.recv(partner, recv).await,
@@ -107,7 +107,7 @@ async fn chain<P: P2p>(
     let step = SEGMENT.div_ceil(op.element()) * op.element();
     let segment = |whole: Mem, at: usize| whole.part(at, step.min(len - at));
     let temp = ctx.temp(if rank == 0 { 0 } else { 2 * stride(len) })?;
-    // What is received, and what continues: own buffers, because `recv` may be the value.
+    // The received value and the forwarded value have own buffers, because `recv` may be the value.
     let (before, total) = if rank == 0 {
         (Mem::EMPTY, mine)
     } else {

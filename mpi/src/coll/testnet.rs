@@ -303,7 +303,7 @@ pub(super) type Fut<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 /// Which ranks of a run share a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// None.
+    /// No two ranks share a host.
     Apart,
     /// All.
     One,
@@ -341,7 +341,7 @@ pub(super) struct Run {
     pub(super) seed: u64,
     pub(super) tuning: Tuning,
     pub(super) layout: Layout,
-    /// What messages within a host cost.
+    /// Cost of messages within a host.
     pub(super) cost: LocalCost,
     /// Number of operations after which rank 0's fail.
     pub(super) fuse: Option<usize>,

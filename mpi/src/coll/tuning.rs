@@ -39,8 +39,8 @@ pub const ALLTOALL_WINDOWED: usize = 32 << 10;
 /// The most that the ranks of a host together send to one rank elsewhere in an all-to-all that
 /// leaders carry.
 pub const ALLTOALL_LEADERS: usize = 4 << 10;
-/// The most that a leader takes from the ranks of its host for that; with what it sends and gets it
-/// needs three times this.
+/// The most bytes that a leader takes from the ranks of its host for that. With its sent and
+/// received messages it needs three times as much.
 pub const ALLTOALL_LEADERS_ROOM: usize = 1 << 20;
 /// Longest vector (all blocks) of a reduce-scatter by recursive halving.
 pub const REDUCE_SCATTER_HALVING: usize = 256 << 10;
@@ -48,7 +48,7 @@ pub const REDUCE_SCATTER_HALVING: usize = 256 << 10;
 pub(super) const LINEAR_REDUCTION_RANKS: usize = 16;
 /// Most bytes of operands that one rank of several takes to combine all of them itself.
 pub const FLAT_BYTES: usize = 32 << 10;
-/// What the operands of one piece of a long reduction between ranks of a host take together.
+/// Bytes that the operands of one piece of a long reduction between ranks of a host take together.
 pub(super) const DIRECT_CACHE: usize = 512 << 10;
 /// The least such piece of one rank.
 pub(super) const DIRECT_PIECE: usize = 64 << 10;
@@ -63,7 +63,8 @@ pub enum Exchange {
     /// From every rank that has something straight to every rank that needs it, and there it is
     /// combined.
     Linear,
-    /// The same for blocks of a reduction; the results then go to who needs them. Commutative only.
+    /// The same for blocks of a reduction; the results then go to the ranks that need them.
+    /// Commutative only.
     LinearBlocks,
 }
 
@@ -161,8 +162,8 @@ pub enum ScanAlgorithm {
     Chain,
 }
 
-/// Algorithms demanded instead of the usual tuning; what an algorithm cannot do (a non-commutative
-/// operation, blocks of different lengths) still falls back to one that can.
+/// Algorithms demanded instead of the usual tuning. If one does not apply (a non-commutative
+/// operation, blocks of different lengths), another one still replaces it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tuning {
     /// How data travels, whatever the hosts.
@@ -331,9 +332,8 @@ impl Tuning {
         }
     }
 
-    /// Whether the leaders of hosts carry an all-to-all of equal blocks. What a leader does for a
-    /// rank elsewhere, it does in the time in which each rank of its host would begin a message
-    /// there.
+    /// Whether the leaders of hosts carry an all-to-all of equal blocks. A leader's work for a rank
+    /// of another host takes the time in which each rank of its host would begin a message there.
     pub(super) fn by_leaders(&self, hosts: &Locality, block: usize) -> bool {
         let together = hosts.most().saturating_mul(block);
         together <= ALLTOALL_LEADERS

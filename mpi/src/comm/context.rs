@@ -1,14 +1,14 @@
 //! Context ids: numbers that keep the messages of communicators apart (MPI-5.0 §7.1.1).
 //!
 //! A context id belongs to the process that receives with it. Each member of a new communicator
-//! takes the lowest id that is free in its own process and tells the other members, and a message
-//! carries the id of its receiver. So a new communicator waits for its own members and for nothing
-//! else: two communicators in the making share no state, whatever threads or requests make them.
+//! takes the lowest id that is free in its own process, and sends it to the other members. A
+//! message carries the id of its receiver. So a new communicator waits for its own members only.
+//! Two constructors under way share no state, in whatever threads or requests they run.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What travels in which of a communicator's contexts.
+/// The kinds of messages, each with a context of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Traffic {

@@ -32,7 +32,7 @@ impl Mpi {
         state.wait(ctx.exchange_contexts())
     }
 
-    /// The ids of the members of `group`, some of `comm`, who alone take part.
+    /// The ids of the members of `group`, a part of `comm`. Only they take part.
     fn contexts_of_some(&self, comm: &Communicator, group: &Group, tag: i32) -> Result<Contexts> {
         let state = CallState::new(self);
         let ctx = Ctx::of_some(comm, group, tag, &state)?;

@@ -1,10 +1,10 @@
-//! What the members of a communicator tell one another when another one is made.
+//! The exchange among the members of a communicator when a new one is made.
 
 use super::context::{ContextId, Contexts};
 use crate::coll::{Blocks, Channel, Ctx, Mem, allgather, alltoall};
 use crate::error::{Error, ErrorClass, Result};
 
-/// Stands for the id of a member that has no free one.
+/// In place of the id of a member that has no free one.
 const NONE: u32 = u32::MAX;
 
 impl Ctx<'_, Channel<'_>> {
@@ -46,7 +46,8 @@ impl Ctx<'_, Channel<'_>> {
         Ok(all.to_vec())
     }
 
-    /// `parts[i]` goes to member i; what each member sent here, of any length, in order of rank.
+    /// Sends `parts[i]` to member i. Returns the part of each member for this one, of any length,
+    /// in order of rank.
     pub(crate) async fn tell_each(&self, parts: &[Vec<u8>]) -> Result<Vec<u8>> {
         let lengths: Vec<u8> = parts.iter().flat_map(|p| p.len().to_le_bytes()).collect();
         let temp = self.temp(lengths.len())?;

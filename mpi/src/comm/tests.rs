@@ -252,8 +252,8 @@ impl Draw {
 }
 
 /// Makes and drops communicators of overlapping groups in a sequence that is common to all ranks,
-/// so that blocking calls meet. When nonblocking ones end, and what else takes ids, each rank draws
-/// for itself.
+/// so that blocking calls meet. Each rank draws for itself when nonblocking calls end, and which
+/// other calls take ids.
 fn make_many(m: &Mpi, seed: u64) {
     const STEPS: usize = 16;
     let (me, half) = (m.rank().0 as i32, m.size() as i32 / 2);

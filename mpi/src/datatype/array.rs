@@ -205,8 +205,8 @@ fn coordinates(size: i32, rank: i32, grid: &[i32]) -> Result<Vec<i64>> {
     Ok(place)
 }
 
-/// What one process owns of one dimension: blocks of `block` indices, `cycle` apart, from `first`
-/// on, as far as the dimension reaches.
+/// The share of one process in one dimension: blocks of `block` indices, `cycle` apart, from
+/// `first` to the end of the dimension.
 struct Share {
     length: i64,
     first: i64,

@@ -1,4 +1,4 @@
-//! What a datatype describes: bounds, layout and signature, and how larger ones are composed.
+//! The description of a datatype: bounds, layout and signature, and the composition of larger ones.
 
 use super::layout::{Layout, MAX_DEPTH, Shape};
 use super::named::{Element, Named};
@@ -73,9 +73,9 @@ impl Range {
 pub(super) struct Body {
     /// Where the data lies; `None` without data.
     pub data: Option<Range>,
-    /// From the lowest lower to the highest upper bound of what it is made of, not yet padded;
-    /// `None` without data. A padded part counts with its padding, as in other MPIs: programs lay
-    /// it out like a struct in a struct.
+    /// From the lowest lower to the highest upper bound of its parts, not yet padded; `None`
+    /// without data. A padded part counts with its padding, as in other MPIs: programs lay it out
+    /// like a struct in a struct.
     pub natural: Option<Range>,
     /// Bounds that the user set; they hide the natural ones (MPI-5.0 §5.1.6).
     pub marks: Option<Range>,

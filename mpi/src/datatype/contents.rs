@@ -1,4 +1,4 @@
-//! What datatypes are made of: building the answers of MPI_TYPE_GET_CONTENTS (MPI-5.0 §5.1.13).
+//! Contents of datatypes: the answers of MPI_TYPE_GET_CONTENTS (MPI-5.0 §5.1.13).
 
 use std::rc::Rc;
 

@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorClass, Result};
 /// `MPI_UNDEFINED` of the standard ABI: a precision or range that was not asked for.
 const UNDEFINED: i32 = -32766;
 
-/// What `MPI_TYPE_MATCH_SIZE` looks for.
+/// The class of types for `MPI_TYPE_MATCH_SIZE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TypeClass {
     /// `MPIX_TYPECLASS_LOGICAL`.
@@ -116,7 +116,7 @@ impl Datatype {
         Ok(Self::predefined(body, Combiner::F90Integer, contents))
     }
 
-    /// The sized type that a type made by precision or range stands for.
+    /// The sized type that is equivalent to a type made by precision or range.
     pub(super) fn f90_equivalent(&self) -> Option<Named> {
         let class = match self.combiner() {
             Combiner::F90Real => TypeClass::Real,

@@ -28,7 +28,7 @@ pub(super) struct Block {
 pub(super) struct Part {
     /// Position of its first byte in the packed stream of its sequence.
     pub start: i64,
-    /// What lies there; its offset holds the displacement.
+    /// The layout at this place; its offset holds the displacement.
     pub layout: Layout,
 }
 

@@ -1,8 +1,8 @@
 //! Datatypes and the pack engine (MPI-5.0 chapter 5).
 //!
-//! A [`Datatype`] keeps what it was made of (for `MPI_TYPE_GET_CONTENTS`), its bounds, the sequence
-//! of its basic types and an optimised layout. All sizes and displacements are 64-bit; what does
-//! not fit is refused when the type is made. No C handle lives here.
+//! A [`Datatype`] keeps its constructor's arguments (for `MPI_TYPE_GET_CONTENTS`), its bounds, the
+//! sequence of its basic types and an optimised layout. All sizes and displacements are 64-bit;
+//! constructors refuse larger ones. This module has no C handles.
 
 mod array;
 mod body;
@@ -59,13 +59,13 @@ pub struct Datatype {
     body: Body,
     /// Lower bound and extent of the body, asked for in every transfer.
     bounds: (i64, i64),
-    /// What predefined reductions work on, if they do.
+    /// The element type for predefined reductions, if they apply.
     reduction: Option<(Class, Element)>,
     combiner: Combiner,
     contents: Contents,
     committed: Cell<bool>,
     name: RefCell<String>,
-    /// What the program caches here (MPI-5.0 §7.7.4). Copying and deleting is the caller's task.
+    /// The program's attributes (MPI-5.0 §7.7.4). The caller runs their copy and delete callbacks.
     pub attributes: Attributes,
 }
 
@@ -89,7 +89,7 @@ impl Datatype {
         datatype
     }
 
-    /// A type that nobody commits or frees.
+    /// A type that is never committed or freed.
     fn predefined(body: Body, combiner: Combiner, contents: Contents) -> Rc<Self> {
         let datatype = Self::new(body, combiner, contents);
         datatype.committed.set(true);
@@ -101,8 +101,8 @@ impl Datatype {
         Ok(Rc::new(Self::new(body.check()?, combiner, contents)))
     }
 
-    /// An object of its own that was made in the same way: what `MPI_TYPE_GET_CONTENTS` gives for
-    /// the parts of a type. Name and attributes stay behind.
+    /// A separate object that was made in the same way, without name and attributes.
+    /// `MPI_TYPE_GET_CONTENTS` returns such objects for the parts of a type.
     pub fn equivalent(&self) -> Rc<Self> {
         let twin = Self::new(self.body.clone(), self.combiner, self.contents.clone());
         twin.committed.set(self.is_committed());
@@ -187,12 +187,12 @@ impl Datatype {
         self.combiner
     }
 
-    /// What the type was made of; empty for predefined types.
+    /// The arguments of the type's constructor; empty for predefined types.
     pub fn contents(&self) -> &Contents {
         &self.contents
     }
 
-    /// The predefined type this object stands for.
+    /// The predefined type of this object.
     pub fn as_named(&self) -> Option<Named> {
         match self.combiner {
             Combiner::Named(named) => Some(named),
@@ -228,7 +228,7 @@ impl Datatype {
     }
 
     /// Where the data of `count` elements begins relative to the buffer's address, and how many
-    /// bytes it spans with its gaps: what a temporary buffer must hold.
+    /// bytes it spans with its gaps. A temporary buffer needs that many bytes.
     ///
     /// # Errors
     /// `Count` if the count is negative or the span does not fit in 64 bits.
@@ -301,7 +301,7 @@ impl Datatype {
         whole.checked_add(self.body.signature.bytes_of(elements % self.elements()))
     }
 
-    /// What the predefined reductions work on: `None` for types that are not predefined
+    /// The element type for predefined reductions; `None` for types that are not predefined
     /// (MPI-5.0 §6.9.2).
     pub fn reduction_element(&self) -> Option<(Class, Element)> {
         self.reduction

@@ -1,4 +1,4 @@
-//! The innermost loops of the pack engine: what is done with the blocks the walk finds.
+//! The innermost loops of the pack engine, which handle the blocks of a walk.
 
 use std::ptr;
 
@@ -9,7 +9,7 @@ pub(super) trait Mover {
     /// `len` bytes at `at`.
     ///
     /// # Safety
-    /// The bytes are valid for what the mover does, and the stream has room for them.
+    /// The bytes are valid for the mover's access, and the stream has room for them.
     unsafe fn run(&mut self, at: usize, len: usize);
 
     /// `count` blocks of `len` bytes, `stride` bytes apart.

@@ -51,7 +51,7 @@ macro_rules! named_types {
                 match self { $(Named::$variant => Class::$class,)* }
             }
 
-            /// What one element is made of.
+            /// The basic value of one element.
             pub const fn element(self) -> Element {
                 match self { $(Named::$variant => named_types!(@element $variant $shape),)* }
             }
@@ -63,7 +63,7 @@ macro_rules! named_types {
     (@element $variant:ident $scalar:ident) => { Element::One(Scalar::$scalar) };
 }
 
-/// What an element of a predefined type is made of.
+/// The basic value of an element of a predefined type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
     /// One basic value.

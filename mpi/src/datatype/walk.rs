@@ -1,7 +1,7 @@
 //! The walk over a layout: finds the blocks of any range of the packed stream.
 //!
-//! Nothing is kept between calls. A range is found again by division in loops and by binary search
-//! in lists, so a message can be packed in segments that begin and end at any byte.
+//! No state is kept between calls. The walk finds a range by division in loops and by binary search
+//! in lists. So a message can be packed in segments that begin and end at any byte.
 
 use super::layout::{Block, Layout, Part, Shape};
 use super::moves::Mover;
@@ -171,8 +171,8 @@ unsafe fn repeat<M: Mover>(
     }
 }
 
-/// Walks all of a layout: what most copies of a loop are, so without looking for a first and last
-/// byte.
+/// Walks all of a layout, without a search for a first and last byte. Most copies of a loop are of
+/// this kind.
 ///
 /// # Safety
 /// As for `walk`.

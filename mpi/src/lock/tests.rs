@@ -57,8 +57,8 @@ fn a_call_gets_in_while_another_blocks_and_its_news_are_told() {
             let (fake, lock) = (&fake, &lock);
             s.spawn(move || wait(fake, lock, d));
         }
-        // Each of these calls completes one waiting thread's request, in an order that has nothing
-        // to do with who blocks in the device.
+        // Each of these calls completes one waiting thread's request, in an order independent of
+        // the thread that blocks in the device.
         for i in [3, 0, 5, 1, 4, 2] {
             std::thread::sleep(Duration::from_millis(5));
             lock.enter();
@@ -80,7 +80,7 @@ fn the_device_completes_for_any_thread() {
         }
         for d in &done {
             std::thread::sleep(Duration::from_millis(5));
-            // What a message does: it is there, and the device's wait returns.
+            // The effect of a message: it has arrived, and the device's wait returns.
             d.store(true, Ordering::Relaxed);
             fake.events.fetch_add(1, Ordering::Relaxed);
             fake.ring();
@@ -130,7 +130,7 @@ fn waiting_threads_do_not_wake_each_other_for_ever() {
                 lock.leave(events());
             });
         }
-        // Once all are there nothing moves, so at some time nobody looks again.
+        // Once all have arrived nothing moves, so at some time no thread polls again.
         let begun = Instant::now();
         let mut last = 0;
         loop {

@@ -1,7 +1,7 @@
 //! The arithmetic of basic values and the loop over them.
 //!
-//! IEEE binary16 is computed by way of binary32, whose precision is large enough that one rounding
-//! more does not change sums and products (Figueroa, "When is double rounding innocuous?", 1995).
+//! IEEE binary16 is computed in binary32. Its precision is large enough that the second rounding
+//! does not change sums and products (Figueroa, "When is double rounding innocuous?", 1995).
 
 use half::f16;
 

@@ -12,7 +12,7 @@ use crate::datatype::{Element, Scalar};
 /// A loop over `count` values: `(input, inout, count)`.
 type Loop = unsafe fn(*const u8, *mut u8, usize);
 
-/// What computes an operation on a type.
+/// The function that computes an operation on a type.
 pub(super) enum Kernel {
     /// A loop over basic values.
     Values(Loop),

@@ -27,8 +27,8 @@ impl LongDouble {
 macro_rules! x87 {
     ($left:expr, $instruction:literal, $right:expr) => {{
         let (left, mut right) = ($left.0, $right.0);
-        // SAFETY: reads 10 of the 16 bytes of each operand and writes 10 of the second; the x87
-        // stack is empty on entry by the calling convention, and is again afterwards.
+        // SAFETY: reads 10 of the 16 bytes of each operand and writes 10 of the second. By the
+        // calling convention the x87 stack is empty on entry; it is empty again afterwards.
         unsafe {
             asm!(
                 "fld tbyte ptr [{left}]",

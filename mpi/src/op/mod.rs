@@ -24,8 +24,8 @@ use crate::error::{Error, ErrorClass, Result};
 
 /// A user's operation: `(in, inout, count, datatype)`.
 ///
-/// C functions of the `int` form take `int *len`: whoever wraps them cuts counts above 2^31 - 1
-/// into calls of at most that many elements, `extent` bytes apart.
+/// C functions of the `int` form take `int *len`. Their wrapper splits counts above 2^31 - 1 into
+/// calls of at most that many elements, `extent` bytes apart.
 pub type UserFunction = dyn Fn(*const u8, *mut u8, i64, &Rc<Datatype>);
 
 enum Kind {

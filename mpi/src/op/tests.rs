@@ -296,7 +296,7 @@ fn long_doubles() {
     assert_eq!(product, join([of(1.5 * 2.25 + 14.0), of(1.5 * 7.0 - 4.5)]));
 }
 
-/// Zeros of both signs, numbers and what is none, of binary64: an operand for each pair of them.
+/// Zeros of both signs, numbers and NaNs of binary64: an operand for each pair of them.
 #[test]
 fn the_smaller_and_the_larger_do_not_depend_on_the_order_of_operands() {
     let values: [f64; 8] = [

@@ -6,12 +6,12 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// `MPI_BSEND_OVERHEAD`: what a program adds for each message. Less is used here.
+/// `MPI_BSEND_OVERHEAD`: bytes that a program adds for each message. This library uses fewer.
 pub const OVERHEAD: usize = 512;
 /// Messages begin at multiples of this.
 const ALIGN: usize = 16;
 
-/// What lives as long as a message is on its way: any object with a share, and bytes.
+/// Data that must live while a message is on its way: a reference to any object, and bytes.
 pub(super) type PieceShares = (Rc<dyn Any>, Option<Vec<u8>>);
 
 /// Free bytes of a buffer.
@@ -27,8 +27,8 @@ struct Piece {
     offset: usize,
     len: usize,
     request: ReqId,
-    /// What has to live until the message has left: its communicator, and the bytes if they are the
-    /// library's.
+    /// Data that must live until the message has left: its communicator, and the bytes if they are
+    /// the library's.
     _keep: PieceShares,
 }
 
@@ -41,7 +41,7 @@ pub struct BsendBuffer {
     pieces: RefCell<Vec<Piece>>,
 }
 
-/// What `MPI_Buffer_detach` gives back.
+/// The result of `MPI_Buffer_detach`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detached {
     /// Address and length in bytes.
@@ -67,7 +67,7 @@ impl BsendBuffer {
         self.automatic
     }
 
-    /// What a detaching gives back.
+    /// The result of a detach.
     pub(super) fn detached(&self) -> Detached {
         match self.automatic {
             true => Detached::Automatic,

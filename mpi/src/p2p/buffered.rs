@@ -1,5 +1,5 @@
-//! Buffered sends (MPI-5.0 §3.6): out of memory that the program attached to a communicator or to
-//! the process, or out of the library's (`MPI_BUFFER_AUTOMATIC`).
+//! Buffered sends (MPI-5.0 §3.6), with memory that the program attached to a communicator or to the
+//! process, or with the library's (`MPI_BUFFER_AUTOMATIC`).
 
 use super::Data;
 use super::bsend_buffer::{BsendBuffer, Detached, Gap};

@@ -12,7 +12,7 @@ pub struct Data<'a> {
     pub addr: *mut u8,
     /// Number of elements.
     pub count: i64,
-    /// Their type.
+    /// Datatype of the elements.
     pub datatype: &'a Rc<Datatype>,
 }
 

@@ -101,7 +101,7 @@ impl Mpi {
         Some(requests.insert_plain(request, comm.clone()))
     }
 
-    /// What a receive without wildcards gets, and where it goes.
+    /// The expected message and the buffer of a receive without wildcards.
     #[inline(always)]
     fn named(
         &self,

@@ -98,7 +98,8 @@ impl Mpi {
         }
     }
 
-    /// `MPI_Sendrecv_replace`: the packed copy of what is sent makes room for what comes.
+    /// `MPI_Sendrecv_replace`: sends a packed copy, so that the buffer is free for the received
+    /// message.
     ///
     /// # Safety
     /// The elements are readable and writable until the call returns.

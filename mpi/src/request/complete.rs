@@ -11,7 +11,7 @@ use crate::status::{Completed, Status};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// What the device's completion of a receive means.
+/// The result of a receive, from the device's completion.
 pub(crate) fn received(done: &Completion, capacity_known: bool) -> Completed {
     let status = Status {
         cancelled: done.cancelled,
@@ -27,7 +27,7 @@ pub(crate) fn received(done: &Completion, capacity_known: bool) -> Completed {
     Completed { status, error }
 }
 
-/// What the device's completion of a send means.
+/// The result of a send, from the device's completion.
 pub(crate) fn sent(done: &Completion) -> Completed {
     Completed::ok(Status {
         cancelled: done.cancelled,
@@ -130,7 +130,7 @@ impl Mpi {
         }
     }
 
-    /// If `id` is finished, what it says; then it is gone, or inactive if persistent.
+    /// The result of `id`, if it is finished. The request is then gone, or inactive if persistent.
     #[inline]
     pub(crate) fn try_finish(&self, id: RequestId) -> Result<Option<Completed>> {
         if let Some(status) = self.ended(id) {
@@ -166,8 +166,8 @@ impl Mpi {
         Ok(Some(completed))
     }
 
-    /// What a plain receive or send says that has ended and went well: it is gone then, and its
-    /// handle becomes null. `None`: [`Mpi::wait`] says more.
+    /// The status of a simple receive or send that has ended without error. The request is then
+    /// gone, and its handle becomes null. `None`: [`Mpi::wait`] handles the request.
     #[inline]
     pub fn ended(&self, id: RequestId) -> Option<Status> {
         if id == RequestId::SENT {
@@ -291,7 +291,7 @@ impl Mpi {
         Ok(None)
     }
 
-    /// What the finished request `id` says, without taking it.
+    /// The result of the finished request `id`, without taking it.
     pub(crate) fn peek(&self, id: RequestId) -> Result<Completed> {
         let general = match &self.requests.borrow_mut().get(id)?.state {
             State::Ready(done) => return Ok(done.clone()),
@@ -358,7 +358,7 @@ impl Mpi {
                 ..
             }) = gone
             {
-                // Nobody is left to hear of a failing callback.
+                // No caller is left for the error of a failing callback.
                 let _ = g.release();
             }
         });

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::runtime::Mpi;
 use crate::status::{Completed, Status};
 
-/// What an any-call found.
+/// The result of an any-call.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Any {
     /// No request is active: `MPI_UNDEFINED`.
@@ -18,7 +18,7 @@ pub enum Any {
     Found(usize, Completed),
 }
 
-/// What one look at several requests saw.
+/// The result of one poll of several requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
     NoneActive,
@@ -93,8 +93,8 @@ impl Mpi {
         self.take_any(found, get)
     }
 
-    /// Asks of every active request whether it is finished, and gives those of which the answer
-    /// says so to `each`, from `end`; returns how many, `None` when none was active.
+    /// Asks for every active request whether it is finished. Passes the results of finished ones,
+    /// from `end`, to `each`. Returns their number; `None` when no request was active.
     fn take_some(
         &self,
         n: usize,
@@ -240,7 +240,7 @@ impl Mpi {
         })
     }
 
-    /// What `id` says once it is finished; it stays.
+    /// The result of `id` once it is finished; the request stays.
     fn settled(&self, id: RequestId) -> Result<Completed> {
         self.await_settled(id)?;
         self.peek(id)

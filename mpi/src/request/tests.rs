@@ -215,7 +215,7 @@ fn tasks_move_whoever_waits() {
                 })
             }),
         );
-        // Only the messages' requests are waited for; the task gets on all the same.
+        // Only the messages' requests are waited for; the task still makes progress.
         let (s, r) = (post(&m, a, 1 - me, 1, true), post(&m, b, 1 - me, 1, false));
         m.wait(s).unwrap();
         m.wait(r).unwrap();

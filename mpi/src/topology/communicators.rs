@@ -143,7 +143,8 @@ impl Mpi {
         self.first_members(comm, comm.size(), Topology::DistGraph(graph))
     }
 
-    /// Gives every member the edges that begin or end at it, in order of who told them.
+    /// Gives every member the edges that begin or end at it, in the order of the ranks that named
+    /// them.
     fn exchange_edges(&self, comm: &Rc<Communicator>, edges: &[Edge]) -> Result<Vec<Edge>> {
         let (me, n) = (comm.rank(), comm.size());
         let concerns = |e: &Edge, r: usize| e.source as usize == r || e.destination as usize == r;

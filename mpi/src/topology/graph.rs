@@ -72,7 +72,7 @@ fn in_range(rank: i32, size: usize) -> bool {
     usize::try_from(rank).is_ok_and(|r| r < size)
 }
 
-/// What one process knows of a distributed graph.
+/// One process's part of a distributed graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DistGraph {
     /// Whose edges lead here.

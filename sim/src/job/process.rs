@@ -150,7 +150,7 @@ pub const TERM: i32 = 15;
 /// An image that is about to make a process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PendingWake {
-    /// Which.
+    /// The process instance to restore.
     pub instance: ProcessInstance,
     /// The image's epoch.
     pub epoch: Epoch,

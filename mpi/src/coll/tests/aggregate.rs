@@ -1,5 +1,5 @@
-//! An all-to-all over hosts, carried by their leaders: what arrives, how often hosts are crossed,
-//! what goes wrong.
+//! An all-to-all over hosts through their leaders: the results, the number of messages between
+//! hosts, the errors.
 
 use super::super::testnet::crossed;
 use super::super::tuning::{ALLTOALL_LEADERS, ALLTOALL_LEADERS_ROOM, Tuning};
@@ -123,8 +123,8 @@ fn an_error_on_the_way_to_a_leader_names_the_callers_ranks() {
 
 #[test]
 fn a_message_that_fails_anywhere_is_reported() {
-    // What rank 0, a leader, does: two receives and a send within its host, one of each to the
-    // other, and two sends within.
+    // The messages of rank 0, a leader: two receives and a send within its host, then a send and a
+    // receive with the other leader. Two sends within its host follow.
     for (fuse, in_place) in (0..7).flat_map(|f| [(f, false), (f, true)]) {
         let conditions = Run {
             fuse: Some(fuse),

@@ -1,4 +1,4 @@
-//! Ranks that share hosts, in all orders: what arrives, and the bits of reductions, which hosts may
+//! Ranks that share hosts, in all orders: the results, and the bits of reductions, which hosts must
 //! not change.
 
 use super::super::testnet::crossed;
@@ -82,7 +82,7 @@ fn an_allreduce_has_the_same_bits_whatever_the_hosts() {
     }
 }
 
-/// An operation that is commutative but for its bits: all ranks have the same all the same.
+/// An operation that is commutative except for its bits: all ranks still have the same result.
 #[test]
 fn all_ranks_have_the_same_of_an_operation_that_prefers_an_operand() {
     for size in [2, 3, 4, 8] {

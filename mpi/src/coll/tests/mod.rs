@@ -94,8 +94,8 @@ enum TestOp {
     Affine,
     /// Three bytes, added: an odd element size.
     Odd,
-    /// The larger first byte, with its second one; of two equal ones the lower. Said to be
-    /// commutative, as users do of what is not so to the bit.
+    /// The larger first byte, with its second one; of two equal ones the lower. Declared
+    /// commutative, as users do for operations that are not so to the bit.
     First,
 }
 

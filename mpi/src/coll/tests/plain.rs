@@ -91,7 +91,7 @@ fn ranks_may_take_either_way() {
 
 type Tried = Option<Result<()>>;
 
-/// What is refused has no number of a collective: the calls behind it still find each other.
+/// A refused call uses no number of a collective, so later calls still match.
 #[test]
 fn what_is_not_plain_is_refused_untouched() {
     testnet::run(3, 5, |m| {

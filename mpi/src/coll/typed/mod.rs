@@ -1,5 +1,5 @@
-//! Collectives on typed data: what is not contiguous is packed on the way in and unpacked on the
-//! way out, so the algorithms see bytes only.
+//! Collectives on typed data. Data that is not contiguous is packed before and unpacked after the
+//! collective, so the algorithms see bytes only.
 
 mod moves;
 mod operator;

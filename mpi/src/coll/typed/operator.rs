@@ -13,9 +13,9 @@ const BATCH: i64 = 64 << 10;
 /// The alignment of temporary buffers.
 const ALIGN: i64 = 64;
 
-/// An operation on packed elements. Where the datatype has gaps (`MPI_DOUBLE_INT`, a struct of the
-/// user's), the elements are laid out for the operation as they are in the program's memory, and
-/// packed again after it.
+/// An operation on packed elements. If the datatype has gaps (`MPI_DOUBLE_INT`, a struct of the
+/// user), the elements are unpacked for the operation as in the program's memory, and packed again
+/// after it.
 #[derive(Clone, Copy)]
 pub(super) struct Operator<'a> {
     op: &'a Op,
@@ -32,9 +32,9 @@ impl<'a> Operator<'a> {
         }
     }
 
-    /// Elements of a batch, and for that many: bytes of a buffer, and where in it the address given
-    /// to the operation is, which can lie outside (a lower bound above 0), such that alignment is
-    /// kept.
+    /// The number of elements of a batch, the bytes of its buffer, and the offset in it of the
+    /// address for the operation. The offset keeps the alignment, and can be outside of the buffer
+    /// (a lower bound above 0).
     fn layout(&self, count: i64) -> Result<(i64, usize, isize)> {
         let extent = self.datatype.extent().abs().max(1);
         let batch = (BATCH / extent).clamp(1, count);

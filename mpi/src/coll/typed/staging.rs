@@ -103,7 +103,7 @@ fn unpack(data: &Data<'_>, from: Mem) {
     }
 }
 
-/// What a collective does with a buffer.
+/// How a collective uses a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
