@@ -117,7 +117,7 @@ fn say(line: &[u8]) {
 /// The status to end with when the streams take too long.
 static STATUS: AtomicI32 = AtomicI32::new(1);
 
-/// Writes out what the program has printed, for a limited time: a thread that reads from a stream
+/// Writes the program's buffered output, for a limited time: a thread that reads from a stream
 /// holds its lock, and a pipe may be full. No helper thread: to make one takes the C library's
 /// heap, whose lock the interrupted program may hold.
 fn flush_streams(status: c_int) {

@@ -163,8 +163,8 @@ impl Regions {
         self.list.iter().map(|r| r.length as u64).sum()
     }
 
-    /// Writes all registered memory to a file of its own in `folder`, which is made if need be, and
-    /// returns when it would survive a power cut. Older files stay: see [`prune`].
+    /// Writes all registered memory to a new file in `folder`, which is made if need be. Returns
+    /// when the file would survive a power cut. Older files stay: see [`prune`].
     ///
     /// # Errors
     /// [`Error::System`]; nothing of the attempt is left then.

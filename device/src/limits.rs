@@ -12,7 +12,7 @@ const LEAST_WINDOW: u64 = 16 << 10;
 const MOST_WINDOW: u64 = 1 << 30;
 
 /// The sizes in force: the user's variables, then the launcher's, then the defaults for a job of
-/// `size` ranks, with which those that are not set comply.
+/// `size` ranks. Sizes that are not set comply with those that are.
 ///
 /// # Errors
 /// [`Error::Environment`] names the variable whose value is out of range.

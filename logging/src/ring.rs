@@ -6,8 +6,8 @@ use std::ops::Range;
 /// Size that the first write allocates.
 const FIRST: usize = 4 << 10;
 
-/// Bytes between two positions that only grow. Memory grows on demand and is used in a circle;
-/// when the ring runs empty it starts at its beginning again, so that a ping-pong stays in cache.
+/// Bytes between two positions that only grow. Memory grows on demand and is used in a circle. An
+/// empty ring starts at its beginning again, so that a ping-pong stays in cache.
 #[derive(Clone, Debug, Default)]
 pub struct ByteRing {
     /// Length is zero or a power of two.

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 /// Longest path of a folder, in bytes: the name of a socket in it may have 107 (unix(7)).
 const LONGEST: usize = 75;
 
-/// Where a folder of this name is to be: beside the test's program, or among the system's temporary
-/// files where that leaves no room for names of sockets.
+/// The path for a folder of this name: beside the test's program. If that leaves no room for names
+/// of sockets, it is among the system's temporary files.
 ///
 /// # Panics
-/// When the test's own path is not to be had.
+/// When the test's own path is not available.
 #[must_use]
 pub fn place(name: &str) -> PathBuf {
     let mut path = std::env::current_exe().expect("the test's own path");

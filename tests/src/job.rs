@@ -137,8 +137,8 @@ pub fn times_back(stderr: &str) -> u32 {
     stderr.lines().filter_map(back).sum()
 }
 
-/// The lines of each rank of a run with `--tag-output`, in the order in which it wrote them if that
-/// is the same in each run.
+/// The lines of each rank of a run with `--tag-output`. They keep the rank's order if that is the
+/// same in each run.
 pub fn by_rank(text: &str, ordered: bool) -> Vec<String> {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let tag = |line: &String| line.split('>').next().unwrap_or("").to_owned();

@@ -1,6 +1,6 @@
 //! Tests that this machine cannot run.
 //!
-//! A test that returns early looks like one that passed. So it says here that it did not run, and
+//! A test that returns early looks like one that passed. So it records here that it did not run.
 //! `cargo xtask test` counts it, names it at the end, and fails unless `REJOIN_ALLOW_SKIPPED`
 //! allows it.
 

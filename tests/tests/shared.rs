@@ -512,8 +512,8 @@ fn kill_in_a_wake_up(rank: u32, behind: bool) {
     assert_eq!(tracee.wait(), Stop::Dead);
 }
 
-/// Long bodies go through the ring in parts where they are not read out of the sender's memory, and
-/// a peer that sleeps is notified at the first.
+/// Long bodies go through the ring in parts if they are not read from the sender's memory. A
+/// sleeping peer is notified at the first part.
 #[test]
 fn whoever_dies_in_a_wake_up_comes_back() {
     for single_copy in [None, Some("off")] {

@@ -1,8 +1,8 @@
 //! Lists of entries by matching key, in a table of its own: no allocation in steady state, O(1).
 //!
 //! A bin is a doubly linked list through the entries themselves. Empty bins stay until the table is
-//! half full, since the same keys come again; then they are swept, and the table is sized by what
-//! is left. So the table does not grow for a program that uses each tag once.
+//! half full, since the same keys come again. Then the table drops them and gets a size for the
+//! rest. So the table does not grow for a program that uses each tag once.
 
 use std::hash::{Hash, Hasher};
 

@@ -1,8 +1,8 @@
 //! Cancelling sends (MPI-5.0 §3.8.4): the receiver decides whether it came in time.
 //!
 //! A request carries its number on this channel (`length`) and the lowest number without an answer
-//! (`aux`). The receiver remembers what it removed until its number falls below that, so that a
-//! request that comes again after a lost link gets the same answer.
+//! (`aux`). The receiver remembers a removed message until the request's number is below that
+//! lowest number. So a request that is repeated after a lost link gets the same answer.
 
 use rejoin_channel_table::ids::Ssn;
 

@@ -162,8 +162,8 @@ impl Engine {
         self.core.matching.unexpected()
     }
 
-    /// Whether a receive that is about to be posted would match the next message of its sender
-    /// and nothing else: then [`Engine::rx_short_into`] need not post it.
+    /// Whether a receive that is about to be posted would match the next message of its sender and
+    /// no other. Then [`Engine::rx_short_into`] need not post it.
     #[inline(always)]
     #[must_use]
     pub fn is_next_match(&mut self, pattern: &Pattern) -> bool {

@@ -133,8 +133,8 @@ impl Engine {
         Ok((channel, &mut self.core))
     }
 
-    /// Sends a message. `bytes` is what lies in `seg`, given when [`Engine::copies`] its length;
-    /// without it a small message is sent out of the user's memory like a medium one.
+    /// Sends a message. `bytes` is the content of `seg`, given when [`Engine::copies`] its length.
+    /// Without it a small message is sent from the user's memory like a medium one.
     ///
     /// # Errors
     /// [`Error::NoSuchRank`].

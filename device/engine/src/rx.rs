@@ -210,8 +210,8 @@ impl Context<'_> {
         Ok(RxBody::None)
     }
 
-    /// A rendezvous message has met its receive: its envelope is consumed, its body may come; or is
-    /// read by this rank itself, `from` its sender's memory.
+    /// A rendezvous message has matched its receive: its envelope is consumed. Its body may come,
+    /// or this rank reads the body itself, `from` its sender's memory.
     pub(crate) fn clear_to_send(
         &mut self,
         ssn: Ssn,

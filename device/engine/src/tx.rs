@@ -168,15 +168,16 @@ impl Context<'_> {
 }
 
 impl crate::channel::Tx {
-    /// Whether as much is unacknowledged as may be: acks may lag behind the credit when a body
-    /// was cut and the messages behind it are consumed.
+    /// Whether the limit of unacknowledged bytes is reached. Acks may lag behind the credit when a
+    /// body was cut and the messages behind it are consumed.
     #[inline]
     fn full(&self, config: &Config) -> bool {
         (self.kept.unacked_bytes() + self.detached) as u64 > 2 * config.window
     }
 
-    /// Whether the next message asks for its ack. A few medium ones do, whose sender is likely to
-    /// wait for them; in a stream the receiver tells in its own time, or when it is asked.
+    /// Whether the next message asks for its ack. A few medium messages do, because their sender
+    /// probably waits for them. In a stream the receiver acknowledges in its own time, or on
+    /// request.
     fn hurries(&self, len: usize, sync: bool) -> bool {
         sync || len > UNHURRIED || self.kept.unacked_bodies() < PROMPT
     }

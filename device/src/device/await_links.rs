@@ -1,10 +1,10 @@
 //! Messages that were sent before their link was established, at the end of a blocking call.
 //!
-//! A link is dialed at the first message, and its handshake takes two answers of the peer. Nothing
-//! makes progress between MPI calls: without this wait, a program that sends once and then computes
-//! leaves its peer without the message until its next call. So a blocking call stays until the
-//! handshake is over, as long as the peer can answer. A peer that gives no sign within a
-//! tenth of a second computes, and gets the message at a later call.
+//! A link is dialed at the first message, and its handshake takes two answers of the peer. There is
+//! no progress between MPI calls. Without this wait, a program may send once and then compute, and
+//! its peer would get the message only at the next call. So a blocking call stays until the
+//! handshake is over, as long as the peer can answer. A peer that gives no sign within a tenth of a
+//! second computes, and gets the message at a later call.
 
 use std::time::{Duration, Instant};
 
@@ -68,8 +68,8 @@ impl Device {
         self.await_links()
     }
 
-    /// Has the end of a blocking call wait for the link to a rank, if there is none and something
-    /// is to be sent to it.
+    /// Makes the end of a blocking call wait for the link to a rank, if there is none and a message
+    /// waits for it.
     #[inline]
     pub(super) fn expect_link(&mut self, rank: Rank) {
         if self.links.token_of(rank).is_none() && self.engine.tx_waiting(rank) {

@@ -205,8 +205,8 @@ impl Device {
         Ok(())
     }
 
-    /// Whether a rank that was not reached is tried again: it is an error where that lasts, and
-    /// nothing where the rank is not needed any more.
+    /// Whether to dial an unreachable rank again. A lasting failure is an error, unless the rank is
+    /// no longer needed.
     fn goes_on(&mut self, rank: Rank, why: &str) -> Result<bool> {
         let limit = self.member.options().connect_timeout;
         let needed = self.engine.tx_waiting(rank);

@@ -1,8 +1,8 @@
 //! The fast path of a blocking call: from the call into the endpoint and back.
 //!
-//! A send of few bytes goes straight to the peer's endpoint, a receive takes it out there, and
-//! neither makes a request or a pass of progress. Whatever else there is to do is left to the slow
-//! path: now and then such a call says that it did nothing, and the caller goes there.
+//! A send of few bytes goes directly to the peer's endpoint, and a receive takes the message from
+//! there. Neither makes a request or a pass of progress. All other work is left to the slow path.
+//! Now and then such a call returns that it did nothing, and the caller takes the slow path.
 
 use rejoin_channel_table::ids::Rank;
 use rejoin_engine::{Completion, Engine, Envelope, Pattern, Segment, ShortHeader};

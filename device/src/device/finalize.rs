@@ -21,9 +21,9 @@ impl Device {
     }
 
     /// Ends communication in order (MPI-5.0 §11.2.2): everything sent is acknowledged, then all
-    /// ranks are waited for, then the links are closed. There is no bound but the job's: a rank may
-    /// compute for hours before it comes here, and a rank that dies ends the wait through its
-    /// manager.
+    /// ranks are waited for, then the links are closed. The wait has no bound but the job's. A rank
+    /// may compute for hours before it reaches this point, and a rank that dies ends the wait
+    /// through its manager.
     ///
     /// # Errors
     /// A peer that cannot be reached, or a manager that cannot be understood.

@@ -73,8 +73,8 @@ impl Device {
         Ok(any)
     }
 
-    /// With too many at the door: drops the oldest of those that have said nothing for a while: a
-    /// rank that dials says who it is at once.
+    /// With too many incoming connections: drops the oldest that has been silent for a while. A
+    /// dialing rank identifies itself at once.
     fn make_room(&mut self) -> bool {
         let dropped = self.links.drop_silent();
         self.meter.stats.strangers += u64::from(dropped);

@@ -1,8 +1,8 @@
 //! A pass of progress: flush what is ready, read what has come.
 //!
 //! The link that a hint names is read directly; epoll is looked at every so many passes only. An
-//! edge in epoll means "read until it is empty", so a link that was not read to its end is listed
-//! and read again before anything blocks.
+//! edge in epoll means "read until it is empty". So a link that was not read to its end is listed,
+//! and read again before the device blocks.
 
 use std::time::Duration;
 
@@ -25,13 +25,13 @@ const GRANT_EVERY: u64 = 4;
 /// without a receive.
 const ALL_EVERY: u64 = 16;
 
-/// What a look at epoll reads of the polled links.
+/// The part of the polled links that a poll of epoll also reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reads {
-    /// Whatever has come.
+    /// Everything that has arrived.
     All,
-    /// Short messages that meet no receive are left in their links: to keep them and to find them
-    /// again costs more than to receive them there.
+    /// Everything except short messages that match no receive. To keep those and find them again
+    /// costs more than to receive them from their links.
     Matched,
     /// Nothing: this pass has read them.
     None,
@@ -96,7 +96,7 @@ impl Device {
         self.look_at(limit, Reads::All)
     }
 
-    /// The same; says what is read of the polled links.
+    /// The same; `reads` selects the part of the polled links that is read.
     fn look_at(&mut self, limit: Option<Duration>, reads: Reads) -> Result<bool> {
         if limit == Some(Duration::ZERO) {
             self.meter.stats.looks += 1;

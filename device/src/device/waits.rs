@@ -50,8 +50,9 @@ impl Device {
         live.is_some_and(|live| live.is_half_way())
     }
 
-    /// Spins at most for `limit`; true if anything moved. A long gap between two looks at the clock
-    /// means that the core is shared with other work, and spinning would only take turns with it.
+    /// Spins at most for `limit`; true if anything moved. A long gap between two readings of the
+    /// clock means that the core is shared with other work. Spinning would only take turns with
+    /// that work.
     fn spin_for(&mut self, limit: Duration, hint: Option<ReqId>) -> Result<bool> {
         let start = Instant::now();
         let mut last = Duration::ZERO;

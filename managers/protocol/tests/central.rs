@@ -652,7 +652,7 @@ fn a_silent_host_is_waited_for_only_if_the_job_can_not_go_on_without_it() {
     assert_eq!(effects.len(), 1);
     let (mut central, due, renewal, effects) = asked(Some(Failover::default()));
     assert_eq!(effects[1..], [Effect::AskRelaunchable]);
-    // It is heard of before the answer.
+    // It sends a message before the answer.
     let mut back = central.clone();
     step(&mut back, due, Input::Local(1, renewal));
     assert_eq!(step(&mut back, due, Input::Relaunchable), []);

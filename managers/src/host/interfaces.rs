@@ -9,7 +9,7 @@ use std::net::IpAddr;
 /// Refuses a choice that matches no interface of this machine.
 ///
 /// # Errors
-/// One line that names the option, the choice and what there is.
+/// One line that names the option, the choice and the existing interfaces.
 pub fn check(choice: &str) -> Result<(), String> {
     let here = here();
     if here.is_empty() || meets(choice, &here)? {

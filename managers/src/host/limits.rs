@@ -222,8 +222,8 @@ fn control_group(read: &dyn Fn(&Path) -> Option<u64>) -> Option<u64> {
     least
 }
 
-/// Raises the own limit of open files as far as it goes, and returns the old one, for the ranks:
-/// programs that use `select` break above 1,024.
+/// Raises this process's limit of open files as far as possible. Returns the old limit for the
+/// ranks, because programs that use `select` break above 1,024.
 #[must_use]
 pub fn raise_open_files() -> Option<libc::rlimit> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;

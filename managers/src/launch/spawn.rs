@@ -141,9 +141,9 @@ pub fn spawn(order: &Order<'_>) -> std::io::Result<Child> {
     arguments.pidfd = (&raw mut pidfd) as u64;
     arguments.exit_signal = libc::SIGCHLD as u64;
     let size = std::mem::size_of::<libc::clone_args>();
-    // SAFETY: without CLONE_VM the child has its own copy of everything, as after fork. It takes no
-    // lock and allocates nothing until its exec, so it does not matter what the watcher's threads,
-    // which it lacks, held at that moment.
+    // SAFETY: without CLONE_VM the child has its own copy of everything, as after fork. The child
+    // takes no lock and allocates nothing until its exec. So locks that the watcher's threads held
+    // at that moment do not matter.
     let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut arguments, size) };
     match pid {
         // SAFETY: we are the child.

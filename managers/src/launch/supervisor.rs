@@ -17,8 +17,9 @@ const AWAITED: [Signal; 4] = [
     Signal::SIGHUP,
 ];
 
-/// Returns in the manager, which is a child of this process; here, when that has ended, with its
-/// exit code or 128 and its signal's number. A system that makes no process does without.
+/// Returns only in the manager, which is a child of this process. This process exits when the
+/// manager has ended, with its exit code or 128 plus its signal's number. If the system makes no
+/// process, there is no supervisor.
 pub fn stand_by() {
     let awaited: SigSet = AWAITED.into_iter().collect();
     let Ok(before) = awaited.thread_swap_mask(SigmaskHow::SIG_BLOCK) else {

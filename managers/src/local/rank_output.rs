@@ -208,8 +208,8 @@ impl LocalManager {
         }
     }
 
-    /// The rank writes to another pipe from now on (or, without one, to the same): takes all that
-    /// is in the present one, and returns the unfinished line.
+    /// The rank writes to another pipe from now on (or, without one, to the same). Takes all bytes
+    /// of the present pipe, and returns the unfinished line.
     pub(super) fn renew_output(
         &mut self,
         slot: usize,

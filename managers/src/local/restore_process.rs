@@ -32,8 +32,8 @@ pub(super) struct Waking {
 /// An image that has not answered by then does not.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
-/// From a commit, or from a recovery, until processes are made ahead for the next recovery: a job
-/// that is over at once is not kept from it.
+/// Time from a commit or a recovery until processes are made ahead for the next recovery. So this
+/// work does not delay the end of a job that ends at once.
 const CALM: Duration = Duration::from_millis(50);
 
 impl LocalManager {

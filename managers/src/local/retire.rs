@@ -126,8 +126,8 @@ impl LocalManager {
         self.told(slot, Input::Retired);
     }
 
-    /// Ends clones that a rank has left behind in the middle of its image, before they were apart
-    /// from it: they have part in its locks of files. Whether there are any.
+    /// Ends clones that a rank has left in the middle of its image, before they had open files of
+    /// their own: they share its file locks. Returns whether there are any.
     fn ends_clones(&self, slot: usize) -> bool {
         let rank = self.ranks[slot].rank;
         let known = |pid: u32| {

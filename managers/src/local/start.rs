@@ -404,8 +404,8 @@ impl Ends {
     }
 }
 
-/// The slot of a process: neighbours in a rank's line have different ones, since the one may still
-/// be on its way out when the other comes.
+/// The slot of a process. Successive processes of a rank have different slots, since one may still
+/// be ending when the next begins.
 fn slot_of(slot: usize, incarnation: Incarnation) -> u32 {
     2 * slot as u32 + (incarnation.0 & 1)
 }

@@ -168,8 +168,8 @@ impl Streams {
         diverged
     }
 
-    /// Held output gives its window back at once, unless there is more to show than is taken: then
-    /// its writers wait as they do without holding.
+    /// Held output gives its window back at once, unless a sink is blocked. Then its writers wait
+    /// as they do without `--output commit`.
     fn owe(&mut self, host: HostIndex, credit: u32) {
         let blocked = self.watched.iter().any(|watched| *watched);
         let owed = if blocked {

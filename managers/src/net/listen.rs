@@ -1,4 +1,4 @@
-//! The side of mpirun and of the central manager in connections of local managers: who knocks must
+//! The side of mpirun and of the central manager in connections of local managers. A caller must
 //! prove within a bounded time that it belongs to the job.
 
 use super::address;

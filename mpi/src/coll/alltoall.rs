@@ -95,7 +95,7 @@ async fn swap<P: P2p>(ctx: &Ctx<'_, P>, to: usize, out: Mem, from: usize, into: 
     }
 }
 
-/// Everything of a batch of steps is in flight before anything is waited for: no cycle of ranks can
+/// All messages of a batch of steps are in flight before the first wait. So no cycle of ranks can
 /// wait for each other, whichever blocks are empty.
 pub(super) async fn windowed<P: P2p>(
     ctx: &Ctx<'_, P>,

@@ -93,8 +93,8 @@ async fn stepwise_allgather<P: P2p>(ctx: Ctx<'_, P>, mine: Mem, recv: Blocks<'_>
     super::allgather::among(ctx, recv).await
 }
 
-/// Block j of `send` on rank i goes to block i of `recv` on rank j. `None`: what is in `recv` is
-/// sent and replaced (`MPI_IN_PLACE`).
+/// Block j of `send` on rank i goes to block i of `recv` on rank j. `None`: sends and replaces the
+/// content of `recv` (`MPI_IN_PLACE`).
 ///
 /// # Errors
 /// When a message fails or the blocks' lengths differ among ranks.

@@ -1,7 +1,7 @@
-//! Which algorithm a collective uses: decided here alone, from the number of ranks, the bytes, the
-//! operation and the hosts, which all ranks know alike; never from timing. The order in which a
-//! reduction combines does not depend on the hosts either: [`Exchange`] says how operands travel,
-//! not what is done to them.
+//! Decides which algorithm a collective uses. The decision depends only on data that all ranks know
+//! alike: the number of ranks, the bytes, the operation and the hosts. It never depends on timing.
+//! The order in which a reduction combines does not depend on the hosts either: [`Exchange`] says
+//! how operands travel, not what is done to them.
 //!
 //! Limits are in bytes. They were set for TCP: below them a message costs its start, above them its
 //! bytes.

@@ -109,8 +109,8 @@ impl Cart {
         Ok((to(-i64::from(by))?, to(by.into())?))
     }
 
-    /// The part of the grid through `rank` in which the dimensions vary that `remain`: a number
-    /// that all its processes share, the rank in it, and its grid.
+    /// The part of the grid through `rank` in which the dimensions of `remain` vary. Returns a
+    /// number that all its processes share, the rank in it, and its grid.
     pub(super) fn sub(&self, rank: usize, remain: &[bool]) -> (i32, i32, Cart) {
         let coords = self.coords(rank as i32).unwrap_or_default();
         let (mut color, mut key) = (0, 0);

@@ -12,7 +12,7 @@ fn has(args: &[&str]) -> bool {
     out.is_ok_and(|o| o.status.success())
 }
 
-/// Miri on the handles and datatypes of the C ABI where the nightly toolchain has it, and the
+/// Runs Miri on the handles and datatypes of the C ABI, if the nightly toolchain has it. Runs the
 /// address sanitizer on the crates with unsafe code.
 pub fn memory(c: &Setting) -> Result<()> {
     if !has(&["+nightly", "--version"]) {

@@ -135,8 +135,8 @@ pub(crate) fn open(mpi: &Mpi, level: c_int) -> Result<()> {
     Ok(())
 }
 
-/// The name of the communicator whose messages have this context id: those that this process
-/// receives, or those that it sends to the world rank `to`.
+/// The name of the communicator whose messages have this context id. Without `to` these are
+/// messages that this process receives, else messages to the world rank `to`.
 fn communicator_of(context: u32, to: Option<Rank>) -> Option<String> {
     // SAFETY: asked by the runtime inside a call.
     let mpi = unsafe { state::mpi() };

@@ -23,9 +23,9 @@ pub struct TcpListeners {
 }
 
 impl TcpListeners {
-    /// Opens the listeners: with a filter one on each address that it admits, else one for IPv4 and
-    /// one for IPv6 on all addresses; always reachable over loopback. Ports are taken from the
-    /// range, or chosen by the kernel.
+    /// Opens the listeners. With a filter there is one on each address that it admits, else one for
+    /// IPv4 and one for IPv6 on all addresses. They are always reachable over loopback. Ports are
+    /// taken from the range, or chosen by the kernel.
     ///
     /// # Errors
     /// When no address can be listened on, with the reason of the last one.

@@ -138,8 +138,8 @@ impl Central {
         }
     }
 
-    /// All ranks are in `MPI_Finalize`: waits for an order that was under way, then for one of
-    /// which every image was taken there, and lets them go.
+    /// All ranks are in `MPI_Finalize`. Waits for the end of a checkpoint under way, then for a
+    /// last one whose images are all taken there, and releases the ranks.
     pub(super) fn last_checkpoint(&mut self, now: Time, effects: &mut Vec<Effect>) {
         let last = self.mode.last_checkpoint();
         let Some(checkpoints) = self.mode.checkpoints_mut() else {

@@ -90,7 +90,8 @@ impl Central {
         }
     }
 
-    /// The job can be launched again without a lost host: nobody waits for one that is silent.
+    /// The job can be launched again without a lost host, so central does not wait for a silent
+    /// one.
     pub(super) fn give_up_silent(&mut self, now: Time, effects: &mut Vec<Effect>) {
         let silent = |lease: &Giver| lease.is_silent();
         let mut hosts = self.hosts.iter();

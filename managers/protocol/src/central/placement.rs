@@ -2,8 +2,9 @@
 
 use super::HostIndex;
 
-/// For each rank its host when the ranks of a lost host run on another one: on one that has none,
-/// or on the one with the fewest. `usable` are the hosts that are left. `None`: there is no other.
+/// For each rank its host, when the ranks of a lost host move to another one. That is a host
+/// without ranks, or the one with the fewest. `usable` are the remaining hosts. `None`: there is no
+/// other.
 #[must_use]
 pub fn without(
     host: HostIndex,

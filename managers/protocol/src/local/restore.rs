@@ -1,7 +1,7 @@
 //! Ranks go back: the present processes retire, and when all of them have, images take over.
 //!
-//! Nothing new speaks before everything old is silent: a process that was stopped in the middle of
-//! a write must not end that write beside its successor.
+//! No new process sends before all old ones are stopped: a process that was stopped in the middle
+//! of a write must not end that write beside its successor.
 
 use super::{Effect, Local};
 use crate::control::{Cause, ProcessInstance};

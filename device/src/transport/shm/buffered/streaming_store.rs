@@ -8,8 +8,8 @@
 //! A virtual machine does not know which cores share a cache, and this changes. The reader's own
 //! time does not show it either, for pieces as short as these. So the length decides.
 
-/// Longer pieces go past the cache: 8 KiB take as long as they do through a shared cache, and a
-/// third of the time where there is none.
+/// Longer pieces bypass the cache. 8 KiB take as long as through a shared cache, and a third of the
+/// time without a shared one.
 const LEAST: usize = 2 << 10;
 /// The same where ranks share cores: the reader may run on the one that has written.
 const LEAST_SHARED: usize = 8 << 10;

@@ -81,9 +81,9 @@ impl ShmEndpoint {
         false
     }
 
-    /// Waits until the reader takes something, if that is soon: false where it takes nothing, which
-    /// is then not waited for again before it has moved. It computes, and the sender has its
-    /// window.
+    /// Waits until the reader takes a message, if that is soon. False if it takes none: the reader
+    /// computes, and the sender does not wait for it again before it has moved. The sender still
+    /// has its window.
     pub(super) fn reader_goes_on(&mut self) -> bool {
         let looks = if self.pace.in_vain {
             0

@@ -152,8 +152,8 @@ impl PeerMemory {
         unsafe { self.read(0, std::ptr::null_mut(), 0) }
     }
 
-    /// Writes so many bytes at an address of this process's to one of the peer's, which has asked
-    /// for it; false when not all could be.
+    /// Writes so many bytes from an address of this process to an address of the peer, at the
+    /// peer's request. False if not all bytes were written.
     pub(in crate::transport::shm) fn write(self, from: u64, to: u64, len: usize) -> bool {
         let at = |address: u64, len| libc::iovec {
             iov_base: std::ptr::with_exposed_provenance_mut(address as usize),

@@ -158,8 +158,8 @@ impl Central {
         }
     }
 
-    /// The exit of a process is detected. The others must stop in any case: if ranks may go back,
-    /// they do so now, and how the process exited is judged when it is known.
+    /// The exit of a process is detected. The others must stop in any case. If a rollback is
+    /// possible, it begins now. The exit status is judged when it is known.
     pub(in crate::central) fn exit_detected(
         &mut self,
         now: Time,

@@ -1,8 +1,8 @@
 //! All ranks are launched again without a lost host, from state that their program has stored.
 //!
 //! The job has ended on every host that can be reached, with the loss as its verdict. The driver is
-//! asked for the newest stored state. If there is one, the decision is stored, and the last lease
-//! of the lost host is waited for: no rank acts there when another takes its place.
+//! asked for the newest stored state. If there is one, central stores the decision and waits for
+//! the end of the lost host's last lease. So no rank acts there when another one replaces it.
 
 use super::relaunching::Relaunching;
 use crate::central::{
