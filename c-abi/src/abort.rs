@@ -106,7 +106,7 @@ fn say(line: &[u8]) {
         events: libc::POLLOUT,
         revents: 0,
     };
-    // SAFETY: both look at memory that lives during the call. Nobody is left to tell when it fails.
+    // SAFETY: both look at memory that lives during the call. No receiver is left for an error.
     unsafe {
         if libc::poll(&raw mut stderr, 1, LAST_WORDS_MS) == 1 {
             libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len());
@@ -122,7 +122,7 @@ static STATUS: AtomicI32 = AtomicI32::new(1);
 /// heap, whose lock the interrupted program may hold.
 fn flush_streams(status: c_int) {
     STATUS.store(status, Ordering::Relaxed);
-    // Without the alarm, streams may take for ever.
+    // Without the alarm, streams may take forever.
     if alarm().is_some() {
         // SAFETY: null means all of the program's streams.
         unsafe { libc::fflush(std::ptr::null_mut()) };

@@ -28,7 +28,7 @@ pub fn current() -> &'static str {
     let call = if lock::is_held() {
         HOLDER.get()
     } else {
-        // SAFETY: null or what `enter` stored, which lives for ever.
+        // SAFETY: null or what `enter` stored, which lives forever.
         unsafe { LATEST.load(Ordering::Relaxed).as_ref() }
     };
     call.map_or("a call", |call| call.name)

@@ -32,7 +32,7 @@ fn take_here(epoch: u32) -> bool {
         return false;
     }
     let mark = callback::enter(false);
-    // SAFETY: the program is outside the library, in its one thread: nobody else uses the state.
+    // SAFETY: the program is outside the library, in its one thread: no other code uses the state.
     let core = unsafe { state::mpi() }.core.get();
     let taken = core.is_none_or(|core| core.take_checkpoint(epoch));
     callback::leave(false, mark);

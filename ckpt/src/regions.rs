@@ -205,7 +205,7 @@ impl Regions {
         file.write_all(head).map_err(fail())?;
         for region in &self.list {
             for chunk in region.chunks() {
-                // SAFETY: the registered memory is valid, and nobody else uses it now.
+                // SAFETY: the registered memory is valid, and no other code uses it now.
                 let bytes = unsafe { std::slice::from_raw_parts(chunk.0, chunk.1) };
                 sums.add(bytes);
                 file.write_all(bytes).map_err(fail())?;
@@ -258,7 +258,7 @@ impl Regions {
         let mut sums = Sums::new(&checked.head);
         for region in &self.list {
             for chunk in region.chunks() {
-                // SAFETY: the registered memory is valid, and nobody else uses it now.
+                // SAFETY: the registered memory is valid, and no other code uses it now.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(chunk.0, chunk.1) };
                 file.read_exact(bytes).map_err(fail())?;
                 sums.add(bytes);

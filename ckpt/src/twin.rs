@@ -124,7 +124,7 @@ impl Imager {
         sys::close(context.wait);
         context.streams.keep(&mut self.pipes);
         let [stdout, stderr] = context.streams.read_ends();
-        // SAFETY: these descriptors were made here, and nobody else has them.
+        // SAFETY: these descriptors were made here, and no other code has them.
         let own = |fd: RawFd| unsafe { OwnedFd::from_raw_fd(fd) };
         Image {
             pid,

@@ -88,7 +88,7 @@ fn what_was_stored_is_loaded() {
     let loaded = other.regions.load(&folder, &wanted()).expect("loaded");
     assert_eq!((loaded.tag, loaded.refused.len()), (tag(6), 0));
     assert!(other.copy() == expected);
-    // The one before, when all go back to that.
+    // The one before, when all roll back to that.
     let older = Wanted {
         epoch: Some(5),
         ..wanted()

@@ -56,7 +56,7 @@ fn is_quiet(watcher: &Watcher) -> bool {
     !readable(watcher.as_fd().as_raw_fd(), Duration::ZERO) && watcher.ended().is_empty()
 }
 
-/// Starts a thread of this process that sleeps for ever, and returns its number.
+/// Starts a thread of this process that sleeps forever, and returns its number.
 fn sleeping_thread() -> i32 {
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {

@@ -47,7 +47,7 @@ pub fn block_start() -> i32 {
 pub fn raise(descriptor: OwnedFd) -> Result<OwnedFd> {
     use std::os::fd::FromRawFd;
     match fcntl(descriptor.as_fd(), FcntlArg::F_DUPFD_CLOEXEC(block_start())) {
-        // SAFETY: fcntl has just made this descriptor, nobody else owns it.
+        // SAFETY: fcntl has just made this descriptor, no other code owns it.
         Ok(raw) => Ok(unsafe { OwnedFd::from_raw_fd(raw) }),
         Err(_) => {
             let flag = nix::fcntl::FdFlag::FD_CLOEXEC;

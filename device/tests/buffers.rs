@@ -18,7 +18,7 @@ const GOOD: usize = 64 << 10;
 fn bad_buffer() -> NonNull<u8> {
     let len = NonZero::new(LEN).expect("not zero");
     let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-    // SAFETY: a new mapping touches nobody's memory; its end is taken away before anyone has it.
+    // SAFETY: a new mapping touches no existing memory; its end is taken away before anyone has it.
     unsafe {
         let at = mmap_anonymous(None, len, rights, MapFlags::MAP_PRIVATE).expect("mapped");
         mprotect(at.byte_add(GOOD), LEN - GOOD, ProtFlags::PROT_NONE).expect("protected");

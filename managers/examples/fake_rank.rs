@@ -19,7 +19,7 @@ impl Manager {
             .expect("run me under mpirun")
             .parse()
             .unwrap();
-        // SAFETY: the launcher left this descriptor for us and nobody else uses it.
+        // SAFETY: the launcher left this descriptor for us and no other code uses it.
         let socket = unsafe { UnixStream::from_raw_fd(fd) };
         Manager {
             socket,

@@ -15,7 +15,7 @@ pub struct Wanted {
     pub rank: u32,
     /// How many ranks there are.
     pub size: u32,
-    /// The epoch that all ranks go back to; without one the newest.
+    /// The epoch that all ranks roll back to; without one the newest.
     pub epoch: Option<u32>,
 }
 

@@ -390,7 +390,7 @@ fn user_signal() -> libc::sigset_t {
     }
 }
 
-/// A call that waits for ever; `event` ends it, once in the rank and once in the runner.
+/// A call that waits forever; `event` ends it, once in the rank and once in the runner.
 fn eventually(number: i64, call: impl Fn() -> i64, event: impl Fn(&Job)) {
     let mut job = Job::start(|rank| {
         rank.accept_checkpoints();

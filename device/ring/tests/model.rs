@@ -103,7 +103,7 @@ impl Shared {
                 doorbell::disarm(&self.doorbells[WRITER]);
             }
             let at = writer.next(1);
-            // SAFETY: loom itself checks that nobody else uses the cell meanwhile.
+            // SAFETY: loom itself checks that no other thread uses the cell meanwhile.
             self.bytes[at.start].with_mut(|byte| unsafe { *byte = number + 1 });
             writer.publish(&self.tail);
             self.ring(READER, doorbell::DATA);
@@ -187,7 +187,7 @@ impl Mixed {
         for (number, as_cell) in (1u8..).zip(wanted) {
             let free = as_cell.then(|| out.free(&self.head).expect("in bounds"));
             if let Some(index) = free.flatten() {
-                // SAFETY: loom itself checks that nobody else uses it meanwhile.
+                // SAFETY: loom itself checks that no other thread uses it meanwhile.
                 self.bodies[index].with_mut(|body| unsafe { *body = number });
                 let after = u64::from(writer.position()) << 32;
                 out.publish(&self.firsts[index], after);
@@ -288,7 +288,8 @@ struct Work {
 
 impl Work {
     fn carry_out(&self, index: usize) {
-        // SAFETY: loom itself checks that nobody writes the one or uses the other meanwhile.
+        // SAFETY: loom itself checks that no other thread writes the one or uses the other
+        // meanwhile.
         let batch = self.asked[index].with(|asked| unsafe { *asked });
         // SAFETY: as above.
         self.results[index].with_mut(|result| unsafe { *result = batch });

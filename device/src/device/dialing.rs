@@ -168,7 +168,7 @@ impl Device {
         self.links.dial(rank).learn(addresses);
     }
 
-    /// A connection in its handshake came to nothing.
+    /// A connection in its handshake failed.
     pub(super) fn attempt_failed(&mut self, token: Token, why: &str) -> Result<()> {
         self.attempt_ended(token, why, true)
     }

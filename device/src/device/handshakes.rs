@@ -27,7 +27,7 @@ enum Next {
         from: usize,
         until: usize,
     },
-    /// It came to nothing.
+    /// The handshake failed.
     Fail(Box<Pending>, String),
 }
 

@@ -107,7 +107,7 @@ impl Poller {
         Ok(poller)
     }
 
-    /// Lets go of a number that is no longer this library's, without a system call.
+    /// Drops a number that is no longer this library's, without a system call.
     pub(crate) fn forget(self) {
         let _ = self.epoll.0.into_raw_fd();
     }

@@ -52,7 +52,7 @@ impl Waker {
         *self.event() = None;
     }
 
-    /// Lets go of a number that is no longer this library's, without a system call.
+    /// Drops a number that is no longer this library's, without a system call.
     pub(crate) fn forget(&self) {
         if let Some(event) = self.event().take() {
             let _ = OwnedFd::from(event).into_raw_fd();

@@ -150,7 +150,7 @@ impl Dial {
         (for_good || self.failing >= QUEUE_PATIENCE) && self.door_failed(why, for_good)
     }
 
-    /// An attempt over shared memory came to nothing; true when TCP is tried from now on.
+    /// An attempt over shared memory failed; true when TCP is tried from now on.
     pub(crate) fn door_failed(&mut self, why: &str, for_good: bool) -> bool {
         self.broken += 1;
         if !(for_good || self.broken >= MOST_BROKEN) || self.addresses.iter().all(is_local) {

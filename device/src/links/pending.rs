@@ -353,7 +353,7 @@ impl Pending {
         self.out.is_empty()
     }
 
-    /// Lets go of a number that is no longer this library's, without a system call.
+    /// Drops a number that is no longer this library's, without a system call.
     pub(crate) fn forget(self) {
         let _ = self.socket.into_raw_fd();
         self.wireup.forget();

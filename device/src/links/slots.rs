@@ -96,7 +96,7 @@ impl Slots {
         Some(pending)
     }
 
-    /// Lets go of every connection without closing it.
+    /// Drops every connection without closing it.
     pub(super) fn forget(self) {
         for (_, slot) in self.entries {
             match slot {

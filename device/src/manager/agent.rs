@@ -143,7 +143,7 @@ impl Agent {
         Ok((agent, *welcome, key))
     }
 
-    /// Lets go of a number that is no longer this library's, without a system call.
+    /// Drops a number that is no longer this library's, without a system call.
     pub(crate) fn forget(self) {
         let _ = self.socket.into_raw_fd();
     }

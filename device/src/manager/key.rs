@@ -28,12 +28,12 @@ impl KeyPage {
     pub(crate) fn take(from: &mut JobKey) -> Result<Self> {
         let flags = MapFlags::MAP_PRIVATE;
         let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+        // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
         let at = unsafe { mmap_anonymous(None, LENGTH, rights, flags) }
             .map_err(|errno| Error::system("map a page for the job's key", errno))?;
         // From here on dropping it unmaps the page.
         let page = Self { key: at.cast() };
-        // SAFETY: both advices are about the page just mapped, which nobody else knows.
+        // SAFETY: both advices are about the page just mapped, which no other code knows.
         unsafe {
             madvise(at, LENGTH.get(), MmapAdvise::MADV_WIPEONFORK)
                 .map_err(|errno| Error::system("keep the job's key out of forks", errno))?;
@@ -55,7 +55,7 @@ impl KeyPage {
 impl Drop for KeyPage {
     fn drop(&mut self) {
         // SAFETY: the page is this value's own, and no reference to it is left. A failure would
-        // leave it mapped, which harms nobody.
+        // leave it mapped, which does no harm.
         let _ = unsafe {
             wipe(self.key.as_mut());
             munmap(self.key.cast(), LENGTH.get())

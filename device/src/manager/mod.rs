@@ -47,7 +47,7 @@ impl ManagerChannel {
         }
     }
 
-    /// Goes on over another channel.
+    /// Continues over another channel.
     pub(crate) fn start_over(&mut self, agent: Agent, key: KeyPage, old: Old) {
         let before = self.agent.replace(agent);
         match old {

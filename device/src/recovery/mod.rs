@@ -22,7 +22,7 @@ const WRAPPED: &str = "it was started by another program (a shell without exec, 
 /// The known checkpoints of the job.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// The last one that the job can go back to.
+    /// The last one that the job can roll back to.
     kept: Epoch,
     /// The last number of which no checkpoint can come any more.
     abandoned: Epoch,

@@ -104,7 +104,7 @@ impl Listeners {
         }
     }
 
-    /// Lets go of descriptors that are no longer this process's, without a system call.
+    /// Drops descriptors that are no longer this process's, without a system call.
     pub(crate) fn forget(self) {
         self.tcp.forget();
         if let Some(local) = self.local {

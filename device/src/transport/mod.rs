@@ -343,7 +343,7 @@ pub trait Endpoint {
     /// When the system does not tell.
     fn path(&self) -> io::Result<Path>;
 
-    /// Lets go of descriptors that are no longer this process's, without a system call.
+    /// Drops descriptors that are no longer this process's, without a system call.
     fn forget(self);
 }
 

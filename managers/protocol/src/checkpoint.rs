@@ -128,7 +128,7 @@ impl Coordinator {
         }
     }
 
-    /// The checkpoint that the job goes back to.
+    /// The checkpoint that the job rolls back to.
     #[must_use]
     pub fn committed(&self) -> Option<Epoch> {
         self.committed
@@ -277,7 +277,7 @@ impl Coordinator {
         Progress::Waiting
     }
 
-    /// The job goes back to the last commit: an order under way is void, and its number abandoned.
+    /// The job rolls back to the last commit: an order under way is void, and its number abandoned.
     pub fn rolled_back(&mut self) -> Option<Epoch> {
         let order = self.order.take();
         let due = self.due.take();

@@ -134,7 +134,7 @@ pub enum ToLocal {
         /// The highest number that was given up; at least `epoch`.
         abandoned: Epoch,
     },
-    /// These ranks go back: their present processes are stopped, and when all of this host's are,
+    /// These ranks roll back: their present processes are stopped, and when all of this host's are,
     /// their images of the checkpoint take over.
     Restore {
         /// The job's generation from now on.

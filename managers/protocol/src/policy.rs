@@ -38,7 +38,7 @@ pub enum Refusal {
     Repeated,
     /// Too many recoveries in the time that the limit names.
     TooMany(Limit),
-    /// There is no checkpoint to go back to.
+    /// There is no checkpoint for a rollback.
     NoCheckpoint,
     /// A rank could not be brought back: its image is gone, too, or makes no process.
     NotBack {
@@ -112,7 +112,7 @@ impl History {
         self.total
     }
 
-    /// Whether a failure is to be masked; `from` is the checkpoint that the job would go back to,
+    /// Whether a failure is to be masked; `from` is the checkpoint that the job would roll back to,
     /// `None` the start.
     ///
     /// # Errors

@@ -150,7 +150,7 @@ impl Process {
     }
 
     fn begin(&mut self, begin: Begin) -> Result<bool> {
-        // SAFETY: mpirun has left us these descriptors, and nobody else here knows them.
+        // SAFETY: mpirun has left us these descriptors, and no other code here knows them.
         let sockets = unsafe { ListeningSockets::inherited(&begin.listening) };
         let (core, journal, again) = match taken_up(&begin) {
             Ok(all) => all,

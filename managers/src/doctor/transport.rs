@@ -41,7 +41,7 @@ fn memory() -> Result<(), String> {
         let error = io::Error::last_os_error();
         return Err(format!("memfd_create: {}", plain(&error)));
     }
-    // SAFETY: the descriptor is new, nobody else owns it.
+    // SAFETY: the descriptor is new, no other code owns it.
     let file = unsafe { File::from_raw_fd(number) };
     anonymous::reserve(&file, LINK).map_err(|error| format!("fallocate: {}", plain(&error)))
 }

@@ -200,7 +200,7 @@ impl LocalManager {
         }
     }
 
-    /// Lets go of an image.
+    /// Drops an image.
     pub(super) fn drop_image(&mut self, rank: Rank, epoch: Epoch) {
         let Some(slot) = self.slot(rank) else {
             return;
@@ -211,7 +211,7 @@ impl LocalManager {
         }
     }
 
-    /// Lets go of everything that is kept for a recovery.
+    /// Drops everything that is kept for a recovery.
     pub(super) fn drop_all_images(&mut self) {
         for rank in &mut self.ranks {
             for image in rank.images.drain(..) {

@@ -223,7 +223,7 @@ impl Peers {
         }
     }
 
-    /// Lets go of a link that was dialed here.
+    /// Drops a link that was dialed here.
     fn hang_up(&mut self, position: u32, reactor: &Reactor) -> Result<()> {
         if let Some(mut dialing) = self.dialing.remove(&position) {
             dialing.dialer.cancel(reactor);

@@ -278,7 +278,7 @@ impl LocalManager {
         let end = end_of(status);
         let rank = &mut self.ranks[slot];
         if rank.retiring && !rank.must_end && !std::mem::replace(&mut rank.dying, true) {
-            // Killed together with the one for which the job goes back.
+            // Killed together with the one for which the job rolls back.
             self.told(slot, Input::ExitDetected);
         }
         if matches!(end, End::Exited(_)) {

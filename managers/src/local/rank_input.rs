@@ -153,7 +153,7 @@ impl RankInput {
         self.images.insert(epoch, position);
     }
 
-    /// Nothing goes back beyond this image any more.
+    /// No rank rolls back beyond this image any more.
     pub fn committed(&mut self, epoch: Epoch) {
         let position = self.images.get(&epoch).copied().unwrap_or(self.at);
         self.images = self.images.split_off(&epoch);

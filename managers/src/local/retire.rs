@@ -108,7 +108,7 @@ impl LocalManager {
         let present = |(pid, _): &(u32, _)| descendants::has_ended(*pid);
         let ended = io.child.as_ref().is_some_and(present) && !io.must_end;
         if !std::mem::replace(&mut io.dying, false) && ended {
-            // Killed together with the one for which the job goes back, and not noticed yet.
+            // Killed together with the one for which the job rolls back, and not noticed yet.
             self.told(slot, Input::ExitDetected);
         }
         // Its messages do not count any more; its output does.

@@ -1,4 +1,4 @@
-//! The central manager as mpirun has it: in this process, or, for a job that can go back, in one of
+//! The central manager as mpirun has it: in this process, or, for a job with recovery, in one of
 //! its own ([`super::remote_central`]). Here is what both have in common: what comes of what
 //! central does for mpirun and the user. Streams are none of its business.
 

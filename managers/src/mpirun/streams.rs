@@ -245,7 +245,7 @@ impl Streams {
         self.settle();
     }
 
-    /// A rank goes back.
+    /// A rank rolls back.
     pub fn rewind(&mut self, rank: Rank, epoch: Option<Epoch>) {
         if let Some(hold) = &mut self.hold {
             hold.rewind(rank, epoch);

@@ -99,7 +99,7 @@ impl SessionLink {
         Ok(())
     }
 
-    /// Lets go of the connection. The link stays.
+    /// Drops the connection. The link stays.
     pub fn detach(&mut self, reactor: &Reactor) {
         if let Some(socket) = self.socket.take() {
             reactor.remove(&socket);

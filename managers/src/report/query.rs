@@ -74,7 +74,7 @@ pub struct Status {
     pub generation: u32,
     /// The checkpoint under way.
     pub ordered: Option<u32>,
-    /// The checkpoint that the job goes back to.
+    /// The checkpoint that the job rolls back to.
     pub checkpoint: Option<Checkpoint>,
     /// Checkpoints that were committed.
     pub committed: u64,

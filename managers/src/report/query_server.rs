@@ -134,13 +134,13 @@ impl QueryServer {
                 return;
             }
             Err(error) => {
-                // It would be ready for ever.
+                // It would be ready forever.
                 tracing::warn!(%error, "the job can't be asked any more");
                 self.listener = None;
                 return;
             }
         };
-        // SAFETY: accept4 has just made it, and nobody else knows it.
+        // SAFETY: accept4 has just made it, and no other code knows it.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         let ours = getsockopt(&socket, sockopt::PeerCredentials)
             .is_ok_and(|peer| peer.uid() == getuid().as_raw() || peer.uid() == 0);

@@ -25,7 +25,7 @@ pub struct UserLog {
     /// The user wants to know how things go.
     verbose: bool,
     diverged: bool,
-    /// The checkpoint that the job goes back to.
+    /// The checkpoint that the job rolls back to.
     stands: Option<Epoch>,
     /// The checkpoint of which an image was last lost.
     image_lost: Option<Epoch>,

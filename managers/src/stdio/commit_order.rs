@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub enum Settled {
     /// No rank rolls back behind it any more.
     Committed(Epoch),
-    /// It came to nothing.
+    /// It was abandoned.
     GivenUp(Epoch),
 }
 

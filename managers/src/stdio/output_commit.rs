@@ -180,7 +180,7 @@ struct Segment {
 struct Place {
     /// The epoch of its last image.
     after: Option<Epoch>,
-    /// How often it went back.
+    /// How often it rolled back.
     life: u32,
 }
 
@@ -238,8 +238,8 @@ impl OutputCommit {
         }
     }
 
-    /// A rank goes back to the committed checkpoint, or to its start: what is held of it from there
-    /// on is void. The word of that commit may come later.
+    /// A rank rolls back to the committed checkpoint, or to its start: what is held of it from
+    /// there on is void. The word of that commit may come later.
     pub fn rewind(&mut self, rank: Rank, epoch: Option<Epoch>) {
         let place = self.places.entry(rank).or_default();
         place.life += 1;

@@ -253,8 +253,8 @@ impl ReplayFilter {
         }
     }
 
-    /// The rank went back to its image of an epoch, `None` for its very beginning. Of an image that
-    /// is not known here nothing was written since.
+    /// The rank rolled back to its image of an epoch, `None` for its very beginning. Of an image
+    /// that is not known here nothing was written since.
     pub fn rewind(&mut self, epoch: Option<Epoch>) {
         let mark = match epoch {
             None => Mark::default(),

@@ -379,7 +379,7 @@ impl Port {
         self.fault()?;
         let moved = self.s().pass(self.rank);
         if !moved {
-            // A program may poll for ever: let the others run.
+            // A program may poll forever: let the others run.
             self.net.deliver(self.rank, false);
         }
         Ok(moved)

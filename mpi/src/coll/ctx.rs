@@ -182,7 +182,7 @@ impl<'a, P: P2p> Ctx<'a, P> {
         if data.len() > self.p2p.max_short() {
             return Ok(false);
         }
-        // SAFETY: the region is valid (`Mem::new`), and nobody touches it during the call.
+        // SAFETY: the region is valid (`Mem::new`), and no other code touches it during the call.
         let came = unsafe { self.p2p.try_recv(from, self.tag, data.ptr(), data.len())? };
         match came {
             Some(len) => self.check_length(from, data.len(), len).map(|()| true),

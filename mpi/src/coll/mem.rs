@@ -102,8 +102,8 @@ impl Mem {
     pub fn fill(self, bytes: &[u8]) {
         let to = self.head(bytes.len());
         if !to.is_empty() {
-            // SAFETY: the region is valid by the promise made at `Mem::new` and nobody else refers
-            // to it.
+            // SAFETY: the region is valid by the promise made at `Mem::new` and no other code
+            // refers to it.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.ptr, to.len) }
         }
     }
@@ -111,8 +111,8 @@ impl Mem {
     /// Writes zeros.
     pub fn clear(self) {
         if !self.is_empty() {
-            // SAFETY: the region is valid by the promise made at `Mem::new` and nobody else refers
-            // to it.
+            // SAFETY: the region is valid by the promise made at `Mem::new` and no other code
+            // refers to it.
             unsafe { self.ptr.write_bytes(0, self.len) }
         }
     }
@@ -136,8 +136,8 @@ impl Mem {
         if self.is_empty() {
             return Vec::new();
         }
-        // SAFETY: the region is valid by the promise made at `Mem::new`; nobody writes to it during
-        // the copy.
+        // SAFETY: the region is valid by the promise made at `Mem::new`; no other code writes to it
+        // during the copy.
         unsafe { std::slice::from_raw_parts(self.ptr, self.len) }.to_vec()
     }
 }

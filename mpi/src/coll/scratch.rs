@@ -94,7 +94,7 @@ impl Scratch {
                 self.kept.set(self.kept.get() + size);
                 free.borrow_mut().push(loan.ptr);
             }
-            // SAFETY: allocated in `take` with this layout, and nobody else has it.
+            // SAFETY: allocated in `take` with this layout, and no other code has it.
             _ => unsafe { dealloc(loan.ptr.as_ptr(), loan.layout) },
         }
     }

@@ -74,7 +74,7 @@ impl HostListener {
         }
     }
 
-    /// Lets go of a number that is no longer this library's, without a system call.
+    /// Drops a number that is no longer this library's, without a system call.
     pub(crate) fn forget(self) {
         let _ = self.socket.into_raw_fd();
     }
@@ -149,7 +149,7 @@ pub(crate) fn receive(
     for part in message.cmsgs()? {
         if let ControlMessageOwned::ScmRights(numbers) = part {
             for number in numbers {
-                // SAFETY: the kernel has just made this descriptor, nobody else owns it.
+                // SAFETY: the kernel has just made this descriptor, no other code owns it.
                 came = Some(unsafe { OwnedFd::from_raw_fd(number) });
             }
         }

@@ -316,7 +316,7 @@ fn take(peer: &mut ShmEndpoint) {
         iov_base: bytes.as_mut_ptr().cast(),
         iov_len: bytes.len(),
     };
-    // SAFETY: the bytes are writable, and nobody else's.
+    // SAFETY: the bytes are writable, and not used by other code.
     let _ = unsafe { peer.try_read(&[piece]) };
     if let Some(header) = peer.try_recv() {
         let piece = Piece {

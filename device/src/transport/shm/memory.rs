@@ -222,7 +222,7 @@ impl Memory {
         // of making a link.
         let flags = MapFlags::MAP_SHARED;
         let size = NonZero::new(length).unwrap_or(NonZero::<usize>::MIN);
-        // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+        // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
         let at = unsafe { mmap(None, size, rights, flags, file, 0) }?;
         // From here on dropping it unmaps the memory.
         let memory = Self {
@@ -280,7 +280,7 @@ impl Memory {
         unsafe { self.start.add(place.number() * WORD).cast() }
     }
 
-    /// Lets go of a mapping that this process does not have, without a system call.
+    /// Drops a mapping that this process does not have, without a system call.
     pub(crate) fn forget(self) {
         std::mem::forget(self);
     }
@@ -289,7 +289,7 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: the mapping is this value's own, and nothing of it is in use any more. A failure
-        // would leave it mapped, which harms nobody.
+        // would leave it mapped, which does no harm.
         let _ = unsafe { munmap(self.start.cast(), self.length()) };
     }
 }
@@ -317,7 +317,7 @@ fn answer(file: &File) {
         // To write to the file instead may be beyond this process's limit on the size of files.
         let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let size = NonZero::new(WORDS).unwrap_or(NonZero::<usize>::MIN);
-        // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+        // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
         let Ok(at) = (unsafe { mmap(None, size, rights, MapFlags::MAP_SHARED, file, 0) }) else {
             return;
         };
@@ -348,7 +348,7 @@ fn create() -> io::Result<OwnedFd> {
         // SAFETY: the name is a C string.
         let fd = unsafe { libc::memfd_create(NAME.as_ptr(), flags) };
         if fd >= 0 {
-            // SAFETY: the descriptor is new, nobody else owns it.
+            // SAFETY: the descriptor is new, no other code owns it.
             return Ok(unsafe { OwnedFd::from_raw_fd(fd) });
         }
         let error = io::Error::last_os_error();

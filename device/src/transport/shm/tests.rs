@@ -375,7 +375,7 @@ fn memory_is_read_only_where_the_secret_is_the_peers() {
             to: into.as_mut_ptr(),
             len: into.len(),
         };
-        // SAFETY: it is writable and used by nobody else.
+        // SAFETY: it is writable and not used by other code.
         let failed = unsafe { link.get(&[part], true, &mut || {}) };
         (failed == 0, into.clone())
     };
@@ -414,7 +414,7 @@ fn what_is_withdrawn_while_it_is_read_does_not_count() {
         to: b.shown.secret().as_ptr().cast(),
         len: nothing.len(),
     };
-    // SAFETY: it is writable, and nobody else writes there.
+    // SAFETY: it is writable, and no other code writes there.
     assert_eq!(unsafe { a.get(&[part], true, &mut || {}) }, 1);
     assert_eq!(b.shown.secret().load(Ordering::Relaxed), 0);
 }

@@ -142,7 +142,7 @@ impl TcpListeners {
         &self.sockets
     }
 
-    /// Lets go of numbers that are no longer this library's, without a system call.
+    /// Drops numbers that are no longer this library's, without a system call.
     pub(crate) fn forget(self) {
         for socket in self.sockets {
             let _ = socket.into_raw_fd();

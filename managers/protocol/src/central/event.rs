@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub enum Event {
     /// A checkpoint was ordered.
     Ordered(Epoch),
-    /// It is the one that the job goes back to.
+    /// It is the one that the job rolls back to.
     Committed {
         /// Number of the checkpoint.
         epoch: Epoch,
@@ -48,7 +48,7 @@ pub enum Event {
         /// The cost of a checkpoint for a rank, in microseconds.
         cost: u64,
     },
-    /// A rank failed, and the job goes back.
+    /// A rank failed, and the job rolls back.
     Lost {
         /// The rank that failed.
         rank: Rank,

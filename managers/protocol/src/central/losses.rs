@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Detected {
     instance: ProcessInstance,
-    /// To which checkpoint the job goes back.
+    /// To which checkpoint the job rolls back.
     from: Option<Epoch>,
-    /// The job goes back for it; otherwise for another, with which it is named.
+    /// The job rolls back for it; otherwise for another, with which it is named.
     decisive: bool,
 }
 
@@ -32,7 +32,7 @@ pub struct Losses {
     detected: Vec<Detected>,
     /// Reported once every exit status is known.
     untold: Vec<Event>,
-    /// The loss for which the job goes back, or last did.
+    /// The loss for which the job rolls back, or last did.
     reason: Option<Event>,
     /// When the first failure of the last rollback was reported.
     since: Time,
@@ -69,7 +69,7 @@ impl Losses {
         }
     }
 
-    /// The exit status of a detected exit is known: to where the job goes back, and whether that
+    /// The exit status of a detected exit is known: to where the job rolls back, and whether that
     /// is because of this one.
     pub(super) fn status_known(
         &mut self,
@@ -80,17 +80,17 @@ impl Losses {
         Some((from, decisive))
     }
 
-    /// The status of an exit for which the job goes back is not known.
+    /// The status of an exit for which the job rolls back is not known.
     pub(super) fn awaits_status(&self) -> bool {
         self.detected.iter().any(|d| d.decisive)
     }
 
-    /// The next loss is the reason why the job goes back.
+    /// The next loss is the reason why the job rolls back.
     pub(super) fn begin(&mut self) {
         self.reason = None;
     }
 
-    /// The loss for which the job goes back.
+    /// The loss for which the job rolls back.
     pub(super) fn reason(&self) -> Option<&Event> {
         self.reason.as_ref()
     }

@@ -52,7 +52,7 @@ pub enum Effect {
     Send(HostIndex, ToLocal),
     /// Tell these local managers the same.
     SendAll(Vec<HostIndex>, ToLocal),
-    /// Let go of a local manager that does not answer: close its link, kill what is reachable.
+    /// Drop a local manager that does not answer: close its link, kill what is reachable.
     Drop(HostIndex),
     /// A rank reported what it counted.
     Counters(Rank, Vec<(String, u64)>),
@@ -61,7 +61,7 @@ pub enum Effect {
     /// A new central manager continues the job. Observers of checkpoints may have missed their
     /// results: this one stands, and all others up to `abandoned` are abandoned.
     Resumed {
-        /// The checkpoint that the job goes back to.
+        /// The checkpoint that the job rolls back to.
         committed: Option<Epoch>,
         /// The highest number that was ever ordered.
         abandoned: Epoch,
@@ -104,7 +104,7 @@ pub enum Record {
         /// Number of the checkpoint.
         epoch: Epoch,
     },
-    /// Every rank's image of this epoch is there: the job goes back to it from now on.
+    /// Every rank's image of this epoch is there: the job rolls back to it from now on.
     Committed {
         /// Number of the checkpoint.
         epoch: Epoch,
@@ -113,7 +113,7 @@ pub enum Record {
         /// The highest cost of it for a rank.
         cost: ImageCost,
     },
-    /// Ranks are about to be taken back.
+    /// Ranks are about to be rolled back.
     Restoring {
         /// The generation that begins.
         generation: Generation,

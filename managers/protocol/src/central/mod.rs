@@ -67,7 +67,7 @@ enum Phase {
     Starting,
     /// Taken up again: hosts are asked how everything is.
     Resuming(Box<Resuming>),
-    /// Ranks are being taken back, and some have not registered.
+    /// Ranks are being rolled back, and some have not registered.
     Restoring(Restoring),
     /// All ranks have registered and have each other's cards.
     Running,

@@ -24,7 +24,7 @@ struct Past {
     started: Option<Generation>,
     /// Where their ranks listened.
     cards: Vec<BusinessCard>,
-    /// The checkpoint that the job last went back to.
+    /// The checkpoint that the job last rolled back to.
     restored: Option<Option<Epoch>>,
     ordered: Epoch,
     committed: Option<(Epoch, Time, ImageCost)>,

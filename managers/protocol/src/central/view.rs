@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum Course {
     /// Ranks start, or wait in `MPI_Init` for the others.
     Starting,
-    /// Ranks are being taken back to a checkpoint.
+    /// Ranks are being rolled back to a checkpoint.
     Restoring,
     /// All ranks compute.
     Running,
@@ -33,7 +33,7 @@ pub struct View {
     pub recovers: bool,
     /// The checkpoint under way.
     pub ordered: Option<Epoch>,
-    /// The checkpoint that the job goes back to, and when it was committed.
+    /// The checkpoint that the job rolls back to, and when it was committed.
     pub committed: Option<(Epoch, Time)>,
 }
 

@@ -108,8 +108,8 @@ impl Local {
         after: Epoch,
         effects: &mut Vec<Effect>,
     ) {
-        // A rank that went back does not know which numbers were given up by that; it asks for none
-        // of them.
+        // A rank that rolled back does not know which numbers were given up by that; it asks for
+        // none of them.
         let after = match self.kept {
             Some(kept) if kept > after => after,
             _ => after.max(self.abandoned),

@@ -85,7 +85,7 @@ pub enum Effect {
     Wake(ProcessInstance, Epoch),
     /// End a retired process, and drop all that belongs to it.
     Discard(Rank, Incarnation),
-    /// Let go of an image.
+    /// Drop an image.
     DropImage(Rank, Epoch),
     /// Tell the user once what an image of this rank can't bring back.
     Caveats(Rank, Vec<String>),

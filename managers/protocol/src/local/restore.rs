@@ -1,4 +1,4 @@
-//! Ranks go back: the present processes retire, and when all of them have, images take over.
+//! Ranks roll back: the present processes retire, and when all of them have, images take over.
 //!
 //! No new process sends before all old ones are stopped: a process that was stopped in the middle
 //! of a write must not end that write beside its successor.
@@ -18,7 +18,7 @@ pub(super) enum Retire {
     Done,
 }
 
-/// Ranks that are being taken back.
+/// Ranks that are being rolled back.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Restoring {
     epoch: Option<Epoch>,

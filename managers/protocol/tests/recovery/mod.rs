@@ -59,7 +59,7 @@ pub struct System {
     pub records: Vec<Record>,
     /// Notes of ends come at once: they change nothing before central dies.
     pub prompt: bool,
-    /// It does not find what it knew of ranks that were taken back.
+    /// It does not find what it knew of ranks that were rolled back.
     pub forgets: bool,
     /// Central dies in its next step, after it has stored so many records.
     pub doomed: Option<u8>,
@@ -69,7 +69,7 @@ pub struct System {
     pub faults: Faults,
     /// The launcher got a signal before all ranks were released.
     pub interrupted: bool,
-    /// Own faults that were masked, with the checkpoint that the job went back to.
+    /// Own faults that were masked, with the checkpoint that the job rolled back to.
     pub masked: Vec<(Rank, i32, Option<Epoch>)>,
     pub recovered: bool,
     /// A rank came back alone and has left `MPI_Finalize` since.

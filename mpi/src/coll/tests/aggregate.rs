@@ -103,7 +103,7 @@ fn what_a_leader_takes_has_a_limit() {
 fn an_error_on_the_way_to_a_leader_names_the_callers_ranks() {
     let mut data: Buffers = [8, 8, 8, 4].iter().map(|&l| vec![1; 4 * l]).collect();
     let regions: Vec<Mem> = data.iter_mut().map(mem).collect();
-    // The ranks of the other host wait for ever, which is no deadlock where a run may fail.
+    // The ranks of the other host wait forever, which is no deadlock where a run may fail.
     let conditions = Run {
         fuse: Some(usize::MAX),
         ..on(Layout::Rows(2), 4, 1)

@@ -111,8 +111,8 @@ impl ShmEndpoint {
         while !rest.is_empty() {
             let range = self.writer.next(rest.len());
             let (now, later) = rest.split_at(range.len());
-            // SAFETY: the range is room in the ring, which nobody reads before the message is
-            // published.
+            // SAFETY: the range is room in the ring, which the peer does not read before the
+            // message is published.
             unsafe {
                 let to = self.out.first.as_ptr().add(range.start);
                 self.store.copy(to, now.as_ptr(), now.len());
@@ -202,8 +202,8 @@ impl ShmEndpoint {
                 step -= len;
                 while len > 0 {
                     let range = self.writer.next(len);
-                    // SAFETY: the range is room in the ring, which nobody reads before it is
-                    // published; the caller promises readable memory.
+                    // SAFETY: the range is room in the ring, which the peer does not read before it
+                    // is published; the caller promises readable memory.
                     unsafe {
                         let to = self.out.first.as_ptr().add(range.start);
                         self.store.copy(to, at, range.len());

@@ -74,7 +74,7 @@ impl SmallRing {
         self.writer.next(skipped);
         let range = self.writer.next(wanted);
         let len = body.len().min(range.len());
-        // SAFETY: the range is room in the ring, which nobody reads before the message is
+        // SAFETY: the range is room in the ring, which the peer does not read before the message is
         // published.
         unsafe {
             let to = self.out.first.as_ptr().add(range.start);

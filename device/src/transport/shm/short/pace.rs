@@ -25,7 +25,7 @@ impl Pace {
         }
     }
 
-    /// Lets others go on.
+    /// Lets others continue.
     pub(super) fn rest(&self) {
         if self.yields {
             std::thread::yield_now();

@@ -10,7 +10,7 @@ use crate::verdict::{Described, Verdict};
 use rejoin_channel_table::{Epoch, Generation, Rank};
 
 impl Central {
-    /// A rank failed: either ranks go back, or the failure is the job's verdict.
+    /// A rank failed: either ranks roll back, or the failure is the job's verdict.
     pub(in crate::central) fn failed(
         &mut self,
         now: Time,
@@ -90,7 +90,7 @@ impl Central {
         });
     }
 
-    /// A failure is masked; unless the job goes back already, it is the reason.
+    /// A failure is masked; unless the job rolls back already, it is the reason.
     fn begins_to_go_back(&mut self) {
         if !matches!(self.phase, Phase::Restoring(_)) {
             self.losses.begin();
@@ -168,7 +168,7 @@ impl Central {
         effects: &mut Vec<Effect>,
     ) {
         if self.find(host, instance).is_none() {
-            // One that the job has just taken back because of another is to be named, too.
+            // One that the job has just rolled back because of another is to be named, too.
             if let Some(epoch) = self.taken_back(host, instance) {
                 self.losses.detect(instance, epoch, false);
             }
@@ -190,7 +190,7 @@ impl Central {
         }
     }
 
-    /// A process failed that the job has taken back because of another.
+    /// A process failed that the job has rolled back because of another.
     pub(in crate::central) fn failed_too(
         &mut self,
         now: Time,
@@ -229,7 +229,7 @@ impl Central {
             Some((from, false)) => {
                 self.exited_too(now, instance, host, (pid, cause), from, effects);
             }
-            // Nothing was done for it: ranks may not go back, or do so for another.
+            // Nothing was done for it: ranks may not roll back, or do so for another.
             None if self.is_current(instance) => {
                 self.failed(now, instance.rank, host, pid, cause, effects);
             }
@@ -244,7 +244,7 @@ impl Central {
         same && instance.generation == self.generation
     }
 
-    /// Ranks go back for this exit already: either it is a failure, or it ends the job after all.
+    /// Ranks roll back for this exit already: either it is a failure, or it ends the job after all.
     fn confirm(
         &mut self,
         now: Time,
@@ -268,7 +268,7 @@ impl Central {
         self.end_if_not_back(now, effects);
     }
 
-    /// The same for one that exited while ranks went back for another. An exit by its own will
+    /// The same for one that exited while ranks rolled back for another. An exit by its own will
     /// would have been an end; it comes again where the job has gone back to.
     fn exited_too(
         &mut self,

@@ -86,7 +86,7 @@ impl RecoveryMode {
         }
     }
 
-    /// Judges how an instance exited for which the job goes back already to `from`.
+    /// Judges how an instance exited for which the job rolls back already to `from`.
     pub(super) fn confirm(
         &mut self,
         rank: Rank,

@@ -7,7 +7,7 @@ use rejoin_channel_table::Epoch;
 /// The response of the job to a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Response {
-    /// Every rank goes back to this checkpoint; `None`: the job starts anew.
+    /// Every rank rolls back to this checkpoint; `None`: the job starts anew.
     RollBack(Option<Epoch>),
     /// Only the failed rank comes back, from the last checkpoint of the job.
     RestoreOne(Option<Epoch>),
@@ -27,7 +27,7 @@ pub(super) struct Situation {
 /// How far the job has come, as far as a recovery mode must know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum JobProgress {
-    /// Some ranks have not registered since the job began or went back.
+    /// Some ranks have not registered since the job began or rolled back.
     InInit,
     /// All ranks have registered, and have not been released from `MPI_Finalize`.
     Running,

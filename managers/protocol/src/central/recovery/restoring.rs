@@ -3,7 +3,7 @@
 use crate::control::Time;
 use rejoin_channel_table::Epoch;
 
-/// Ranks are being taken back.
+/// Ranks are being rolled back.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::central) struct Restoring {
     /// To which checkpoint; `None`: to the start.

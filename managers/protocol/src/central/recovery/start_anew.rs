@@ -1,4 +1,4 @@
-//! Before the first checkpoint there is only the start to go back to. Nothing but `MPI_Init` is
+//! Before the first checkpoint there is only the start for a rollback. Nothing but `MPI_Init` is
 //! lost by that, so the job starts anew as often as `--max-restarts` allows.
 
 use super::response::{JobProgress, Situation};
